@@ -1,0 +1,2 @@
+//! The `freshline` command.
+fn main() {}

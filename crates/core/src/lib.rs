@@ -1,0 +1,6 @@
+//! Freshline's control laws.
+#![no_std]
+
+extern crate alloc;
+
+pub mod unit;

@@ -1,0 +1,1 @@
+//! Freshline on real clocks and sockets.
