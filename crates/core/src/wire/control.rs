@@ -1,0 +1,93 @@
+//! The beginning and the end of a session: challenge and close.
+
+use super::cursor::{Reader, Writer};
+use super::{Cookie, HEADER_LEN, ParseError, SessionId};
+
+pub(super) const CHALLENGE: u8 = 3;
+pub(super) const CLOSE: u8 = 4;
+
+/// A monitor that does not know the session asks the source to prove its address: it must send
+/// this cookie in its next opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// The session of the update that is answered.
+    pub session: SessionId,
+    /// What the next opening must carry.
+    pub cookie: Cookie,
+}
+
+impl Challenge {
+    /// Bytes on the wire.
+    pub const LEN: usize = HEADER_LEN + 16;
+
+    /// The challenge as bytes.
+    pub fn bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        Writer::message(&mut bytes, CHALLENGE, self.session).put(&self.cookie.0);
+        bytes
+    }
+
+    pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
+        Ok(Self { session, cookie: Cookie(reader.array()?) })
+    }
+}
+
+/// The end of a session, from either side, or its refusal by the monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Close {
+    /// The session that ends.
+    pub session: SessionId,
+    /// Why it ends.
+    pub reason: CloseReason,
+}
+
+/// Why a session ends or never begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// The source has nothing more to say.
+    #[error("the source is done")]
+    Done = 0,
+    /// The monitor stops.
+    #[error("the monitor is shutting down")]
+    ShuttingDown = 1,
+    /// The monitor has as many sources as it may have.
+    #[error("the monitor has as many sources as it may have; raise its --max-sources")]
+    Full = 2,
+    /// The token is not one that the monitor accepts.
+    #[error("the monitor does not accept the token")]
+    BadToken = 3,
+    /// The monitor does not speak the source's version of the protocol.
+    #[error("the monitor speaks another version of the protocol")]
+    Version = 4,
+    /// The payload is longer than the monitor takes.
+    #[error("the payload is longer than the monitor takes; raise its --max-payload")]
+    TooLarge = 5,
+}
+
+impl CloseReason {
+    /// All reasons, in the order of their numbers on the wire.
+    pub const ALL: [Self; 6] =
+        [Self::Done, Self::ShuttingDown, Self::Full, Self::BadToken, Self::Version, Self::TooLarge];
+}
+
+impl Close {
+    /// Bytes on the wire.
+    pub const LEN: usize = HEADER_LEN + 4;
+
+    /// The message as bytes.
+    pub fn bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        Writer::message(&mut bytes, CLOSE, self.session).put(&[self.reason as u8, 0, 0, 0]);
+        bytes
+    }
+
+    pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
+        let [code, ..]: [u8; 4] = reader.array()?;
+        let reason = CloseReason::ALL
+            .get(usize::from(code))
+            .copied()
+            .ok_or(ParseError::Field("close reason"))?;
+        Ok(Self { session, reason })
+    }
+}

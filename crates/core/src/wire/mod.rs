@@ -1,0 +1,223 @@
+//! The formats on the wire, version 1: an update and what answers it.
+//!
+//! ```text
+//!  source                         monitor
+//!    │ update (with opening) ───────► │   no state yet: a cookie is sent back, nothing is kept
+//!    │ ◄──────────────── challenge    │
+//!    │ update (opening + cookie) ───► │   the cookie proves the address: state is made
+//!    │ ◄────────────────────── ack    │
+//!    │ update ──────────────────────► │
+//!    │ ◄────────────────────── ack    │
+//!    │ close ───────────────────────► │
+//! ```
+//!
+//! All numbers are big-endian. Every message begins with the same 12 bytes:
+//!
+//! | at | bytes | what |
+//! |---:|---:|---|
+//! | 0 | 2 | `FL` |
+//! | 2 | 1 | version, 1 |
+//! | 3 | 1 | type: 1 update, 2 ack, 3 challenge, 4 close |
+//! | 4 | 8 | session, random, chosen by the source |
+//!
+//! [`Message::parse`] is total: any bytes give a message or a [`ParseError`], without a panic,
+//! an allocation or a loop over more than the input. No answer is longer than what it answers
+//! ([`Update::MIN_LEN`]), so that a spoofed address gains nothing (RFC 9000 section 8 gives the
+//! reasoning). Byte by byte: `docs/src/protocol.md`.
+
+mod ack;
+mod control;
+mod cursor;
+mod update;
+
+pub use ack::Ack;
+pub use control::{Challenge, Close, CloseReason};
+pub use update::{Opening, OpeningTooLong, Update};
+
+use cursor::Reader;
+
+/// The version that this code speaks.
+pub const VERSION: u8 = 1;
+
+const MAGIC: [u8; 2] = *b"FL";
+const HEADER_LEN: usize = 12;
+
+/// Names one session; random, so that who cannot see the traffic cannot guess it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+impl core::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Proof that the sender can be reached at the address that it claims; only the monitor that
+/// made it can read anything from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cookie(pub [u8; 16]);
+
+/// Whatever may arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Fresh state from a source.
+    Update(Update<'a>),
+    /// A monitor's answer to one update.
+    Ack(Ack),
+    /// A monitor's demand to prove the address.
+    Challenge(Challenge),
+    /// The end of a session, or its refusal.
+    Close(Close),
+}
+
+/// Why bytes are not a message of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Not a message of this protocol at all.
+    #[error("it does not begin like a Freshline message")]
+    Foreign,
+    /// A version that we do not speak.
+    #[error("it is of version {0}, this is version 1")]
+    Version(u8),
+    /// A type that version 1 does not have.
+    #[error("its type {0} is unknown")]
+    Type(u8),
+    /// It ends before its fields do.
+    #[error("it is cut short")]
+    Truncated,
+    /// A field holds what it may not hold.
+    #[error("its {0} is invalid")]
+    Field(&'static str),
+}
+
+impl<'a> Message<'a> {
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// [`ParseError`] where the bytes are not a whole message of version 1.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(datagram);
+        if reader.array() != Ok(MAGIC) {
+            return Err(ParseError::Foreign);
+        }
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(ParseError::Version(version));
+        }
+        let kind = reader.u8()?;
+        let session = SessionId(reader.u64()?);
+        match kind {
+            update::TYPE => Update::read(session, reader, datagram.len()).map(Message::Update),
+            ack::TYPE => Ack::read(session, reader).map(Message::Ack),
+            control::CHALLENGE => Challenge::read(session, reader).map(Message::Challenge),
+            control::CLOSE => Close::read(session, reader).map(Message::Close),
+            other => Err(ParseError::Type(other)),
+        }
+    }
+
+    /// The session that the message belongs to.
+    pub fn session(&self) -> SessionId {
+        match self {
+            Self::Update(update) => update.session,
+            Self::Ack(ack) => ack.session,
+            Self::Challenge(challenge) => challenge.session,
+            Self::Close(close) => close.session,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::{Span, Time};
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_not_ours_is_told_apart() {
+        assert_eq!(Message::parse(b""), Err(ParseError::Foreign));
+        assert_eq!(Message::parse(b"GET / HTTP/1.1"), Err(ParseError::Foreign));
+        assert_eq!(Message::parse(b"FL\x02"), Err(ParseError::Version(2)));
+        assert_eq!(Message::parse(b"FL\x01\x09\0\0\0\0\0\0\0\0"), Err(ParseError::Type(9)));
+        assert_eq!(Message::parse(b"FL\x01\x01\0\0"), Err(ParseError::Truncated));
+    }
+
+    #[test]
+    fn no_answer_is_longer_than_the_shortest_update() {
+        assert!(Ack::LEN <= Update::MIN_LEN);
+        assert!(Challenge::LEN <= Update::MIN_LEN);
+        assert!(Close::LEN <= Update::MIN_LEN);
+    }
+
+    #[test]
+    fn a_message_cut_anywhere_is_an_error_and_not_a_panic() {
+        let mut buffer = [0; 200];
+        let update = Update {
+            session: SessionId(7),
+            seq: 3,
+            generated_at: Time::from_nanos(5),
+            clock_offset: Some(-9),
+            opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
+            payload: b"state",
+        };
+        let written = update.write(&mut buffer).unwrap();
+        let needed = 40 + 16 + 1 + 7 + 1 + 6 + 5;
+        assert_eq!(written, needed);
+        for cut in 0..needed {
+            assert!(Message::parse(&buffer[..cut]).is_err(), "cut at {cut}");
+        }
+        assert_eq!(Message::parse(&buffer[..needed]), Ok(Message::Update(update)));
+        // What follows the payload is padding and is not looked at.
+        assert_eq!(Message::parse(&buffer), Ok(Message::Update(update)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_message_or_an_error(bytes: Vec<u8>, kind in 0u8..6) {
+            let _ = Message::parse(&bytes);
+            let mut ours = alloc::vec![b'F', b'L', VERSION, kind];
+            ours.extend(bytes);
+            let _ = Message::parse(&ours);
+        }
+
+        #[test]
+        fn updates_survive_the_wire(
+            session: u64, seq: u64, generated: u64, clock_offset: Option<i64>,
+            opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
+            payload in proptest::collection::vec(any::<u8>(), 0..1500),
+        ) {
+            let update = Update {
+                session: SessionId(session), seq, generated_at: Time::from_nanos(generated), clock_offset,
+                opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),
+                payload: &payload,
+            };
+            let mut buffer = alloc::vec![0xAA; 2000];
+            let written = update.write(&mut buffer).unwrap();
+            prop_assert!(written >= Update::MIN_LEN);
+            prop_assert_eq!(written, update.len());
+            prop_assert_eq!(Message::parse(&buffer[..written]), Ok(Message::Update(update)));
+        }
+
+        #[test]
+        fn answers_survive_the_wire(
+            session: u64, seq: u64, generated: u64, received: u64, hold: u32, counts: [u32; 3],
+            fresh: bool, cookie: [u8; 16],
+        ) {
+            let ack = Ack {
+                session: SessionId(session), seq, generated_at: Time::from_nanos(generated),
+                received_at: Time::from_nanos(received), hold: Span::from_micros(hold.into()),
+                was_fresh: fresh, fresh: counts[0], stale: counts[1], missing: counts[2],
+            };
+            let bytes = ack.bytes();
+            prop_assert_eq!(Message::parse(&bytes), Ok(Message::Ack(ack)));
+            let challenge = Challenge { session: SessionId(session), cookie: Cookie(cookie) };
+            let bytes = challenge.bytes();
+            prop_assert_eq!(Message::parse(&bytes), Ok(Message::Challenge(challenge)));
+            for reason in CloseReason::ALL {
+                let close = Close { session: SessionId(session), reason };
+                let bytes = close.bytes();
+            prop_assert_eq!(Message::parse(&bytes), Ok(Message::Close(close)));
+            }
+        }
+    }
+}

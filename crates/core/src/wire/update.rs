@@ -1,0 +1,158 @@
+//! The update: a source's state at one moment.
+
+use super::cursor::{Reader, Writer};
+use super::{Ack, Cookie, HEADER_LEN, ParseError, SessionId};
+use crate::unit::Time;
+
+pub(super) const TYPE: u8 = 1;
+
+const OPENING: u8 = 1;
+const CLOCK_OFFSET: u8 = 2;
+
+/// One update of a source's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Update<'a> {
+    /// Whose state it is.
+    pub session: SessionId,
+    /// Counts the updates of the session from 0; at one a nanosecond it lasts 584 years.
+    pub seq: u64,
+    /// When the state was sampled, on the source's clock.
+    pub generated_at: Time,
+    /// The source's estimate of (monitor's clock − source's clock) in ns, once it has one. With
+    /// it a monitor can tell the age without synchronised clocks.
+    pub clock_offset: Option<i64>,
+    /// Asks for the session to be opened; carried until the first ack.
+    pub opening: Option<Opening<'a>>,
+    /// The state itself.
+    pub payload: &'a [u8],
+}
+
+/// What a source shows in order to be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening<'a> {
+    /// The cookie of the last challenge, or zeroes.
+    pub cookie: Cookie,
+    /// A name for people and metrics, at most 63 bytes; may be empty.
+    pub name: &'a str,
+    /// The client token, at most 255 bytes; may be empty.
+    pub token: &'a [u8],
+}
+
+/// An opening that does not fit its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningTooLong {
+    /// The name is too long.
+    #[error("the name has {0} bytes; at most {max} are allowed", max = Opening::MAX_NAME)]
+    Name(usize),
+    /// The name holds characters that would break a terminal or a log.
+    #[error("the name holds control characters")]
+    ControlCharacters,
+    /// The token is too long.
+    #[error("the token has {0} bytes; at most {max} are allowed", max = Opening::MAX_TOKEN)]
+    Token(usize),
+}
+
+impl Opening<'_> {
+    /// The longest name in bytes.
+    pub const MAX_NAME: usize = 63;
+    /// The longest token in bytes.
+    pub const MAX_TOKEN: usize = 255;
+
+    /// Checks that name and token can be carried.
+    ///
+    /// # Errors
+    /// [`OpeningTooLong`] names the field and the limit.
+    pub fn check(&self) -> Result<(), OpeningTooLong> {
+        match (self.name.len(), self.token.len()) {
+            (name, _) if name > Self::MAX_NAME => Err(OpeningTooLong::Name(name)),
+            _ if self.name.chars().any(char::is_control) => Err(OpeningTooLong::ControlCharacters),
+            (_, token) if token > Self::MAX_TOKEN => Err(OpeningTooLong::Token(token)),
+            _ => Ok(()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        16 + 1 + self.name.len() + 1 + self.token.len()
+    }
+}
+
+impl<'a> Update<'a> {
+    /// Bytes before the opening and the payload.
+    pub const HEADER_LEN: usize = HEADER_LEN + 28;
+    /// The shortest update: as long as an ack, so that no answer is longer than its question.
+    pub const MIN_LEN: usize = Ack::LEN;
+    /// The longest payload: the length field has 16 bits.
+    pub const MAX_PAYLOAD: usize = u16::MAX as usize;
+
+    /// Bytes on the wire, padding included.
+    #[expect(clippy::len_without_is_empty, reason = "an update is never empty on the wire")]
+    pub fn len(&self) -> usize {
+        let opening = self.opening.map_or(0, |opening| opening.len());
+        (Self::HEADER_LEN + opening + self.payload.len()).max(Self::MIN_LEN)
+    }
+
+    /// Writes the update to the front of `out` and returns its length; `None` where it does not
+    /// fit, or where the payload or the opening is too long for its field.
+    pub fn write(&self, out: &mut [u8]) -> Option<usize> {
+        let len = self.len();
+        let payload_len = u16::try_from(self.payload.len()).ok()?;
+        if out.len() < len || self.opening.is_some_and(|opening| opening.check().is_err()) {
+            return None;
+        }
+        let opening = if self.opening.is_some() { OPENING } else { 0 };
+        let offset = if self.clock_offset.is_some() { CLOCK_OFFSET } else { 0 };
+        let mut writer = Writer::message(out, TYPE, self.session);
+        writer
+            .put(&[opening | offset, 0])
+            .put(&payload_len.to_be_bytes())
+            .put(&self.seq.to_be_bytes())
+            .put(&self.generated_at.as_nanos().to_be_bytes())
+            .put(&self.clock_offset.unwrap_or(0).to_be_bytes());
+        if let Some(opening) = &self.opening {
+            writer
+                .put(&opening.cookie.0)
+                .put(&[opening.name.len() as u8])
+                .put(opening.name.as_bytes())
+                .put(&[opening.token.len() as u8])
+                .put(opening.token);
+        }
+        writer.put(self.payload);
+        writer.pad_to(len);
+        Some(len)
+    }
+
+    pub(super) fn read(
+        session: SessionId,
+        mut reader: Reader<'a>,
+        datagram_len: usize,
+    ) -> Result<Self, ParseError> {
+        if datagram_len < Self::MIN_LEN {
+            return Err(ParseError::Truncated);
+        }
+        let [flags, _reserved] = reader.array()?;
+        let payload_len = usize::from(reader.u16()?);
+        let seq = reader.u64()?;
+        let generated_at = Time::from_nanos(reader.u64()?);
+        let offset = i64::from_be_bytes(reader.array()?);
+        let opening = if flags & OPENING == 0 { None } else { Some(read_opening(&mut reader)?) };
+        Ok(Self {
+            session,
+            seq,
+            generated_at,
+            clock_offset: (flags & CLOCK_OFFSET != 0).then_some(offset),
+            opening,
+            payload: reader.take(payload_len)?,
+        })
+    }
+}
+
+fn read_opening<'a>(reader: &mut Reader<'a>) -> Result<Opening<'a>, ParseError> {
+    let cookie = Cookie(reader.array()?);
+    let name_len = usize::from(reader.u8()?);
+    let name =
+        str::from_utf8(reader.take(name_len)?).map_err(|_| ParseError::Field("source name"))?;
+    let token_len = usize::from(reader.u8()?);
+    let opening = Opening { cookie, name, token: reader.take(token_len)? };
+    opening.check().map_err(|_| ParseError::Field("source name"))?;
+    Ok(opening)
+}
