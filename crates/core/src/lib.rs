@@ -3,5 +3,8 @@
 
 extern crate alloc;
 
+pub mod age;
+pub mod session;
+pub mod source;
 pub mod unit;
 pub mod wire;

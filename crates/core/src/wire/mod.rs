@@ -42,6 +42,13 @@ pub const VERSION: u8 = 1;
 const MAGIC: [u8; 2] = *b"FL";
 const HEADER_LEN: usize = 12;
 
+// No answer is longer than the shortest update.
+const _: () = assert!(
+    Ack::LEN <= Update::MIN_LEN
+        && Challenge::LEN <= Update::MIN_LEN
+        && Close::LEN <= Update::MIN_LEN
+);
+
 /// Names one session; random, so that who cannot see the traffic cannot guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
@@ -126,6 +133,13 @@ impl<'a> Message<'a> {
     }
 }
 
+/// The session of a message whose version may be foreign: the header is the same in all versions.
+pub fn session_of(datagram: &[u8]) -> Option<SessionId> {
+    let mut reader = Reader::new(datagram);
+    let [magic @ .., _version, _kind]: [u8; 4] = reader.array().ok()?;
+    (magic == MAGIC).then(|| reader.u64().map(SessionId).ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,13 +154,6 @@ mod tests {
         assert_eq!(Message::parse(b"FL\x02"), Err(ParseError::Version(2)));
         assert_eq!(Message::parse(b"FL\x01\x09\0\0\0\0\0\0\0\0"), Err(ParseError::Type(9)));
         assert_eq!(Message::parse(b"FL\x01\x01\0\0"), Err(ParseError::Truncated));
-    }
-
-    #[test]
-    fn no_answer_is_longer_than_the_shortest_update() {
-        assert!(Ack::LEN <= Update::MIN_LEN);
-        assert!(Challenge::LEN <= Update::MIN_LEN);
-        assert!(Close::LEN <= Update::MIN_LEN);
     }
 
     #[test]

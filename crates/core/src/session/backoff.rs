@@ -1,0 +1,63 @@
+//! Exponential backoff with a spread, so that sources that lost one monitor do not return to it
+//! all at once.
+
+use crate::unit::Span;
+
+/// The waits between openings: `first`, doubled each time up to `longest`, each lengthened by up
+/// to a quarter. The spread comes from the seed alone: the same session waits the same times.
+#[derive(Debug, Clone)]
+pub(super) struct Backoff {
+    first: Span,
+    longest: Span,
+    seed: u64,
+    attempts: u32,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Span, longest: Span, seed: u64) -> Self {
+        Self { first, longest, seed, attempts: 0 }
+    }
+
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// The wait after the attempt that is made now.
+    pub(super) fn next(&mut self) -> Span {
+        let wait = (self.first * (1 << self.attempts.min(30))).min(self.longest);
+        self.attempts = self.attempts.saturating_add(1);
+        wait + (wait / 4).mul_f64(self.fraction())
+    }
+
+    /// From [0, 1), by the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    fn fraction(&self) -> f64 {
+        let mut z =
+            self.seed.wrapping_add(u64::from(self.attempts).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn waits_double_up_to_the_longest_with_a_quarter_of_spread() {
+        let mut backoff = Backoff::new(Span::from_millis(200), Span::from_secs(2), 7);
+        for base in [200, 400, 800, 1600, 2000, 2000] {
+            let wait = backoff.next();
+            assert!(wait >= Span::from_millis(base) && wait <= Span::from_millis(base * 5 / 4));
+        }
+        let first_waits: Vec<_> = (0..20)
+            .map(|seed| Backoff::new(Span::from_secs(1), Span::from_secs(2), seed).next())
+            .collect();
+        assert!(first_waits.windows(2).any(|pair| pair[0] != pair[1]), "seeds differ");
+    }
+}

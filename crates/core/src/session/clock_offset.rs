@@ -1,0 +1,98 @@
+//! How far the monitor's clock is ahead of the source's, from acks alone.
+//!
+//! ```text
+//! offset = received_at − (sent_at + rtt / 2)        of the ack with the smallest rtt
+//! ```
+//!
+//! The smallest round trip has the least queueing in it, so that its error, at most half of it,
+//! is the path's own asymmetry (RFC 5905 section 10, the clock filter of NTP). Two windows in turn
+//! forget the minimum after 10 to 20 s, so that the estimate follows clocks that drift (50 ppm
+//! is 1 ms in 20 s) and routes that change.
+
+use crate::unit::{Span, Time};
+
+const WINDOW: Span = Span::from_secs(10);
+
+/// The estimate of (monitor's clock − source's clock).
+#[derive(Debug, Clone, Default)]
+pub struct ClockOffset {
+    window_began_at: Time,
+    current: Option<Best>,
+    previous: Option<Best>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Best {
+    rtt: Span,
+    offset_ns: i64,
+}
+
+impl ClockOffset {
+    /// An ack came at `now` for an update sent at `sent_at` that arrived at `received_at` on the
+    /// monitor's clock; `rtt` is without the time that the monitor held it.
+    pub fn on_ack(&mut self, now: Time, sent_at: Time, received_at: Time, rtt: Span) {
+        if self.current.is_none() || now.since(self.window_began_at) >= WINDOW {
+            self.previous = self.current.take();
+            self.window_began_at = now;
+        }
+        if self.current.is_none_or(|best| rtt < best.rtt) {
+            let middle = sent_at + rtt / 2;
+            // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
+            let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
+            self.current = Some(Best { rtt, offset_ns });
+        }
+    }
+
+    fn best(&self) -> Option<Best> {
+        [self.current, self.previous].into_iter().flatten().min_by_key(|best| best.rtt)
+    }
+
+    /// The offset in ns to add to a time of the source's clock, once there was an ack.
+    pub fn nanos(&self) -> Option<i64> {
+        self.best().map(|best| best.offset_ns)
+    }
+
+    /// The smallest round trip of the last 10 to 20 s; the offset's error is at most its half.
+    pub fn min_rtt(&self) -> Option<Span> {
+        self.best().map(|best| best.rtt)
+    }
+
+    /// `time` of the source's clock on a clock that is `offset_ns` ahead, modulo 2⁶⁴ ns.
+    pub fn translate(time: Time, offset_ns: i64) -> Time {
+        Time::from_nanos(time.as_nanos().wrapping_add_signed(offset_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn the_shortest_round_trip_wins_and_is_forgotten_in_time() {
+        let mut clock = ClockOffset::default();
+        assert_eq!(clock.nanos(), None);
+        // The monitor's clock is 1000 ms ahead; 30 ms of queueing on the way out, then none.
+        clock.on_ack(ms(60), ms(0), ms(1_045), Span::from_millis(60));
+        assert_eq!(clock.nanos(), Some(1_015_000_000));
+        clock.on_ack(ms(130), ms(100), ms(1_115), Span::from_millis(30));
+        assert_eq!(clock.nanos(), Some(1_000_000_000));
+        assert_eq!(ClockOffset::translate(ms(7), clock.nanos().unwrap()), ms(1_007));
+        // The route grows by 10 ms each way.
+        for at in [12_000, 23_000, 34_000] {
+            clock.on_ack(ms(at + 50), ms(at), ms(at + 1_025), Span::from_millis(50));
+        }
+        assert_eq!(clock.min_rtt(), Some(Span::from_millis(50)));
+    }
+
+    #[test]
+    fn clocks_may_start_anywhere() {
+        let mut clock = ClockOffset::default();
+        clock.on_ack(Time::MAX, Time::MAX, Time::ZERO, Span::from_millis(1));
+        let offset = clock.nanos().unwrap();
+        assert_eq!(ClockOffset::translate(Time::MAX, offset), Time::ZERO);
+    }
+}

@@ -1,0 +1,105 @@
+//! Cookies: proof of address without state.
+//!
+//! cookie = SipHash-2-4-128(secret; period, session, address), period = ⌊now / 30 s⌋
+//!
+//! A cookie is good in the period in which it was made and in the next one. SipHash is a
+//! pseudo-random function made for such short inputs (Aumasson, Bernstein, INDOCRYPT 2012); the
+//! idea is that of SYN cookies (RFC 4987 section 3.6).
+
+use core::hash::{Hash, Hasher};
+
+use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::unit::{Span, Time};
+use crate::wire::{Cookie, SessionId};
+
+const PERIOD: Span = Span::from_secs(30);
+
+/// A monitor's random secret; whoever makes a monitor draws it from the system.
+#[derive(Clone)]
+pub struct Secret([u8; 16]);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// A secret from 16 random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(random)
+    }
+
+    pub(super) fn cookie<P: Hash>(&self, now: Time, session: SessionId, peer: &P) -> Cookie {
+        self.cookie_of(now.as_nanos() / PERIOD.as_nanos(), session, peer)
+    }
+
+    pub(super) fn accepts<P: Hash>(
+        &self,
+        cookie: Cookie,
+        now: Time,
+        session: SessionId,
+        peer: &P,
+    ) -> bool {
+        let period = now.as_nanos() / PERIOD.as_nanos();
+        // Guessing is 1 in 2¹²⁸ per packet; how long a comparison takes tells nothing, since
+        // both sides of it have gone through the keyed hash once more.
+        [Some(period), period.checked_sub(1)].into_iter().flatten().any(|period| {
+            self.digest(&cookie.0) == self.digest(&self.cookie_of(period, session, peer).0)
+        })
+    }
+
+    fn cookie_of<P: Hash>(&self, period: u64, session: SessionId, peer: &P) -> Cookie {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        (period, session, peer).hash(&mut hasher);
+        Cookie(hasher.finish128().as_bytes())
+    }
+
+    /// Keyed digest of a token, so that comparing takes the same time for any guess.
+    pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(bytes);
+        hasher.finish128().as_u128()
+    }
+
+    /// A hasher for tables keyed by numbers that strangers choose.
+    pub(super) fn table_hasher(&self) -> TableHasher {
+        TableHasher(self.clone())
+    }
+}
+
+/// Builds keyed hashers, so that nobody can choose session ids that collide.
+#[derive(Debug, Clone)]
+pub(super) struct TableHasher(Secret);
+
+impl core::hash::BuildHasher for TableHasher {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::SocketAddr;
+
+    #[test]
+    fn a_cookie_is_bound_to_session_address_secret_and_time() {
+        let (secret, other) = (Secret::new([1; 16]), Secret::new([2; 16]));
+        let here: SocketAddr = "127.0.0.1:4000".parse().unwrap();
+        let there: SocketAddr = "127.0.0.1:4001".parse().unwrap();
+        let (a, b) = (SessionId(1), SessionId(2));
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        let cookie = secret.cookie(at(20), a, &here);
+        assert!(secret.accepts(cookie, at(20), a, &here));
+        assert!(secret.accepts(cookie, at(59), a, &here), "good in the next period");
+        assert!(!secret.accepts(cookie, at(60), a, &here), "but not later");
+        assert!(!secret.accepts(cookie, at(20), b, &here));
+        assert!(!secret.accepts(cookie, at(20), a, &there));
+        assert!(!other.accepts(cookie, at(20), a, &here));
+        assert!(!secret.accepts(Cookie::default(), at(0), a, &here));
+    }
+}

@@ -1,0 +1,36 @@
+//! The endpoints' protocol: how a source and a monitor find, lose and find each other again.
+//!
+//! Two state machines without clock or socket. `net` drives them over UDP and QUIC; anything else
+//! that carries datagrams (the lab's virtual network, a test with faults) drives the same ones.
+//!
+//! ```text
+//!               ┌────────────── ack ─────────────────┐
+//!               │                                    ▼
+//!   start ──► Opening ◄── silence, challenge, ──── Open ──► update when the law says so
+//!               │  ▲         close, transport lost
+//!               │  │
+//!               └──┘ update with opening: at once, then after 0.2, 0.4 … 2 s
+//! ```
+//!
+//! The monitor keeps nothing of a source that has not shown a cookie from its address (or whose
+//! address the transport has proven), never answers with more bytes than came, and holds at most
+//! `max_sources` records. Byte formats are in [`crate::wire`].
+
+mod backoff;
+mod clock_offset;
+mod cookie;
+mod monitor;
+mod record;
+mod source;
+
+pub use clock_offset::ClockOffset;
+pub use cookie::Secret;
+pub use monitor::{
+    Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams,
+    Receipt, Verdict,
+};
+pub use record::{Record, SourceKey};
+pub use source::{
+    Ignored as SourceIgnored, Reach, Sample, Source, SourceCounters, SourceEvent, SourceParams,
+    Wake,
+};

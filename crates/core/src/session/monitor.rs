@@ -1,0 +1,412 @@
+//! The monitor's end of all sessions.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::Hash;
+
+use hashbrown::{HashMap, HashTable};
+use slab::Slab;
+
+use super::cookie::{Secret, TableHasher};
+use super::record::{Arrival, Record, SourceKey};
+use crate::unit::{Span, Time};
+use crate::wire::{
+    self, Ack, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId, Update,
+};
+
+/// How a source shows that it can be reached at its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// By the cookie of a challenge: for transports on which an address can be forged.
+    Cookie,
+    /// The transport has proven it already (QUIC's handshake).
+    Proven,
+}
+
+/// Settings of [`Monitor`].
+#[derive(Debug, Clone)]
+pub struct MonitorParams {
+    /// How a source shows where it is.
+    pub admission: Admission,
+    /// Tokens of which an opening must show one; empty: none is asked for.
+    pub tokens: Vec<Vec<u8>>,
+    /// The most records held at once.
+    pub max_sources: usize,
+    /// The longest payload taken, in bytes; with `max_sources` it bounds the memory.
+    pub max_payload: usize,
+    /// A source that has not been heard for this long is forgotten, at most 1/64 of it later.
+    pub idle: Span,
+}
+
+impl Default for MonitorParams {
+    fn default() -> Self {
+        Self {
+            admission: Admission::Cookie,
+            tokens: Vec::new(),
+            max_sources: 10_000,
+            max_payload: 1_400,
+            idle: Span::from_secs(60),
+        }
+    }
+}
+
+/// What became of a datagram, and how many bytes of answer were written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Receipt<'a> {
+    /// What became of it.
+    pub verdict: Verdict<'a>,
+    /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
+    pub reply: usize,
+}
+
+/// What became of a datagram.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// The freshest state of a source.
+    Fresh {
+        /// Whose.
+        source: SourceKey,
+        /// The state.
+        payload: &'a [u8],
+        /// Whether this update opened the session.
+        opened: bool,
+    },
+    /// An update that came after a fresher one, or a copy.
+    Stale {
+        /// Whose.
+        source: SourceKey,
+    },
+    /// An opening without a good cookie was answered by a challenge.
+    Challenged,
+    /// An update was refused, and the source told.
+    Refused(CloseReason),
+    /// A source has ended its session; its record is handed out.
+    Closed(SourceKey),
+    /// Left aside.
+    Ignored(Ignored),
+}
+
+/// Why a datagram was left aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// Not a message of ours.
+    #[error("not a message: {0}")]
+    Unreadable(#[from] ParseError),
+    /// A message that only monitors send, or of a session that is not known.
+    #[error("not meant for a monitor")]
+    Misplaced,
+}
+
+/// What a monitor has counted over all sources, those of the past included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MonitorCounters {
+    /// Datagrams handed in.
+    pub datagrams: u64,
+    /// Updates that were the freshest of their source.
+    pub fresh: u64,
+    /// Updates that came after a fresher one.
+    pub late: u64,
+    /// Updates that came more than once.
+    pub copies: u64,
+    /// Challenges sent.
+    pub challenged: u64,
+    /// Updates refused (full, token, payload, version).
+    pub refused: u64,
+    /// Datagrams left aside.
+    pub ignored: u64,
+    /// Sessions opened.
+    pub opened: u64,
+    /// Sessions that their source closed.
+    pub closed: u64,
+    /// Sessions forgotten because they were idle.
+    pub expired: u64,
+    /// Sessions that another of the same name replaced: sources that were restarted.
+    pub superseded: u64,
+}
+
+/// When a datagram came and when it is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocked {
+    /// When it came in.
+    pub received_at: Time,
+    /// Now, when the answer is written.
+    pub now: Time,
+}
+
+/// Receives the updates of many sources and answers each. `P` is where a datagram came from: an
+/// address, or a connection.
+#[derive(Debug)]
+pub struct Monitor<P> {
+    params: MonitorParams,
+    secret: Secret,
+    /// Digests of the accepted tokens.
+    tokens: Vec<u128>,
+    records: Slab<Record<P>>,
+    by_session: HashTable<u32>,
+    by_name: HashMap<Box<str>, u32, TableHasher>,
+    hasher: TableHasher,
+    /// Where the next look for idle records begins, and when.
+    sweep: (usize, Time),
+    counters: MonitorCounters,
+}
+
+/// A full look for idle records takes this many calls.
+const SWEEP_PARTS: u64 = 64;
+
+impl<P: Copy + Hash> Monitor<P> {
+    /// The longest answer.
+    pub const MAX_REPLY: usize = Ack::LEN;
+
+    /// A monitor without sources. Takes memory as sources come, up to the cap.
+    pub fn new(params: MonitorParams, secret: Secret) -> Self {
+        let hasher = secret.table_hasher();
+        Self {
+            tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
+            records: Slab::new(),
+            by_session: HashTable::new(),
+            by_name: HashMap::with_hasher(hasher.clone()),
+            hasher,
+            sweep: (0, Time::ZERO),
+            counters: MonitorCounters::default(),
+            params,
+            secret,
+        }
+    }
+
+    // ---- inputs ----
+
+    /// A datagram came from `peer`; an answer to it is written to `reply`.
+    pub fn on_datagram<'a>(
+        &mut self,
+        at: Clocked,
+        peer: P,
+        datagram: &'a [u8],
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a> {
+        self.counters.datagrams += 1;
+        match Message::parse(datagram) {
+            Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
+            Ok(Message::Close(close)) => self.on_close(close.session),
+            Ok(Message::Ack(_) | Message::Challenge(_)) => self.ignore(Ignored::Misplaced),
+            Err(error @ ParseError::Version(_)) => match wire::session_of(datagram) {
+                Some(session) if datagram.len() >= Close::LEN => {
+                    self.refuse(session, CloseReason::Version, reply)
+                }
+                _ => self.ignore(error.into()),
+            },
+            Err(error) => self.ignore(error.into()),
+        }
+    }
+
+    /// Time has passed: forgets some of the records that have been idle for too long. Each is
+    /// handed to `expired` first. Calls before [`Monitor::next_event`] change nothing.
+    pub fn on_tick(&mut self, now: Time, mut expired: impl FnMut(SourceKey, &Record<P>)) {
+        let (mut at, due) = self.sweep;
+        if now < due {
+            return;
+        }
+        let slots = self.records.capacity();
+        let end = at + slots / SWEEP_PARTS as usize + 1;
+        while at < end.min(slots) {
+            let idle = |record: &&Record<P>| now.since(record.heard_at) >= self.params.idle;
+            if let Some(record) = self.records.get(at).filter(idle) {
+                expired(SourceKey(at as u32), record);
+                self.remove(at as u32);
+                self.counters.expired += 1;
+            }
+            at += 1;
+        }
+        self.sweep = (if at >= slots { 0 } else { at }, now + self.params.idle / SWEEP_PARTS);
+    }
+
+    // ---- what it wants next ----
+
+    /// When to call [`Monitor::on_tick`] next; `None` while there is no source.
+    pub fn next_event(&self) -> Option<Time> {
+        (!self.records.is_empty()).then_some(self.sweep.1)
+    }
+
+    // ---- getters ----
+
+    /// A source's record, while it lives.
+    pub fn record(&self, source: SourceKey) -> Option<&Record<P>> {
+        self.records.get(source.index())
+    }
+
+    /// All records.
+    pub fn records(&self) -> impl Iterator<Item = (SourceKey, &Record<P>)> {
+        self.records.iter().map(|(index, record)| (SourceKey(index as u32), record))
+    }
+
+    /// How many sources there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is no source.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &MonitorCounters {
+        &self.counters
+    }
+
+    // ---- steps ----
+
+    fn on_update<'a>(
+        &mut self,
+        at: Clocked,
+        peer: P,
+        update: &Update<'a>,
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a> {
+        if update.payload.len() > self.params.max_payload {
+            return self.refuse(update.session, CloseReason::TooLarge, reply);
+        }
+        let Some(key) = self.find(update.session) else {
+            return self.on_stranger(at, peer, update, reply);
+        };
+        let record = &mut self.records[key as usize];
+        record.peer = peer;
+        let arrival = record.on_update(update, at.received_at);
+        let source = SourceKey(key);
+        let verdict = match arrival {
+            Arrival::Fresh => {
+                self.counters.fresh += 1;
+                Verdict::Fresh { source, payload: update.payload, opened: false }
+            }
+            Arrival::Late => {
+                self.counters.late += 1;
+                Verdict::Stale { source }
+            }
+            Arrival::Copy => {
+                self.counters.copies += 1;
+                Verdict::Stale { source }
+            }
+        };
+        Receipt { reply: self.answer(at, key, update, arrival, reply), verdict }
+    }
+
+    fn on_stranger<'a>(
+        &mut self,
+        at: Clocked,
+        peer: P,
+        update: &Update<'a>,
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a> {
+        let session = update.session;
+        let proven = |opening: &Opening<'_>| match self.params.admission {
+            Admission::Proven => true,
+            Admission::Cookie => self.secret.accepts(opening.cookie, at.now, session, &peer),
+        };
+        let Some(opening) = update.opening.filter(proven) else {
+            self.counters.challenged += 1;
+            let cookie = self.secret.cookie(at.now, session, &peer);
+            let challenge = Challenge { session, cookie }.bytes();
+            return Receipt { verdict: Verdict::Challenged, reply: put(reply, &challenge) };
+        };
+        if !self.tokens.is_empty() && !self.tokens.contains(&self.secret.digest(opening.token)) {
+            return self.refuse(session, CloseReason::BadToken, reply);
+        }
+        if let Some(&former) = self.by_name.get(opening.name) {
+            self.remove(former);
+            self.counters.superseded += 1;
+        }
+        if self.records.len() >= self.params.max_sources {
+            return self.refuse(session, CloseReason::Full, reply);
+        }
+        let key = self.insert(Record::new(update, peer, opening.name.into(), at.received_at));
+        self.counters.opened += 1;
+        self.counters.fresh += 1;
+        let source = SourceKey(key);
+        Receipt {
+            reply: self.answer(at, key, update, Arrival::Fresh, reply),
+            verdict: Verdict::Fresh { source, payload: update.payload, opened: true },
+        }
+    }
+
+    fn answer(
+        &self,
+        at: Clocked,
+        key: u32,
+        update: &Update<'_>,
+        arrival: Arrival,
+        reply: &mut [u8; Ack::LEN],
+    ) -> usize {
+        let hold = at.now.since(at.received_at);
+        let record = &self.records[key as usize];
+        *reply = record.ack(update, at.received_at, hold, arrival == Arrival::Fresh).bytes();
+        Ack::LEN
+    }
+
+    fn on_close<'a>(&mut self, session: SessionId) -> Receipt<'a> {
+        match self.find(session) {
+            Some(key) => {
+                self.remove(key);
+                self.counters.closed += 1;
+                Receipt { verdict: Verdict::Closed(SourceKey(key)), reply: 0 }
+            }
+            None => self.ignore(Ignored::Misplaced),
+        }
+    }
+
+    fn refuse<'a>(
+        &mut self,
+        session: SessionId,
+        reason: CloseReason,
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a> {
+        self.counters.refused += 1;
+        let reply = put(reply, &Close { session, reason }.bytes());
+        Receipt { verdict: Verdict::Refused(reason), reply }
+    }
+
+    fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a> {
+        self.counters.ignored += 1;
+        Receipt { verdict: Verdict::Ignored(why), reply: 0 }
+    }
+
+    // ---- the tables ----
+
+    fn hash(&self, session: SessionId) -> u64 {
+        core::hash::BuildHasher::hash_one(&self.hasher, session)
+    }
+
+    fn find(&self, session: SessionId) -> Option<u32> {
+        let same = |key: &u32| self.records[*key as usize].session == session;
+        self.by_session.find(self.hash(session), same).copied()
+    }
+
+    fn insert(&mut self, record: Record<P>) -> u32 {
+        let (session, name) = (record.session, record.name.clone());
+        let key = self.records.insert(record) as u32;
+        let hash = self.hash(session);
+        let (records, hasher) = (&self.records, &self.hasher);
+        self.by_session.insert_unique(hash, key, |key| {
+            core::hash::BuildHasher::hash_one(hasher, records[*key as usize].session)
+        });
+        if !name.is_empty() {
+            self.by_name.insert(name, key);
+        }
+        key
+    }
+
+    fn remove(&mut self, key: u32) {
+        let session = self.records[key as usize].session;
+        if let Ok(entry) = self.by_session.find_entry(self.hash(session), |found| *found == key) {
+            entry.remove();
+        }
+        let record = self.records.remove(key as usize);
+        if !record.name.is_empty() {
+            self.by_name.remove(&record.name);
+        }
+    }
+}
+
+/// Puts `answer` to the front of the buffer; gives its length.
+fn put(reply: &mut [u8; Ack::LEN], answer: &[u8]) -> usize {
+    reply[..answer.len()].copy_from_slice(answer);
+    answer.len()
+}

@@ -1,0 +1,194 @@
+//! ACP, the Age Control Protocol that [`AcpPlus`](super::AcpPlus) improves on.
+//!
+//! ```text
+//! every 10·T:  wish b*: +κ, −κ or −(1 − 2^−γ)·B
+//!              rate ← 1/Z + b*/T,  T = min(srtt, Z),  at least 1/srtt
+//! ```
+//!
+//! Names as in `acp_plus`; κ → `step`. Shreedhar, PhD thesis, IIIT-Delhi, section 3.7, Algorithm 2,
+//! equation 3.1, and section 3.10 ("Evaluation Takeaways") for the floor of one update a round
+//! trip. T is followed with every ack, so that the end of an epoch moves while it runs.
+//!
+//! Where the paper is silent, beyond what `acp_plus` lists: the check whether the backlog fell
+//! short of the last wish stands in Algorithm 2 under (b > 0, δ < 0), while the text and its line
+//! numbers explain it for (b < 0, δ > 0), where it makes sense: a backlog that hardly falls while
+//! age rises is congestion. [`ShortfallCheck`] selects; the default follows the text.
+
+use super::estimator::GapSource;
+use super::feedback::{Feedback, Heard, Setup};
+use super::startup;
+use super::steering::{Shortfall, Steering, Tie};
+use super::{Ack, Phase, RateBounds, RateLaw};
+use crate::unit::{Span, Time, UpdateRate};
+
+/// Settings of [`Acp`]; the defaults are the thesis's where it gives a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    /// The step κ in updates. 1: what worked on real paths (000 section 3.10); its simulations
+    /// of short paths needed 0.25.
+    pub step: f64,
+    /// Where the check for a backlog that fell short stands.
+    pub shortfall_check: ShortfallCheck,
+    /// Weight α of the newest sample in srtt and Z. 0.2: the authors' prototype.
+    pub smoothing: f64,
+    /// The length of an epoch in units of T = min(srtt, Z). 10: 000 section 3.7.
+    pub epoch_factor: u32,
+    /// What to do when an epoch gives no direction.
+    pub tie: Tie,
+    /// Which gaps tell the inter-delivery time.
+    pub gap_source: GapSource,
+    /// The initial phase.
+    pub startup: startup::Params,
+    /// Floor and ceiling of the rate.
+    pub bounds: RateBounds,
+}
+
+/// Where the check for a backlog that fell short of the wish stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShortfallCheck {
+    /// Where the text explains it: backlog falls, age rises.
+    #[default]
+    AsExplained,
+    /// Where Algorithm 2 prints it: backlog rises, age falls.
+    AsPrinted,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            step: 1.0,
+            shortfall_check: ShortfallCheck::default(),
+            smoothing: 0.2,
+            epoch_factor: 10,
+            tie: Tie::default(),
+            gap_source: GapSource::default(),
+            startup: startup::Params::default(),
+            bounds: RateBounds::default(),
+        }
+    }
+}
+
+/// The Age Control Protocol with step size κ.
+#[derive(Debug, Clone)]
+pub struct Acp {
+    params: Params,
+    feedback: Feedback,
+    steering: Steering,
+    /// b* of the epoch under way.
+    wanted_change: f64,
+    epoch: Option<Epoch>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Epoch {
+    began_at: Time,
+    ends_at: Time,
+}
+
+impl Acp {
+    /// A source that will begin with probes.
+    pub fn new(params: Params) -> Self {
+        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        Self {
+            params,
+            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            steering: Steering::new(params.tie),
+            wanted_change: 0.0,
+            epoch: None,
+        }
+    }
+
+    fn heard(&mut self, now: Time, heard: Heard) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Fresh => {
+                if let Some(Epoch { began_at, .. }) = self.epoch {
+                    self.set_epoch(began_at, now);
+                }
+            }
+            Heard::Measured(mean_rtt) => {
+                self.feedback.set_rate(UpdateRate::from_period(mean_rtt));
+                self.feedback.estimator.next_epoch(now);
+                self.set_epoch(now, now);
+            }
+        }
+    }
+
+    fn set_epoch(&mut self, began_at: Time, now: Time) {
+        // Never empty, so that acks that come all at once cannot make the law spin.
+        let length =
+            self.time_scale(now).max(Span::from_nanos(1)) * self.params.epoch_factor.into();
+        self.epoch = Some(Epoch { began_at, ends_at: began_at + length });
+    }
+
+    /// T = min(srtt, Z).
+    fn time_scale(&self, now: Time) -> Span {
+        let estimator = &self.feedback.estimator;
+        let srtt = estimator.srtt().unwrap_or(Span::ZERO);
+        estimator.inter_delivery(now).map_or(srtt, |inter_delivery| inter_delivery.min(srtt))
+    }
+
+    /// Algorithm 2 at the end of an epoch.
+    fn end_epoch(&mut self, now: Time) {
+        let estimator = &mut self.feedback.estimator;
+        if let (Some(epoch), Some(srtt), Some(inter_delivery)) =
+            (estimator.next_epoch(now), estimator.srtt(), estimator.inter_delivery(now))
+        {
+            let shortfall = Shortfall {
+                wanted: self.wanted_change,
+                as_printed: self.params.shortfall_check == ShortfallCheck::AsPrinted,
+            };
+            let step = self.steering.decide(epoch, Some(shortfall));
+            self.wanted_change = step.change(epoch.backlog, self.params.step);
+            let wanted = 1.0 / inter_delivery.as_secs_f64()
+                + self.wanted_change / self.time_scale(now).as_secs_f64();
+            let one_a_round_trip = UpdateRate::from_period(srtt);
+            self.feedback
+                .set_rate(UpdateRate::saturating(wanted).clamp(one_a_round_trip, UpdateRate::MAX));
+        }
+        self.set_epoch(now, now);
+    }
+}
+
+impl RateLaw for Acp {
+    fn name(&self) -> &'static str {
+        "acp"
+    }
+
+    fn restart(&mut self, _now: Time) {
+        *self = Self::new(self.params);
+    }
+
+    fn on_sent(&mut self, now: Time, seq: u64) {
+        self.feedback.on_sent(now, seq);
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let heard = self.feedback.on_ack(now, ack);
+        self.heard(now, heard);
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        let heard = self.feedback.on_tick(now);
+        self.heard(now, heard);
+        if self.epoch.is_some_and(|epoch| epoch.ends_at <= now) {
+            self.end_epoch(now);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.epoch.map(|epoch| epoch.ends_at).or_else(|| self.feedback.next_event())
+    }
+
+    fn next_update_at(&self) -> Option<Time> {
+        self.feedback.next_update_at()
+    }
+
+    fn rate(&self) -> UpdateRate {
+        self.feedback.rate()
+    }
+
+    fn phase(&self) -> Phase {
+        self.feedback.phase()
+    }
+}

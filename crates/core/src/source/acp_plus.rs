@@ -1,0 +1,192 @@
+//! ACP+: seeks the rate at which the mean age is smallest.
+//!
+//! As many updates in transit as possible, while none waits behind another. Every epoch of ten
+//! updates, the law looks which way mean age and mean backlog went, and wishes for more or less
+//! backlog in the next one:
+//!
+//! ```text
+//!             10 probes                        epoch of 10 / rate
+//!   restart ───────────► rate = 1 / mean rtt ──► ┌──────────────────────────────────────┐
+//!                                                │ wish b*: +1, −1 or −(1 − 2^−γ)·B     │
+//!                                                │ rate ← 1/Z + b*/srtt,                │
+//!                                                │        within ×0.75 … ×1.25          │
+//!                                                └──────────────────────────────────────┘
+//! ```
+//!
+//! λ → `rate`, B → `backlog`, Z → `inter_delivery`, γ → `gamma`, b* → `change`. 1/Z is the rate
+//! at which updates come out of the path, so that (rate − 1/Z)·srtt is what one round trip adds to
+//! the backlog. Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud, section II,
+//! Algorithm 1; how the wish is chosen is in `steering`.
+//!
+//! Where the paper is silent:
+//! - The first rate, the probes and their timeouts: see `startup`. Ties: see [`Tie`].
+//! - The smoothing of srtt and Z is 0.2, as in the authors' prototype.
+//! - An epoch without any ack is an epoch: age and backlog have grown and Z is at least the
+//!   silence, so that the rate falls by a quarter each epoch until the floor.
+//! - γ is not capped; 1 − 2^−γ is at most 1, and the step in rate at most ×0.75.
+//! - Floor and ceiling of the rate: see [`RateBounds`].
+//! - The prototype computes 1/Z in whole numbers, which makes every multiplicative decrease the
+//!   largest step. [`MultiplicativeDecrease::LargestStep`] keeps that behaviour for comparison;
+//!   its measured effect stands in `docs/src/source.md`.
+
+use super::estimator::GapSource;
+use super::feedback::{Feedback, Heard, Setup};
+use super::startup;
+use super::steering::{Steering, Step, Tie};
+use super::{Ack, Phase, RateBounds, RateLaw};
+use crate::unit::{Span, Time, UpdateRate};
+
+/// Settings of [`AcpPlus`]; the defaults are the paper's where it gives a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    /// Weight α of the newest sample in srtt and Z. 0.2: the authors' prototype.
+    pub smoothing: f64,
+    /// Updates in an epoch. 10: 001 section II.
+    pub epoch_updates: u32,
+    /// The smallest factor on the rate in an epoch. 0.75: Algorithm 1 line 27.
+    pub smallest_factor: f64,
+    /// The largest factor on the rate in an epoch. 1.25: Algorithm 1 line 29.
+    pub largest_factor: f64,
+    /// What to do when an epoch gives no direction.
+    pub tie: Tie,
+    /// How a multiplicative decrease reaches the rate.
+    pub multiplicative_decrease: MultiplicativeDecrease,
+    /// Which gaps tell the inter-delivery time.
+    pub gap_source: GapSource,
+    /// The initial phase.
+    pub startup: startup::Params,
+    /// Floor and ceiling of the rate.
+    pub bounds: RateBounds,
+}
+
+/// How a multiplicative decrease reaches the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MultiplicativeDecrease {
+    /// As the paper has it: the rate that should bring the backlog to 2^−γ of itself.
+    #[default]
+    Targeted,
+    /// As the authors' prototype has it: always the largest step down.
+    LargestStep,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            smoothing: 0.2,
+            epoch_updates: 10,
+            smallest_factor: 0.75,
+            largest_factor: 1.25,
+            tie: Tie::default(),
+            multiplicative_decrease: MultiplicativeDecrease::default(),
+            gap_source: GapSource::default(),
+            startup: startup::Params::default(),
+            bounds: RateBounds::default(),
+        }
+    }
+}
+
+/// The improved Age Control Protocol.
+#[derive(Debug, Clone)]
+pub struct AcpPlus {
+    params: Params,
+    feedback: Feedback,
+    steering: Steering,
+    epoch_ends_at: Option<Time>,
+}
+
+impl AcpPlus {
+    /// A source that will begin with probes.
+    pub fn new(params: Params) -> Self {
+        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        Self {
+            params,
+            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            steering: Steering::new(params.tie),
+            epoch_ends_at: None,
+        }
+    }
+
+    fn heard(&mut self, now: Time, heard: Heard) {
+        if let Heard::Measured(mean_rtt) = heard {
+            self.feedback.set_rate(UpdateRate::from_period(mean_rtt));
+            self.feedback.estimator.next_epoch(now);
+            self.begin_epoch(now);
+        }
+    }
+
+    fn begin_epoch(&mut self, now: Time) {
+        let length = self.feedback.rate().period() * self.params.epoch_updates.into();
+        self.epoch_ends_at = Some(now + length);
+    }
+
+    /// Algorithm 1 at the end of an epoch.
+    fn end_epoch(&mut self, now: Time) {
+        let estimator = &mut self.feedback.estimator;
+        if let (Some(epoch), Some(srtt), Some(inter_delivery)) =
+            (estimator.next_epoch(now), estimator.srtt(), estimator.inter_delivery(now))
+        {
+            let step = self.steering.decide(epoch, None);
+            let rate = self.next_rate(step, epoch.backlog, srtt, inter_delivery);
+            self.feedback.set_rate(rate);
+        }
+        self.begin_epoch(now);
+    }
+
+    /// UPDATELAMBDA.
+    fn next_rate(&self, step: Step, backlog: f64, srtt: Span, inter_delivery: Span) -> UpdateRate {
+        let rate = self.feedback.rate();
+        let least = rate.scaled(self.params.smallest_factor);
+        let most = rate.scaled(self.params.largest_factor);
+        match (step, self.params.multiplicative_decrease) {
+            (Step::Multiplicative { .. }, MultiplicativeDecrease::LargestStep) => least,
+            _ => {
+                let delivered = 1.0 / inter_delivery.as_secs_f64();
+                let change = step.change(backlog, 1.0) / srtt.as_secs_f64();
+                UpdateRate::saturating(delivered + change).clamp(least, most)
+            }
+        }
+    }
+}
+
+impl RateLaw for AcpPlus {
+    fn name(&self) -> &'static str {
+        "acp+"
+    }
+
+    fn restart(&mut self, _now: Time) {
+        *self = Self::new(self.params);
+    }
+
+    fn on_sent(&mut self, now: Time, seq: u64) {
+        self.feedback.on_sent(now, seq);
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let heard = self.feedback.on_ack(now, ack);
+        self.heard(now, heard);
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        let heard = self.feedback.on_tick(now);
+        self.heard(now, heard);
+        if self.epoch_ends_at.is_some_and(|end| end <= now) {
+            self.end_epoch(now);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.epoch_ends_at.or_else(|| self.feedback.next_event())
+    }
+
+    fn next_update_at(&self) -> Option<Time> {
+        self.feedback.next_update_at()
+    }
+
+    fn rate(&self) -> UpdateRate {
+        self.feedback.rate()
+    }
+
+    fn phase(&self) -> Phase {
+        self.feedback.phase()
+    }
+}

@@ -1,0 +1,174 @@
+//! What a source can know of its updates' journey from acks alone (000 section 3.7, Figure 3.10).
+//!
+//! ```text
+//! age at the monitor ≈ age when the ack comes: reset to now − generated_at   (an upper bound,
+//!                      by the time that the ack took)
+//! backlog            = updates sent after the freshest acknowledged one
+//! srtt               ← (1 − α)·srtt + α·rtt          rtt = now − sent_at − hold
+//! inter_delivery Z   ← (1 − α)·Z + α·gap             gap between fresh arrivals at the monitor
+//! ```
+//!
+//! Where the papers are silent:
+//! - An ack that is not fresher than all before changes nothing here.
+//! - Z is never less than the silence since the last fresh ack: when acks stop, Z grows.
+//! - The gap is taken from the monitor's own clock, which the ack carries, and shared among the
+//!   fresh updates in between; 001 section II has to use the gap between acks, to which the way
+//!   back adds its jitter and every lost ack a doubling. [`GapSource`] selects.
+
+use super::Ack;
+use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
+use crate::unit::{Span, Time};
+
+/// Which gaps tell the inter-delivery time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GapSource {
+    /// Between arrivals of fresh updates, on the monitor's clock.
+    #[default]
+    Monitor,
+    /// Between arrivals of fresh acks, on the source's clock, as in the papers.
+    Acks,
+}
+
+/// Exact means over one control epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Averages {
+    /// Mean age in s.
+    pub age: f64,
+    /// Mean number of updates sent and not acknowledged.
+    pub backlog: f64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Estimator {
+    gap_source: GapSource,
+    age: AgeProcess,
+    backlog: BacklogProcess,
+    epoch: (Integral, Integral),
+    srtt: Smoothed,
+    inter_delivery: Smoothed,
+    /// The freshest ack and when it came.
+    last: Option<(Time, Ack)>,
+}
+
+impl Estimator {
+    pub(super) fn new(smoothing: f64, gap_source: GapSource) -> Self {
+        let smoothed = Smoothed { weight: smoothing.clamp(0.0, 1.0), value: None };
+        Self {
+            gap_source,
+            age: AgeProcess::new(),
+            backlog: BacklogProcess::new(Time::ZERO),
+            epoch: Default::default(),
+            srtt: smoothed,
+            inter_delivery: smoothed,
+            last: None,
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
+        self.backlog.on_sent(now, seq);
+    }
+
+    /// Takes in an ack; gives its round trip, or `None` if it is not fresher than all before.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<Span> {
+        if self.last.is_some_and(|(_, last)| ack.seq <= last.seq) {
+            return None;
+        }
+        let rtt = now.since(ack.sent_at) - ack.hold;
+        self.backlog.on_ack(now, ack.seq);
+        let _: Freshness = self.age.on_update(now, ack.generated_at);
+        self.srtt.add(rtt.as_secs_f64());
+        if let Some((came_at, last)) = self.last.replace((now, *ack)) {
+            let gap = match self.gap_source {
+                GapSource::Monitor => {
+                    let fresh = u64::from(ack.fresh.wrapping_sub(last.fresh)).max(1);
+                    ack.received_at.since(last.received_at) / fresh
+                }
+                GapSource::Acks => now.since(came_at),
+            };
+            self.inter_delivery.add(gap.as_secs_f64());
+        }
+        Some(rtt)
+    }
+
+    /// Smoothed round trip.
+    pub(super) fn srtt(&self) -> Option<Span> {
+        self.srtt.value.map(Span::from_secs_f64)
+    }
+
+    /// Smoothed time between deliveries, or the silence since the last if that is longer.
+    pub(super) fn inter_delivery(&self, now: Time) -> Option<Span> {
+        let (last_at, _) = self.last?;
+        self.inter_delivery.value.map(|mean| Span::from_secs_f64(mean).max(now.since(last_at)))
+    }
+
+    /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
+    pub(super) fn next_epoch(&mut self, now: Time) -> Option<Averages> {
+        let (age, backlog) = self.epoch;
+        let averages = self.age.mean_since(age, now).zip(self.backlog.mean_since(backlog, now));
+        self.epoch = (self.age.mark(now), self.backlog.mark(now));
+        averages.map(|(age, backlog)| Averages { age: age.as_secs_f64(), backlog })
+    }
+}
+
+/// An exponentially weighted moving average that starts with its first sample.
+#[derive(Debug, Clone, Copy)]
+struct Smoothed {
+    weight: f64,
+    value: Option<f64>,
+}
+
+impl Smoothed {
+    fn add(&mut self, sample: f64) {
+        let old = self.value.unwrap_or(sample);
+        self.value = Some(old + self.weight * (sample - old));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn ack(seq: u64, sent: u64, received: u64, fresh: u32) -> Ack {
+        Ack {
+            seq,
+            generated_at: ms(sent),
+            sent_at: ms(sent),
+            hold: Span::ZERO,
+            received_at: ms(received),
+            fresh,
+        }
+    }
+
+    #[test]
+    fn a_lost_ack_does_not_look_like_a_slow_path() {
+        for (source, expected) in [(GapSource::Monitor, 10), (GapSource::Acks, 20)] {
+            let mut estimator = Estimator::new(1.0, source);
+            for seq in 0..3 {
+                estimator.on_sent(ms(seq * 10), seq);
+            }
+            // The monitor's clock runs 5 s ahead, and the ack of update 1 is lost.
+            assert!(estimator.on_ack(ms(20), &ack(0, 0, 5_010, 1)).is_some());
+            assert!(estimator.on_ack(ms(40), &ack(2, 20, 5_030, 3)).is_some());
+            assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(expected)));
+        }
+    }
+
+    #[test]
+    fn silence_grows_the_inter_delivery_time_and_late_acks_change_nothing() {
+        let mut estimator = Estimator::new(0.2, GapSource::Monitor);
+        for seq in 0..3 {
+            estimator.on_sent(ms(seq * 10), seq);
+        }
+        estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
+        estimator.on_ack(ms(40), &ack(2, 20, 30, 2));
+        let before = estimator.clone();
+        assert_eq!(estimator.on_ack(ms(41), &ack(1, 10, 31, 2)), None);
+        assert_eq!(estimator.on_ack(ms(42), &ack(2, 20, 30, 2)), None);
+        assert_eq!(estimator.inter_delivery(ms(45)), before.inter_delivery(ms(45)));
+        assert_eq!(estimator.inter_delivery(ms(540)), Some(Span::from_millis(500)));
+    }
+}

@@ -1,0 +1,102 @@
+//! What all laws that listen to acks share: probes first, then a paced rate and its estimates.
+
+use super::estimator::{Estimator, GapSource};
+use super::pacer::Pacer;
+use super::startup::{self, Startup};
+use super::{Ack, Phase, RateBounds};
+use crate::unit::{Span, Time, UpdateRate};
+
+#[derive(Debug, Clone)]
+pub(super) struct Feedback {
+    bounds: RateBounds,
+    rate: UpdateRate,
+    pacer: Pacer,
+    /// Until the mean round trip is known.
+    startup: Option<Startup>,
+    pub estimator: Estimator,
+}
+
+/// What an input meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing new.
+    Nothing,
+    /// A fresh ack.
+    Fresh,
+    /// The initial phase has just ended, with this mean round trip.
+    Measured(Span),
+}
+
+/// The settings that every such law has.
+pub(super) struct Setup {
+    pub smoothing: f64,
+    pub gap_source: GapSource,
+    pub startup: startup::Params,
+    pub bounds: RateBounds,
+}
+
+impl Feedback {
+    pub(super) fn new(setup: Setup) -> Self {
+        Self {
+            bounds: setup.bounds,
+            rate: setup.bounds.floor,
+            pacer: Pacer::new(),
+            startup: Some(Startup::new(setup.startup)),
+            estimator: Estimator::new(setup.smoothing, setup.gap_source),
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
+        self.estimator.on_sent(now, seq);
+        self.pacer.on_sent(now, self.rate);
+        if let Some(startup) = &mut self.startup {
+            startup.on_sent(now, seq);
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Heard {
+        let Some(rtt) = self.estimator.on_ack(now, ack) else { return Heard::Nothing };
+        if let Some(startup) = &mut self.startup {
+            startup.on_ack(ack.seq, rtt);
+        }
+        self.measured().unwrap_or(Heard::Fresh)
+    }
+
+    pub(super) fn on_tick(&mut self, now: Time) -> Heard {
+        if let Some(startup) = &mut self.startup {
+            startup.on_tick(now);
+        }
+        self.measured().unwrap_or(Heard::Nothing)
+    }
+
+    fn measured(&mut self) -> Option<Heard> {
+        let mean_rtt = self.startup.as_ref()?.result()?;
+        self.startup = None;
+        Some(Heard::Measured(mean_rtt))
+    }
+
+    /// The timeout of the probe in flight.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.startup.as_ref()?.next_event()
+    }
+
+    pub(super) fn next_update_at(&self) -> Option<Time> {
+        match &self.startup {
+            Some(startup) => startup.wants_probe().then_some(Time::ZERO),
+            None => Some(self.pacer.next_at(self.rate)),
+        }
+    }
+
+    pub(super) fn rate(&self) -> UpdateRate {
+        self.rate
+    }
+
+    /// Takes the rate, within the bounds.
+    pub(super) fn set_rate(&mut self, rate: UpdateRate) {
+        self.rate = self.bounds.clamp(rate);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        if self.startup.is_some() { Phase::Probing } else { Phase::Steering }
+    }
+}

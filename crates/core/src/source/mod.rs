@@ -1,0 +1,127 @@
+//! The first stop: when to generate the next update.
+//!
+//! A law is asked after every input when it wants the next update to leave and when it wants to
+//! be woken. Whoever drives it (the session endpoint, over sockets or in the lab) samples the
+//! state at that very moment, so that nothing grows old on its way to the network:
+//!
+//! ```text
+//!            next_update_at()          sample, send
+//!   law ──────────────────────► driver ────────────► path ─► monitor
+//!    ▲                            │                             │
+//!    └── on_sent, on_ack, on_tick ┴──────────── ack ◄───────────┘
+//! ```
+//!
+//! | law | rate | from |
+//! |---|---|---|
+//! | [`AcpPlus`] | seeks the smallest mean age by steps of backlog, ×0.75 to ×1.25 an epoch | 001 Algorithm 1 |
+//! | [`Acp`] | its predecessor, with a step size κ | 000 Algorithm 2 |
+//! | [`Lazy`] | one update a smoothed round trip | 000 section 3.8 |
+//! | [`Fixed`] | the plainest: a constant rate; it defines the minimum | – |
+//!
+//! 001 is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; 000 is Shreedhar,
+//! PhD thesis, IIIT-Delhi.
+
+mod acp;
+mod acp_plus;
+mod estimator;
+mod feedback;
+mod fixed;
+mod lazy;
+mod pacer;
+mod startup;
+mod steering;
+
+pub use acp::{Acp, Params as AcpParams, ShortfallCheck};
+pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
+pub use estimator::GapSource;
+pub use fixed::Fixed;
+pub use lazy::{Lazy, Params as LazyParams};
+pub use startup::Params as StartupParams;
+pub use steering::Tie;
+
+use crate::unit::{Span, Time, UpdateRate};
+
+/// What a law learns from one ack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// The update that is acknowledged; updates are numbered in the order of sending.
+    pub seq: u64,
+    /// When that update's state was sampled, on the source's clock.
+    pub generated_at: Time,
+    /// When that update left, on the source's clock.
+    pub sent_at: Time,
+    /// How long the monitor held it before answering.
+    pub hold: Span,
+    /// When it arrived, on the *monitor's* clock: only differences between acks mean anything.
+    pub received_at: Time,
+    /// How many fresh updates the monitor had received by then, modulo 2³².
+    pub fresh: u32,
+}
+
+/// What a law shows of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Single probes measure the round trip.
+    Probing,
+    /// The law steers the rate.
+    Steering,
+}
+
+/// A controller of the rate of updates.
+///
+/// The contract: call an `on_*` method for every input, with `now` never going back; then ask the
+/// getters again. An ack that is not fresher than all before changes nothing. Rates are always
+/// finite, positive and within the law's bounds.
+pub trait RateLaw: Send {
+    /// The law's name, as given on a command line.
+    fn name(&self) -> &'static str;
+
+    /// Forgets the path and begins anew: a session was opened, or the path came back.
+    fn restart(&mut self, now: Time);
+
+    /// Update `seq` has just left.
+    fn on_sent(&mut self, now: Time, seq: u64);
+
+    /// An ack has just arrived.
+    fn on_ack(&mut self, now: Time, ack: &Ack);
+
+    /// The time of [`RateLaw::next_event`] has come; calls before it change nothing.
+    fn on_tick(&mut self, now: Time);
+
+    /// When to call [`RateLaw::on_tick`] next.
+    fn next_event(&self) -> Option<Time>;
+
+    /// When the next update should leave, which may lie in the past; `None` while the law waits
+    /// for an ack or for [`RateLaw::next_event`].
+    fn next_update_at(&self) -> Option<Time>;
+
+    /// The rate in force.
+    fn rate(&self) -> UpdateRate;
+
+    /// Whether the law still probes.
+    fn phase(&self) -> Phase;
+}
+
+/// Floor and ceiling of a rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateBounds {
+    /// Never slower than this: the path must be heard from to be known. The default of one
+    /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs
+    /// next to nothing.
+    pub floor: UpdateRate,
+    /// Never faster than this. The default of 10,000/s is far beyond what a person or a control
+    /// loop can use, and bounds what a path as fast as loopback makes a law send.
+    pub ceiling: UpdateRate,
+}
+
+impl Default for RateBounds {
+    fn default() -> Self {
+        Self { floor: UpdateRate::saturating(0.5), ceiling: UpdateRate::saturating(1e4) }
+    }
+}
+
+impl RateBounds {
+    fn clamp(&self, rate: UpdateRate) -> UpdateRate {
+        rate.clamp(self.floor, self.ceiling)
+    }
+}

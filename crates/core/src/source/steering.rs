@@ -1,0 +1,183 @@
+//! The choice of ACP and ACP+ at the end of an epoch: which way should the backlog go?
+//!
+//! ```text
+//!                 age rises (δ > 0)                    age falls (δ < 0)
+//! backlog rises   too much waits: decrease,            more is better: increase
+//!  (b > 0)        and if so again: multiplicatively
+//! backlog falls   too little is in transit: increase   less is better: decrease, or go on
+//!  (b < 0)        (ACP: or congestion, see below)      decreasing multiplicatively
+//! ```
+//!
+//! The γ-th multiplicative decrease in a row takes away 1 − 2^−γ of the backlog. 001 Algorithm 1,
+//! 000 Algorithms 2 and 3.
+//!
+//! Where the papers are silent: the first epoch has nothing to compare with, and a difference can
+//! be zero. Both count as a tie, on which [`Tie`] decides.
+
+use super::estimator::Averages;
+
+/// What to do when the last epoch gives no direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tie {
+    /// Ask for one more update in transit: nothing speaks against it, and a path without any
+    /// noise would otherwise freeze a law at its first rate.
+    #[default]
+    Increase,
+    /// Keep the backlog as it is.
+    Hold,
+}
+
+/// A wish for the backlog of the next epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Increase,
+    Hold,
+    Decrease,
+    /// Take away 1 − 2^−γ of the backlog.
+    Multiplicative {
+        gamma: u32,
+    },
+}
+
+/// When a smaller backlog than before, with a higher age, is a sign of congestion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shortfall {
+    /// The change of backlog that the last step aimed at.
+    pub wanted: f64,
+    /// Whether the check stands under (b > 0, δ < 0) instead.
+    pub as_printed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Steering {
+    tie: Tie,
+    previous: Option<Averages>,
+    /// The algorithm's `flag`: backlog and age have risen together.
+    congested: bool,
+    gamma: u32,
+}
+
+impl Steering {
+    pub(super) fn new(tie: Tie) -> Self {
+        Self { tie, previous: None, congested: false, gamma: 0 }
+    }
+
+    /// Compares the epoch that ends with the one before it.
+    pub(super) fn decide(&mut self, epoch: Averages, shortfall: Option<Shortfall>) -> Step {
+        let Some(previous) = self.previous.replace(epoch) else { return self.on_tie() };
+        let backlog_rises = rises(previous.backlog, epoch.backlog);
+        let age_rises = rises(previous.age, epoch.age);
+        let (Some(backlog_rises), Some(age_rises)) = (backlog_rises, age_rises) else {
+            return self.on_tie();
+        };
+        let fell_short = self.congested
+            && shortfall.is_some_and(|check| {
+                check.as_printed == backlog_rises
+                    && libm::fabs(epoch.backlog - previous.backlog) < 0.5 * libm::fabs(check.wanted)
+            });
+        match (backlog_rises, age_rises) {
+            (true, true) if self.congested => self.decrease_more(),
+            (true, true) => {
+                self.congested = true;
+                Step::Decrease
+            }
+            (true, false) | (false, true) if fell_short => self.decrease_more(),
+            (true, false) | (false, true) => self.calm(Step::Increase),
+            (false, false) if self.congested && self.gamma > 0 => {
+                Step::Multiplicative { gamma: self.gamma }
+            }
+            (false, false) => self.calm(Step::Decrease),
+        }
+    }
+
+    fn decrease_more(&mut self) -> Step {
+        self.gamma = self.gamma.saturating_add(1);
+        Step::Multiplicative { gamma: self.gamma }
+    }
+
+    fn calm(&mut self, step: Step) -> Step {
+        (self.congested, self.gamma) = (false, 0);
+        step
+    }
+
+    fn on_tie(&mut self) -> Step {
+        match self.tie {
+            Tie::Increase => self.calm(Step::Increase),
+            Tie::Hold => Step::Hold,
+        }
+    }
+}
+
+impl Step {
+    /// The wanted change of a backlog of `backlog`, where additive steps have size `step`.
+    pub(super) fn change(self, backlog: f64, step: f64) -> f64 {
+        match self {
+            Self::Increase => step,
+            Self::Hold => 0.0,
+            Self::Decrease => -step,
+            Self::Multiplicative { gamma } => -(1.0 - libm::exp2(-f64::from(gamma))) * backlog,
+        }
+    }
+}
+
+/// Whether a mean went up; `None` within a millionth, which is below what clocks and their
+/// arithmetic can tell.
+fn rises(before: f64, after: f64) -> Option<bool> {
+    let change = after - before;
+    (libm::fabs(change) > 1e-6 * libm::fabs(before)).then_some(change > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Walks through epochs given as (backlog, age) and collects the steps.
+    fn steps<const N: usize>(epochs: [(f64, f64); N], shortfall: Option<Shortfall>) -> [Step; N] {
+        let mut steering = Steering::new(Tie::Increase);
+        epochs.map(|(backlog, age)| steering.decide(Averages { age, backlog }, shortfall))
+    }
+
+    #[test]
+    fn the_table_of_the_algorithm() {
+        use Step::{Decrease, Increase, Multiplicative};
+        let epochs = [
+            (1.0, 9.0), // the first: a tie
+            (2.0, 8.0), // + −
+            (3.0, 9.0), // + +
+            (4.0, 9.5), // + + again
+            (5.0, 9.9), // + + and again
+            (4.0, 9.0), // − − while congested: go on
+            (3.0, 9.5), // − +
+            (2.0, 9.0), // − −
+            (2.0, 8.0), // 0 −: a tie
+        ];
+        let expected = [
+            Increase,
+            Increase,
+            Decrease,
+            Multiplicative { gamma: 1 },
+            Multiplicative { gamma: 2 },
+            Multiplicative { gamma: 2 },
+            Increase,
+            Decrease,
+            Increase,
+        ];
+        assert_eq!(steps(epochs, None), expected);
+    }
+
+    #[test]
+    fn a_backlog_that_hardly_falls_is_congestion_to_acp() {
+        let epochs = [(1.0, 9.0), (4.0, 9.5), (3.9, 9.6)];
+        let explained = Some(Shortfall { wanted: -1.0, as_printed: false });
+        let printed = Some(Shortfall { wanted: -1.0, as_printed: true });
+        assert_eq!(steps(epochs, explained)[2], Step::Multiplicative { gamma: 1 });
+        assert_eq!(steps(epochs, printed)[2], Step::Increase);
+        assert_eq!(steps(epochs, None)[2], Step::Increase);
+    }
+
+    #[test]
+    fn gamma_has_no_end_and_takes_at_most_the_whole_backlog() {
+        assert_eq!(Step::Multiplicative { gamma: 1 }.change(8.0, 1.0), -4.0);
+        assert_eq!(Step::Multiplicative { gamma: u32::MAX }.change(8.0, 1.0), -8.0);
+    }
+}
