@@ -44,9 +44,9 @@ impl Source {
         format!("{}:{line}: {}", self.path, what.as_ref())
     }
 
-    /// The number of the first line that contains `text`, or 1.
-    fn line_of(&self, text: &str) -> usize {
-        self.lines().find(|(_, line)| line.contains(text)).map_or(1, |(number, _)| number)
+    /// The number of the first line with `word` in it, or 1.
+    fn line_of(&self, word: &str) -> usize {
+        self.lines().find(|(_, line)| has_word(line, word)).map_or(1, |(number, _)| number)
     }
 }
 
@@ -117,6 +117,7 @@ fn strings_and_comments_are_not_code() {
     assert_eq!(code_of(r#"say("a \" quote"); rest"#), r#"say(""); rest"#);
     assert!(has_word("unsafe { x }", "unsafe") && has_word("#[unsafe(no_mangle)]", "unsafe"));
     assert!(!has_word("#![deny(unsafe_code)]", "unsafe"));
+    assert!(!has_word("name = \"freshline-net\"", "freshline"));
 }
 
 #[test]
@@ -268,8 +269,9 @@ fn code_of(line: &str) -> String {
     code
 }
 
-fn has_word(code: &str, word: &str) -> bool {
-    code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|token| token == word)
+/// Whether `word` stands in the text by itself; `-` and `_` belong to words, as in package names.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').any(|token| token == word)
 }
 
 /// The prose of the repository: the pages at its root and the book.
