@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 /// What each crate may import of ours. A new crate is entered here first.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
@@ -102,6 +103,11 @@ fn every_page_of_the_book_is_in_its_summary() {
 }
 
 #[test]
+fn commands_in_the_documents_exist() {
+    assert_tidy(documents().iter().flat_map(unknown_commands).collect());
+}
+
+#[test]
 fn lock_files_are_kept() {
     let breaches = ["Cargo.lock", "fuzz/Cargo.lock"]
         .iter()
@@ -121,11 +127,13 @@ fn strings_and_comments_are_not_code() {
 }
 
 #[test]
-fn links_are_found_outside_of_code() {
-    let text = "[a](b.md) and ![c](d.png)\n```\n[no](no.md)\n```\n`[no](no.md)` [e](f.md#part)";
+fn links_are_found_in_prose_and_commands_in_code() {
+    let text = "[a](b.md) and ![c](d.png)\n```\n[no](no.md)\n$ freshline probe udp://a\n```\n\
+                `[no](no.md)` [e](f.md#part)\nfreshline is no command here";
     let source = Source { path: "docs/src/x.md".to_owned(), text: text.to_owned() };
     let found: Vec<_> = links(&source).collect();
-    assert_eq!(found, [(1, "b.md"), (1, "d.png"), (5, "f.md#part")]);
+    assert_eq!(found, [(1, "b.md"), (1, "d.png"), (6, "f.md#part")]);
+    assert_eq!(commands(&source).collect::<Vec<_>>(), [(4, "probe")]);
     assert_eq!(target_of(&source, "../../y.md#part"), Some(PathBuf::from("y.md")));
     assert_eq!(target_of(&source, "https://example.org"), None);
 }
@@ -212,22 +220,57 @@ fn dead_links(document: &Source) -> Vec<String> {
         .collect()
 }
 
+fn unknown_commands(document: &Source) -> Vec<String> {
+    commands(document)
+        .filter(|(_, name)| !is_subcommand(name))
+        .map(|(number, name)| {
+            document
+                .breach(number, format!("`freshline {name}` does not exist; correct the example"))
+        })
+        .collect()
+}
+
 /// The targets of a document's inline links and images, with their lines, code left out.
 fn links(document: &Source) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    document
-        .lines()
-        .filter(move |(_, line)| {
-            let fence = line.trim_start().starts_with("```");
-            fenced ^= fence;
-            !fenced && !fence
-        })
-        .flat_map(|(number, line)| {
-            // Every second piece between backticks is code.
-            let prose = line.split('`').step_by(2);
-            let starts = prose.flat_map(|piece| piece.split("](").skip(1));
-            starts.filter_map(move |start| Some((number, start.split_once(')')?.0)))
-        })
+    lines_in(Part::Prose, document).flat_map(|(number, line)| {
+        // Every second piece between backticks is code.
+        let prose = line.split('`').step_by(2);
+        let starts = prose.flat_map(|piece| piece.split("](").skip(1));
+        starts.filter_map(move |start| Some((number, start.split_once(')')?.0)))
+    })
+}
+
+/// The subcommands of `freshline` that a document's examples call, with their lines.
+fn commands(document: &Source) -> impl Iterator<Item = (usize, &str)> {
+    lines_in(Part::Code, document).filter_map(|(number, line)| {
+        let line = line.trim_start();
+        let call = line.strip_prefix("$ ").unwrap_or(line).strip_prefix("freshline ")?;
+        let name = call.split_whitespace().next()?;
+        (!name.starts_with('-')).then_some((number, name))
+    })
+}
+
+fn is_subcommand(name: &str) -> bool {
+    let help = Command::new(env!("CARGO_BIN_EXE_freshline")).args([name, "--help"]).output();
+    help.expect("freshline starts").status.success()
+}
+
+/// A document's two parts: what is outside of fences, and what is inside.
+#[derive(PartialEq)]
+enum Part {
+    Prose,
+    Code,
+}
+
+fn lines_in(part: Part, document: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let mut now = Part::Prose;
+    document.lines().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        if fence {
+            now = if now == Part::Prose { Part::Code } else { Part::Prose };
+        }
+        !fence && now == part
+    })
 }
 
 /// The file that a relative link leads to, from the root; nothing for links to other sites or
