@@ -12,6 +12,8 @@
 //! | [`TimeOver`] | the exact time spent over a limit | 16 B |
 //! | [`AgeMeter`] | all three in one | 59 KiB |
 //! | [`BacklogProcess`] | updates sent and not yet acknowledged, their exact mean | 48 B |
+//! | [`jain_index`] | how evenly a good is shared | – |
+//! | [`theory`] | what the mean age ought to be | – |
 //!
 //! All of them are streaming: memory is fixed and an event costs constant time. None reads a
 //! clock. A `now` that lies before the last event is taken as the time of that event, so that a
@@ -43,14 +45,17 @@
 //! ```
 
 mod backlog;
+mod fairness;
 mod integral;
 mod meter;
 mod over;
 mod process;
 mod quantile;
 mod ramp;
+pub mod theory;
 
 pub use backlog::BacklogProcess;
+pub use fairness::jain_index;
 pub use integral::Integral;
 pub use meter::{AgeMeter, AgeSummary};
 pub use over::TimeOver;
