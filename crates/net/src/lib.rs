@@ -1,1 +1,3 @@
 //! Freshline on real clocks and sockets.
+
+pub mod quic;
