@@ -12,40 +12,8 @@ use noq_proto::{
 };
 use thiserror::Error;
 
-use super::verify::source_tls;
-use super::{
-    IDLE_TIMEOUT, Identity, LostReason, ONE, SendOutcome, TOO_SMALL, Transmit, Trust, TrustError,
-    outbox, takes_our_datagrams, transport,
-};
-
-/// Updates in flight, in bytes: 100 Mbit/s over one second. Beyond it the path is dead.
-const MAX_IN_FLIGHT: u64 = 16 << 20;
-
-/// What a source needs to dial a monitor.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    quic: noq_proto::ClientConfig,
-    /// How long a handshake may take before the connection counts as lost. 3 s: enough
-    /// for four tries, short enough to tell a user that nobody is there.
-    pub connect_timeout: Duration,
-    /// How long the monitor may be silent before the connection counts as lost; the
-    /// monitor's own limit holds where it is shorter. 30 s.
-    pub idle_timeout: Duration,
-}
-
-impl ClientConfig {
-    /// Believes the monitor on `trust`, and shows it `identity` if it asks.
-    ///
-    /// # Errors
-    /// [`TrustError`] when TLS cannot use the certificates.
-    pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TrustError> {
-        Ok(Self {
-            quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity)?)),
-            connect_timeout: Duration::from_secs(3),
-            idle_timeout: IDLE_TIMEOUT,
-        })
-    }
-}
+use super::transmit::{Transmit, Written, write_next};
+use super::{ClientConfig, LostReason, SendOutcome, TOO_SMALL, outbox, takes_our_datagrams};
 
 /// An address that cannot be dialled.
 #[derive(Debug, Error)]
@@ -102,8 +70,8 @@ pub struct Client {
     server: SocketAddr,
     name: String,
     link: Option<Link>,
-    /// The last packet of a connection that was given up.
-    farewell: Option<(Transmit, Vec<u8>)>,
+    /// The last words of a connection that was given up.
+    farewell: Written,
     events: VecDeque<ClientEvent>,
 }
 
@@ -138,16 +106,14 @@ impl Client {
     ) -> Result<Self, DialError> {
         let mut endpoint_config = EndpointConfig::default();
         endpoint_config.supported_versions(vec![1]);
-        let mut quic = config.quic.clone();
-        quic.transport_config(transport(config.idle_timeout, MAX_IN_FLIGHT));
         let mut client = Self {
             endpoint: Endpoint::new(Arc::new(endpoint_config), None, false),
-            config: quic,
+            config: config.quic(),
             connect_timeout: config.connect_timeout,
             server: FourTuple::from_remote(server).remote(),
             name: name.to_owned(),
             link: None,
-            farewell: None,
+            farewell: Written::new(),
             events: VecDeque::new(),
         };
         client.dial(now)?;
@@ -238,13 +204,14 @@ impl Client {
     /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
-        if let Some((transmit, bytes)) = self.farewell.take() {
+        if let Some((transmit, bytes)) = self.farewell.pop_front() {
             buf.extend_from_slice(&bytes);
             return Some(transmit);
         }
-        let transmit = self.link.as_mut()?.connection.poll_transmit(now, ONE, buf);
+        let connection = &mut self.link.as_mut()?.connection;
+        let transmit = write_next(connection, now, buf, &mut self.farewell);
         self.settle(now);
-        transmit.map(Transmit::from)
+        transmit
     }
 
     /// When [`on_timeout`](Self::on_timeout) is due. Ask again after any other call.
@@ -265,15 +232,15 @@ impl Client {
         Ok(())
     }
 
-    /// Forgets the connection; its closing packet, if it has one left, becomes the
+    /// Forgets the connection; its closing packets, if it has any left, are the
     /// farewell.
     fn hang_up(&mut self, now: Instant) {
         let Some(mut link) = self.link.take() else { return };
         link.connection.close(now, VarInt::from_u32(0), Bytes::from_static(b"the source left"));
-        let mut bytes = Vec::new();
-        if let Some(transmit) = link.connection.poll_transmit(now, ONE, &mut bytes) {
-            self.farewell = Some((transmit.into(), bytes));
-        }
+        let (mut bytes, mut rest) = (Vec::new(), Written::new());
+        let first = write_next(&mut link.connection, now, &mut bytes, &mut rest);
+        self.farewell.extend(first.map(|transmit| (transmit, bytes)));
+        self.farewell.extend(rest);
         self.endpoint.handle_event(link.handle, EndpointEvent::drained());
     }
 

@@ -35,85 +35,30 @@
 //! peer's transport parameters (a `min_ack_delay` above the path's RTT).
 
 mod client;
+mod config;
 mod identity;
 mod outbox;
 mod reason;
 mod server;
+mod transmit;
 mod unlimited;
 mod verify;
 
-use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::time::Duration;
+use noq_proto::Connection;
 
-use noq_proto::{Connection, TransportConfig, VarInt};
-
-pub use client::{Client, ClientConfig, ClientEvent, DialError};
+pub use client::{Client, ClientEvent, DialError};
+pub use config::{ClientConfig, Limits, ServerConfig};
 pub use identity::{BadFingerprint, Fingerprint, Identity, IdentityError};
 pub use outbox::SendOutcome;
 pub use reason::LostReason;
-pub use server::{ConnKey, Limits, Server, ServerConfig, ServerEvent};
+pub use server::{ConnKey, Server, ServerEvent};
+pub use transmit::Transmit;
 pub use verify::{Authorities, Trust, TrustError};
-
-use unlimited::Unlimited;
 
 /// Largest datagram that [`Client::send`] and [`Server::send`] take, in bytes: a QUIC
 /// packet of 1200 bytes (RFC 9000 §14), less the longest short header (25), the AEAD tag
 /// (16) and the header of a DATAGRAM frame (at most 9).
 pub const MAX_DATAGRAM: usize = 1150;
-
-/// A connection without a sign of the peer for this long is lost, unless configured.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Assumed RTT until one is measured. A lost handshake packet is sent again after three
-/// of these: at RFC 9002's 333 ms a source on a lossy path would wait a second each time.
-const INITIAL_RTT: Duration = Duration::from_millis(100);
-
-/// Received datagrams held for [`Client::recv`] or [`Server::recv`], per connection, in
-/// bytes; the oldest go first. Room for one batch of receives, after which they are read.
-const RECEIVE_BUFFER: usize = 64 * 1024;
-
-/// One UDP datagram for a transmit, always: a batch would hold updates back.
-const ONE: NonZeroUsize = NonZeroUsize::MIN;
-
-/// An outgoing UDP datagram; its bytes are in the buffer given to `poll_transmit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where to send it.
-    pub to: SocketAddr,
-    /// The local address to send it from, where the socket has several (`IP_PKTINFO`):
-    /// the one that the peer's packets came to. `None` leaves it to the system.
-    pub local_ip: Option<IpAddr>,
-}
-
-impl From<noq_proto::Transmit> for Transmit {
-    fn from(transmit: noq_proto::Transmit) -> Self {
-        Self { to: transmit.destination, local_ip: transmit.src_ip }
-    }
-}
-
-/// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
-/// has yet to acknowledge.
-fn transport(idle_timeout: Duration, in_flight: u64) -> Arc<TransportConfig> {
-    let idle_ms = u32::try_from(idle_timeout.as_millis()).unwrap_or(u32::MAX);
-    let none = VarInt::from_u32(0);
-    let mut config = TransportConfig::default();
-    config
-        .max_concurrent_bidi_streams(none)
-        .max_concurrent_uni_streams(none)
-        .stream_receive_window(none)
-        .receive_window(none)
-        .send_window(0)
-        .max_idle_timeout(Some(VarInt::from_u32(idle_ms).into()))
-        .initial_rtt(INITIAL_RTT)
-        .mtu_discovery_config(None)
-        .enable_segmentation_offload(false)
-        .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
-        .datagram_send_buffer_size(outbox::BUFFER)
-        .congestion_controller_factory(Arc::new(Unlimited { in_flight }));
-    Arc::new(config)
-}
 
 /// Why a connection to a peer with smaller datagrams is closed.
 const TOO_SMALL: &str = "the peer does not take datagrams of 1150 bytes";

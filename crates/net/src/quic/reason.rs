@@ -39,10 +39,8 @@ impl From<ConnectionError> for LostReason {
             ConnectionError::TimedOut => Self::Silent,
             ConnectionError::Reset => Self::Reset,
             ConnectionError::ApplicationClosed(close) => Self::Closed(words(&close.reason)),
-            ConnectionError::ConnectionClosed(close) => refusal(close.error_code).map_or_else(
-                || Self::Protocol(words(close.to_string().as_bytes())),
-                |refusal| Self::Refused(refusal),
-            ),
+            ConnectionError::ConnectionClosed(close) => refusal(close.error_code)
+                .map_or_else(|| Self::Protocol(words(close.to_string().as_bytes())), Self::Refused),
             ConnectionError::TransportError(error) => {
                 distrust(&error).map_or_else(|| Self::Protocol(error.to_string()), Self::Distrusted)
             }

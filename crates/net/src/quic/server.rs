@@ -13,92 +13,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use noq_proto::{
-    Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent, Event,
-    FourTuple, HashedConnectionIdGenerator, Incoming, PathId, TimeSource, VarInt,
+    Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
+    Incoming, PathId, TimeSource, VarInt,
 };
 
-use super::verify::monitor_tls;
+use super::transmit::{Transmit, Written, write_next};
 use super::{
-    Authorities, IDLE_TIMEOUT, Identity, LostReason, ONE, SendOutcome, TOO_SMALL, Transmit,
-    TrustError, outbox, takes_our_datagrams, transport,
+    Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
 };
-
-/// Acknowledgements in flight, in bytes: some 15 000 of them. A source that takes them
-/// and acknowledges none costs a few megabytes and no more.
-const MAX_IN_FLIGHT: u64 = 1 << 20;
 
 /// Replies outside of any connection (Retry, refusal, reset) that wait to be sent; more
 /// are dropped, and a true peer asks again.
 const MAX_REPLIES: usize = 256;
-
-/// Shortest time between two stateless resets, of any connection: after a restart, a
-/// thousand sources a second learn of it.
-const RESET_INTERVAL: Duration = Duration::from_millis(1);
-
-/// How much of the monitor its peers may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most connections, handshakes included. Beyond it, new ones are refused.
-    pub max_connections: usize,
-    /// Most unfinished handshakes. Beyond it, new ones are ignored, to try again.
-    pub max_handshakes: usize,
-    /// Unfinished handshakes from which on a newcomer must first prove its address by a
-    /// Retry, which takes it one more round trip and us no state. 0: always.
-    pub retry_above: usize,
-    /// How long a handshake may take.
-    pub handshake_timeout: Duration,
-    /// How long a source may be silent.
-    pub idle_timeout: Duration,
-}
-
-impl Default for Limits {
-    /// 10 000 connections and 256 handshakes, of at most 5 s each; Retry from 32 on, as
-    /// many as restarted sources plausibly make at once; 30 s of silence.
-    fn default() -> Self {
-        Self {
-            max_connections: 10_000,
-            max_handshakes: 256,
-            retry_above: 32,
-            handshake_timeout: Duration::from_secs(5),
-            idle_timeout: IDLE_TIMEOUT,
-        }
-    }
-}
-
-/// What a monitor needs to take connections.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    endpoint: Arc<EndpointConfig>,
-    quic: noq_proto::ServerConfig,
-    limits: Limits,
-}
-
-impl ServerConfig {
-    /// Shows `identity` to every source and, if `clients` is given, takes only sources
-    /// with a certificate of one of these authorities.
-    ///
-    /// # Errors
-    /// [`TrustError`] when TLS cannot use the certificates.
-    pub fn new(
-        identity: &Identity,
-        clients: Option<&Authorities>,
-        limits: Limits,
-    ) -> Result<Self, TrustError> {
-        let connection_id_key = identity.connection_id_key();
-        let mut endpoint = EndpointConfig::new(Arc::new(identity.reset_key()));
-        endpoint
-            .supported_versions(vec![1])
-            .min_reset_interval(RESET_INTERVAL)
-            // A reset answers only connection IDs that carry this mark.
-            .cid_generator(Arc::new(move || {
-                Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
-            }));
-        let tls = Arc::new(monitor_tls(identity, clients)?);
-        let mut quic = noq_proto::ServerConfig::with_crypto(tls);
-        quic.transport_config(transport(limits.idle_timeout, MAX_IN_FLIGHT)).migration(true);
-        Ok(Self { endpoint: Arc::new(endpoint), quic, limits })
-    }
-}
 
 /// Names one connection of a [`Server`]; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -145,7 +71,7 @@ pub struct Server {
     timers: BTreeSet<(Instant, usize)>,
     sendable: VecDeque<usize>,
     readable: VecDeque<usize>,
-    replies: VecDeque<(Transmit, Vec<u8>)>,
+    written: Written,
     events: VecDeque<ServerEvent>,
 }
 
@@ -188,7 +114,7 @@ impl Server {
             timers: BTreeSet::new(),
             sendable: VecDeque::new(),
             readable: VecDeque::new(),
-            replies: VecDeque::new(),
+            written: Written::new(),
             events: VecDeque::new(),
         }
     }
@@ -286,16 +212,16 @@ impl Server {
     /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
-        if let Some((transmit, bytes)) = self.replies.pop_front() {
+        if let Some((transmit, bytes)) = self.written.pop_front() {
             buf.extend_from_slice(&bytes);
             return Some(transmit);
         }
         while let Some(slot) = self.sendable.pop_front() {
             let Some(peer) = self.peers[slot].as_mut() else { continue };
-            if let Some(transmit) = peer.connection.poll_transmit(now, ONE, buf) {
+            if let Some(transmit) = write_next(&mut peer.connection, now, buf, &mut self.written) {
                 // It may have more; the others first.
                 self.sendable.push_back(slot);
-                return Some(transmit.into());
+                return Some(transmit);
             }
             peer.sendable = false;
             self.carry_events(slot, now);
@@ -335,9 +261,12 @@ impl Server {
         if self.handshakes >= self.limits.max_handshakes {
             return self.endpoint.ignore(incoming);
         }
+        let from = incoming.remote_address();
         match self.endpoint.accept(incoming, now, &mut reply, None) {
             Ok((ConnectionHandle(slot), connection)) => self.admit(slot, connection, now),
             Err(error) => {
+                let reason = error.cause.into();
+                self.events.push_back(ServerEvent::Refused { from, reason });
                 if let Some(transmit) = error.response {
                     self.reply(transmit, reply);
                 }
@@ -365,8 +294,8 @@ impl Server {
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
-        if self.replies.len() < MAX_REPLIES {
-            self.replies.push_back((transmit.into(), bytes));
+        if self.written.len() < MAX_REPLIES {
+            self.written.push_back(((&transmit).into(), bytes));
         }
     }
 
