@@ -1,1 +1,7 @@
 //! Freshline on real clocks and sockets.
+
+pub mod alarm;
+pub mod clock;
+pub mod quic;
+pub mod source;
+pub mod stop;
