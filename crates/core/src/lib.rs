@@ -3,4 +3,6 @@
 
 extern crate alloc;
 
+pub mod link;
+pub mod router;
 pub mod unit;
