@@ -107,7 +107,8 @@ fn relay(args: Udp) -> Result<(), Failure> {
         },
     };
     let target = resolve(&args.to).map_err(Failure::Usage)?;
-    let seed = args.seed.unwrap_or_else(rand::random);
+    // 32 bits are enough, and every reader of JSON takes them for what they are.
+    let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let config = EmulatorConfig {
         conditions: conditions.clone(),
         max_flows: args.max_flows,
