@@ -2,6 +2,7 @@
 
 pub mod alarm;
 pub mod clock;
+pub mod emulate;
 pub mod quic;
 pub mod source;
 pub mod stop;
