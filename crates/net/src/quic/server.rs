@@ -189,6 +189,14 @@ impl Server {
         }
     }
 
+    /// Ends all connections, as [`close`](Self::close) does.
+    pub fn close_all(&mut self, now: Instant, reason: &str) {
+        let keys: Vec<_> = self.peers.iter().flatten().map(|peer| peer.key).collect();
+        for key in keys {
+            self.close(key, now, reason);
+        }
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
