@@ -66,7 +66,8 @@ const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// How much of the monitor its peers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections, handshakes included. Beyond it, new ones are refused.
+    /// Most connections, of some 40 kB each, handshakes included. Beyond it, new ones are
+    /// refused.
     pub max_connections: usize,
     /// Most unfinished handshakes. Beyond it, new ones are ignored, to try again.
     pub max_handshakes: usize,
@@ -75,7 +76,7 @@ pub struct Limits {
     pub retry_above: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
-    /// How long a source may be silent.
+    /// How long a source may be silent; longer than its updates are apart.
     pub idle_timeout: Duration,
 }
 
@@ -131,7 +132,8 @@ impl ServerConfig {
 /// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
 /// has yet to acknowledge.
 fn transport(idle_timeout: Duration, in_flight: u64) -> Arc<TransportConfig> {
-    let idle_ms = u32::try_from(idle_timeout.as_millis()).unwrap_or(u32::MAX);
+    // On the wire, 0 would mean that there is no limit.
+    let idle_ms = u32::try_from(idle_timeout.as_millis()).unwrap_or(u32::MAX).max(1);
     let none = VarInt::from_u32(0);
     let mut config = TransportConfig::default();
     config

@@ -17,7 +17,7 @@ use super::MAX_DATAGRAM;
 pub(super) const BUFFER: usize = MAX_DATAGRAM;
 
 /// What the connection reports as free space while nothing waits: it keeps back the
-/// overhead of the next datagram.
+/// overhead of the next datagram. An empty datagram is not seen waiting; none is sent.
 const EMPTY: usize = BUFFER - size_of::<Datagram>();
 
 static BLANK: [u8; BUFFER] = [0; BUFFER];

@@ -8,15 +8,16 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use bytes::Bytes;
 use noq_proto::{
     Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
-    Incoming, PathId, TimeSource, VarInt,
+    Incoming, PathId, VarInt,
 };
 
+use super::peer::{Peer, Phase};
+use super::token_clock::TokenClock;
 use super::transmit::{Transmit, Written, write_next};
 use super::{
     Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
@@ -75,32 +76,10 @@ pub struct Server {
     events: VecDeque<ServerEvent>,
 }
 
-#[derive(Debug)]
-struct Peer {
-    key: ConnKey,
-    connection: Connection,
-    phase: Phase,
-    /// Its entry in `timers`.
-    wake_at: Option<Instant>,
-    /// Whether it stands in `sendable` and in `readable`.
-    sendable: bool,
-    readable: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Handshake {
-        give_up_at: Instant,
-    },
-    Established,
-    /// Reported as lost; stays until QUIC has said its last word.
-    Lost,
-}
-
 impl Server {
     /// A monitor without connections.
     pub fn new(config: &ServerConfig, now: Instant) -> Self {
-        let clock = Arc::new(TokenClock { start: now, elapsed_ms: AtomicU64::new(0) });
+        let clock = Arc::new(TokenClock::new(now));
         let mut quic = config.quic.clone();
         quic.time_source(clock.clone());
         Self {
@@ -394,55 +373,5 @@ impl Server {
                 self.timers.remove(&(wake_at, slot));
             }
         }
-    }
-}
-
-impl Peer {
-    fn next_timeout(&self) -> Option<Instant> {
-        let give_up_at = match self.phase {
-            Phase::Handshake { give_up_at } => Some(give_up_at),
-            Phase::Established | Phase::Lost => None,
-        };
-        [self.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
-    }
-
-    /// The event that tells of this loss, if it is one.
-    fn lose(&mut self, reason: LostReason) -> Option<ServerEvent> {
-        match std::mem::replace(&mut self.phase, Phase::Lost) {
-            Phase::Handshake { .. } => {
-                let from = self.connection.network_path(PathId::ZERO).ok()?.remote();
-                Some(ServerEvent::Refused { from, reason })
-            }
-            Phase::Established => Some(ServerEvent::Lost { key: self.key, reason }),
-            Phase::Lost => None,
-        }
-    }
-}
-
-impl Phase {
-    fn is_handshake(self) -> bool {
-        matches!(self, Self::Handshake { .. })
-    }
-}
-
-/// The clock of Retry tokens: the caller's, so that a step of the wall clock neither
-/// revives an old token nor voids a new one. Tokens do not outlive the process, so their
-/// epoch need not either.
-#[derive(Debug)]
-struct TokenClock {
-    start: Instant,
-    elapsed_ms: AtomicU64,
-}
-
-impl TokenClock {
-    fn set(&self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.start).as_millis();
-        self.elapsed_ms.store(u64::try_from(elapsed).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-}
-
-impl TimeSource for TokenClock {
-    fn now(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(self.elapsed_ms.load(Ordering::Relaxed))
     }
 }

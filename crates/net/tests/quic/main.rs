@@ -127,6 +127,22 @@ fn what_does_not_fit_a_packet_is_not_taken() {
 }
 
 #[test]
+fn the_largest_datagrams_flow_beside_acknowledgements_of_a_lossy_path() {
+    let mut world = World::pinned(&House::new());
+    world.connect();
+    let key = world.deliver(&[7; MAX_DATAGRAM]);
+    for n in 0..500 {
+        world.up = n % 3 != 0;
+        assert_eq!(world.client.send(&[7; MAX_DATAGRAM]), SendOutcome::Queued);
+        assert_eq!(world.server.send(key, &[8; MAX_DATAGRAM]), SendOutcome::Queued);
+        world.exchange();
+        assert_eq!(world.server.recv().is_some(), world.up);
+        assert_eq!(world.client.recv().is_some(), world.up);
+        world.run(Duration::from_millis(3));
+    }
+}
+
+#[test]
 fn updates_leave_at_once_however_many_are_lost_or_unacknowledged() {
     let mut world = World::pinned(&House::new());
     world.connect();
