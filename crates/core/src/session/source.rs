@@ -315,12 +315,16 @@ impl Source {
         law.into_iter().chain(silence).min_by_key(|(at, _)| *at)
     }
 
-    /// Whether the freshest state should go out (again) even if nothing newer has been sampled:
-    /// the monitor does not have it, or two round trips have passed without a word of it.
-    pub fn wants_repeat(&self, now: Time) -> bool {
-        let patience = self.counters.rtt_mean().unwrap_or(self.params.first_wait) * 2;
-        self.reach != Reach::Open
-            || self.unanswered_since.is_some_and(|since| now.since(since) > patience)
+    /// From when on the freshest state should go out (again) even if nothing newer has been
+    /// sampled: the monitor does not have it, or two round trips have passed without a word of it.
+    pub fn repeat_at(&self) -> Option<Time> {
+        match self.reach {
+            Reach::Opening { .. } => Some(self.next_attempt_at),
+            Reach::Open => {
+                let rtt = self.counters.rtt_mean().unwrap_or(self.params.first_wait);
+                self.unanswered_since.map(|since| since + rtt * 2)
+            }
+        }
     }
 
     // ---- getters ----
