@@ -1,0 +1,162 @@
+//! Everything that a report says about age, from one stream of updates.
+
+use super::{AgeHistogram, AgeProcess, Freshness, TimeOver};
+use crate::unit::{Span, Time};
+
+/// Measures the age at a receiver: mean, quantiles, peaks, and the time over a limit.
+///
+/// Holds 59 KiB. Where many are needed and quantiles are not, take [`AgeProcess`].
+#[derive(Debug, Clone, Default)]
+pub struct AgeMeter {
+    process: AgeProcess,
+    /// The ages up to the last reset, like `over`.
+    ages: AgeHistogram,
+    over: Option<TimeOver>,
+}
+
+/// What an [`AgeMeter`] has measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AgeSummary {
+    /// Time average, exact and then rounded down to a ns.
+    pub mean: Span,
+    /// Median over time, within 1 %, as are the other quantiles.
+    pub p50: Span,
+    /// The age not exceeded during 95 % of the time.
+    pub p95: Span,
+    /// The age not exceeded during 99 % of the time.
+    pub p99: Span,
+    /// The largest age, be it a peak or the present one.
+    pub max: Span,
+    /// Mean of the ages just before each reset; `None` before the second fresh update.
+    pub peak_mean: Option<Span>,
+    /// Largest of the ages just before each reset; `None` before the second fresh update.
+    pub peak_max: Option<Span>,
+    /// Exact fraction of the time, from 0 to 1, over the limit; `None` where none was set.
+    pub fraction_over: Option<f64>,
+    /// From the first update to the moment of the summary; never zero.
+    pub duration: Span,
+    /// Updates that were fresher than all before them, the first included.
+    pub fresh: u64,
+    /// All other updates: overtaken ones and duplicates.
+    pub stale: u64,
+}
+
+impl AgeMeter {
+    /// A meter that has seen no update yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A meter that also measures the time during which the age is over `limit`.
+    pub fn with_limit(limit: Span) -> Self {
+        Self { over: Some(TimeOver::new(limit)), ..Self::default() }
+    }
+
+    /// An update has arrived; see [`AgeProcess::on_update`].
+    pub fn on_update(&mut self, now: Time, generated_at: Time) -> Freshness {
+        let ramp = self.process.ramp(now);
+        let freshness = self.process.on_update(now, generated_at);
+        if let (Freshness::Fresh, Some(ramp)) = (freshness, ramp) {
+            self.ages.record(ramp);
+            if let Some(over) = &mut self.over {
+                over.record(ramp);
+            }
+        }
+        freshness
+    }
+
+    /// The age process within: the present age, means over an epoch.
+    pub const fn process(&self) -> &AgeProcess {
+        &self.process
+    }
+
+    /// What was measured until `now`, the tooth that is still growing included. `None` before the
+    /// first update and as long as no time has passed. Copies the histogram: for reports.
+    pub fn summary(&self, now: Time) -> Option<AgeSummary> {
+        let open = self.process.ramp(now)?;
+        let mut ages = self.ages.clone();
+        ages.record(open);
+        let over = self.over.map(|mut over| {
+            over.record(open);
+            over.time()
+        });
+        let max = self.process.max(now)?;
+        // The middle of the last bucket may lie above the largest age.
+        let quantile = |q| ages.quantile(q).map(|age| age.min(max));
+        let duration = self.process.duration(now);
+        let peaks = self.process.peaks();
+        Some(AgeSummary {
+            mean: self.process.mean(now)?,
+            p50: quantile(0.50)?,
+            p95: quantile(0.95)?,
+            p99: quantile(0.99)?,
+            max,
+            peak_mean: peaks.map(|peaks| peaks.mean),
+            peak_max: peaks.map(|peaks| peaks.max),
+            fraction_over: over.map(|over| over.as_nanos() as f64 / duration.as_nanos() as f64),
+            duration,
+            fresh: self.process.fresh(),
+            stale: self.process.stale(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_periodic_source_has_the_ages_that_one_expects() {
+        let ms = Span::from_millis;
+        let mut meter = AgeMeter::with_limit(ms(45));
+        assert_eq!(meter.summary(Time::ZERO), None);
+        // Every 20 ms an update that was 30 ms under way: ages from 30 to 50 ms.
+        let mut now = Time::ZERO + ms(1000);
+        for _ in 0..=500 {
+            meter.on_update(now, now - ms(30));
+            meter.on_update(now, now - ms(40));
+            now += ms(20);
+        }
+        let summary = meter.summary(now).unwrap();
+        assert_eq!(summary.mean, ms(40));
+        assert_eq!(
+            (summary.max, summary.peak_mean, summary.peak_max),
+            (ms(50), Some(ms(50)), Some(ms(50)))
+        );
+        assert_eq!(summary.fraction_over, Some(0.25));
+        assert_eq!((summary.duration, summary.fresh, summary.stale), (ms(10_020), 501, 501));
+        for (found, millis) in [(summary.p50, 40.0), (summary.p95, 49.0), (summary.p99, 49.8)] {
+            assert!((found.as_millis_f64() / millis - 1.0).abs() < 0.01, "{found}");
+        }
+    }
+
+    #[test]
+    fn a_silent_source_shows_in_the_summary_at_once() {
+        let mut meter = AgeMeter::new();
+        meter.on_update(Time::ZERO, Time::ZERO);
+        let summary = meter.summary(Time::ZERO + Span::from_secs(10)).unwrap();
+        assert_eq!((summary.mean, summary.max), (Span::from_secs(5), Span::from_secs(10)));
+        assert_eq!((summary.peak_mean, summary.fraction_over), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn a_summary_is_ordered_and_counts_all_time_once(
+            events in prop::collection::vec(any::<(u64, u64, u64)>(), 0..20),
+            limit: u64,
+        ) {
+            let mut meter = AgeMeter::with_limit(Span::from_nanos(limit));
+            for (now, generated_at, asked) in events {
+                meter.on_update(Time::from_nanos(now), Time::from_nanos(generated_at));
+                let asked = Time::from_nanos(asked);
+                let Some(summary) = meter.summary(asked) else { continue };
+                prop_assert!(summary.p50 <= summary.p95 && summary.p95 <= summary.p99);
+                prop_assert!(summary.p99 <= summary.max && summary.mean <= summary.max);
+                prop_assert!((0.0..=1.0).contains(&summary.fraction_over.unwrap()));
+                let open = meter.process.ramp(asked).unwrap().duration();
+                prop_assert_eq!(meter.ages.duration() + open, summary.duration);
+            }
+        }
+    }
+}
