@@ -4,6 +4,8 @@
 extern crate alloc;
 
 pub mod age;
+pub mod link;
+pub mod router;
 pub mod session;
 pub mod source;
 pub mod unit;

@@ -1,0 +1,133 @@
+//! How a length of time is spread: mean, maximum and quantiles in fixed memory.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::unit::Span;
+
+/// Each power of two is cut into this many (a power of two) equal buckets.
+const CUTS: u64 = 64;
+const CUT_BITS: u32 = CUTS.ilog2();
+/// Every `u64` has a bucket: `CUTS` for each power of two, and the exact ones below.
+const BUCKETS: usize = (64 - CUT_BITS as usize + 1) * CUTS as usize;
+
+/// Spans counted in buckets whose width grows with the span.
+///
+/// Mean and maximum are exact. Quantiles are within 0.8 % (half of a bucket), and exact below
+/// 128 ns. It takes 30 kB, all of it from the start.
+#[derive(Debug, Clone)]
+pub struct SpanHistogram {
+    counts: Box<[u64]>,
+    count: u64,
+    sum_nanos: u128,
+    max: Span,
+}
+
+impl SpanHistogram {
+    /// An empty histogram.
+    pub fn new() -> Self {
+        let counts = vec![0; BUCKETS].into_boxed_slice();
+        Self { counts, count: 0, sum_nanos: 0, max: Span::ZERO }
+    }
+
+    /// Counts `span`.
+    pub fn record(&mut self, span: Span) {
+        self.counts[bucket(span.as_nanos())] += 1;
+        self.count += 1;
+        self.sum_nanos += u128::from(span.as_nanos());
+        self.max = self.max.max(span);
+    }
+
+    /// How many spans were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean, rounded down to a ns; zero if nothing was counted.
+    pub fn mean(&self) -> Span {
+        let mean = self.sum_nanos.checked_div(u128::from(self.count)).unwrap_or(0);
+        // A mean of `u64` values is one.
+        Span::from_nanos(mean as u64)
+    }
+
+    /// The largest; zero if nothing was counted.
+    pub fn max(&self) -> Span {
+        self.max
+    }
+
+    /// The smallest span that at least the fraction `q` (from 0 to 1) of all does not exceed;
+    /// zero if nothing was counted.
+    pub fn quantile(&self, q: f64) -> Span {
+        let rank = (libm::ceil(self.count as f64 * q) as u64).clamp(1, self.count.max(1));
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Span::from_nanos(middle(index)).min(self.max);
+            }
+        }
+        Span::ZERO
+    }
+}
+
+impl Default for SpanHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    // How far a value must be shifted to have its leading bit and the next `CUT_BITS` left.
+    let shift = (64 - nanos.leading_zeros()).saturating_sub(CUT_BITS + 1);
+    shift as usize * CUTS as usize + (nanos >> shift) as usize
+}
+
+fn middle(bucket: usize) -> u64 {
+    let shift = (bucket as u64 / CUTS).saturating_sub(1);
+    let lower = (bucket as u64 - shift * CUTS) << shift;
+    lower + (1 << shift) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_histogram_is_zero_throughout() {
+        let empty = SpanHistogram::new();
+        assert_eq!((empty.mean(), empty.max(), empty.quantile(0.99)), Default::default());
+    }
+
+    #[test]
+    fn the_ends_of_the_range_have_buckets() {
+        for nanos in [0, 1, 63, 64, 127, 128, 129, u64::MAX] {
+            let mut histogram = SpanHistogram::new();
+            histogram.record(Span::from_nanos(nanos));
+            let read = histogram.quantile(1.0).as_nanos();
+            assert!(read.abs_diff(nanos) <= nanos / CUTS / 2, "{nanos} read as {read}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_a_hundredth(
+            mut nanos in prop::collection::vec(0u64..10_000_000_000, 1..300),
+            q in 0.0f64..=1.0,
+        ) {
+            let mut histogram = SpanHistogram::new();
+            for nanos in &nanos {
+                histogram.record(Span::from_nanos(*nanos));
+            }
+            nanos.sort_unstable();
+            let rank = (libm::ceil(nanos.len() as f64 * q) as usize).clamp(1, nanos.len());
+            let exact = nanos[rank - 1];
+            let read = histogram.quantile(q).as_nanos();
+            prop_assert!(read.abs_diff(exact) as f64 <= exact as f64 * 0.008, "{read} for {exact}");
+            let sum: u64 = nanos.iter().sum::<u64>();
+            prop_assert_eq!(histogram.mean().as_nanos(), sum / nanos.len() as u64);
+            prop_assert_eq!(Some(&histogram.max().as_nanos()), nanos.last());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One hop: a queue, a transmitter and a line.
+
+use rand::Rng;
+
+use super::line::Line;
+use super::serialiser::Serialiser;
+use super::{HopStats, LinkParams};
+use crate::router::{Drop, DropReason, Drops, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, Span, Time};
+
+/// A packet at the end of a hop or path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered<P> {
+    /// When it arrived there, which is before `now` if the driver is late.
+    pub at: Time,
+    /// The packet.
+    pub packet: P,
+}
+
+/// A queue `Q` in front of a link for packets `P`, with the random stream `R`.
+///
+/// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::next_event`] says when to poll
+/// next; `now` never goes back. See the [module](super) for what happens in between.
+#[derive(Debug)]
+pub struct Hop<Q, P, R> {
+    link: LinkParams,
+    queue: Q,
+    serialiser: Serialiser,
+    in_transmission: Option<Transmission<P>>,
+    line: Line<P>,
+    rng: R,
+    stats: HopStats,
+}
+
+#[derive(Debug)]
+struct Transmission<P> {
+    packet: P,
+    start: Time,
+    duration: Span,
+}
+
+impl<P> Transmission<P> {
+    fn end(&self) -> Time {
+        self.start + self.duration
+    }
+}
+
+impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
+    /// How many packets a line holds: 1 Gbit/s of full Ethernet frames for 790 ms.
+    pub const LINE_PACKETS: usize = Line::<P>::PACKETS;
+    /// How many bytes a line holds: 1 Gbit/s for 540 ms.
+    pub const LINE_BYTES: Bytes = Line::<P>::BYTES;
+
+    /// An idle hop.
+    pub fn new(link: LinkParams, queue: Q, rng: R) -> Self {
+        Self {
+            link,
+            queue,
+            serialiser: Serialiser::new(link.rate),
+            in_transmission: None,
+            line: Line::new(),
+            rng,
+            stats: HopStats::default(),
+        }
+    }
+
+    /// Hands in a packet.
+    pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
+        self.advance(now, drops);
+        self.stats.arrived.count(packet.size());
+        self.queue.enqueue(now, packet, &mut counted(&mut self.stats, drops));
+        if self.in_transmission.is_none() {
+            self.transmit_next(now, drops);
+        }
+    }
+
+    /// The next packet that has arrived by `now`; call it until there is none.
+    pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
+        self.advance(now, drops);
+        let (at, packet) = self.line.arrived(now)?;
+        self.stats.delivered.count(packet.size());
+        Some(Delivered { at, packet })
+    }
+
+    /// When something happens next: call [`Hop::poll`] then.
+    pub fn next_event(&self) -> Option<Time> {
+        [self.line.next_arrival(), self.next_departure()].into_iter().flatten().min()
+    }
+
+    /// What went through so far.
+    pub fn stats(&self) -> &HopStats {
+        &self.stats
+    }
+
+    /// For how long the link transmitted until `now`.
+    pub fn busy(&self, now: Time) -> Span {
+        let under_way = |sending: &Transmission<P>| now.since(sending.start).min(sending.duration);
+        self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, under_way)
+    }
+
+    /// How many packets are in the hop: waiting, in transmission and under way.
+    pub fn inside(&self) -> Packets {
+        let moving = usize::from(self.in_transmission.is_some()) + self.line.len();
+        self.queue.backlog().packets + Packets::new(moving as u64)
+    }
+
+    /// When the transmitter acts next: the end of a transmission, or the start of one for which
+    /// the queue makes it wait.
+    fn next_departure(&self) -> Option<Time> {
+        match &self.in_transmission {
+            Some(sending) => Some(sending.end()),
+            None => self.queue.next_event(),
+        }
+    }
+
+    /// Everything that the transmitter does until `now`.
+    fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        while let Some(at) = self.next_departure().filter(|at| *at <= now) {
+            if let Some(sent) = self.in_transmission.take() {
+                self.stats.busy += sent.duration;
+                self.put_on_line(at, sent.packet, drops);
+            }
+            if !self.transmit_next(at, drops) {
+                break;
+            }
+        }
+    }
+
+    /// Whether there was something to transmit.
+    fn transmit_next(&mut self, now: Time, drops: &mut Drops<'_, P>) -> bool {
+        let Some(next) = self.queue.dequeue(now, &mut counted(&mut self.stats, drops)) else {
+            return false;
+        };
+        self.stats.sojourn.record(next.sojourn);
+        let duration = self.serialiser.send(now, next.packet.size());
+        self.in_transmission = Some(Transmission { packet: next.packet, start: now, duration });
+        true
+    }
+
+    fn put_on_line(&mut self, at: Time, packet: P, drops: &mut Drops<'_, P>) {
+        let drops = &mut counted(&mut self.stats, drops);
+        if self.link.loss.strikes(&mut self.rng) {
+            drops(Drop { packet, reason: DropReason::Loss });
+        } else if let Err(packet) = self.line.send(at, packet, &self.link, &mut self.rng) {
+            drops(Drop { packet, reason: DropReason::LineFull });
+        }
+    }
+}
+
+/// A sink that counts before it passes on.
+fn counted<P>(stats: &mut HopStats, drops: &mut Drops<'_, P>) -> impl FnMut(Drop<P>) {
+    move |drop: Drop<P>| {
+        stats.drops.count(drop.reason);
+        drops(drop);
+    }
+}

@@ -1,0 +1,113 @@
+//! Propagation: loss, delay and jitter, and the packets that are under way.
+
+use alloc::collections::VecDeque;
+
+use rand::{Rng, RngExt};
+
+use super::LinkParams;
+use crate::router::Packet;
+use crate::unit::{Bytes, Span, Time};
+
+/// Random loss on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Loss {
+    /// Nothing is lost.
+    #[default]
+    Never,
+    /// Each packet is lost with this probability (0 to 1), whatever happened to the others.
+    Bernoulli(f64),
+}
+
+impl Loss {
+    pub(super) fn strikes(self, rng: &mut impl Rng) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Bernoulli(probability) => rng.random::<f64>() < probability,
+        }
+    }
+}
+
+/// Whether jitter may let a packet overtake another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Order {
+    /// A packet arrives no earlier than those sent before it: a small delay drawn behind a large
+    /// one is prolonged to it, as in a queue. Where packets follow each other more closely than
+    /// the jitter, this makes the mean delay larger than the configured one.
+    #[default]
+    Kept,
+    /// Each packet arrives after the delay drawn for it, overtaking others where that is shorter.
+    Free,
+}
+
+/// The packets under way, in the order of their arrival.
+#[derive(Debug)]
+pub(super) struct Line<P> {
+    under_way: VecDeque<(Time, P)>,
+    bytes: Bytes,
+    /// The latest arrival so far.
+    horizon: Time,
+}
+
+impl<P: Packet> Line<P> {
+    pub(super) const PACKETS: usize = 1 << 16;
+    pub(super) const BYTES: Bytes = Bytes::new(64 << 20);
+
+    pub(super) fn new() -> Self {
+        Self { under_way: VecDeque::new(), bytes: Bytes::ZERO, horizon: Time::ZERO }
+    }
+
+    /// Takes a packet whose transmission ended at `sent`, or gives it back when the line is full.
+    pub(super) fn send(
+        &mut self,
+        sent: Time,
+        packet: P,
+        link: &LinkParams,
+        rng: &mut impl Rng,
+    ) -> Result<(), P> {
+        let arrival = sent + drawn_delay(link, rng);
+        let size = packet.size();
+        if self.under_way.len() >= Self::PACKETS || self.bytes + size > Self::BYTES {
+            return Err(packet);
+        }
+        self.bytes += size;
+        let arrival = match link.order {
+            Order::Kept => arrival.max(self.horizon),
+            Order::Free => arrival,
+        };
+        let place = if arrival >= self.horizon {
+            self.under_way.len()
+        } else {
+            // Equal arrivals keep the order of sending.
+            self.under_way.partition_point(|(earlier, _)| *earlier <= arrival)
+        };
+        self.horizon = self.horizon.max(arrival);
+        self.under_way.insert(place, (arrival, packet));
+        Ok(())
+    }
+
+    /// The next packet to arrive, if it has by `now`, and when it did.
+    pub(super) fn arrived(&mut self, now: Time) -> Option<(Time, P)> {
+        self.next_arrival().filter(|arrival| *arrival <= now)?;
+        let (arrival, packet) = self.under_way.pop_front()?;
+        self.bytes = self.bytes - packet.size();
+        Some((arrival, packet))
+    }
+
+    pub(super) fn next_arrival(&self) -> Option<Time> {
+        self.under_way.front().map(|(arrival, _)| *arrival)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+fn drawn_delay(link: &LinkParams, rng: &mut impl Rng) -> Span {
+    if link.jitter.is_zero() {
+        return link.delay;
+    }
+    let jitter = rng.random_range(0..=link.jitter.as_nanos().saturating_mul(2));
+    (link.delay + Span::from_nanos(jitter)) - link.jitter
+}

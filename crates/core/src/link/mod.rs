@@ -1,0 +1,83 @@
+//! The link's stop: rate, delay and loss, as a [`Hop`], and hops in series as a [`Path`].
+//!
+//! ```text
+//! enqueue ─► qdisc ─► serialiser ─► loss ─► line (delay ± jitter) ─► poll
+//!              │      (rate)          │       │
+//!              ▼                      ▼       ▼
+//!             drops                 drops   drops
+//! ```
+//!
+//! Everything here is a state machine on the driver's time. The canonical loop hands packets in
+//! as they come, takes out all that is due, and sleeps until the next event:
+//!
+//! ```
+//! # use freshline_core::link::PathConfig;
+//! # use freshline_core::router::Packet;
+//! # use freshline_core::unit::{Bytes, Time};
+//! # use rand_pcg::Pcg64;
+//! # #[derive(Debug)] struct Update;
+//! # impl Packet for Update { fn size(&self) -> Bytes { Bytes::new(1024) } }
+//! let config = PathConfig { hop: vec!["rate=6mbit,delay=10ms".parse()?] };
+//! let mut path = config.build(|hop| Pcg64::new(7, hop as u128))?;
+//! let mut now = Time::ZERO;
+//! path.enqueue(now, Update, &mut |drop| println!("{drop:?}"));
+//! while let Some(wake) = path.next_event() {
+//!     now = wake;
+//!     while let Some(delivered) = path.poll(now, &mut |drop| println!("{drop:?}")) {
+//!         assert_eq!(delivered.at, Time::from_nanos(11_365_334));
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Time
+//!
+//! A driver that is late changes nothing: what happened between two calls is worked out in the
+//! order in which it happened, at the times at which it happened. A transmission starts at the
+//! very end of the one before it, and a packet enters a hop when the hop before delivered it.
+//! When a departure and an arrival coincide, the departure comes first.
+//!
+//! # Randomness
+//!
+//! Each hop owns one generator, handed to it when it is made, so the n-th packet over a hop
+//! meets the same fate whatever happens elsewhere and whenever the driver looks.
+//!
+//! # Memory
+//!
+//! A hop holds what its qdisc's limit allows, one packet in transmission, and a line of at most
+//! [`Hop::LINE_PACKETS`] and [`Hop::LINE_BYTES`]. What comes in excess onto the line is dropped
+//! as [`DropReason::LineFull`](crate::router::DropReason::LineFull).
+
+mod config;
+mod histogram;
+mod hop;
+mod line;
+mod path;
+mod serialiser;
+mod stats;
+
+pub use config::{
+    ConditionsConfig, FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError,
+};
+pub use histogram::SpanHistogram;
+pub use hop::{Delivered, Hop};
+pub use line::{Loss, Order};
+pub use path::Path;
+pub use stats::{DropCounts, HopStats, Traffic};
+
+use crate::unit::{BitRate, Span};
+
+/// What a link does to packets behind its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LinkParams {
+    /// The rate of transmission; `None` is infinitely fast.
+    pub rate: Option<BitRate>,
+    /// The propagation delay, from the end of the transmission to the delivery.
+    pub delay: Span,
+    /// The delay of a packet is drawn uniformly from `delay` ± `jitter`, and never negative.
+    pub jitter: Span,
+    /// Whether jitter may reorder packets.
+    pub order: Order,
+    /// The random loss, after the transmission: a lost packet has used the link.
+    pub loss: Loss,
+}

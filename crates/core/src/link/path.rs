@@ -1,0 +1,68 @@
+//! Hops in series.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use rand::Rng;
+
+use super::{Delivered, Hop};
+use crate::router::{Drops, Packet, Qdisc};
+use crate::unit::{Packets, Time};
+
+/// Hops in series, driven like one [`Hop`].
+#[derive(Debug)]
+pub struct Path<Q, P, R> {
+    /// From first to last; never empty.
+    hops: Vec<Hop<Q, P, R>>,
+}
+
+impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
+    /// The path over one hop.
+    pub fn new(hop: Hop<Q, P, R>) -> Self {
+        Self { hops: vec![hop] }
+    }
+
+    /// Adds `hop` behind the last one, before any packet has come.
+    pub fn push(&mut self, hop: Hop<Q, P, R>) {
+        self.hops.push(hop);
+    }
+
+    /// Hands in a packet.
+    pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
+        self.advance(now, drops);
+        self.hops[0].enqueue(now, packet, drops);
+    }
+
+    /// The next packet that has arrived at the end by `now`; call it until there is none.
+    pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
+        self.advance(now, drops);
+        self.hops.last_mut()?.poll(now, drops)
+    }
+
+    /// When something happens next: call [`Path::poll`] then.
+    pub fn next_event(&self) -> Option<Time> {
+        self.hops.iter().filter_map(Hop::next_event).min()
+    }
+
+    /// The hops from first to last.
+    pub fn hops(&self) -> &[Hop<Q, P, R>] {
+        &self.hops
+    }
+
+    /// How many packets are on the path.
+    pub fn inside(&self) -> Packets {
+        self.hops.iter().fold(Packets::ZERO, |sum, hop| sum + hop.inside())
+    }
+
+    /// Hands on from hop to hop what left one until `now`. Packets only go downstream and each
+    /// hop has its own random stream, so hop after hop gives the same as event after event.
+    fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        for next in 1..self.hops.len() {
+            let (upstream, downstream) = self.hops.split_at_mut(next);
+            let (from, to) = (&mut upstream[next - 1], &mut downstream[0]);
+            while let Some(delivered) = from.poll(now, drops) {
+                to.enqueue(delivered.at, delivered.packet, drops);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! First in, first out, and an arrival that does not fit is dropped ("drop-tail").
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, ParseUnitError, Time};
+
+/// How much a queue may hold. Written `100p` or `64kB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
+pub enum Limit {
+    /// At most so many packets, however large.
+    Packets(Packets),
+    /// Packets of at most so many bytes together. A packet larger than this never fits.
+    Bytes(Bytes),
+}
+
+impl Limit {
+    /// Whether a queue with this limit can hold nothing at all.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Self::Packets(Packets::ZERO) | Self::Bytes(Bytes::ZERO))
+    }
+
+    fn admits(self, backlog: Backlog, size: Bytes) -> bool {
+        match self {
+            Self::Packets(limit) => backlog.packets < limit,
+            Self::Bytes(limit) => backlog.bytes + size <= limit,
+        }
+    }
+}
+
+impl Default for Limit {
+    /// 1000 packets: what Linux gives a network interface.
+    fn default() -> Self {
+        Self::Packets(Packets::new(1000))
+    }
+}
+
+/// A limit that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseLimitError {
+    /// A bare number: packets and bytes are far apart, so the unit is asked for.
+    #[error("`{0}` has no unit; write `{0}p` for packets or `{0}B` for bytes")]
+    NoUnit(String),
+    /// Neither packets nor bytes.
+    #[error("{0}, or `100p` for packets")]
+    Malformed(ParseUnitError),
+}
+
+impl FromStr for Limit {
+    type Err = ParseLimitError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text.parse(), text.parse()) {
+            (Ok(_), Ok::<Bytes, _>(_)) => Err(ParseLimitError::NoUnit(text.trim().to_string())),
+            (Ok(packets), Err(_)) => Ok(Self::Packets(packets)),
+            (Err(_), Ok(bytes)) => Ok(Self::Bytes(bytes)),
+            (Err(_), Err(error)) => Err(ParseLimitError::Malformed(error)),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(packets) => packets.fmt(f),
+            Self::Bytes(bytes) => bytes.fmt(f),
+        }
+    }
+}
+
+impl TryFrom<String> for Limit {
+    type Error = ParseLimitError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Limit> for String {
+    fn from(limit: Limit) -> Self {
+        limit.to_string()
+    }
+}
+
+/// The drop-tail queue.
+#[derive(Debug)]
+pub struct Fifo<P> {
+    limit: Limit,
+    waiting: VecDeque<(Time, P)>,
+    bytes: Bytes,
+}
+
+impl<P: Packet> Fifo<P> {
+    /// An empty queue that holds at most `limit`.
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, waiting: VecDeque::new(), bytes: Bytes::ZERO }
+    }
+}
+
+impl<P: Packet> Qdisc<P> for Fifo<P> {
+    fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
+        let size = packet.size();
+        if self.limit.admits(self.backlog(), size) {
+            self.bytes += size;
+            self.waiting.push_back((now, packet));
+        } else {
+            drops(Drop { packet, reason: DropReason::QueueFull });
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
+        let (arrived, packet) = self.waiting.pop_front()?;
+        self.bytes = self.bytes - packet.size();
+        Some(Dequeued { packet, sojourn: now.since(arrived) })
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    /// A packet that is nothing but its size.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Sized(u64);
+
+    impl Packet for Sized {
+        fn size(&self) -> Bytes {
+            Bytes::new(self.0)
+        }
+    }
+
+    fn offered(limit: &str, sizes: &[u64]) -> (Vec<Sized>, Vec<Drop<Sized>>) {
+        let mut fifo = Fifo::new(limit.parse().unwrap());
+        let mut dropped = Vec::new();
+        for size in sizes {
+            fifo.enqueue(Time::ZERO, Sized(*size), &mut |drop| dropped.push(drop));
+        }
+        let mut served = Vec::new();
+        while let Some(next) = fifo.dequeue(Time::ZERO, &mut |drop| dropped.push(drop)) {
+            served.push(next.packet);
+        }
+        assert_eq!(fifo.backlog(), Backlog::default());
+        (served, dropped)
+    }
+
+    #[test]
+    fn packets_leave_in_order_and_know_how_long_they_waited() {
+        let mut fifo = Fifo::new(Limit::default());
+        let never = &mut |drop: Drop<Sized>| panic!("{drop:?}");
+        fifo.enqueue(Time::from_nanos(10), Sized(1), never);
+        fifo.enqueue(Time::from_nanos(20), Sized(2), never);
+        for (size, sojourn) in [(1, 90), (2, 80)] {
+            let expected = Dequeued { packet: Sized(size), sojourn: Span::from_nanos(sojourn) };
+            assert_eq!(fifo.dequeue(Time::from_nanos(100), never), Some(expected));
+        }
+        assert_eq!(fifo.dequeue(Time::from_nanos(100), never), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_comes_back_with_the_reason() {
+        let full = |size| Drop { packet: Sized(size), reason: DropReason::QueueFull };
+        let (served, dropped) = offered("2p", &[1, 2, 3]);
+        assert_eq!((served, dropped), ([1, 2].map(Sized).into(), [full(3)].into()));
+        // A smaller packet may still fit where a larger one did not.
+        let (served, dropped) = offered("100B", &[60, 60, 40]);
+        assert_eq!((served, dropped), ([60, 40].map(Sized).into(), [full(60)].into()));
+    }
+
+    #[test]
+    fn limits_say_their_unit() {
+        assert_eq!("100p".parse(), Ok(Limit::Packets(Packets::new(100))));
+        assert_eq!("64kB".parse(), Ok(Limit::Bytes(Bytes::new(64_000))));
+        assert_eq!("100".parse::<Limit>(), Err(ParseLimitError::NoUnit("100".to_string())));
+        assert!("many".parse::<Limit>().unwrap_err().to_string().contains("`100p` for packets"));
+        for limit in ["100p", "64000B"] {
+            assert_eq!(limit.parse::<Limit>().unwrap().to_string(), limit);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_vanishes_and_the_limit_holds(
+            sizes in prop::collection::vec(1u64..3_000, 0..200),
+            limit in prop_oneof![
+                (1u64..50).prop_map(|n| Limit::Packets(Packets::new(n))),
+                (1u64..50_000).prop_map(|n| Limit::Bytes(Bytes::new(n))),
+            ],
+        ) {
+            let mut fifo = Fifo::new(limit);
+            let mut dropped = 0;
+            for size in &sizes {
+                fifo.enqueue(Time::ZERO, Sized(*size), &mut |_| dropped += 1);
+                let backlog = fifo.backlog();
+                match limit {
+                    Limit::Packets(limit) => prop_assert!(backlog.packets <= limit),
+                    Limit::Bytes(limit) => prop_assert!(backlog.bytes <= limit),
+                }
+            }
+            prop_assert_eq!(fifo.backlog().packets.get() + dropped, sizes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The router's stop: what to send next, and what to drop.
+//!
+//! A queueing discipline ([`Qdisc`]) holds packets until a link, or whoever shapes in its place,
+//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum.
+//!
+//! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
+//! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
+//! finds the packet too old).
+
+mod fifo;
+
+pub use fifo::{Fifo, Limit, ParseLimitError};
+
+use crate::unit::{Bytes, Packets, Span, Time};
+
+/// What queues and links know of a packet.
+pub trait Packet {
+    /// The size that counts against rates and limits: all of the packet as it is on the wire,
+    /// headers included, and so never zero.
+    fn size(&self) -> Bytes;
+}
+
+/// A packet that went no further, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drop<P> {
+    /// The packet, handed back to its owner.
+    pub packet: P,
+    /// Why it went no further.
+    pub reason: DropReason,
+}
+
+/// Why a packet went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// It met a queue at its limit.
+    QueueFull,
+    /// The link lost it after it had been sent.
+    Loss,
+    /// More was under way on the link than the emulation holds: see [`crate::link`], "Memory".
+    LineFull,
+}
+
+impl DropReason {
+    /// Every reason, in the order of a packet's way.
+    pub const ALL: [Self; 3] = [Self::QueueFull, Self::Loss, Self::LineFull];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::Loss => "loss",
+            Self::LineFull => "line_full",
+        }
+    }
+}
+
+/// A packet that leaves a queue to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dequeued<P> {
+    /// The packet.
+    pub packet: P,
+    /// How long it waited in the queue; its own transmission is not part of it.
+    pub sojourn: Span,
+}
+
+/// What waits in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// How many packets.
+    pub packets: Packets,
+    /// Their sizes together.
+    pub bytes: Bytes,
+}
+
+/// Takes the packets that a discipline drops.
+pub type Drops<'a, P> = dyn FnMut(Drop<P>) + 'a;
+
+/// A queueing discipline.
+///
+/// `now` never goes back from one call to the next. Once a queue has reached its largest backlog
+/// it allocates no more.
+pub trait Qdisc<P: Packet> {
+    /// Takes a packet. It, or others in its favour, may be dropped.
+    fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>);
+
+    /// The next packet to send, or `None` if none may leave now. Packets may be dropped on the
+    /// way to it.
+    fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Dequeued<P>>;
+
+    /// When to ask again after [`Qdisc::dequeue`] gave `None` although packets wait. A
+    /// work-conserving discipline never makes anyone wait: `None`.
+    fn next_event(&self) -> Option<Time> {
+        None
+    }
+
+    /// What waits now.
+    fn backlog(&self) -> Backlog;
+}

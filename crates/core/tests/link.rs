@@ -1,0 +1,294 @@
+//! What a link does to packets: exact times, honest counts, and no dependence on the driver.
+
+use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConfig};
+use freshline_core::router::{
+    Backlog, Dequeued, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
+};
+use freshline_core::unit::{Bytes, Packets, Span, Time};
+use proptest::prelude::*;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Update {
+    id: u64,
+    size: u64,
+}
+
+impl Packet for Update {
+    fn size(&self) -> Bytes {
+        Bytes::new(self.size)
+    }
+}
+
+type TestPath = Path<Fifo<Update>, Update, Pcg64>;
+
+const SEED: u128 = 7;
+
+fn path(hops: &[&str]) -> TestPath {
+    let hop = hops.iter().map(|text| text.parse().unwrap()).collect();
+    PathConfig { hop }.build(|hop| Pcg64::new(SEED, hop as u128)).unwrap()
+}
+
+fn kilobyte(id: u64) -> Update {
+    Update { id, size: 1000 }
+}
+
+fn at_ms(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+fn no_drop(drop: Drop<Update>) {
+    panic!("unexpected {drop:?}");
+}
+
+/// Everything that comes out until nothing is left, as a punctual driver sees it.
+fn drain(path: &mut TestPath) -> Vec<Delivered<Update>> {
+    let mut out = Vec::new();
+    while let Some(now) = path.next_event() {
+        while let Some(delivered) = path.poll(now, &mut |_| ()) {
+            assert_eq!(delivered.at, now, "a punctual driver gets each packet when it arrives");
+            out.push(delivered);
+        }
+    }
+    out
+}
+
+fn arrivals(delivered: &[Delivered<Update>]) -> Vec<(u64, Time)> {
+    delivered.iter().map(|delivered| (delivered.packet.id, delivered.at)).collect()
+}
+
+#[test]
+fn one_packet_takes_its_serialisations_and_delays() {
+    // 1000 bytes: 8 ms at 1 Mbit/s, 1 ms at 8 Mbit/s.
+    let mut path = path(&["rate=1mbit,delay=5ms", "delay=3ms", "rate=8mbit,delay=10ms"]);
+    path.enqueue(at_ms(100), kilobyte(1), &mut no_drop);
+    assert_eq!(arrivals(&drain(&mut path)), [(1, at_ms(100 + 8 + 5 + 3 + 1 + 10))]);
+}
+
+#[test]
+fn a_burst_leaves_at_the_rate_of_the_slowest_hop() {
+    let mut path = path(&["rate=8mbit,delay=5ms", "rate=1mbit,delay=5ms", "rate=8mbit,delay=5ms"]);
+    for id in 0..4 {
+        path.enqueue(Time::ZERO, kilobyte(id), &mut no_drop);
+    }
+    let expected = [25, 33, 41, 49].map(at_ms);
+    let delivered = drain(&mut path);
+    assert_eq!(delivered.iter().map(|delivered| delivered.at).collect::<Vec<_>>(), expected);
+    let [first, second, third] = path.hops() else { panic!("three hops") };
+    // In the first queue they wait 0, 1, 2, 3 ms; in the second 0, 7, 14, 21; in the third not.
+    assert_eq!(first.stats().sojourn.max(), Span::from_millis(3));
+    assert_eq!(second.stats().sojourn.mean(), Span::from_micros(10_500));
+    assert_eq!(third.stats().sojourn.max(), Span::ZERO);
+    assert_eq!(second.busy(at_ms(100)), Span::from_millis(32));
+}
+
+#[test]
+fn busy_time_counts_the_transmission_that_goes_on() {
+    let mut path = path(&["rate=1mbit"]);
+    path.enqueue(at_ms(10), kilobyte(1), &mut no_drop);
+    assert_eq!(path.hops()[0].busy(at_ms(13)), Span::from_millis(3));
+    assert_eq!(path.hops()[0].busy(at_ms(99)), Span::from_millis(8));
+}
+
+#[test]
+fn a_full_queue_drops_the_arrival_and_the_departure_comes_first() {
+    let mut path = path(&["rate=1mbit,queue=1p"]);
+    let mut dropped = Vec::new();
+    // One in transmission until 8 ms, one waiting, one too many.
+    for id in 0..3 {
+        path.enqueue(Time::ZERO, kilobyte(id), &mut |drop| dropped.push(drop));
+    }
+    assert_eq!(dropped, [Drop { packet: kilobyte(2), reason: DropReason::QueueFull }]);
+    // At the very end of the transmission there is room again.
+    path.enqueue(at_ms(8), kilobyte(3), &mut no_drop);
+    assert_eq!(arrivals(&drain(&mut path)), [(0, at_ms(8)), (1, at_ms(16)), (3, at_ms(24))]);
+}
+
+#[test]
+fn loss_takes_the_configured_fraction_and_uses_the_link() {
+    let mut path = path(&["rate=1gbit,loss=0.05,queue=20000p"]);
+    let offered = 20_000;
+    for id in 0..offered {
+        path.enqueue(Time::ZERO, kilobyte(id), &mut no_drop);
+    }
+    let delivered = drain(&mut path).len() as u64;
+    let stats = path.hops()[0].stats();
+    let lost = stats.drops.of(DropReason::Loss).get();
+    assert_eq!(lost + delivered, offered);
+    // Five standard deviations of a binomial of 20,000 × 0.05.
+    assert!(lost.abs_diff(1_000) < 155, "{lost} of {offered}");
+    assert_eq!(stats.busy, Span::from_micros(8) * offered);
+}
+
+#[test]
+fn a_line_that_is_full_says_so() {
+    let mut path = path(&["delay=1h,queue=1p"]);
+    let mut dropped = 0;
+    let excess = 10;
+    let held = Hop::<Fifo<Update>, Update, Pcg64>::LINE_PACKETS as u64;
+    for id in 0..held + excess {
+        path.enqueue(Time::ZERO, kilobyte(id), &mut |drop| {
+            assert_eq!(drop.reason, DropReason::LineFull);
+            dropped += 1;
+        });
+    }
+    assert_eq!(path.poll(Time::ZERO, &mut |_| dropped += 1), None);
+    assert_eq!((path.inside(), dropped), (Packets::new(held), excess));
+}
+
+fn jittered(order: &str) -> Vec<Delivered<Update>> {
+    let mut path = path(&[&format!("delay=10ms,jitter=5ms,order={order}")]);
+    for id in 0..1_000 {
+        let now = at_ms(id);
+        path.enqueue(now, kilobyte(id), &mut no_drop);
+    }
+    // The driver comes when all is over.
+    std::iter::from_fn(|| path.poll(at_ms(10_000), &mut no_drop)).collect()
+}
+
+#[test]
+fn jitter_reorders_only_when_asked() {
+    let kept = jittered("kept");
+    assert!(kept.is_sorted_by_key(|delivered| delivered.packet.id));
+    assert!(kept.is_sorted_by_key(|delivered| delivered.at));
+
+    let free = jittered("free");
+    assert!(!free.is_sorted_by_key(|delivered| delivered.packet.id));
+    assert!(free.is_sorted_by_key(|delivered| delivered.at));
+    let delays = free.iter().map(|delivered| delivered.at.since(at_ms(delivered.packet.id)));
+    assert!(
+        delays
+            .clone()
+            .all(|delay| { (Span::from_millis(5)..=Span::from_millis(15)).contains(&delay) })
+    );
+    // Uniform ± 5 ms: the mean of 1,000 has a standard error of 0.09 ms.
+    let mean = delays.map(Span::as_millis_f64).sum::<f64>() / 1e3;
+    assert!((mean - 10.0).abs() < 0.4, "{mean} ms");
+}
+
+#[test]
+fn poisson_arrivals_wait_as_long_as_queueing_theory_says() {
+    // M/D/1: mean wait ρ / (2 (1 − ρ)) services (Pollaczek-Khinchine); ρ = 0.6, service 1 ms.
+    let mut path = path(&["rate=8mbit,queue=10000p"]);
+    let mut rng = Pcg64::new(SEED, 99);
+    let mut now = Time::ZERO;
+    for id in 0..200_000 {
+        let gap = -(1.0 - rng.random::<f64>()).ln() / 600.0;
+        now += Span::from_secs_f64(gap);
+        path.enqueue(now, kilobyte(id), &mut no_drop);
+        while path.poll(now, &mut no_drop).is_some() {}
+    }
+    let wait = path.hops()[0].stats().sojourn.mean().as_millis_f64();
+    assert!((wait / 0.75 - 1.0).abs() < 0.03, "{wait} ms, theory 0.75 ms");
+    let utilisation = path.hops()[0].busy(now).as_secs_f64() / now.since(Time::ZERO).as_secs_f64();
+    assert!((utilisation - 0.6).abs() < 0.01, "{utilisation}");
+}
+
+/// Lets one packet go every 10 ms: not work-conserving.
+struct Gate {
+    waiting: Fifo<Update>,
+    opens: Time,
+}
+
+impl Qdisc<Update> for Gate {
+    fn enqueue(&mut self, now: Time, packet: Update, drops: &mut Drops<'_, Update>) {
+        self.waiting.enqueue(now, packet, drops);
+    }
+
+    fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, Update>) -> Option<Dequeued<Update>> {
+        if now < self.opens {
+            return None;
+        }
+        let next = self.waiting.dequeue(now, drops)?;
+        self.opens = now + Span::from_millis(10);
+        Some(next)
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        (self.backlog() != Backlog::default()).then_some(self.opens)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.waiting.backlog()
+    }
+}
+
+#[test]
+fn a_queue_may_make_the_link_wait() {
+    let gate = Gate { waiting: Fifo::new(Limit::default()), opens: at_ms(5) };
+    let mut hop = Hop::new(LinkParams::default(), gate, Pcg64::new(SEED, 0));
+    for id in 0..3 {
+        hop.enqueue(Time::ZERO, kilobyte(id), &mut no_drop);
+    }
+    assert_eq!(hop.next_event(), Some(at_ms(5)));
+    let late = at_ms(1_000);
+    let out: Vec<_> = std::iter::from_fn(|| hop.poll(late, &mut no_drop)).collect();
+    assert_eq!(arrivals(&out), [(0, at_ms(5)), (1, at_ms(15)), (2, at_ms(25))]);
+}
+
+/// A path of one to four arbitrary hops.
+fn any_path() -> impl Strategy<Value = Vec<HopConfig>> {
+    let hop = (0u64..20_000, 0u64..30, any::<bool>(), 0u64..5, 1u64..6).prop_map(
+        |(kbit, delay, free, loss, queue)| {
+            let order = if free { "free" } else { "kept" };
+            let jitter = delay / 2;
+            let rate = if kbit > 0 { format!("rate={kbit}kbit,") } else { String::new() };
+            let rest = format!("delay={delay}ms,jitter={jitter}ms,order={order}");
+            format!("{rate}{rest},loss=0.{loss},queue={queue}p").parse().unwrap()
+        },
+    );
+    prop::collection::vec(hop, 1..5)
+}
+
+/// Gaps between packets (µs), their sizes, and whether the driver polls in between.
+fn any_traffic() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
+    prop::collection::vec((0u64..20_000, 1u64..3_000, any::<bool>()), 1..80)
+}
+
+/// What happened to each packet, by a driver that polls when `polls` says so and otherwise late.
+fn fate(
+    hops: &[HopConfig],
+    traffic: &[(u64, u64, bool)],
+    polls: impl Fn(bool) -> bool,
+) -> (Vec<Delivered<Update>>, Vec<Drop<Update>>) {
+    let config = PathConfig { hop: hops.to_vec() };
+    let mut path: TestPath = config.build(|hop| Pcg64::new(SEED, hop as u128)).unwrap();
+    let (mut out, mut dropped) = (Vec::new(), Vec::new());
+    let mut now = Time::ZERO;
+    for (id, (gap, size, poll)) in traffic.iter().enumerate() {
+        now += Span::from_micros(*gap);
+        let update = Update { id: id as u64, size: *size };
+        path.enqueue(now, update, &mut |drop| dropped.push(drop));
+        while let Some(delivered) =
+            polls(*poll).then(|| path.poll(now, &mut |drop| dropped.push(drop))).flatten()
+        {
+            out.push(delivered);
+        }
+        let counted = out.len() as u64 + dropped.len() as u64 + path.inside().get();
+        assert_eq!(counted, id as u64 + 1, "in = out + dropped + inside");
+    }
+    let end = now + Span::from_secs(3_600);
+    out.extend(std::iter::from_fn(|| path.poll(end, &mut |drop| dropped.push(drop))));
+    assert_eq!(path.inside(), Packets::ZERO);
+
+    let counted: u64 = path.hops().iter().map(|hop| hop.stats().drops.total().get()).sum();
+    assert_eq!(counted, dropped.len() as u64);
+    for pair in path.hops().windows(2) {
+        assert_eq!(pair[0].stats().delivered, pair[1].stats().arrived);
+    }
+    dropped.sort_by_key(|drop| drop.packet.id);
+    (out, dropped)
+}
+
+proptest! {
+    #[test]
+    fn nothing_vanishes_and_a_late_driver_changes_nothing(
+        hops in any_path(),
+        traffic in any_traffic(),
+    ) {
+        let punctual = fate(&hops, &traffic, |_| true);
+        prop_assert_eq!(&fate(&hops, &traffic, |poll| poll), &punctual);
+        prop_assert_eq!(&fate(&hops, &traffic, |_| false), &punctual);
+    }
+}

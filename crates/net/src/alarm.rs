@@ -1,0 +1,53 @@
+//! Waking up on the microsecond.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use freshline_core::unit::Span;
+
+/// A timer that wakes a [`mio::Poll`].
+///
+/// The timeout of `epoll_wait` is in whole ms and may be stretched by the kernel's timer slack;
+/// a `timerfd` has neither fault. It need not be read: setting it again rearms it.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: TimerFd,
+}
+
+impl Alarm {
+    /// A silent alarm.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        Ok(Self { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)? })
+    }
+
+    /// Rings once after `wait`, in place of what was set before; `None` is never.
+    pub fn set(&self, wait: Option<Span>) -> io::Result<()> {
+        let Some(wait) = wait else { return Ok(self.timer.unset()?) };
+        // A zero would silence the timer, and a wait of centuries is beyond the kernel's range.
+        let wait = wait.clamp(Span::from_nanos(1), Span::from_secs(365 * 86_400));
+        let wait = TimeSpec::from_duration(Duration::from(wait));
+        Ok(self.timer.set(Expiration::OneShot(wait), TimerSetTimeFlags::empty())?)
+    }
+}
+
+impl Source for Alarm {
+    fn register(&mut self, registry: &Registry, token: Token, on: Interest) -> io::Result<()> {
+        SourceFd(&self.timer.as_fd().as_raw_fd()).register(registry, token, on)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, on: Interest) -> io::Result<()> {
+        SourceFd(&self.timer.as_fd().as_raw_fd()).reregister(registry, token, on)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.timer.as_fd().as_raw_fd()).deregister(registry)
+    }
+}

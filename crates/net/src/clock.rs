@@ -1,0 +1,56 @@
+//! The one place where the project asks what time it is.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use freshline_core::unit::Time;
+
+/// When the clocks of this process start: at the first one's making.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The monotonic clock (`CLOCK_MONOTONIC`) as [`Time`]. All clocks of a process tell the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// The clock of this process.
+    pub fn new() -> Self {
+        Self { origin: *ORIGIN }
+    }
+
+    /// The time now. It never goes back.
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.origin.elapsed().into()
+    }
+
+    /// The moment of `time` for interfaces of the standard library; what is beyond their range
+    /// becomes a moment a hundred years ahead.
+    pub fn instant_of(&self, time: Time) -> Instant {
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+        let since_origin = Duration::from(time.since(Time::ZERO));
+        self.origin.checked_add(since_origin).unwrap_or_else(|| self.origin + CENTURY)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_clocks_share_one_origin() {
+        let earlier = Clock::new().now();
+        let later = Clock::new().now();
+        assert!(earlier <= later);
+        let moment = Time::from_nanos(1_500);
+        assert_eq!(Clock::new().instant_of(moment), Clock::new().instant_of(moment));
+        assert!(Clock::new().instant_of(Time::MAX) > Instant::now());
+    }
+}

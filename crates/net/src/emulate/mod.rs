@@ -1,0 +1,200 @@
+//! The path emulator: a UDP relay with the rate, delay, jitter, loss and queues of any path.
+//!
+//! ```text
+//! clients ◄──► listening socket ──► forward path ──► one socket a client ──► target
+//!                     ▲                                      │
+//!                     └─────────── return path ◄─────────────┘
+//! ```
+//!
+//! All clients share the two paths: they are the bottleneck. The hops are those of
+//! [`freshline_core::link`], driven in real time by one thread, without root. A packet counts
+//! with its IP and UDP headers (28 bytes over IPv4, 48 over IPv6), as it would on the path.
+//!
+//! What the system's socket buffers drop before the relay reads it is not seen here; the relay
+//! asks for large ones.
+
+mod datagram;
+mod flows;
+mod relay;
+mod report;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use freshline_core::link::{ConditionsConfig, PathError};
+use freshline_core::unit::{Span, Time};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use relay::Relay;
+pub use report::{DirectionReport, FlowReport, HopReport, Report, TimingError};
+
+/// What to emulate, and for how many.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmulatorConfig {
+    /// The paths.
+    pub conditions: ConditionsConfig,
+    /// How many clients are served at a time; each takes a socket. Others are refused.
+    pub max_flows: usize,
+    /// After how much silence in both directions a client is forgotten.
+    pub idle_timeout: Span,
+}
+
+impl Default for EmulatorConfig {
+    fn default() -> Self {
+        Self {
+            conditions: ConditionsConfig::default(),
+            max_flows: 64,
+            idle_timeout: Span::from_secs(60),
+        }
+    }
+}
+
+/// Why the emulator could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulateError {
+    /// The listening address is not to be had.
+    #[error("cannot listen on {address}: {source}; choose a free address of this machine")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The conditions make no sense.
+    #[error("{direction} path, {source}")]
+    Path {
+        /// `forward` or `return`.
+        direction: &'static str,
+        /// The hop and what to do.
+        source: PathError,
+    },
+    /// The system refused a poll, a timer or a socket of ours.
+    #[error("the system refused to {action}: {source}; see its limits on open files (`ulimit -n`)")]
+    System {
+        /// What was to be done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn system(action: &'static str) -> impl FnOnce(io::Error) -> EmulateError {
+    move |source| EmulateError::System { action, source }
+}
+
+const LISTENER: Token = Token(0);
+const ALARM: Token = Token(1);
+const WAKER: Token = Token(2);
+/// Flows have this token and those above it.
+const FIRST_FLOW: Token = Token(3);
+
+/// An emulator that is bound to its address; [`Emulator::run`] sets it to work.
+#[derive(Debug)]
+pub struct Emulator {
+    poll: Poll,
+    alarm: Alarm,
+    clock: Clock,
+    local_addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Held by the emulator's thread except while it sleeps.
+    relay: Mutex<Relay>,
+    stop: AtomicBool,
+    waker: Waker,
+}
+
+impl Shared {
+    fn relay(&self) -> MutexGuard<'_, Relay> {
+        // A panic of a reader leaves the relay whole.
+        self.relay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Emulator {
+    /// Listens on `listen` for clients of `target`. All that is random follows from `seed`: the
+    /// n-th packet over a hop always meets the same loss and jitter.
+    pub fn bind(
+        listen: SocketAddr,
+        target: SocketAddr,
+        config: EmulatorConfig,
+        seed: u64,
+    ) -> Result<Self, EmulateError> {
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let registry = poll.registry();
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        registry.register(&mut alarm, ALARM, Interest::READABLE).map_err(system("poll a timer"))?;
+        let waker = Waker::new(registry, WAKER).map_err(system("make a waker"))?;
+        let registry = registry.try_clone().map_err(system("share a poll"))?;
+        let relay = Relay::new(listen, target, config, seed, registry)?;
+        let local_addr = relay.local_addr().map_err(system("tell the local address"))?;
+        let shared =
+            Arc::new(Shared { relay: Mutex::new(relay), stop: AtomicBool::new(false), waker });
+        Ok(Self { poll, alarm, clock: Clock::new(), local_addr, shared })
+    }
+
+    /// Where clients find it.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Something by which other threads watch and stop it.
+    pub fn handle(&self) -> Handle {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Relays until a [`Handle`] stops it or `until` has come, and reports.
+    pub fn run(&mut self, until: Option<Time>) -> Result<Report, EmulateError> {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let now = self.clock.now();
+            if self.shared.stop.load(Ordering::Acquire) || until.is_some_and(|end| now >= end) {
+                return Ok(self.shared.relay().report());
+            }
+            let (wake, busy) = {
+                let mut relay = self.shared.relay();
+                relay.turn(events.iter().map(|event| event.token()));
+                (relay.next_event().into_iter().chain(until).min(), relay.is_busy())
+            };
+            let now = self.clock.now();
+            let timeout = if busy || wake.is_some_and(|wake| wake <= now) {
+                Some(Duration::ZERO)
+            } else {
+                let wait = wake.map(|wake| wake.since(now));
+                self.alarm.set(wait).map_err(system("set a timer"))?;
+                None
+            };
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+                polled => polled.map_err(system("poll its sockets"))?,
+            }
+        }
+    }
+}
+
+/// Watches and stops an [`Emulator`] from any thread.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Makes [`Emulator::run`] return.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        // If the waker fails there is no poll left to wake.
+        let _ = self.shared.waker.wake();
+    }
+
+    /// What happened so far.
+    pub fn report(&self) -> Report {
+        self.shared.relay().report()
+    }
+}
