@@ -1,0 +1,44 @@
+# Each target sets up what it misses (scripts/setup). Flags pass through ARGS:
+#     make demo ARGS="--seconds 5"
+#     make test ARGS="-p freshline-core"
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+export PATH := $(PATH):$(HOME)/.cargo/bin
+ARGS ?=
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
+
+.PHONY: help demo test bench docs lint fmt fuzz-smoke
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: ## ACP+ beside Lazy and two fixed rates, on the same emulated path
+	@scripts/setup build
+	@cargo run --release -p freshline -- demo $(ARGS)
+
+test: ## format, clippy and every test; needs no root
+	@scripts/setup build
+	@scripts/test $(ARGS)
+
+bench: ## the benchmarks
+	@scripts/setup build
+	@cargo bench --workspace $(ARGS)
+
+docs: ## the book to docs/book, the API to target/doc
+	@scripts/setup build docs
+	@mdbook build docs
+	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@echo "docs/book/index.html and target/doc/freshline_core/index.html"
+
+lint: ## format and clippy, warnings as errors
+	@scripts/setup build
+	@scripts/lint
+
+fmt: ## format everything
+	@cargo fmt --all
+	@cargo fmt --manifest-path fuzz/Cargo.toml
+
+fuzz-smoke: ## each fuzz target for FUZZ_SECONDS (60)
+	@scripts/setup build fuzz
+	@for target in $(FUZZ_TARGETS); do scripts/fuzz $$target $(FUZZ_SECONDS) || exit 1; done
