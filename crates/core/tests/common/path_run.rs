@@ -226,12 +226,12 @@ impl<'a> Run<'a> {
         if law.next_update_at().is_some_and(|at| at <= now) {
             self.send(now, law);
         }
-        if let (Some(at), Some(cross)) = (self.next_cross, self.course.cross) {
-            if at <= now {
-                self.forward.enqueue(now, Carried::Cross, &mut |_| {});
-                let next = at + cross.rate.period();
-                self.next_cross = (next < cross.until).then_some(next);
-            }
+        if let (Some(at), Some(cross)) = (self.next_cross, self.course.cross)
+            && at <= now
+        {
+            self.forward.enqueue(now, Carried::Cross, &mut |_| {});
+            let next = at + cross.rate.period();
+            self.next_cross = (next < cross.until).then_some(next);
         }
     }
 
