@@ -385,7 +385,7 @@ impl Source {
     }
 
     fn on_ack(&mut self, now: Time, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
-        let sent = self.sent(ack).ok_or(Ignored::NeverSent)?;
+        let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
         if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
             return Err(Ignored::Late);
         }
@@ -425,10 +425,10 @@ impl Source {
     }
 
     /// What is known of the acknowledged update; `None` if it never was.
-    fn sent(&self, ack: &wire::Ack) -> Option<Sent> {
+    fn sent(&self, now: Time, ack: &wire::Ack) -> Option<Sent> {
         let age_in_updates = self.next_seq.checked_sub(ack.seq)?;
         if age_in_updates > REMEMBERED {
-            let generated_at = ack.generated_at;
+            let generated_at = Some(ack.generated_at).filter(|at| *at <= now)?;
             return Some(Sent { generated_at, sent_at: generated_at, payload_len: 0 });
         }
         let sent = self.remembered[(ack.seq % REMEMBERED) as usize];
