@@ -274,18 +274,19 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     for status in &report.sources {
         writeln!(err, "{}", line(status))?;
     }
+    let counters = &report.counters;
     writeln!(
         err,
         "{:.1} s: {} sources opened, {} open; {} fresh updates, {} late, {} copies; {} challenged, \
          {} refused, {} datagrams ignored",
         report.duration_s,
-        report.opened,
+        counters.opened,
         report.sources_open,
-        report.fresh,
-        report.late,
-        report.copies,
-        report.challenged,
-        report.refused,
-        report.ignored,
+        counters.fresh,
+        counters.late,
+        counters.copies,
+        counters.challenged,
+        counters.refused,
+        counters.ignored,
     )
 }

@@ -93,7 +93,7 @@ fn both_sides_agree(quic: Option<ServerConfig>, transport: Transport) {
     let bounds = RateBounds { ceiling: UpdateRate::saturating(500.0), ..RateBounds::default() };
     source.law = Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::default() }));
     let report = run_for(source, 1_500, &mut ());
-    let seen = monitor.end();
+    let seen = monitor.end().counters;
     assert_eq!(seen.opened, 1);
     assert_eq!(seen.closed, 1, "the source said goodbye");
     assert!(report.acked > 50 && report.sent <= seen.fresh + seen.late + 5, "{report:?}");
@@ -143,7 +143,7 @@ fn only_a_source_with_a_good_token_is_let_in() {
     }
     let refused = Some(CloseReason::BadToken);
     assert_eq!(told, [(0, refused), (0, refused), (1, None)]);
-    assert_eq!(monitor.end().opened, 1);
+    assert_eq!(monitor.end().counters.opened, 1);
 }
 
 #[test]
