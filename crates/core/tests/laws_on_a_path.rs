@@ -7,7 +7,9 @@
 mod path_run;
 
 use freshline_core::age::theory::Queues;
-use freshline_core::source::{Acp, AcpParams, AcpPlus, Fixed, Lazy, RateLaw};
+use freshline_core::source::{
+    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, Losses, RateLaw,
+};
 use freshline_core::unit::Span;
 use path_run::{Course, Outcome, Service, hops, two_slow_one_fast};
 
@@ -115,5 +117,40 @@ fn lazy_keeps_a_backlog_of_one() {
         let outcome = course.run(&mut Lazy::new(Default::default()));
         report("lazy", &outcome);
         assert!((outcome.backlog - 1.0).abs() < 0.1, "{}", outcome.backlog);
+    }
+}
+
+fn acp_plus(losses: Losses) -> AcpPlus {
+    AcpPlus::new(AcpPlusParams { losses, ..AcpPlusParams::default() })
+}
+
+#[test]
+fn random_loss_does_not_look_like_a_queue() {
+    // Nothing waits on the first path; the second is the demonstration's. Each loses 5 % both
+    // ways.
+    let wide = Course {
+        forward: hops(["rate=6mbit,delay=15ms,jitter=1ms,loss=0.05,queue=100p"]),
+        back: hops(["delay=15ms,loss=0.05"]),
+        ..two_slow_one_fast()
+    };
+    let narrow = Course {
+        forward: hops([
+            "rate=2mbit,delay=5ms,queue=100p,loss=0.05",
+            "rate=20mbit,delay=5ms,queue=100p",
+            "rate=2mbit,delay=5ms,queue=100p",
+        ]),
+        back: hops(["rate=20mbit,delay=15ms,queue=100p,loss=0.05"]),
+        ..two_slow_one_fast()
+    };
+    for (name, course) in [("wide", wide), ("narrow", narrow)] {
+        for seed in 1..=4 {
+            println!("{name}, seed {seed}");
+            let course = Course { seed, ..course.clone() };
+            best_fixed_ms(&course);
+            let lazy = mean_age_ms(&course, &mut Lazy::new(Default::default()));
+            let bridged = mean_age_ms(&course, &mut acp_plus(Losses::Bridged));
+            mean_age_ms(&course, &mut acp_plus(Losses::AsSeen));
+            assert!(bridged < lazy, "{name}, seed {seed}: {bridged} ms, Lazy {lazy} ms");
+        }
     }
 }

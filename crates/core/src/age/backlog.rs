@@ -69,7 +69,12 @@ impl BacklogProcess {
     /// The time average of the backlog, in updates, from `mark` until `now`; `None` as long as no
     /// time has passed.
     pub fn mean_since(&self, mark: Integral, now: Time) -> Option<f64> {
-        let (area, time) = self.mark(now).gained_since(mark)?;
+        Self::mean_between(mark, self.mark(now))
+    }
+
+    /// The time average of the backlog from one mark to a later one of the same process.
+    pub fn mean_between(from: Integral, to: Integral) -> Option<f64> {
+        let (area, time) = to.gained_since(from)?;
         Some(area as f64 / time.as_nanos() as f64)
     }
 

@@ -18,6 +18,11 @@ impl Integral {
         Self { at, area }
     }
 
+    /// When it was taken.
+    pub const fn at(self) -> Time {
+        self.at
+    }
+
     pub(super) const fn area(self) -> u128 {
         self.area
     }

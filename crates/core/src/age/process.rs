@@ -112,10 +112,15 @@ impl AgeProcess {
     /// A mark taken before the first update stands for the moment of that update. `None` before
     /// the first update and as long as no time has passed.
     pub fn mean_since(&self, mark: Integral, now: Time) -> Option<Span> {
+        self.mean_between(mark, self.mark(now))
+    }
+
+    /// The time average of the age from one mark to a later one, as [`AgeProcess::mean_since`].
+    pub fn mean_between(&self, from: Integral, to: Integral) -> Option<Span> {
         if self.fresh == 0 {
             return None;
         }
-        let (twice_area, time) = self.mark(now).gained_since(mark.not_before(self.started_at))?;
+        let (twice_area, time) = to.gained_since(from.not_before(self.started_at))?;
         let mean = twice_area / (2 * u128::from(time.as_nanos()));
         Some(Span::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }

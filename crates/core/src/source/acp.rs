@@ -14,6 +14,7 @@
 //! numbers explain it for (b < 0, δ > 0), where it makes sense: a backlog that hardly falls while
 //! age rises is congestion. [`ShortfallCheck`] selects; the default follows the text.
 
+use super::epoch::Losses;
 use super::estimator::GapSource;
 use super::feedback::{Feedback, Heard, Setup};
 use super::startup;
@@ -37,6 +38,9 @@ pub struct Params {
     pub tie: Tie,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
+    /// What the means of age and backlog make of lost updates and acks. As seen: epochs here are
+    /// too short to end with their last ack, which made this law older without loss.
+    pub losses: Losses,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -62,6 +66,7 @@ impl Default for Params {
             epoch_factor: 10,
             tie: Tie::default(),
             gap_source: GapSource::default(),
+            losses: Losses::AsSeen,
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -88,10 +93,10 @@ struct Epoch {
 impl Acp {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        let Params { smoothing, gap_source, losses, startup, bounds, .. } = params;
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            feedback: Feedback::new(Setup { smoothing, gap_source, losses, startup, bounds }),
             steering: Steering::new(params.tie),
             wanted_change: 0.0,
             epoch: None,

@@ -29,6 +29,7 @@
 //!   largest step. [`MultiplicativeDecrease::LargestStep`] keeps that behaviour for comparison;
 //!   its measured effect stands in `docs/src/source.md`.
 
+use super::epoch::Losses;
 use super::estimator::GapSource;
 use super::feedback::{Feedback, Heard, Setup};
 use super::startup;
@@ -53,6 +54,8 @@ pub struct Params {
     pub multiplicative_decrease: MultiplicativeDecrease,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
+    /// What the means of age and backlog make of lost updates and acks.
+    pub losses: Losses,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -79,6 +82,7 @@ impl Default for Params {
             tie: Tie::default(),
             multiplicative_decrease: MultiplicativeDecrease::default(),
             gap_source: GapSource::default(),
+            losses: Losses::default(),
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -97,10 +101,10 @@ pub struct AcpPlus {
 impl AcpPlus {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        let Params { smoothing, gap_source, losses, startup, bounds, .. } = params;
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            feedback: Feedback::new(Setup { smoothing, gap_source, losses, startup, bounds }),
             steering: Steering::new(params.tie),
             epoch_ends_at: None,
         }

@@ -1,12 +1,11 @@
 //! What a source can know of its updates' journey from acks alone (000 section 3.7, Figure 3.10).
 //!
 //! ```text
-//! age at the monitor ≈ age when the ack comes: reset to now − generated_at   (an upper bound,
-//!                      by the time that the ack took)
-//! backlog            = updates sent after the freshest acknowledged one
 //! srtt               ← (1 − α)·srtt + α·rtt          rtt = now − sent_at − hold
 //! inter_delivery Z   ← (1 − α)·Z + α·gap             gap between fresh arrivals at the monitor
 //! ```
+//!
+//! and the means of age and backlog over an epoch, which are in `epoch`.
 //!
 //! Where the papers are silent:
 //! - An ack that is not fresher than all before changes nothing here.
@@ -16,7 +15,7 @@
 //!   back adds its jitter and every lost ack a doubling. [`GapSource`] selects.
 
 use super::Ack;
-use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
+use super::epoch::{Averages, Epoch, Losses};
 use crate::unit::{Span, Time};
 
 /// Which gaps tell the inter-delivery time.
@@ -29,21 +28,10 @@ pub enum GapSource {
     Acks,
 }
 
-/// Exact means over one control epoch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Averages {
-    /// Mean age in s.
-    pub age: f64,
-    /// Mean number of updates sent and not acknowledged.
-    pub backlog: f64,
-}
-
 #[derive(Debug, Clone)]
 pub(super) struct Estimator {
     gap_source: GapSource,
-    age: AgeProcess,
-    backlog: BacklogProcess,
-    epoch: (Integral, Integral),
+    epoch: Epoch,
     srtt: Smoothed,
     inter_delivery: Smoothed,
     /// The freshest ack and when it came.
@@ -51,13 +39,11 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    pub(super) fn new(smoothing: f64, gap_source: GapSource) -> Self {
+    pub(super) fn new(smoothing: f64, gap_source: GapSource, losses: Losses) -> Self {
         let smoothed = Smoothed { weight: smoothing.clamp(0.0, 1.0), value: None };
         Self {
             gap_source,
-            age: AgeProcess::new(),
-            backlog: BacklogProcess::new(Time::ZERO),
-            epoch: Default::default(),
+            epoch: Epoch::new(losses),
             srtt: smoothed,
             inter_delivery: smoothed,
             last: None,
@@ -65,7 +51,7 @@ impl Estimator {
     }
 
     pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
-        self.backlog.on_sent(now, seq);
+        self.epoch.on_sent(now, seq);
     }
 
     /// Takes in an ack; gives its round trip, or `None` if it is not fresher than all before.
@@ -74,8 +60,8 @@ impl Estimator {
             return None;
         }
         let rtt = now.since(ack.sent_at) - ack.hold;
-        self.backlog.on_ack(now, ack.seq);
-        let _: Freshness = self.age.on_update(now, ack.generated_at);
+        let skipped = self.last.map_or(0, |(_, last)| ack.seq - last.seq - 1);
+        self.epoch.on_ack(now, ack, skipped);
         self.srtt.add(rtt.as_secs_f64());
         if let Some((came_at, last)) = self.last.replace((now, *ack)) {
             let gap = match self.gap_source {
@@ -106,10 +92,7 @@ impl Estimator {
 
     /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
     pub(super) fn next_epoch(&mut self, now: Time) -> Option<Averages> {
-        let (age, backlog) = self.epoch;
-        let averages = self.age.mean_since(age, now).zip(self.backlog.mean_since(backlog, now));
-        self.epoch = (self.age.mark(now), self.backlog.mark(now));
-        averages.map(|(age, backlog)| Averages { age: age.as_secs_f64(), backlog })
+        self.epoch.next(now)
     }
 }
 
@@ -149,7 +132,7 @@ mod tests {
     #[test]
     fn a_lost_ack_does_not_look_like_a_slow_path() {
         for (source, expected) in [(GapSource::Monitor, 10), (GapSource::Acks, 20)] {
-            let mut estimator = Estimator::new(1.0, source);
+            let mut estimator = Estimator::new(1.0, source, Losses::default());
             for seq in 0..3 {
                 estimator.on_sent(ms(seq * 10), seq);
             }
@@ -162,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_monitor_cannot_report_a_gap_that_never_was() {
-        let mut estimator = Estimator::new(1.0, GapSource::Monitor);
+        let mut estimator = Estimator::new(1.0, GapSource::Monitor, Losses::default());
         estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
         estimator.on_ack(ms(40), &ack(2, 20, 1_000_000, 1));
         assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(40)));
@@ -172,7 +155,7 @@ mod tests {
 
     #[test]
     fn silence_grows_the_inter_delivery_time_and_late_acks_change_nothing() {
-        let mut estimator = Estimator::new(0.2, GapSource::Monitor);
+        let mut estimator = Estimator::new(0.2, GapSource::Monitor, Losses::default());
         for seq in 0..3 {
             estimator.on_sent(ms(seq * 10), seq);
         }

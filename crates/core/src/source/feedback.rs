@@ -1,5 +1,6 @@
 //! What all laws that listen to acks share: probes first, then a paced rate and its estimates.
 
+use super::epoch::Losses;
 use super::estimator::{Estimator, GapSource};
 use super::pacer::Pacer;
 use super::startup::{self, Startup};
@@ -31,6 +32,7 @@ pub(super) enum Heard {
 pub(super) struct Setup {
     pub smoothing: f64,
     pub gap_source: GapSource,
+    pub losses: Losses,
     pub startup: startup::Params,
     pub bounds: RateBounds,
 }
@@ -42,7 +44,7 @@ impl Feedback {
             rate: setup.bounds.floor,
             pacer: Pacer::new(),
             startup: Some(Startup::new(setup.startup)),
-            estimator: Estimator::new(setup.smoothing, setup.gap_source),
+            estimator: Estimator::new(setup.smoothing, setup.gap_source, setup.losses),
         }
     }
 

@@ -5,6 +5,7 @@
 //! Where the paper is silent: the first round trip comes from one probe with a timeout that backs
 //! off; a path that falls silent keeps the last rate, and the session above notices the silence.
 
+use super::epoch::Losses;
 use super::estimator::GapSource;
 use super::feedback::{Feedback, Setup};
 use super::startup;
@@ -43,8 +44,9 @@ impl Lazy {
     /// A source that will probe with its first update.
     pub fn new(params: Params) -> Self {
         let Params { smoothing, startup, bounds } = params;
-        let gap_source = GapSource::default();
-        Self { params, feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }) }
+        let (gap_source, losses) = (GapSource::default(), Losses::default());
+        let setup = Setup { smoothing, gap_source, losses, startup, bounds };
+        Self { params, feedback: Feedback::new(setup) }
     }
 }
 

@@ -23,6 +23,7 @@
 
 mod acp;
 mod acp_plus;
+mod epoch;
 mod estimator;
 mod feedback;
 mod fixed;
@@ -33,6 +34,7 @@ mod steering;
 
 pub use acp::{Acp, Params as AcpParams, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
+pub use epoch::Losses;
 pub use estimator::GapSource;
 pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams};

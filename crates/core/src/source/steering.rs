@@ -14,7 +14,7 @@
 //! Where the papers are silent: the first epoch has nothing to compare with, and a difference can
 //! be zero. Both count as a tie, on which [`Tie`] decides.
 
-use super::estimator::Averages;
+use super::epoch::Averages;
 
 /// What to do when the last epoch gives no direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,0 +1,183 @@
+//! Mean age and mean backlog over a control epoch, as acks tell them (000 section 3.7).
+//!
+//! ```text
+//! age at the monitor ≈ now − generated_at when a fresh ack comes, growing until the next: an
+//!                      upper bound, by the time that the ack took
+//! backlog            = updates sent after the freshest acknowledged one
+//! ```
+//!
+//! Where the papers are silent: a lost update, or a lost ack, makes age and backlog rise together
+//! and fall together when the next ack comes, which is just what a queue does, and both laws
+//! answer either by sending less. On a path that loses 5 % each way ACP+ sinks to a rate far below
+//! Lazy's, though nothing waits anywhere. So a gap in the acks is bridged ([`Losses::Bridged`]): the means are
+//! those that would have been, had the k skipped updates been acknowledged evenly in between.
+//!
+//! ```text
+//! age ▲    seen ╱│               over a gap of length L with k skipped updates, which begins at
+//!     │       ╱  │               age a₀ and ends by a reset to a₁, bridging takes away
+//!     │     ╱ ╱│ │╱              from the age's area       L·k/(k+1) · (L + a₀ − a₁)/2
+//!     │   ╱ ╱  │╱ ╱ bridged      from the backlog's area   L·k/2
+//!     └──────────────▶ t
+//! ```
+//!
+//! An epoch's means then end with its last ack, since what follows is not decided yet. Losses
+//! from a full queue are bridged too; such a queue shows itself by its delay. A gap in which an
+//! epoch ends is silence, and is left as it is.
+
+use super::Ack;
+use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
+use crate::unit::Time;
+
+/// What the means of age and backlog make of a gap in the acks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Losses {
+    /// The skipped updates count as if they had been acknowledged evenly in between.
+    #[default]
+    Bridged,
+    /// Age and backlog are taken as they were.
+    AsSeen,
+}
+
+/// Means over one control epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Averages {
+    /// Mean age in s.
+    pub age: f64,
+    /// Mean number of updates sent and not acknowledged.
+    pub backlog: f64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Epoch {
+    losses: Losses,
+    age: AgeProcess,
+    backlog: BacklogProcess,
+    start: Cut,
+    /// As of the last ack, if there was one in this epoch.
+    last_ack: Option<Cut>,
+    /// When the gap under way began: with the last ack, unless an epoch has ended in it.
+    gap_began: Option<Time>,
+    /// What bridging took away in this epoch: age in s², backlog in updates · s.
+    bridged: (f64, f64),
+}
+
+/// Both integrals at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cut {
+    age: Integral,
+    backlog: Integral,
+}
+
+impl Epoch {
+    pub(super) fn new(losses: Losses) -> Self {
+        Self {
+            losses,
+            age: AgeProcess::new(),
+            backlog: BacklogProcess::new(Time::ZERO),
+            start: Cut::default(),
+            last_ack: None,
+            gap_began: None,
+            bridged: (0.0, 0.0),
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
+        self.backlog.on_sent(now, seq);
+    }
+
+    /// A fresh ack, the first after `skipped` updates that were not acknowledged.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, skipped: u64) {
+        if self.losses == Losses::Bridged && skipped > 0 {
+            self.bridge(now, ack, skipped as f64);
+        }
+        self.backlog.on_ack(now, ack.seq);
+        let _: Freshness = self.age.on_update(now, ack.generated_at);
+        self.last_ack = Some(self.cut(now));
+        self.gap_began = Some(now);
+    }
+
+    /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
+    pub(super) fn next(&mut self, now: Time) -> Option<Averages> {
+        let start = self.start;
+        self.start = match (self.losses, self.last_ack.take()) {
+            (Losses::Bridged, Some(last_ack)) => last_ack,
+            _ => {
+                self.gap_began = None;
+                self.cut(now)
+            }
+        };
+        let (age_bridged, backlog_bridged) = core::mem::take(&mut self.bridged);
+        let length = self.start.age.at().since(start.age.at()).as_secs_f64();
+        let age = self.age.mean_between(start.age, self.start.age)?.as_secs_f64();
+        let backlog = BacklogProcess::mean_between(start.backlog, self.start.backlog)?;
+        Some(Averages {
+            age: (age - age_bridged / length).max(0.0),
+            backlog: (backlog - backlog_bridged / length).max(0.0),
+        })
+    }
+
+    fn bridge(&mut self, now: Time, ack: &Ack, skipped: f64) {
+        let Some(gap_began) = self.gap_began else { return };
+        let Some(age_then) = self.age.age(gap_began) else { return };
+        let length = now.since(gap_began).as_secs_f64();
+        let falls = age_then.as_secs_f64() - now.since(ack.generated_at).as_secs_f64();
+        self.bridged.0 += length * skipped / (skipped + 1.0) * (length + falls).max(0.0) / 2.0;
+        self.bridged.1 += length * skipped / 2.0;
+    }
+
+    fn cut(&self, now: Time) -> Cut {
+        Cut { age: self.age.mark(now), backlog: self.backlog.mark(now) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// Updates every 10 ms, each acknowledged 30 ms later but for `lost` ones; the means of the
+    /// epoch that ends at 200 ms.
+    fn epoch(losses: Losses, lost: &[u64]) -> Averages {
+        let mut epoch = Epoch::new(losses);
+        let mut last_acked = None;
+        for tick in 0..=20 {
+            // At one time the ack comes before the next update leaves.
+            if let Some(seq) = u64::checked_sub(tick, 3).filter(|seq| !lost.contains(seq)) {
+                let (generated_at, sent_at) = (ms(seq * 10), ms(seq * 10));
+                let (hold, received_at) = (Span::ZERO, ms(0));
+                let ack = Ack { seq, generated_at, sent_at, hold, received_at, fresh: 0 };
+                epoch.on_ack(ms(tick * 10), &ack, last_acked.map_or(0, |last| seq - last - 1));
+                last_acked = Some(seq);
+            }
+            if tick == 10 {
+                epoch.next(ms(100));
+            }
+            epoch.on_sent(ms(tick * 10), tick);
+        }
+        epoch.next(ms(200)).expect("an epoch of 100 ms")
+    }
+
+    #[test]
+    fn bridged_losses_leave_the_means_of_a_path_without_loss() {
+        let whole = epoch(Losses::AsSeen, &[]);
+        assert!((whole.age - 0.035).abs() < 1e-9 && (whole.backlog - 3.0).abs() < 1e-9);
+        for lost in [&[9][..], &[10, 11], &[9, 12, 13, 15]] {
+            let bridged = epoch(Losses::Bridged, lost);
+            assert!((bridged.age - whole.age).abs() < 1e-9, "{lost:?}: {bridged:?}");
+            assert!((bridged.backlog - whole.backlog).abs() < 1e-9, "{lost:?}: {bridged:?}");
+            let seen = epoch(Losses::AsSeen, lost);
+            assert!(seen.age > whole.age + 1e-3 && seen.backlog > whole.backlog + 0.05);
+        }
+    }
+
+    #[test]
+    fn silence_is_not_bridged_and_counts_in_the_epoch_in_which_it_is() {
+        let silent: alloc::vec::Vec<u64> = (5..100).collect();
+        let averages = epoch(Losses::Bridged, &silent);
+        assert!(averages.age > 0.09 && averages.backlog > 9.0, "{averages:?}");
+    }
+}
