@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         Course { service: Service::Exponential, length: Span::from_secs(610), ..steady.clone() };
     let lossy =
         Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
+    let mut losses = Course { length: Span::from_secs(610), ..lossy.clone() };
+    losses.forward.hop[0].loss = 0.05;
     let jittery = Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
 
     println!(
@@ -51,6 +53,14 @@ fn main() -> ExitCode {
     {
         let params = AcpPlusParams { gap_source, ..base };
         compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
+    }
+    for (name, epoch_updates) in [("epoch of 10", 10), ("epoch of 40", 40)] {
+        let params = AcpPlusParams { epoch_updates, ..base };
+        compare(
+            name,
+            params,
+            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+        );
     }
     for (name, tie) in [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold)] {
         compare(name, AcpPlusParams { tie, ..base }, &[("steady", &steady), ("random", &random)]);
