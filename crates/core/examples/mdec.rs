@@ -54,6 +54,16 @@ fn main() -> ExitCode {
         let params = AcpPlusParams { gap_source, ..base };
         compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
     }
+    for (name, lost_after) in
+        [("lost after 1 rtt", 1), ("lost after 2 rtt", 2), ("lost never", u64::MAX)]
+    {
+        let params = AcpPlusParams { lost_after, ..base };
+        compare(
+            name,
+            params,
+            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+        );
+    }
     for (name, epoch_updates) in [("epoch of 10", 10), ("epoch of 40", 40)] {
         let params = AcpPlusParams { epoch_updates, ..base };
         compare(

@@ -37,6 +37,9 @@ pub struct Params {
     pub tie: Tie,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
+    /// Smoothed round trips after which an update leaves the backlog if it is the newest. 1: with
+    /// 2 or more, losses drive the rate to the floor (`docs/src/source.md`); `u64::MAX`: never.
+    pub lost_after: u64,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -62,6 +65,7 @@ impl Default for Params {
             epoch_factor: 10,
             tie: Tie::default(),
             gap_source: GapSource::default(),
+            lost_after: 1,
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -88,10 +92,11 @@ struct Epoch {
 impl Acp {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        let Params { smoothing, gap_source, lost_after, startup, bounds, .. } = params;
+        let setup = Setup { smoothing, gap_source, lost_after, startup, bounds };
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            feedback: Feedback::new(setup),
             steering: Steering::new(params.tie),
             wanted_change: 0.0,
             epoch: None,

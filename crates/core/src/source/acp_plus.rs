@@ -21,8 +21,9 @@
 //! Where the paper is silent:
 //! - The first rate, the probes and their timeouts: see `startup`. Ties: see [`Tie`].
 //! - The smoothing of srtt and Z is 0.2, as in the authors' prototype.
-//! - An epoch without any ack is an epoch: age and backlog have grown and Z is at least the
-//!   silence, so that the rate falls by a quarter each epoch until the floor.
+//! - An epoch without any ack tells nothing of the path but that: the largest step down, each
+//!   time, until the floor.
+//! - A lost update leaves the backlog: see `estimator`.
 //! - γ is not capped; 1 − 2^−γ is at most 1, and the step in rate at most ×0.75.
 //! - Floor and ceiling of the rate: see [`RateBounds`].
 //! - The prototype computes 1/Z in whole numbers, which makes every multiplicative decrease the
@@ -53,6 +54,9 @@ pub struct Params {
     pub multiplicative_decrease: MultiplicativeDecrease,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
+    /// Smoothed round trips after which an update leaves the backlog if it is the newest. 1: with
+    /// 2 or more, losses drive the rate to the floor (`docs/src/source.md`); `u64::MAX`: never.
+    pub lost_after: u64,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -79,6 +83,7 @@ impl Default for Params {
             tie: Tie::default(),
             multiplicative_decrease: MultiplicativeDecrease::default(),
             gap_source: GapSource::default(),
+            lost_after: 1,
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -97,10 +102,11 @@ pub struct AcpPlus {
 impl AcpPlus {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, startup, bounds, .. } = params;
+        let Params { smoothing, gap_source, lost_after, startup, bounds, .. } = params;
+        let setup = Setup { smoothing, gap_source, lost_after, startup, bounds };
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }),
+            feedback: Feedback::new(setup),
             steering: Steering::new(params.tie),
             epoch_ends_at: None,
         }
@@ -125,8 +131,12 @@ impl AcpPlus {
         if let (Some(epoch), Some(srtt), Some(inter_delivery)) =
             (estimator.next_epoch(now), estimator.srtt(), estimator.inter_delivery(now))
         {
-            let step = self.steering.decide(epoch, None);
-            let rate = self.next_rate(step, epoch.backlog, srtt, inter_delivery);
+            let rate = if epoch.silent {
+                self.feedback.rate().scaled(self.params.smallest_factor)
+            } else {
+                let step = self.steering.decide(epoch, None);
+                self.next_rate(step, epoch.backlog, srtt, inter_delivery)
+            };
             self.feedback.set_rate(rate);
         }
         self.begin_epoch(now);

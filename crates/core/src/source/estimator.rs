@@ -11,6 +11,11 @@
 //! Where the papers are silent:
 //! - An ack that is not fresher than all before changes nothing here.
 //! - Z is never less than the silence since the last fresh ack: when acks stop, Z grows.
+//! - An update that is older than `lost_after` smoothed round trips, with no later one behind it,
+//!   has left the backlog: it has come or is lost. If it went on counting until the next ack, then
+//!   below one update a round trip nearly all of the backlog would be losses. These raise the age
+//!   as well, backlog and age would always move together, and every epoch would read as a demand
+//!   for less, down to the floor.
 //! - The gap is taken from the monitor's own clock, which the ack carries, and shared among the
 //!   fresh updates in between; 001 section II has to use the gap between acks, to which the way
 //!   back adds its jitter and every lost ack a doubling. [`GapSource`] selects.
@@ -36,36 +41,56 @@ pub(super) struct Averages {
     pub age: f64,
     /// Mean number of updates sent and not acknowledged.
     pub backlog: f64,
+    /// Whether no fresh ack came in it.
+    pub silent: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Estimator {
     gap_source: GapSource,
+    lost_after: u64,
     age: AgeProcess,
     backlog: BacklogProcess,
     epoch: (Integral, Integral),
+    epoch_is_silent: bool,
     srtt: Smoothed,
     inter_delivery: Smoothed,
+    newest_sent: Option<(Time, u64)>,
     /// The freshest ack and when it came.
     last: Option<(Time, Ack)>,
 }
 
 impl Estimator {
-    pub(super) fn new(smoothing: f64, gap_source: GapSource) -> Self {
+    pub(super) fn new(smoothing: f64, gap_source: GapSource, lost_after: u64) -> Self {
         let smoothed = Smoothed { weight: smoothing.clamp(0.0, 1.0), value: None };
         Self {
             gap_source,
+            lost_after,
             age: AgeProcess::new(),
             backlog: BacklogProcess::new(Time::ZERO),
             epoch: Default::default(),
+            epoch_is_silent: true,
             srtt: smoothed,
             inter_delivery: smoothed,
+            newest_sent: None,
             last: None,
         }
     }
 
     pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
+        self.give_up_lost(now);
         self.backlog.on_sent(now, seq);
+        self.newest_sent = Some((now, seq));
+    }
+
+    /// Clears the backlog as of the moment from which the newest update counts as lost.
+    fn give_up_lost(&mut self, now: Time) {
+        if let (Some((sent_at, seq)), Some(srtt)) = (self.newest_sent, self.srtt()) {
+            let lost_at = sent_at + srtt * self.lost_after;
+            if lost_at <= now {
+                self.backlog.on_ack(lost_at, seq);
+            }
+        }
     }
 
     /// Takes in an ack; gives its round trip, or `None` if it is not fresher than all before.
@@ -73,6 +98,7 @@ impl Estimator {
         if self.last.is_some_and(|(_, last)| ack.seq <= last.seq) {
             return None;
         }
+        self.epoch_is_silent = false;
         let rtt = now.since(ack.sent_at) - ack.hold;
         self.backlog.on_ack(now, ack.seq);
         let _: Freshness = self.age.on_update(now, ack.generated_at);
@@ -106,10 +132,12 @@ impl Estimator {
 
     /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
     pub(super) fn next_epoch(&mut self, now: Time) -> Option<Averages> {
+        self.give_up_lost(now);
         let (age, backlog) = self.epoch;
         let averages = self.age.mean_since(age, now).zip(self.backlog.mean_since(backlog, now));
         self.epoch = (self.age.mark(now), self.backlog.mark(now));
-        averages.map(|(age, backlog)| Averages { age: age.as_secs_f64(), backlog })
+        let silent = core::mem::replace(&mut self.epoch_is_silent, true);
+        averages.map(|(age, backlog)| Averages { age: age.as_secs_f64(), backlog, silent })
     }
 }
 
@@ -149,7 +177,7 @@ mod tests {
     #[test]
     fn a_lost_ack_does_not_look_like_a_slow_path() {
         for (source, expected) in [(GapSource::Monitor, 10), (GapSource::Acks, 20)] {
-            let mut estimator = Estimator::new(1.0, source);
+            let mut estimator = Estimator::new(1.0, source, 1);
             for seq in 0..3 {
                 estimator.on_sent(ms(seq * 10), seq);
             }
@@ -161,8 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_update_leaves_the_backlog_after_a_round_trip() {
+        let mut estimator = Estimator::new(1.0, GapSource::Monitor, 1);
+        estimator.on_sent(ms(0), 0);
+        estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
+        estimator.next_epoch(ms(100));
+        estimator.on_sent(ms(100), 1);
+        estimator.on_sent(ms(150), 2);
+        let epoch = estimator.next_epoch(ms(200)).unwrap();
+        assert_eq!(epoch.backlog, 0.4, "20 ms of each 50 ms");
+    }
+
+    #[test]
     fn a_monitor_cannot_report_a_gap_that_never_was() {
-        let mut estimator = Estimator::new(1.0, GapSource::Monitor);
+        let mut estimator = Estimator::new(1.0, GapSource::Monitor, 1);
         estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
         estimator.on_ack(ms(40), &ack(2, 20, 1_000_000, 1));
         assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(40)));
@@ -172,7 +212,7 @@ mod tests {
 
     #[test]
     fn silence_grows_the_inter_delivery_time_and_late_acks_change_nothing() {
-        let mut estimator = Estimator::new(0.2, GapSource::Monitor);
+        let mut estimator = Estimator::new(0.2, GapSource::Monitor, 1);
         for seq in 0..3 {
             estimator.on_sent(ms(seq * 10), seq);
         }

@@ -31,6 +31,7 @@ pub(super) enum Heard {
 pub(super) struct Setup {
     pub smoothing: f64,
     pub gap_source: GapSource,
+    pub lost_after: u64,
     pub startup: startup::Params,
     pub bounds: RateBounds,
 }
@@ -42,7 +43,7 @@ impl Feedback {
             rate: setup.bounds.floor,
             pacer: Pacer::new(),
             startup: Some(Startup::new(setup.startup)),
-            estimator: Estimator::new(setup.smoothing, setup.gap_source),
+            estimator: Estimator::new(setup.smoothing, setup.gap_source, setup.lost_after),
         }
     }
 

@@ -43,8 +43,10 @@ impl Lazy {
     /// A source that will probe with its first update.
     pub fn new(params: Params) -> Self {
         let Params { smoothing, startup, bounds } = params;
-        let gap_source = GapSource::default();
-        Self { params, feedback: Feedback::new(Setup { smoothing, gap_source, startup, bounds }) }
+        // What it does not look at.
+        let (gap_source, lost_after) = (GapSource::default(), 1);
+        let setup = Setup { smoothing, gap_source, lost_after, startup, bounds };
+        Self { params, feedback: Feedback::new(setup) }
     }
 }
 

@@ -134,7 +134,9 @@ mod tests {
     /// Walks through epochs given as (backlog, age) and collects the steps.
     fn steps<const N: usize>(epochs: [(f64, f64); N], shortfall: Option<Shortfall>) -> [Step; N] {
         let mut steering = Steering::new(Tie::Increase);
-        epochs.map(|(backlog, age)| steering.decide(Averages { age, backlog }, shortfall))
+        epochs.map(|(backlog, age)| {
+            steering.decide(Averages { age, backlog, silent: false }, shortfall)
+        })
     }
 
     #[test]
