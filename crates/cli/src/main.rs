@@ -4,10 +4,18 @@
 //! names cannot be understood.
 
 mod emulate;
+mod law;
+mod monitor;
+mod output;
+mod source;
+mod transport;
+mod url;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Keeps what the far end knows fresh, and keeps queues short while doing it.
 #[derive(Debug, Parser)]
@@ -19,6 +27,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Source(source::Args),
+    Monitor(monitor::Args),
     Emulate(emulate::Args),
 }
 
@@ -31,7 +41,15 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
+        )
+        .init();
     let result = match Cli::parse().command {
+        Command::Source(args) => source::run(args),
+        Command::Monitor(args) => monitor::run(args),
         Command::Emulate(args) => emulate::run(args),
     };
     let (report, code) = match result {

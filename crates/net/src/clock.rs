@@ -1,7 +1,7 @@
 //! The one place where the project asks what time it is.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use freshline_core::unit::Time;
 
@@ -32,6 +32,13 @@ impl Clock {
         let since_origin = Duration::from(time.since(Time::ZERO));
         self.origin.checked_add(since_origin).unwrap_or_else(|| self.origin + CENTURY)
     }
+}
+
+/// The wall clock in ms since 1970, as a label for people; it may jump, so nothing is measured
+/// with it.
+pub fn wall_clock_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since_1970.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Default for Clock {

@@ -1,5 +1,10 @@
 //! Freshline on real clocks and sockets.
 
 pub mod alarm;
+mod batch;
 pub mod clock;
 pub mod emulate;
+pub mod monitor;
+pub mod quic;
+pub mod source;
+pub mod stop;

@@ -100,6 +100,7 @@ pub enum Ignored {
 
 /// What a monitor has counted over all sources, those of the past included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MonitorCounters {
     /// Datagrams handed in.
     pub datagrams: u64,

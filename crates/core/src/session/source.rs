@@ -258,6 +258,14 @@ impl Source {
         }
     }
 
+    /// There is no connection below and a new one is being made: counts as an opening.
+    pub fn on_attempt(&mut self, now: Time) {
+        if self.reach != Reach::Open {
+            self.next_attempt_at = now + self.backoff.next();
+            self.reach = Reach::Opening { attempts: self.backoff.attempts() };
+        }
+    }
+
     /// The transport replaced an update that had not left yet by the one written last.
     pub fn on_replaced(&mut self) {
         self.counters.replaced += 1;
@@ -305,6 +313,18 @@ impl Source {
         let law = self.law.next_event().map(|at| (at, Wake::Law));
         let silence = self.silent_at().map(|at| (at, Wake::Silence));
         law.into_iter().chain(silence).min_by_key(|(at, _)| *at)
+    }
+
+    /// From when on the freshest state should go out (again) even if nothing newer has been
+    /// sampled: the monitor does not have it, or two round trips have passed without a word of it.
+    pub fn repeat_at(&self) -> Option<Time> {
+        match self.reach {
+            Reach::Opening { .. } => Some(self.next_attempt_at),
+            Reach::Open => {
+                let rtt = self.counters.rtt_mean().unwrap_or(self.params.first_wait);
+                self.unanswered_since.map(|since| since + rtt * 2)
+            }
+        }
     }
 
     // ---- getters ----
@@ -459,10 +479,7 @@ impl Source {
         self.counters.payload_bytes += payload_len as u64;
         match self.reach {
             Reach::Open => self.law.on_sent(now, seq),
-            Reach::Opening { .. } => {
-                self.next_attempt_at = now + self.backoff.next();
-                self.reach = Reach::Opening { attempts: self.backoff.attempts() };
-            }
+            Reach::Opening { .. } => self.on_attempt(now),
         }
     }
 

@@ -37,7 +37,10 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    const SWEEP_EVERY: Span = Span::from_secs(1);
+    /// A flow is forgotten at most this part of the idle timeout too late.
+    const SWEEPS_A_TIMEOUT: u64 = 8;
+    /// However short the timeout, it does not keep the emulator awake.
+    const MIN_SWEEP: Span = Span::from_millis(1);
 
     pub(super) fn new(target: SocketAddr, config: &EmulatorConfig, registry: Registry) -> Self {
         Self {
@@ -103,7 +106,7 @@ impl Flows {
         if now < self.sweep_at {
             return;
         }
-        self.sweep_at = now + Self::SWEEP_EVERY;
+        self.sweep_at = now + (self.idle_timeout / Self::SWEEPS_A_TIMEOUT).max(Self::MIN_SWEEP);
         let (by_client, counts) = (&mut self.by_client, &mut self.counts);
         // Closing its socket takes a flow out of the poll.
         self.by_token.retain(|_, flow| {

@@ -1,0 +1,91 @@
+//! `freshline emulate udp` as a user meets it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const DEMO_PATH: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/paths/two-slow-one-fast.toml");
+
+/// The command towards a target to which nothing will be sent.
+fn emulate(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
+    command.args(["emulate", "udp", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"]).args(args);
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    emulate(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn json_is_one_document_and_nothing_else() {
+    let done = output(&["--file", DEMO_PATH, "--duration", "10ms", "--json", "--seed", "7"]);
+    assert_eq!(done.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["seed"], 7);
+    assert_eq!(report["forward"]["hops"].as_array().unwrap().len(), 3);
+    assert_eq!(report["forward"]["hops"][1]["conditions"]["rate"], "20mbit");
+    assert_eq!(report["return"]["hops"][0]["conditions"]["delay"], "15ms");
+}
+
+#[test]
+fn what_is_applied_is_said_at_the_start_and_summed_up_at_the_end() {
+    let done = output(&["--hop", "rate=2mbit,delay=5ms", "--duration", "10ms", "--seed", "7"]);
+    let (start, end) = (text(&done.stderr), text(&done.stdout));
+    assert!(start.contains("seed 7"), "{start}");
+    assert!(start.contains("forward hop 1: rate=2mbit,delay=5ms,loss=0,queue=1000p"), "{start}");
+    assert!(start.contains("return: ideal"), "{start}");
+    assert!(end.contains("forward 1") && end.contains("return 1"), "{end}");
+}
+
+/// Reads the start of the report, so that all is set up for a signal.
+fn started(child: &mut Child) -> String {
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = String::new();
+    for _ in 0..3 {
+        stderr.read_line(&mut lines).unwrap();
+    }
+    lines
+}
+
+#[test]
+fn an_interrupt_ends_it_with_the_summary() {
+    let mut command = emulate(&["--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(started(&mut child).contains("forward: ideal"));
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["flows"]["opened"], 0);
+}
+
+#[test]
+fn a_mistake_in_a_file_is_shown_at_its_place() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "[[forward.hop]]\nrate = \"6mbit\"\nlos = 0.1").unwrap();
+    let done = output(&["--file", file.path().to_str().unwrap()]);
+    let message = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(message.contains(":3:1") && message.contains("unknown field `los`"), "{message}");
+}
+
+#[test]
+fn exit_codes_tell_misuse_from_failure() {
+    for args in [["--hop", "delay=10"], ["--hop", "loss=2"], ["--file", "/nonexistent/path.toml"]] {
+        let done = output(&args);
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {}", text(&done.stderr));
+        assert!(done.stdout.is_empty());
+    }
+    // An address of no machine (RFC 5737).
+    let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
+    let elsewhere = ["emulate", "udp", "--listen", "192.0.2.1:0", "--to", "127.0.0.1:9"];
+    assert_eq!(command.args(elsewhere).output().unwrap().status.code(), Some(1));
+}

@@ -1,0 +1,124 @@
+//! Where a monitor's freshest states go: lines, a command, a socket, metrics.
+//!
+//! None of them may hold the monitor up: each has a thread of its own, and a consumer that is
+//! slower than the updates gets the newest of each source, the others being counted as replaced.
+
+mod command;
+mod lines;
+mod metrics;
+mod query;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use freshline_core::session::SourceKey;
+use freshline_core::unit::Time;
+use serde_json::{Map, Value, json};
+
+use super::{Record, SourceStatus, Watch};
+use crate::clock::wall_clock_ms;
+
+pub use command::Command;
+pub use lines::Lines;
+pub use metrics::{MetricsError, serve as serve_metrics};
+pub use query::{QueryError, QuerySocket};
+
+/// States that a newer one of the same source replaced before a consumer took them.
+pub type Replaced = Arc<AtomicU64>;
+
+/// All outputs of a monitor.
+#[derive(Default)]
+pub struct Outputs {
+    lines: Option<Lines>,
+    command: Option<Command>,
+    replaced: Replaced,
+}
+
+impl Outputs {
+    /// No output.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes every fresh state to `out` as a line of JSON.
+    pub fn write_lines(&mut self, out: Box<dyn Write + Send>) {
+        self.lines = Some(Lines::new(out, Arc::clone(&self.replaced)));
+    }
+
+    /// Runs `command` by `sh -c` for fresh states, with the state on its standard input.
+    pub fn run_command(&mut self, command: String) {
+        self.command = Some(Command::new(command, Arc::clone(&self.replaced)));
+    }
+
+    /// States that were replaced before a consumer took them, so far.
+    pub fn replaced(&self) -> Replaced {
+        Arc::clone(&self.replaced)
+    }
+
+    /// Waits until what was handed out has been written.
+    pub fn finish(self) {
+        if let Some(lines) = self.lines {
+            lines.finish();
+        }
+        if let Some(command) = self.command {
+            command.finish();
+        }
+    }
+}
+
+impl Watch for Outputs {
+    fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
+        if let Some(lines) = &mut self.lines {
+            lines.fresh(now, record);
+        }
+        if let Some(command) = &mut self.command {
+            command.fresh(now, source, record);
+        }
+    }
+
+    fn gone(&mut self, _now: Time, source: SourceKey) {
+        if let Some(command) = &mut self.command {
+            command.gone(source);
+        }
+    }
+}
+
+fn add_one(counter: &Replaced) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A fresh state as JSON; a payload that is not text is given in base64.
+fn line(now: Time, record: &Record) -> Map<String, Value> {
+    let age_ms = record.age.age(now).map(|age| age.as_millis_f64());
+    let session = record.session.to_string();
+    let source = if record.name.is_empty() { &*session } else { &*record.name };
+    state(source, &session, record.newest_seq, age_ms, &record.payload)
+}
+
+fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
+    let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
+    state(source, session, *seq, *age_ms, payload)
+}
+
+fn state(
+    source: &str,
+    session: &str,
+    seq: u64,
+    age_ms: Option<f64>,
+    payload: &[u8],
+) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("unix_ms".into(), wall_clock_ms().into());
+    line.insert("source".into(), source.into());
+    line.insert("session".into(), session.into());
+    line.insert("seq".into(), seq.into());
+    line.insert("age_ms".into(), json!(age_ms));
+    match str::from_utf8(payload) {
+        Ok(text) => line.insert("payload".into(), text.into()),
+        Err(_) => line.insert("payload_base64".into(), STANDARD.encode(payload).into()),
+    };
+    line
+}

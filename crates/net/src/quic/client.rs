@@ -1,0 +1,280 @@
+//! The source's end: one connection to one monitor, dialled again as often as asked.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use noq_proto::{
+    ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
+    EndpointEvent, Event, FourTuple, VarInt,
+};
+use thiserror::Error;
+
+use super::transmit::{Transmit, Written, write_next};
+use super::{ClientConfig, LostReason, SendOutcome, TOO_SMALL, outbox, takes_our_datagrams};
+
+/// An address that cannot be dialled.
+#[derive(Debug, Error)]
+pub enum DialError {
+    /// Neither a host name nor an IP address.
+    #[error("`{name}` is neither a host name nor an IP address")]
+    BadName {
+        /// What was given.
+        name: String,
+    },
+    /// Port 0, or no particular host.
+    #[error("nothing can listen at {addr}: give the monitor's own address and port")]
+    BadAddress {
+        /// What was given.
+        addr: SocketAddr,
+    },
+    /// QUIC has another objection.
+    #[error("cannot dial: {0}")]
+    Quic(ConnectError),
+}
+
+impl From<ConnectError> for DialError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::InvalidServerName(name) => Self::BadName { name },
+            ConnectError::InvalidRemoteAddress(addr) => Self::BadAddress { addr },
+            other => Self::Quic(other),
+        }
+    }
+}
+
+/// What happened to the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// The monitor has proved who it is, and datagrams can be sent. Whether it accepts
+    /// *our* certificate is known only when the first answer comes.
+    Connected,
+    /// The connection was not made or is gone. [`Client::redial`] makes a new one.
+    Lost(LostReason),
+}
+
+/// A connection to a monitor. See the [module](super) for how to drive it.
+///
+/// - input: [`handle`](Self::handle), [`on_timeout`](Self::on_timeout)
+/// - commands: [`send`](Self::send), [`redial`](Self::redial), [`close`](Self::close),
+///   [`local_address_changed`](Self::local_address_changed)
+/// - output: [`poll_event`](Self::poll_event), [`recv`](Self::recv),
+///   [`poll_transmit`](Self::poll_transmit), [`next_timeout`](Self::next_timeout)
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    config: noq_proto::ClientConfig,
+    connect_timeout: Duration,
+    server: SocketAddr,
+    name: String,
+    link: Option<Link>,
+    /// The last words of a connection that was given up.
+    farewell: Written,
+    events: VecDeque<ClientEvent>,
+}
+
+#[derive(Debug)]
+struct Link {
+    handle: ConnectionHandle,
+    connection: Connection,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Dialling {
+        give_up_at: Instant,
+    },
+    Connected,
+    /// Reported as lost; stays until QUIC has said its last word.
+    Lost,
+}
+
+impl Client {
+    /// Dials `server`, which is to show a certificate for `name` (not compared when a
+    /// fingerprint is pinned).
+    ///
+    /// # Errors
+    /// [`DialError`] when the address or the name cannot be one of a monitor.
+    pub fn new(
+        config: &ClientConfig,
+        server: SocketAddr,
+        name: &str,
+        now: Instant,
+    ) -> Result<Self, DialError> {
+        let mut endpoint_config = EndpointConfig::default();
+        endpoint_config.supported_versions(vec![1]);
+        let mut client = Self {
+            endpoint: Endpoint::new(Arc::new(endpoint_config), None, false),
+            config: config.quic(),
+            connect_timeout: config.connect_timeout,
+            server: FourTuple::from_remote(server).remote(),
+            name: name.to_owned(),
+            link: None,
+            farewell: Written::new(),
+            events: VecDeque::new(),
+        };
+        client.dial(now)?;
+        Ok(client)
+    }
+
+    /// Takes a UDP datagram from `from`; `local_ip` is the address it came to, if known.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        local_ip: Option<IpAddr>,
+        bytes: &[u8],
+    ) {
+        let path = FourTuple::new(from, local_ip);
+        // Replies to unknown packets stay unsent: a source owes strangers nothing.
+        let mut unsent = Vec::new();
+        let event = self.endpoint.handle(now, path, None, bytes.into(), &mut unsent);
+        if let (Some(DatagramEvent::ConnectionEvent(_, event)), Some(link)) =
+            (event, &mut self.link)
+        {
+            link.connection.handle_event(event);
+            self.settle(now);
+        }
+    }
+
+    /// Acts on the passage of time; due at [`next_timeout`](Self::next_timeout), harmless
+    /// before.
+    pub fn on_timeout(&mut self, now: Instant) {
+        let Some(link) = &mut self.link else { return };
+        match link.phase {
+            Phase::Dialling { give_up_at } if give_up_at <= now => {
+                self.hang_up(now);
+                self.events.push_back(ClientEvent::Lost(LostReason::NoAnswer));
+            }
+            _ => {
+                link.connection.handle_timeout(now);
+                self.settle(now);
+            }
+        }
+    }
+
+    /// Makes `datagram` the next to leave, in place of one that still waits.
+    pub fn send(&mut self, datagram: &[u8]) -> SendOutcome {
+        match &mut self.link {
+            Some(Link { connection, phase: Phase::Connected, .. }) => {
+                outbox::put(connection, datagram)
+            }
+            _ => SendOutcome::NotConnected,
+        }
+    }
+
+    /// Drops the connection, if there is one, and makes a new one from the same socket.
+    /// For the layer above to call, with its backoff, after [`ClientEvent::Lost`] or when
+    /// it hears nothing from the monitor.
+    pub fn redial(&mut self, now: Instant) {
+        self.hang_up(now);
+        if let Err(error) = self.dial(now) {
+            self.events.push_back(ClientEvent::Lost(LostReason::Protocol(error.to_string())));
+        }
+    }
+
+    /// Ends the connection and tells the monitor; [`poll_transmit`](Self::poll_transmit)
+    /// has one more packet to send.
+    pub fn close(&mut self, now: Instant) {
+        self.hang_up(now);
+    }
+
+    /// Tells the monitor of this host's new address (RFC 9000 §9) rather than wait for
+    /// the next update to show it; restarts any backed-off timers.
+    pub fn local_address_changed(&mut self, now: Instant) {
+        if let Some(link) = &mut self.link {
+            link.connection.handle_network_change(None, now);
+            self.settle(now);
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next datagram from the monitor.
+    pub fn recv(&mut self) -> Option<Bytes> {
+        self.link.as_mut()?.connection.datagrams().recv()
+    }
+
+    /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        buf.clear();
+        if let Some((transmit, bytes)) = self.farewell.pop_front() {
+            buf.extend_from_slice(&bytes);
+            return Some(transmit);
+        }
+        let connection = &mut self.link.as_mut()?.connection;
+        let transmit = write_next(connection, now, buf, &mut self.farewell);
+        self.settle(now);
+        transmit
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is due. Ask again after any other call.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let link = self.link.as_ref()?;
+        let give_up_at = match link.phase {
+            Phase::Dialling { give_up_at } => Some(give_up_at),
+            Phase::Connected | Phase::Lost => None,
+        };
+        [link.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
+    }
+
+    fn dial(&mut self, now: Instant) -> Result<(), DialError> {
+        let (handle, connection) =
+            self.endpoint.connect(now, self.config.clone(), self.server, &self.name)?;
+        let phase = Phase::Dialling { give_up_at: now + self.connect_timeout };
+        self.link = Some(Link { handle, connection, phase });
+        Ok(())
+    }
+
+    /// Forgets the connection; its closing packets, if it has any left, are the
+    /// farewell.
+    fn hang_up(&mut self, now: Instant) {
+        let Some(mut link) = self.link.take() else { return };
+        link.connection.close(now, VarInt::from_u32(0), Bytes::from_static(b"the source left"));
+        let (mut bytes, mut rest) = (Vec::new(), Written::new());
+        let first = write_next(&mut link.connection, now, &mut bytes, &mut rest);
+        self.farewell.extend(first.map(|transmit| (transmit, bytes)));
+        self.farewell.extend(rest);
+        self.endpoint.handle_event(link.handle, EndpointEvent::drained());
+    }
+
+    /// Carries the connection's events to the endpoint and to the caller.
+    fn settle(&mut self, now: Instant) {
+        let Some(link) = &mut self.link else { return };
+        let mut drained = false;
+        while let Some(event) = link.connection.poll_endpoint_events() {
+            drained |= event.is_drained();
+            if let Some(answer) = self.endpoint.handle_event(link.handle, event) {
+                link.connection.handle_event(answer);
+            }
+        }
+        while let Some(event) = link.connection.poll() {
+            match event {
+                Event::Connected if takes_our_datagrams(&mut link.connection) => {
+                    link.phase = Phase::Connected;
+                    self.events.push_back(ClientEvent::Connected);
+                }
+                Event::Connected => {
+                    link.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
+                    link.phase = Phase::Lost;
+                    let reason = LostReason::Protocol(TOO_SMALL.into());
+                    self.events.push_back(ClientEvent::Lost(reason));
+                }
+                Event::ConnectionLost { reason } => {
+                    link.phase = Phase::Lost;
+                    self.events.push_back(ClientEvent::Lost(reason.into()));
+                }
+                _ => {}
+            }
+        }
+        if drained {
+            self.link = None;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The settings of either side, and the QUIC settings that they share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, VarInt};
+
+use super::unlimited::Unlimited;
+use super::verify::{monitor_tls, source_tls};
+use super::{Authorities, Identity, Trust, TrustError, outbox};
+
+/// A connection without a sign of the peer for this long is lost, unless configured.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Assumed RTT until one is measured. A lost handshake packet is sent again after three
+/// of these: at RFC 9002's 333 ms a source on a lossy path would wait a second each time.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Received datagrams held for [`Client::recv`] or [`Server::recv`], per connection, in
+/// bytes; the oldest go first. Room for one batch of receives, after which they are read.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+
+/// Updates in flight, in bytes: 100 Mbit/s over one second. Beyond it the path is dead.
+const UPDATES_IN_FLIGHT: u64 = 16 << 20;
+
+/// Acknowledgements in flight, in bytes: some 15 000 of them. A source that takes them
+/// and acknowledges none costs a few megabytes and no more.
+const ACKS_IN_FLIGHT: u64 = 1 << 20;
+
+/// What a source needs to dial a monitor.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    quic: noq_proto::ClientConfig,
+    /// How long a handshake may take before the connection counts as lost. 3 s: enough
+    /// for four tries, short enough to tell a user that nobody is there.
+    pub connect_timeout: Duration,
+    /// How long the monitor may be silent before the connection counts as lost; the
+    /// monitor's own limit holds where it is shorter. 30 s.
+    pub idle_timeout: Duration,
+}
+
+impl ClientConfig {
+    /// Believes the monitor on `trust`, and shows it `identity` if it asks.
+    ///
+    /// # Errors
+    /// [`TrustError`] when TLS cannot use the certificates.
+    pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TrustError> {
+        Ok(Self {
+            quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity)?)),
+            connect_timeout: Duration::from_secs(3),
+            idle_timeout: IDLE_TIMEOUT,
+        })
+    }
+
+    pub(super) fn quic(&self) -> noq_proto::ClientConfig {
+        let mut quic = self.quic.clone();
+        quic.transport_config(transport(self.idle_timeout, UPDATES_IN_FLIGHT));
+        quic
+    }
+}
+
+/// Shortest time between two stateless resets, of any connection: after a restart, a
+/// thousand sources a second learn of it.
+const RESET_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How much of the monitor its peers may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most connections, of some 40 kB each, handshakes included. Beyond it, new ones are
+    /// refused.
+    pub max_connections: usize,
+    /// Most unfinished handshakes. Beyond it, new ones are ignored, to try again.
+    pub max_handshakes: usize,
+    /// Unfinished handshakes from which on a newcomer must first prove its address by a
+    /// Retry, which takes it one more round trip and us no state. 0: always.
+    pub retry_above: usize,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a source may be silent; longer than its updates are apart.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    /// 10 000 connections and 256 handshakes, of at most 5 s each; Retry from 32 on, as
+    /// many as restarted sources plausibly make at once; 30 s of silence.
+    fn default() -> Self {
+        Self {
+            max_connections: 10_000,
+            max_handshakes: 256,
+            retry_above: 32,
+            handshake_timeout: Duration::from_secs(5),
+            idle_timeout: IDLE_TIMEOUT,
+        }
+    }
+}
+
+/// What a monitor needs to take connections.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub(super) endpoint: Arc<EndpointConfig>,
+    pub(super) quic: noq_proto::ServerConfig,
+    pub(super) limits: Limits,
+}
+
+impl ServerConfig {
+    /// Shows `identity` to every source and, if `clients` is given, takes only sources
+    /// with a certificate of one of these authorities.
+    ///
+    /// # Errors
+    /// [`TrustError`] when TLS cannot use the certificates.
+    pub fn new(
+        identity: &Identity,
+        clients: Option<&Authorities>,
+        limits: Limits,
+    ) -> Result<Self, TrustError> {
+        let connection_id_key = identity.connection_id_key();
+        let mut endpoint = EndpointConfig::new(Arc::new(identity.reset_key()));
+        endpoint
+            .supported_versions(vec![1])
+            .min_reset_interval(RESET_INTERVAL)
+            // A reset answers only connection IDs that carry this mark.
+            .cid_generator(Arc::new(move || {
+                Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
+            }));
+        let tls = Arc::new(monitor_tls(identity, clients)?);
+        let mut quic = noq_proto::ServerConfig::with_crypto(tls);
+        quic.transport_config(transport(limits.idle_timeout, ACKS_IN_FLIGHT)).migration(true);
+        Ok(Self { endpoint: Arc::new(endpoint), quic, limits })
+    }
+}
+
+/// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
+/// has yet to acknowledge.
+fn transport(idle_timeout: Duration, in_flight: u64) -> Arc<TransportConfig> {
+    // On the wire, 0 would mean that there is no limit.
+    let idle_ms = u32::try_from(idle_timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+    let none = VarInt::from_u32(0);
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(none)
+        .max_concurrent_uni_streams(none)
+        .stream_receive_window(none)
+        .receive_window(none)
+        .send_window(0)
+        .max_idle_timeout(Some(VarInt::from_u32(idle_ms).into()))
+        .initial_rtt(INITIAL_RTT)
+        .mtu_discovery_config(None)
+        .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
+        .datagram_send_buffer_size(outbox::BUFFER)
+        .congestion_controller_factory(Arc::new(Unlimited { in_flight }));
+    Arc::new(config)
+}

@@ -1,0 +1,57 @@
+//! One connection of a [`Server`](super::Server).
+
+use std::time::Instant;
+
+use noq_proto::{Connection, PathId};
+
+use super::{ConnKey, LostReason, ServerEvent};
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) key: ConnKey,
+    pub(super) connection: Connection,
+    pub(super) phase: Phase,
+    /// Its entry in `timers`.
+    pub(super) wake_at: Option<Instant>,
+    /// Whether it stands in `sendable` and in `readable`.
+    pub(super) sendable: bool,
+    pub(super) readable: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Handshake {
+        give_up_at: Instant,
+    },
+    Established,
+    /// Reported as lost; stays until QUIC has said its last word.
+    Lost,
+}
+
+impl Peer {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let give_up_at = match self.phase {
+            Phase::Handshake { give_up_at } => Some(give_up_at),
+            Phase::Established | Phase::Lost => None,
+        };
+        [self.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
+    }
+
+    /// The event that tells of this loss, if it is one.
+    pub(super) fn lose(&mut self, reason: LostReason) -> Option<ServerEvent> {
+        match std::mem::replace(&mut self.phase, Phase::Lost) {
+            Phase::Handshake { .. } => {
+                let from = self.connection.network_path(PathId::ZERO).ok()?.remote();
+                Some(ServerEvent::Refused { from, reason })
+            }
+            Phase::Established => Some(ServerEvent::Lost { key: self.key, reason }),
+            Phase::Lost => None,
+        }
+    }
+}
+
+impl Phase {
+    pub(super) fn is_handshake(self) -> bool {
+        matches!(self, Self::Handshake { .. })
+    }
+}

@@ -1,0 +1,377 @@
+//! The monitor's end: many connections behind one socket.
+//!
+//! Every connection has a slot, numbered as in noq-proto's endpoint. Three indices keep
+//! the work of a turn proportional to what happened in it, whatever the number of
+//! connections: timers in order of time, slots with something to send, slots with
+//! something to read.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use noq_proto::{
+    Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
+    Incoming, PathId, VarInt,
+};
+
+use super::peer::{Peer, Phase};
+use super::token_clock::TokenClock;
+use super::transmit::{Transmit, Written, write_next};
+use super::{
+    Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
+};
+
+/// Replies outside of any connection (Retry, refusal, reset) that wait to be sent; more
+/// are dropped, and a true peer asks again.
+const MAX_REPLIES: usize = 256;
+
+/// Names one connection of a [`Server`]; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnKey {
+    serial: u64,
+    slot: usize,
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// A handshake failed; there never was a connection.
+    Refused {
+        /// Who tried.
+        from: SocketAddr,
+        /// What was wrong.
+        reason: LostReason,
+    },
+    /// An established connection is gone, and its key with it.
+    Lost {
+        /// Which one.
+        key: ConnKey,
+        /// Why.
+        reason: LostReason,
+    },
+}
+
+/// The monitor's connections. See the [module](super) for how to drive it.
+///
+/// - input: [`handle`](Self::handle), [`on_timeout`](Self::on_timeout)
+/// - commands: [`send`](Self::send), [`close`](Self::close)
+/// - output: [`poll_event`](Self::poll_event), [`recv`](Self::recv),
+///   [`poll_transmit`](Self::poll_transmit), [`next_timeout`](Self::next_timeout)
+/// - getters: [`remote_addr`](Self::remote_addr), [`connections`](Self::connections)
+#[derive(Debug)]
+pub struct Server {
+    endpoint: Endpoint,
+    limits: Limits,
+    clock: Arc<TokenClock>,
+    peers: Vec<Option<Box<Peer>>>,
+    open: usize,
+    handshakes: usize,
+    next_serial: u64,
+    timers: BTreeSet<(Instant, usize)>,
+    sendable: VecDeque<usize>,
+    readable: VecDeque<usize>,
+    written: Written,
+    events: VecDeque<ServerEvent>,
+}
+
+impl Server {
+    /// A monitor without connections.
+    pub fn new(config: &ServerConfig, now: Instant) -> Self {
+        let clock = Arc::new(TokenClock::new(now));
+        let mut quic = config.quic.clone();
+        quic.time_source(clock.clone());
+        Self {
+            endpoint: Endpoint::new(config.endpoint.clone(), Some(Arc::new(quic)), false),
+            limits: config.limits,
+            clock,
+            peers: Vec::new(),
+            open: 0,
+            handshakes: 0,
+            next_serial: 0,
+            timers: BTreeSet::new(),
+            sendable: VecDeque::new(),
+            readable: VecDeque::new(),
+            written: Written::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes a UDP datagram from `from`; `local_ip` is the address it came to, if known.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        local_ip: Option<IpAddr>,
+        bytes: &[u8],
+    ) {
+        self.clock.set(now);
+        let path = FourTuple::new(from, local_ip);
+        let mut reply = Vec::new();
+        match self.endpoint.handle(now, path, None, bytes.into(), &mut reply) {
+            Some(DatagramEvent::ConnectionEvent(ConnectionHandle(slot), event)) => {
+                if let Some(peer) = self.peers.get_mut(slot).and_then(Option::as_mut) {
+                    peer.connection.handle_event(event);
+                    self.settle(slot, now);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.welcome(incoming, now),
+            Some(DatagramEvent::Response(transmit)) => self.reply(transmit, reply),
+            None => {}
+        }
+    }
+
+    /// Acts on the passage of time; due at [`next_timeout`](Self::next_timeout), harmless
+    /// before.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(&(wake_at, slot)) = self.timers.first()
+            && wake_at <= now
+        {
+            self.timers.pop_first();
+            let Some(peer) = self.peers[slot].as_mut() else { continue };
+            peer.wake_at = None;
+            match peer.phase {
+                // Without a word: the address may well be a spoofed one.
+                Phase::Handshake { give_up_at } if give_up_at <= now => self.forget(slot),
+                _ => {
+                    peer.connection.handle_timeout(now);
+                    self.settle(slot, now);
+                }
+            }
+        }
+    }
+
+    /// Makes `datagram` the next to leave on this connection, in place of one that still
+    /// waits.
+    pub fn send(&mut self, key: ConnKey, datagram: &[u8]) -> SendOutcome {
+        match self.peer_mut(key) {
+            Some(peer) if peer.phase == Phase::Established => {
+                let outcome = outbox::put(&mut peer.connection, datagram);
+                self.mark_sendable(key.slot);
+                outcome
+            }
+            _ => SendOutcome::NotConnected,
+        }
+    }
+
+    /// Ends a connection and tells the source why, in words for its user. No event
+    /// follows.
+    pub fn close(&mut self, key: ConnKey, now: Instant, reason: &str) {
+        if let Some(peer) = self.peer_mut(key)
+            && peer.phase == Phase::Established
+        {
+            let reason = Bytes::copy_from_slice(reason.as_bytes());
+            peer.connection.close(now, VarInt::from_u32(0), reason);
+            peer.phase = Phase::Lost;
+            self.settle(key.slot, now);
+        }
+    }
+
+    /// Ends all connections, as [`close`](Self::close) does.
+    pub fn close_all(&mut self, now: Instant, reason: &str) {
+        let keys: Vec<_> = self.peers.iter().flatten().map(|peer| peer.key).collect();
+        for key in keys {
+            self.close(key, now, reason);
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next datagram from any source. Drain these after each batch of
+    /// [`handle`](Self::handle): each connection holds 64 KiB, then drops its oldest.
+    pub fn recv(&mut self) -> Option<(ConnKey, Bytes)> {
+        while let Some(&slot) = self.readable.front() {
+            if let Some(peer) = self.peers[slot].as_mut() {
+                if let Some(datagram) = peer.connection.datagrams().recv() {
+                    return Some((peer.key, datagram));
+                }
+                peer.readable = false;
+            }
+            self.readable.pop_front();
+        }
+        None
+    }
+
+    /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        buf.clear();
+        if let Some((transmit, bytes)) = self.written.pop_front() {
+            buf.extend_from_slice(&bytes);
+            return Some(transmit);
+        }
+        while let Some(slot) = self.sendable.pop_front() {
+            let Some(peer) = self.peers[slot].as_mut() else { continue };
+            if let Some(transmit) = write_next(&mut peer.connection, now, buf, &mut self.written) {
+                // It may have more; the others first.
+                self.sendable.push_back(slot);
+                return Some(transmit);
+            }
+            peer.sendable = false;
+            self.carry_events(slot, now);
+        }
+        None
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is due. Ask again after any other call.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|&(wake_at, _)| wake_at)
+    }
+
+    /// Where the source of a connection is now; it may move.
+    pub fn remote_addr(&self, key: ConnKey) -> Option<SocketAddr> {
+        let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
+        peer.connection.network_path(PathId::ZERO).ok().map(|path| path.remote())
+    }
+
+    /// Connections held, unfinished handshakes and closing ones included.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    /// Decides on a newcomer: in, prove your address, or out.
+    fn welcome(&mut self, incoming: Incoming, now: Instant) {
+        let mut reply = Vec::new();
+        if self.open >= self.limits.max_connections {
+            let transmit = self.endpoint.refuse(incoming, &mut reply);
+            return self.reply(transmit, reply);
+        }
+        if !incoming.remote_address_validated() && self.handshakes >= self.limits.retry_above {
+            return match self.endpoint.retry(incoming, &mut reply) {
+                Ok(transmit) => self.reply(transmit, reply),
+                Err(error) => self.endpoint.ignore(error.into_incoming()),
+            };
+        }
+        if self.handshakes >= self.limits.max_handshakes {
+            return self.endpoint.ignore(incoming);
+        }
+        let from = incoming.remote_address();
+        match self.endpoint.accept(incoming, now, &mut reply, None) {
+            Ok((ConnectionHandle(slot), connection)) => self.admit(slot, connection, now),
+            Err(error) => {
+                let reason = error.cause.into();
+                self.events.push_back(ServerEvent::Refused { from, reason });
+                if let Some(transmit) = error.response {
+                    self.reply(transmit, reply);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, slot: usize, connection: Connection, now: Instant) {
+        let key = ConnKey { serial: self.next_serial, slot };
+        self.next_serial += 1;
+        if self.peers.len() <= slot {
+            self.peers.resize_with(slot + 1, || None);
+        }
+        self.peers[slot] = Some(Box::new(Peer {
+            key,
+            connection,
+            phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
+            wake_at: None,
+            sendable: false,
+            readable: false,
+        }));
+        self.open += 1;
+        self.handshakes += 1;
+        self.settle(slot, now);
+    }
+
+    fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
+        if self.written.len() < MAX_REPLIES {
+            self.written.push_back(((&transmit).into(), bytes));
+        }
+    }
+
+    fn peer_mut(&mut self, key: ConnKey) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(key.slot)?.as_mut()?;
+        (peer.key == key).then_some(peer)
+    }
+
+    /// After any input to a connection: it may have something to send, and events.
+    fn settle(&mut self, slot: usize, now: Instant) {
+        self.mark_sendable(slot);
+        self.carry_events(slot, now);
+    }
+
+    fn mark_sendable(&mut self, slot: usize) {
+        if let Some(peer) = self.peers[slot].as_mut()
+            && !peer.sendable
+        {
+            peer.sendable = true;
+            self.sendable.push_back(slot);
+        }
+    }
+
+    /// Carries a connection's events to the endpoint and to the caller, and its next
+    /// timeout to the timers.
+    fn carry_events(&mut self, slot: usize, now: Instant) {
+        let Some(peer) = self.peers[slot].as_mut() else { return };
+        let mut answered = false;
+        let mut drained = false;
+        while let Some(event) = peer.connection.poll_endpoint_events() {
+            drained |= event.is_drained();
+            if let Some(answer) = self.endpoint.handle_event(ConnectionHandle(slot), event) {
+                peer.connection.handle_event(answer);
+                answered = true;
+            }
+        }
+        let before = peer.phase;
+        while let Some(event) = peer.connection.poll() {
+            match event {
+                Event::Connected if takes_our_datagrams(&mut peer.connection) => {
+                    peer.phase = Phase::Established;
+                }
+                Event::Connected => {
+                    peer.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
+                    peer.phase = Phase::Lost;
+                    answered = true;
+                }
+                Event::DatagramReceived if !peer.readable => {
+                    peer.readable = true;
+                    self.readable.push_back(slot);
+                }
+                Event::ConnectionLost { reason } => {
+                    self.events.extend(peer.lose(reason.into()));
+                }
+                _ => {}
+            }
+        }
+        self.handshakes -= usize::from(before.is_handshake() && !peer.phase.is_handshake());
+        if drained {
+            self.remove(slot);
+            return;
+        }
+        let wake_at = peer.next_timeout();
+        if wake_at != peer.wake_at {
+            if let Some(old) = peer.wake_at {
+                self.timers.remove(&(old, slot));
+            }
+            self.timers.extend(wake_at.map(|new| (new, slot)));
+            peer.wake_at = wake_at;
+        }
+        if answered {
+            self.mark_sendable(slot);
+        }
+    }
+
+    /// Drops a connection without a word to anybody.
+    fn forget(&mut self, slot: usize) {
+        self.endpoint.handle_event(ConnectionHandle(slot), EndpointEvent::drained());
+        self.remove(slot);
+    }
+
+    /// Frees a slot that the endpoint has freed.
+    fn remove(&mut self, slot: usize) {
+        if let Some(peer) = self.peers[slot].take() {
+            self.open -= 1;
+            self.handshakes -= usize::from(peer.phase.is_handshake());
+            if let Some(wake_at) = peer.wake_at {
+                self.timers.remove(&(wake_at, slot));
+            }
+        }
+    }
+}

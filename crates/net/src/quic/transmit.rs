@@ -1,0 +1,51 @@
+//! What leaves: UDP datagrams, one at a time.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use noq_proto::Connection;
+
+/// An outgoing UDP datagram; its bytes are in the buffer given to `poll_transmit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to send it.
+    pub to: SocketAddr,
+    /// The local address to send it from, where the socket has several (`IP_PKTINFO`):
+    /// the one that the peer's packets came to. `None` leaves it to the system.
+    pub local_ip: Option<IpAddr>,
+}
+
+impl From<&noq_proto::Transmit> for Transmit {
+    fn from(transmit: &noq_proto::Transmit) -> Self {
+        Self { to: transmit.destination, local_ip: transmit.src_ip }
+    }
+}
+
+/// UDP datagrams written already, which leave before any new one.
+pub(super) type Written = VecDeque<(Transmit, Vec<u8>)>;
+
+/// Writes a connection's next UDP datagram into the empty `buf`.
+///
+/// An open connection writes one at a time. A closing one says so at each level of
+/// encryption that the handshake has reached, and must be let write them all at once:
+/// given room for one, noq-proto 1.4.0 begins with the first level on every call and never
+/// ends. The second and third are added to `written`.
+pub(super) fn write_next(
+    connection: &mut Connection,
+    now: Instant,
+    buf: &mut Vec<u8>,
+    written: &mut Written,
+) -> Option<Transmit> {
+    const LEVELS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
+    let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
+    let batch = connection.poll_transmit(now, most, buf)?;
+    let transmit = Transmit::from(&batch);
+    if let Some(size) = batch.segment_size {
+        let rest = buf.chunks(size).skip(1);
+        written.extend(rest.map(|bytes| (transmit, bytes.to_vec())));
+        buf.truncate(size);
+    }
+    Some(transmit)
+}

@@ -1,0 +1,69 @@
+//! A congestion controller that leaves the rate to the source law.
+//!
+//! QUIC asks its congestion controller how many bytes may be in flight. Freshline
+//! answers that question one layer up: the source law chooses when to generate an
+//! update, and an update that waits for a window is an update that ages. So this
+//! controller never reacts to loss, never paces, and its window is wide enough that
+//! no living path meets it.
+//!
+//! The window is not infinite, because every packet in flight is remembered until it
+//! is acknowledged: a peer that takes our datagrams and never acknowledges one would
+//! grow that memory for as long as it liked. [`Unlimited::in_flight`] bounds it.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Instant;
+
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+
+/// Sends whatever it is given, up to `in_flight` bytes unacknowledged.
+#[derive(Clone, Debug)]
+pub(super) struct Unlimited {
+    /// Most bytes in flight. A bound on memory, not on the rate: choose it well above
+    /// the largest bandwidth-delay product of a path that is worth using.
+    pub(super) in_flight: u64,
+}
+
+impl ControllerFactory for Unlimited {
+    fn build(self: Arc<Self>, _now: Instant, _current_mtu: u16) -> Box<dyn Controller> {
+        self.clone_box()
+    }
+}
+
+impl Controller for Unlimited {
+    fn on_congestion_event(
+        &mut self,
+        _now: Instant,
+        _sent: Instant,
+        _is_persistent_congestion: bool,
+        _is_ecn: bool,
+        _lost_bytes: u64,
+        _largest_lost_pn: u64,
+    ) {
+    }
+
+    fn on_mtu_update(&mut self, _new_mtu: u16) {}
+
+    fn window(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The pacer derives its rate from this window, and stands aside above `u32::MAX`.
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = u64::MAX;
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.in_flight
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

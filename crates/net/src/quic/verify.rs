@@ -1,0 +1,181 @@
+//! Whom an endpoint believes: the TLS 1.3 settings of either side.
+//!
+//! A source trusts its monitor by a certificate authority, with the host name checked,
+//! or by a pinned fingerprint. A monitor may ask its sources for certificates of an
+//! authority of its choice. There is no session resumption and no 0-RTT: both save a
+//! round trip that a long-lived connection pays once, and 0-RTT data can be replayed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use noq_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, OtherError, PeerIncompatible, RootCertStore,
+    SignatureScheme,
+};
+use thiserror::Error;
+
+use super::identity::{Fingerprint, Identity, IdentityError, provider, read_certificates};
+
+/// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
+const ALPN: &[u8] = b"freshline/1";
+
+/// Certificate authorities; a self-signed certificate is its own.
+#[derive(Clone, Debug)]
+pub struct Authorities(Arc<RootCertStore>);
+
+impl Authorities {
+    /// Reads every certificate of a PEM file.
+    ///
+    /// # Errors
+    /// [`TrustError`] when the file cannot be read or a certificate in it is malformed.
+    pub fn from_pem_file(path: &Path) -> Result<Self, TrustError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(path)? {
+            roots.add(certificate)?;
+        }
+        Ok(Self(Arc::new(roots)))
+    }
+}
+
+/// What makes a source believe that it speaks to its monitor.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// One of these authorities vouches for the monitor's certificate, which is valid
+    /// today and names the host that the source dialled.
+    Authorities(Authorities),
+    /// The monitor shows the certificate with this fingerprint, whatever it names.
+    Pinned(Fingerprint),
+}
+
+/// Why TLS cannot be set up as asked.
+#[derive(Debug, Error)]
+pub enum TrustError {
+    /// A file of certificates is of no use.
+    #[error(transparent)]
+    File(#[from] IdentityError),
+    /// The authorities are of no use.
+    #[error("no verifier can be built on these authorities: {0}")]
+    Verifier(String),
+    /// The identity or an authority is of no use to TLS 1.3.
+    #[error("TLS 1.3 cannot use this certificate: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The cryptography lacks the cipher that QUIC starts with.
+    #[error(transparent)]
+    Cipher(#[from] NoInitialCipherSuite),
+}
+
+/// The source's side of the handshake.
+pub(super) fn source_tls(
+    trust: &Trust,
+    identity: Option<&Identity>,
+) -> Result<QuicClientConfig, TrustError> {
+    let provider = provider();
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Authorities(Authorities(roots)) => {
+            WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+                .build()
+                .map_err(|error| TrustError::Verifier(error.to_string()))?
+        }
+        Trust::Pinned(pin) => Arc::new(PinVerifier { pin: *pin, provider: provider.clone() }),
+    };
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut tls = match identity {
+        Some(identity) => builder.with_client_auth_cert(identity.chain(), identity.key())?,
+        None => builder.with_no_client_auth(),
+    };
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.resumption = Resumption::disabled();
+    Ok(tls.try_into()?)
+}
+
+/// The monitor's side of the handshake.
+pub(super) fn monitor_tls(
+    identity: &Identity,
+    clients: Option<&Authorities>,
+) -> Result<QuicServerConfig, TrustError> {
+    let provider = provider();
+    let verifier = match clients {
+        Some(Authorities(roots)) => {
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+                .build()
+                .map_err(|error| TrustError::Verifier(error.to_string()))?
+        }
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(identity.chain(), identity.key())?;
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.session_storage = Arc::new(NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls.try_into()?)
+}
+
+/// Accepts one certificate, by its fingerprint, from a peer that holds its private key.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let shown = Fingerprint::of(end_entity);
+        if shown == self.pin {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let mismatch = PinMismatch { shown, pinned: self.pin };
+        Err(CertificateError::Other(OtherError(Arc::new(mismatch))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls13RequiredForQuic.into())
+    }
+
+    /// A certificate is public: only this signature shows that the peer owns it.
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The peer is not the one that was pinned.
+#[derive(Debug, Error)]
+#[error(
+    "the monitor shows {shown} but {pinned} is pinned: if its identity was renewed, pin the new one; if not, this is not your monitor"
+)]
+struct PinMismatch {
+    shown: Fingerprint,
+    pinned: Fingerprint,
+}

@@ -1,0 +1,355 @@
+//! A source on real clocks and sockets: samples at the moment of sending, and sends when its law
+//! says so.
+//!
+//! ```text
+//!   sampler ──► session::Source ──► link (UDP or QUIC) ──► monitor
+//!                     ▲  what and when                        │
+//!                     └───────────────── acks ◄───────────────┘
+//! ```
+//!
+//! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`];
+//! here are the socket, the clock and the sampler.
+
+mod link;
+mod report;
+pub mod sampler;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freshline_core::session::{self, Reach, Sample, SourceEvent, SourceParams};
+use freshline_core::source::RateLaw;
+use freshline_core::unit::Time;
+use freshline_core::wire::{OpeningTooLong, SessionId, Update};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::quic;
+use crate::stop::Stop;
+use link::Link;
+use sampler::{Need, Sampler, Take};
+
+pub use link::{LinkEvent, Transport};
+pub use report::SourceReport;
+
+const SOCKET: Token = Token(0);
+const ALARM: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// Openings without an answer after which the socket and the connection are made anew: the host
+/// may have moved to another network.
+const RENEW_AFTER: u32 = 3;
+
+/// Datagrams taken from the socket before the timers are looked at again.
+const RECEIVES_A_TURN: usize = 256;
+
+/// What a source needs to run.
+pub struct SourceConfig {
+    /// Where the monitor is.
+    pub monitor: SocketAddr,
+    /// How datagrams are carried.
+    pub transport: Transport,
+    /// The session: name, token, patience.
+    pub params: SourceParams,
+    /// When to send.
+    pub law: Box<dyn RateLaw>,
+    /// What to send.
+    pub sampler: Box<dyn Sampler>,
+}
+
+/// Why a source cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The operating system refused something that the source needs.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// Name or token do not fit.
+    #[error(transparent)]
+    Opening(#[from] OpeningTooLong),
+    /// The monitor cannot be dialled by QUIC.
+    #[error(transparent)]
+    Dial(#[from] quic::DialError),
+    /// A payload does not fit into one datagram.
+    #[error(
+        "a payload of {given} bytes does not fit: at most {max} bytes fit beside the header, the \
+         name and the token; send less{hint}"
+    )]
+    PayloadTooLarge {
+        /// Its length.
+        given: usize,
+        /// The longest that fits.
+        max: usize,
+        /// What else helps.
+        hint: &'static str,
+    },
+    /// The sampler has failed for good.
+    #[error("{0}")]
+    Sampler(String),
+}
+
+pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SourceError {
+    move |error| SourceError::System { what, error }
+}
+
+/// What happens to a running source.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The session changed.
+    Session(SourceEvent),
+    /// The transport changed.
+    Link(&'a LinkEvent),
+    /// No sample could be taken; it is tried again.
+    NoSample(&'a str),
+}
+
+/// Somebody who looks on: prints, draws, records. Everything defaults to looking away.
+pub trait Watch {
+    /// Something has happened.
+    fn event(&mut self, _now: Time, _source: &session::Source, _event: &Event<'_>) {}
+    /// A turn of the loop has ended; comes after every wake-up.
+    fn turn(&mut self, _now: Time, _source: &session::Source) {}
+}
+
+impl Watch for () {}
+
+/// A source that is ready to run.
+pub struct Source {
+    clock: Clock,
+    poll: Poll,
+    alarm: Alarm,
+    waker: Arc<Waker>,
+    link: Link,
+    session: session::Source,
+    sampler: Box<dyn Sampler>,
+    began_at: Time,
+    max_payload: usize,
+    payload: Vec<u8>,
+    datagram: Vec<u8>,
+}
+
+/// When to look at the sampler again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sampling {
+    /// When the law wants the next update.
+    ByLaw,
+    /// When the sampler wakes us, or at this time.
+    ByWaker(Option<Time>),
+    /// At this time.
+    At(Time),
+    /// Never: it has ended, and its last state has arrived.
+    Over,
+}
+
+impl Source {
+    /// Opens the socket and starts the session.
+    ///
+    /// # Errors
+    /// [`SourceError`] says what is missing.
+    pub fn new(config: SourceConfig) -> Result<Self, SourceError> {
+        let clock = Clock::new();
+        let now = clock.now();
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        poll.registry()
+            .register(&mut alarm, ALARM, Interest::READABLE)
+            .map_err(system("watch a timer"))?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(system("make a waker"))?);
+        let overhead =
+            Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
+        let link = Link::open(config.transport, config.monitor, poll.registry(), clock)?;
+        let max_payload = link.max_datagram().saturating_sub(overhead);
+        let id = getrandom::u64().map_err(SourceError::Random)?;
+        let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
+        let mut sampler = config.sampler;
+        sampler.start(clock, Arc::clone(&waker));
+        Ok(Self {
+            clock,
+            poll,
+            alarm,
+            waker,
+            session,
+            sampler,
+            began_at: now,
+            max_payload,
+            payload: Vec::new(),
+            datagram: vec![0; link.max_datagram()],
+            link,
+        })
+    }
+
+    /// The session, for reports.
+    pub fn session(&self) -> &session::Source {
+        &self.session
+    }
+
+    /// A summary of the run until now.
+    pub fn report(&self) -> SourceReport {
+        SourceReport::of(&self.session, self.began_at, self.clock.now())
+    }
+
+    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
+    ///
+    /// # Errors
+    /// [`SourceError`] where it cannot go on; trouble with the network is none, it is waited out.
+    pub fn run(
+        &mut self,
+        stop: &Stop,
+        until: Option<Time>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), SourceError> {
+        stop.wakes(Arc::clone(&self.waker));
+        let mut events = Events::with_capacity(16);
+        let mut sampling = Sampling::ByLaw;
+        loop {
+            self.receive(watch)?;
+            let now = self.clock.now();
+            if let Some(event) = self.session.on_tick(now) {
+                watch.event(now, &self.session, &Event::Session(event));
+            }
+            sampling = self.send_what_is_due(sampling, watch)?;
+            watch.turn(now, &self.session);
+            if sampling == Sampling::Over
+                || stop.is_stopped()
+                || until.is_some_and(|end| self.clock.now() >= end)
+            {
+                self.link.close(self.clock.now(), &self.session.close());
+                return Ok(());
+            }
+            let wake_at = self.next_event(sampling).into_iter().chain(until).min();
+            let woken_by_sampler = self.sleep(&mut events, wake_at)?;
+            if woken_by_sampler && matches!(sampling, Sampling::ByWaker(_)) {
+                sampling = Sampling::ByLaw;
+            }
+        }
+    }
+
+    fn next_event(&self, sampling: Sampling) -> Option<Time> {
+        let update = match sampling {
+            Sampling::ByLaw => self.next_update_at(),
+            Sampling::At(time) => Some(time),
+            Sampling::ByWaker(time) => time,
+            Sampling::Over => None,
+        };
+        let timer = self.session.next_timer().map(|(at, _why)| at);
+        [update, timer, self.link.next_timer()].into_iter().flatten().min()
+    }
+
+    /// When the session wants to send, unless the link is still being dialled.
+    fn next_update_at(&self) -> Option<Time> {
+        if self.link.is_dialling() { None } else { self.session.next_update_at() }
+    }
+
+    /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
+    fn sleep(&mut self, events: &mut Events, wake_at: Option<Time>) -> Result<bool, SourceError> {
+        let now = self.clock.now();
+        let timeout = match wake_at {
+            Some(at) if at <= now => Some(Duration::ZERO),
+            _ => {
+                let wait = wake_at.map(|at| at.since(now));
+                self.alarm.set(wait).map_err(system("set a timer"))?;
+                None
+            }
+        };
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+            polled => polled.map_err(system("wait for its socket"))?,
+        }
+        Ok(events.iter().any(|event| event.token() == WAKER))
+    }
+
+    /// Takes in what has come, and lets the link look at the time.
+    fn receive(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
+        for _ in 0..RECEIVES_A_TURN {
+            let now = self.clock.now();
+            let Some(datagram) = self.link.receive(now)? else { break };
+            if let Ok(event) = self.session.on_datagram(now, datagram) {
+                watch.event(now, &self.session, &Event::Session(event));
+            }
+        }
+        let now = self.clock.now();
+        self.link.on_timer(now)?;
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                LinkEvent::Ready => self.session.on_transport_ready(now),
+                LinkEvent::Lost(_) => self.session.on_transport_lost(now),
+                LinkEvent::Unreachable => {}
+            }
+            watch.event(now, &self.session, &Event::Link(&event));
+        }
+        Ok(())
+    }
+
+    /// Samples and sends if the session wants to; says when to look at the sampler again.
+    fn send_what_is_due(
+        &mut self,
+        sampling: Sampling,
+        watch: &mut dyn Watch,
+    ) -> Result<Sampling, SourceError> {
+        let now = self.clock.now();
+        if matches!(sampling, Sampling::At(time) if time > now) {
+            return Ok(sampling);
+        }
+        if self.next_update_at().is_none_or(|due| due > now) {
+            return Ok(Sampling::ByLaw);
+        }
+        if self.link.is_down() {
+            self.session.on_attempt(now);
+            self.link.renew(now, self.poll.registry())?;
+            return Ok(Sampling::ByLaw);
+        }
+        self.payload.clear();
+        let repeat_at = self.session.repeat_at();
+        let (need, repeat_at) = match repeat_at {
+            Some(at) if at <= now => (Need::Newest, None),
+            later => (Need::Newer, later),
+        };
+        let taken = self.sampler.take(need, &mut self.payload);
+        match taken {
+            Take::Sample { generated_at } => self.send(generated_at)?,
+            Take::NotYet => return Ok(Sampling::ByWaker(repeat_at)),
+            Take::RetryAt(time, why) => {
+                watch.event(now, &self.session, &Event::NoSample(&why));
+                return Ok(Sampling::At(time));
+            }
+            Take::End => return Ok(repeat_at.map_or(Sampling::Over, Sampling::At)),
+            Take::Failed(why) => return Err(SourceError::Sampler(why)),
+        }
+        if let Reach::Opening { attempts } = self.session.reach()
+            && attempts > 0
+            && attempts % RENEW_AFTER == 0
+        {
+            self.link.renew(now, self.poll.registry())?;
+        }
+        Ok(Sampling::ByLaw)
+    }
+
+    fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {
+        if self.payload.len() > self.max_payload {
+            return Err(SourceError::PayloadTooLarge {
+                given: self.payload.len(),
+                max: self.max_payload,
+                hint: self.link.hint_for_more(),
+            });
+        }
+        // The sample may have taken its time.
+        let now = self.clock.now();
+        let sample = Sample { generated_at, payload: &self.payload };
+        if let Some(len) = self.session.write_update(now, sample, &mut self.datagram)
+            && self.link.send(now, &self.datagram[..len])? == link::Sent::Replaced
+        {
+            self.session.on_replaced();
+        }
+        Ok(())
+    }
+}

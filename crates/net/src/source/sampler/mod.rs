@@ -1,0 +1,114 @@
+//! Where fresh state comes from: asked for at the moment of sending.
+
+mod command;
+mod latest;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use freshline_core::unit::{Span, Time};
+use mio::Waker;
+
+pub use command::Command;
+pub use latest::Latest;
+
+use crate::clock::Clock;
+
+/// How long a sampler that failed rests.
+const RETRY: Span = Span::from_secs(1);
+
+/// What the session asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// State newer than the last that was taken.
+    Newer,
+    /// The newest there is, even if it was taken before: the monitor may not have it.
+    Newest,
+}
+
+/// What a sampler gives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The state is in the buffer.
+    Sample {
+        /// When it was true.
+        generated_at: Time,
+    },
+    /// Nothing yet; the sampler will wake the source.
+    NotYet,
+    /// Something is wrong, and may be better then.
+    RetryAt(Time, String),
+    /// There will be no more.
+    End,
+    /// There never will be any.
+    Failed(String),
+}
+
+/// A source of state. Must not block: what takes time belongs on a thread of its own.
+pub trait Sampler: Send {
+    /// Called once before the first [`Sampler::take`].
+    fn start(&mut self, clock: Clock, waker: Arc<Waker>);
+    /// Puts the state into the empty buffer.
+    fn take(&mut self, need: Need, into: &mut Vec<u8>) -> Take;
+}
+
+/// A payload of a given size, for measurements: a counter, then a pattern.
+#[derive(Debug)]
+pub struct Synthetic {
+    size: usize,
+    count: u64,
+    clock: Clock,
+}
+
+impl Synthetic {
+    /// Payloads of `size` bytes.
+    pub fn new(size: usize) -> Self {
+        Self { size, count: 0, clock: Clock::new() }
+    }
+}
+
+impl Sampler for Synthetic {
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+    fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
+        into.extend_from_slice(&self.count.to_be_bytes());
+        into.resize(self.size, 0xA5);
+        self.count += 1;
+        Take::Sample { generated_at: self.clock.now() }
+    }
+}
+
+/// A file that is read anew for every update: a sensor in sysfs, `/proc/loadavg`.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    clock: Clock,
+}
+
+impl File {
+    /// Reads `path`, at most 64 KiB of it.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, clock: Clock::new() }
+    }
+}
+
+impl Sampler for File {
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+    fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
+        use std::io::Read;
+        let generated_at = self.clock.now();
+        let read = std::fs::File::open(&self.path)
+            .and_then(|file| file.take(MAX_SAMPLE as u64).read_to_end(into));
+        match read {
+            Ok(_) => Take::Sample { generated_at },
+            Err(error) => {
+                let why = format!("cannot read {}: {error}", self.path.display());
+                Take::RetryAt(generated_at + RETRY, why)
+            }
+        }
+    }
+}
+
+/// The longest sample that is taken in, in bytes.
+const MAX_SAMPLE: usize = 1 << 16;

@@ -1,0 +1,47 @@
+//! Ending endpoints that run on other threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mio::Waker;
+
+/// Shared by a running endpoint and whoever may end it: a signal handler, a test, another thread.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stopped: AtomicBool,
+    sleepers: Mutex<Vec<Arc<Waker>>>,
+}
+
+impl Stop {
+    /// Nothing is stopped yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends whatever runs with this; it cannot be undone.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        for sleeper in &*self.shared.sleepers.lock().unwrap_or_else(PoisonError::into_inner) {
+            // A waker fails only when its poll is gone, and then nobody sleeps there.
+            let _ = sleeper.wake();
+        }
+    }
+
+    /// Whether it is time to end.
+    pub fn is_stopped(&self) -> bool {
+        self.shared.stopped.load(Ordering::SeqCst)
+    }
+
+    /// `sleeper` is to be woken by [`Stop::stop`].
+    pub(crate) fn wakes(&self, sleeper: Arc<Waker>) {
+        self.shared.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(sleeper);
+        if self.is_stopped() {
+            self.stop(); // it may have come just before the sleeper was known
+        }
+    }
+}
