@@ -11,7 +11,9 @@ mod path_run;
 
 use std::process::ExitCode;
 
-use freshline_core::source::{AcpPlus, AcpPlusParams, GapSource, MultiplicativeDecrease, Tie};
+use freshline_core::source::{
+    AcpPlus, AcpPlusParams, GapSource, Losses, MultiplicativeDecrease, Tie,
+};
 use freshline_core::unit::{Span, Time};
 use path_run::{Course, Cross, Outcome, Second, Service, hops, two_slow_one_fast};
 
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Course { service: Service::Exponential, length: Span::from_secs(610), ..steady.clone() };
     let lossy =
         Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
+    let mut losses = Course { length: Span::from_secs(610), ..lossy.clone() };
+    losses.forward.hop[0].loss = 0.05;
     let jittery = Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
 
     println!(
@@ -51,6 +55,24 @@ fn main() -> ExitCode {
     {
         let params = AcpPlusParams { gap_source, ..base };
         compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
+    }
+    for (name, losses_as) in
+        [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
+    {
+        let params = AcpPlusParams { losses: losses_as, ..base };
+        compare(
+            name,
+            params,
+            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+        );
+    }
+    for (name, epoch_updates) in [("epoch of 10", 10), ("epoch of 40", 40)] {
+        let params = AcpPlusParams { epoch_updates, ..base };
+        compare(
+            name,
+            params,
+            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+        );
     }
     for (name, tie) in [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold)] {
         compare(name, AcpPlusParams { tie, ..base }, &[("steady", &steady), ("random", &random)]);

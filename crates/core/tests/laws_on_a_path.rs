@@ -99,6 +99,18 @@ fn acp_plus_stays_below_lazy_when_service_times_are_random() {
 }
 
 #[test]
+fn losses_do_not_drive_acp_plus_to_the_floor() {
+    for seed in 1..=4 {
+        let mut course = Course { length: Span::from_secs(310), seed, ..two_slow_one_fast() };
+        course.forward.hop[0].loss = 0.05;
+        course.back.hop[0].loss = 0.1;
+        let acp_plus = mean_age_ms(&course, &mut AcpPlus::new(Default::default()));
+        let lazy = mean_age_ms(&course, &mut Lazy::new(Default::default()));
+        assert!(acp_plus < lazy, "seed {seed}: {acp_plus} ms, Lazy {lazy} ms");
+    }
+}
+
+#[test]
 fn acp_needs_a_small_step_on_a_short_path() {
     // 001 section II tells the same: κ = 1 served on long real paths, and on simulated short
     // ones only κ = 0.25 did.

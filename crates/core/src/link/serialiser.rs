@@ -33,9 +33,9 @@ impl Serialiser {
                     self.rounding = 0;
                 }
                 let bit_nanos = u128::from(size.get()) * 8 * NANOS_PER_SEC;
-                let due = bit_nanos.saturating_sub(self.rounding);
-                let nanos = due.div_ceil(bps);
-                self.rounding = nanos * bps - due;
+                // A tiny packet on a fast link may not even use up what is owed.
+                let nanos = bit_nanos.saturating_sub(self.rounding).div_ceil(bps);
+                self.rounding = self.rounding + nanos * bps - bit_nanos;
                 Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
             }
         };

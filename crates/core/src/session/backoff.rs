@@ -33,14 +33,19 @@ impl Backoff {
         wait + (wait / 4).mul_f64(self.fraction())
     }
 
-    /// From [0, 1), by the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    /// From [0, 1).
     fn fraction(&self) -> f64 {
-        let mut z =
-            self.seed.wrapping_add(u64::from(self.attempts).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        (mix(self.seed.wrapping_add(self.attempts.into())) >> 11) as f64 / (1u64 << 53) as f64
     }
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a number that looks unrelated, and is
+/// another for each seed.
+pub(super) fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -152,6 +152,9 @@ pub struct Monitor<P> {
     counters: MonitorCounters,
 }
 
+/// The shortest [`MonitorParams::idle`].
+const MIN_IDLE: Span = Span::from_millis(100);
+
 /// A full look for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;
 
@@ -170,7 +173,8 @@ impl<P: Copy + Hash> Monitor<P> {
             hasher,
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
-            params,
+            // Below it the looks for idle records would never end.
+            params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
             secret,
         }
     }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, mix};
 use super::clock_offset::ClockOffset;
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
 use crate::source::{self, RateLaw};
@@ -14,6 +14,10 @@ use crate::wire::{self, CloseReason, Cookie, Message, Opening, OpeningTooLong, S
 /// Sending times are kept for this many updates; an ack of an older one is timed from the
 /// generation of its update, which it carries itself.
 const REMEMBERED: u64 = 1024;
+
+/// Updates in a row that a monitor calls stale, though none was fresh in between, before their
+/// session is given up: more than reordering and lost acks bring about.
+const OVERTAKEN: u32 = 8;
 
 /// Settings of [`Source`].
 #[derive(Debug, Clone)]
@@ -109,7 +113,7 @@ pub enum Ignored {
     /// An ack of an update that was never sent, or not with that generation time.
     #[error("an ack of an update that was never sent")]
     NeverSent,
-    /// An ack that is not fresher than one before it.
+    /// An ack that is not fresher than one before it, or of an update that came after a fresher one.
     #[error("an ack that came after a fresher one")]
     Late,
 }
@@ -173,6 +177,11 @@ pub struct Source {
     remembered: Vec<Sent>,
     /// The last sign of life, or the first update after it that waits for an answer.
     unanswered_since: Option<Time>,
+    /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
+    /// fresh ack.
+    overtaken: u32,
+    opened_at: Time,
+    srtt: Option<Span>,
     clock_offset: ClockOffset,
     monitor_counts: Option<wire::Ack>,
     age: AgeMeter,
@@ -203,6 +212,9 @@ impl Source {
             newest_acked: None,
             remembered: alloc::vec![Sent::default(); REMEMBERED as usize],
             unanswered_since: None,
+            overtaken: 0,
+            opened_at: now,
+            srtt: None,
             clock_offset: ClockOffset::default(),
             monitor_counts: None,
             age: AgeMeter::new(),
@@ -321,7 +333,7 @@ impl Source {
         match self.reach {
             Reach::Opening { .. } => Some(self.next_attempt_at),
             Reach::Open => {
-                let rtt = self.counters.rtt_mean().unwrap_or(self.params.first_wait);
+                let rtt = self.srtt.unwrap_or(self.params.first_wait);
                 self.unanswered_since.map(|since| since + rtt * 2)
             }
         }
@@ -389,12 +401,19 @@ impl Source {
         if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
             return Err(Ignored::Late);
         }
+        if !ack.was_fresh {
+            self.on_overtaken(now);
+            return Err(Ignored::Late);
+        }
+        self.overtaken = 0;
         self.newest_acked = Some(ack.seq);
         self.monitor_counts = Some(*ack);
         let answers_all = ack.seq + 1 == self.next_seq;
         self.unanswered_since = (!answers_all).then_some(now);
 
         let rtt = now.since(sent.sent_at) - ack.hold;
+        // RFC 6298 section 2.3.
+        self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
         self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
         let _: Freshness = self.age.on_update(now, sent.generated_at);
         self.backlog.on_ack(now, ack.seq);
@@ -405,7 +424,7 @@ impl Source {
 
         if self.reach != Reach::Open {
             self.reach = Reach::Open;
-            self.backoff.reset();
+            self.opened_at = now;
             self.counters.opened += 1;
             self.law.restart(now);
             return Ok(SourceEvent::Opened);
@@ -422,6 +441,19 @@ impl Source {
             },
         );
         Ok(SourceEvent::Acked { rtt })
+    }
+
+    /// The monitor calls an update stale that is newer than all that were fresh.
+    fn on_overtaken(&mut self, now: Time) {
+        self.overtaken = self.overtaken.saturating_add(1);
+        let since = self.unanswered_since.unwrap_or(now);
+        if self.overtaken >= OVERTAKEN && now.since(since) >= self.params.silence {
+            // It holds a number that we never sent, of a damaged update: nothing of this session
+            // would ever be fresh again.
+            self.overtaken = 0;
+            self.session = SessionId(mix(self.session.0));
+            self.open_again(now);
+        }
     }
 
     /// What is known of the acknowledged update; `None` if it never was.
@@ -459,9 +491,15 @@ impl Source {
     }
 
     fn open_again(&mut self, now: Time) {
-        self.reach = Reach::Opening { attempts: 0 };
-        self.backoff.reset();
-        self.next_attempt_at = now;
+        if now.since(self.opened_at) >= self.params.silence {
+            self.backoff.reset();
+            self.next_attempt_at = now;
+        } else {
+            // Somebody else may be at the monitor with our name: two that displace each other at
+            // once would never come to rest.
+            self.next_attempt_at = now + self.backoff.next();
+        }
+        self.reach = Reach::Opening { attempts: self.backoff.attempts() };
         self.unanswered_since = None;
         // The monitor may be another process, with another clock.
         self.clock_offset = ClockOffset::default();
@@ -484,7 +522,7 @@ impl Source {
     }
 
     fn silent_at(&self) -> Option<Time> {
-        let round = self.law.rate().period().max(self.counters.rtt_mean().unwrap_or(Span::ZERO));
+        let round = self.law.rate().period().max(self.srtt.unwrap_or(Span::ZERO));
         let patience = (round * self.params.silence_rounds.into()).max(self.params.silence);
         self.unanswered_since.map(|since| since + patience)
     }

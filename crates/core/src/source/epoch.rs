@@ -170,7 +170,7 @@ mod tests {
             assert!((bridged.age - whole.age).abs() < 1e-9, "{lost:?}: {bridged:?}");
             assert!((bridged.backlog - whole.backlog).abs() < 1e-9, "{lost:?}: {bridged:?}");
             let seen = epoch(Losses::AsSeen, lost);
-            assert!(seen.age > whole.age + 1e-3 && seen.backlog > whole.backlog + 0.05);
+            assert!(seen.age > whole.age + 5e-4 && seen.backlog > whole.backlog + 0.05);
         }
     }
 
@@ -178,6 +178,6 @@ mod tests {
     fn silence_is_not_bridged_and_counts_in_the_epoch_in_which_it_is() {
         let silent: alloc::vec::Vec<u64> = (5..100).collect();
         let averages = epoch(Losses::Bridged, &silent);
-        assert!(averages.age > 0.09 && averages.backlog > 9.0, "{averages:?}");
+        assert!(averages.age > 0.08 && averages.backlog > 7.0, "{averages:?}");
     }
 }

@@ -24,7 +24,8 @@ pub struct Params {
     /// The shortest timeout once a round trip is known, of which it is three times the longest.
     /// 50 ms: above the scheduling noise of ordinary hosts.
     pub min_timeout: Span,
-    /// The timeout at which doubling ends. 4 s: a path that comes back is noticed by then.
+    /// The timeout at which doubling ends. 2 s, like the session's: a path that comes back is
+    /// noticed by then.
     pub max_timeout: Span,
 }
 
@@ -34,7 +35,7 @@ impl Default for Params {
             probes: 10,
             first_timeout: Span::from_secs(1),
             min_timeout: Span::from_millis(50),
-            max_timeout: Span::from_secs(4),
+            max_timeout: Span::from_secs(2),
         }
     }
 }
@@ -133,7 +134,7 @@ mod tests {
             startup.on_tick(now);
             assert_eq!(startup.result(), None);
         }
-        assert_eq!(waits, [1, 2, 4, 4, 4]);
+        assert_eq!(waits, [1, 2, 2, 2, 2]);
         for seq in 5..10 {
             startup.on_sent(now, seq);
             assert!(!startup.wants_probe(), "stop and wait");

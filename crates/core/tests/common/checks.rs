@@ -48,6 +48,7 @@ impl Checks {
     }
 
     pub(crate) fn sent(&mut self, now: Time, source: &Source) {
+        self.session = source.session();
         self.left.push(now);
         let rate = source.law().rate().per_second();
         assert!(rate.is_finite() && rate > 0.0 && rate <= 200.0, "a rate of {rate}");
