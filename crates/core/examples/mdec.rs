@@ -88,6 +88,10 @@ fn main() -> ExitCode {
     ] {
         drop_and_recover(name, AcpPlusParams { multiplicative_decrease, ..base }, &steady);
     }
+    for (name, losses) in [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
+    {
+        drop_and_recover(name, AcpPlusParams { losses, ..base }, &steady);
+    }
     ExitCode::SUCCESS
 }
 

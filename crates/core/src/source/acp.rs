@@ -38,8 +38,7 @@ pub struct Params {
     pub tie: Tie,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
-    /// What the means of age and backlog make of lost updates and acks. As seen: epochs here are
-    /// too short to end with their last ack, which made this law older without loss.
+    /// What the means of age and backlog make of lost updates and acks.
     pub losses: Losses,
     /// The initial phase.
     pub startup: startup::Params,
@@ -66,7 +65,7 @@ impl Default for Params {
             epoch_factor: 10,
             tie: Tie::default(),
             gap_source: GapSource::default(),
-            losses: Losses::AsSeen,
+            losses: Losses::default(),
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }

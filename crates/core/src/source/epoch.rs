@@ -20,9 +20,10 @@
 //!     └──────────────▶ t
 //! ```
 //!
-//! An epoch's means then end with its last ack, since what follows is not decided yet. Losses
-//! from a full queue are bridged too; such a queue shows itself by its delay. A gap in which an
-//! epoch ends is silence, and is left as it is.
+//! On a path that has lost something lately, an epoch's means end with its last ack, since what
+//! follows may be half a gap; elsewhere they end with the epoch, which tells of a queue sooner.
+//! Losses from a full queue are bridged too; such a queue shows itself by its delay. A gap in which
+//! an epoch's means end is silence, and is left as it is.
 
 use super::Ack;
 use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
@@ -59,7 +60,13 @@ pub(super) struct Epoch {
     gap_began: Option<Time>,
     /// What bridging took away in this epoch: age in s², backlog in updates · s.
     bridged: (f64, f64),
+    /// Epochs for which a loss is remembered.
+    lossy_for: u32,
 }
+
+/// For so many epochs a loss makes the means end with the last ack. 8 epochs of ten updates: a
+/// path that loses 3 % is then taken for lossy nine times in ten.
+const REMEMBERED: u32 = 8;
 
 /// Both integrals at one moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,6 +85,7 @@ impl Epoch {
             last_ack: None,
             gap_began: None,
             bridged: (0.0, 0.0),
+            lossy_for: 0,
         }
     }
 
@@ -88,6 +96,7 @@ impl Epoch {
     /// A fresh ack, the first after `skipped` updates that were not acknowledged.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, skipped: u64) {
         if self.losses == Losses::Bridged && skipped > 0 {
+            self.lossy_for = REMEMBERED;
             self.bridge(now, ack, skipped as f64);
         }
         self.backlog.on_ack(now, ack.seq);
@@ -99,8 +108,10 @@ impl Epoch {
     /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
     pub(super) fn next(&mut self, now: Time) -> Option<Averages> {
         let start = self.start;
-        self.start = match (self.losses, self.last_ack.take()) {
-            (Losses::Bridged, Some(last_ack)) => last_ack,
+        let lossy = self.lossy_for > 0;
+        self.lossy_for = self.lossy_for.saturating_sub(1);
+        self.start = match self.last_ack.take() {
+            Some(last_ack) if lossy => last_ack,
             _ => {
                 self.gap_began = None;
                 self.cut(now)
