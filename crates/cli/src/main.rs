@@ -3,11 +3,15 @@
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
 //! names cannot be understood.
 
+mod demo;
 mod emulate;
+mod probe;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use miette::IntoDiagnostic;
 
 /// Keeps what the far end knows fresh, and keeps queues short while doing it.
 #[derive(Debug, Parser)]
@@ -19,7 +23,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Emulate(emulate::Args),
+    Probe(probe::Args),
 }
 
 /// Why a subcommand ended early.
@@ -32,7 +38,9 @@ enum Failure {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(args),
+        Command::Probe(args) => probe::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
@@ -41,4 +49,13 @@ fn main() -> ExitCode {
     };
     eprintln!("{report:?}");
     ExitCode::from(code)
+}
+
+/// What becomes of the end of a report's printing. Whoever reads no further has gone, and with him
+/// the wish for more.
+fn printed(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.into_diagnostic().map_err(Failure::Runtime),
+    }
 }

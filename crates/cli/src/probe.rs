@@ -1,0 +1,6 @@
+use crate::Failure;
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    Ok(())
+}
