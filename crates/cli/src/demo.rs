@@ -11,10 +11,10 @@ use freshline_core::link::{ConditionsConfig, HopConfig};
 use freshline_core::source::{AcpPlus, Fixed, Lazy, RateLaw};
 use freshline_core::unit::{Bytes, Span, UpdateRate};
 use freshline_core::wire::Update;
-use freshline_net::stop::Stop;
 use miette::{IntoDiagnostic, WrapErr};
 
 use crate::Failure;
+use crate::output::{print_json, printed, stop_on_signals};
 use contest::Contest;
 use report::Report;
 use view::View;
@@ -64,10 +64,7 @@ const SLOW: f64 = 10.0;
 const OVERLOAD: f64 = 1.2;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let stop = Stop::new();
-    let on_signal = stop.clone();
-    ctrlc::set_handler(move || on_signal.stop()).into_diagnostic().map_err(Failure::Runtime)?;
-
+    let stop = stop_on_signals()?;
     let conditions = conditions();
     let updates = Updates::over(&conditions.forward.hop);
     // 32 bits are enough, and every reader of JSON takes them for what they are.
@@ -83,8 +80,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     drop(view); // the terminal is the user's again before anything is said
     let runs = runs.wrap_err("the demonstration broke off").map_err(Failure::Runtime)?;
     let report = Report::new(conditions, updates, seed, runs);
-    let printed = if args.json { report.print_json() } else { report.print_table() };
-    crate::printed(printed)
+    if args.json { print_json(&report) } else { printed(report.print_table()) }
 }
 
 /// The path of the demonstration.

@@ -12,6 +12,7 @@ use freshline_net::emulate::{DirectionReport, EmulateError, Emulator, EmulatorCo
 use miette::{Diagnostic, IntoDiagnostic, NamedSource, SourceSpan, WrapErr};
 
 use crate::Failure;
+use crate::output::{print_json, printed};
 
 /// Emulate a network path: rate, delay, jitter, loss and queues, hop by hop.
 #[derive(Debug, clap::Args)]
@@ -124,12 +125,7 @@ fn relay(args: Udp) -> Result<(), Failure> {
 
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let report = emulator.run(until).map_err(failure)?;
-    let printed = if args.json { print_json(&report) } else { print_table(&report) };
-    match printed {
-        // Whoever read it has gone, and with him the wish for more.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.into_diagnostic().map_err(Failure::Runtime),
-    }
+    if args.json { print_json(&report) } else { printed(print_table(&report)) }
 }
 
 fn failure(error: EmulateError) -> Failure {
@@ -178,12 +174,6 @@ fn print_conditions(direction: &str, path: &PathConfig) {
     for (index, hop) in path.hop.iter().enumerate() {
         eprintln!("  {direction} hop {}: {hop}", index + 1);
     }
-}
-
-fn print_json(report: &Report) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)
 }
 
 fn print_table(report: &Report) -> io::Result<()> {

@@ -5,13 +5,19 @@
 
 mod demo;
 mod emulate;
+mod law;
+mod monitor;
+mod output;
 mod probe;
+mod source;
+mod transport;
+mod url;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use miette::IntoDiagnostic;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Keeps what the far end knows fresh, and keeps queues short while doing it.
 #[derive(Debug, Parser)]
@@ -23,8 +29,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(demo::Args),
+    Source(source::Args),
+    Monitor(monitor::Args),
     Emulate(emulate::Args),
+    Demo(demo::Args),
     Probe(probe::Args),
 }
 
@@ -37,9 +45,17 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
+        )
+        .init();
     let result = match Cli::parse().command {
-        Command::Demo(args) => demo::run(args),
+        Command::Source(args) => source::run(args),
+        Command::Monitor(args) => monitor::run(args),
         Command::Emulate(args) => emulate::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Probe(args) => probe::run(args),
     };
     let (report, code) = match result {
@@ -49,13 +65,4 @@ fn main() -> ExitCode {
     };
     eprintln!("{report:?}");
     ExitCode::from(code)
-}
-
-/// What becomes of the end of a report's printing. Whoever reads no further has gone, and with him
-/// the wish for more.
-fn printed(result: io::Result<()>) -> Result<(), Failure> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.into_diagnostic().map_err(Failure::Runtime),
-    }
 }

@@ -7,16 +7,16 @@ mod report;
 mod sweep;
 mod trial;
 
-use std::net::{SocketAddr, ToSocketAddrs};
-
 use clap::value_parser;
 use freshline_core::session::SourceParams;
 use freshline_core::source::{AcpPlus, RateLaw};
 use freshline_core::unit::{Span, UpdateRate};
-use freshline_net::source::Transport;
-use miette::{IntoDiagnostic, WrapErr};
+use miette::IntoDiagnostic;
 
 use crate::Failure;
+use crate::output::{print_json, printed};
+use crate::transport::TransportArgs;
+use crate::url::MonitorUrl;
 use interrupt::Interrupt;
 use report::Report;
 use sweep::{Range, Sweep};
@@ -48,8 +48,8 @@ EXIT CODES
 1  the monitor does not answer, or the system's resources are not to be had
 2  the URL or the flags cannot be understood")]
 pub(crate) struct Args {
-    /// The monitor, as udp://HOST:PORT.
-    url: String,
+    /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    url: MonitorUrl,
     /// These rates, instead of a range that is found by itself: 10/s,50/s,100/s.
     #[arg(long, value_name = "RATES", value_delimiter = ',', conflicts_with_all = ["from", "to", "steps"])]
     rates: Vec<UpdateRate>,
@@ -71,6 +71,8 @@ pub(crate) struct Args {
     /// How long ACP+ runs; its first third is settling time.
     #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = seconds)]
     seconds: f64,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Payload of each update in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: u16,
@@ -80,7 +82,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let monitor = monitor(&args.url).map_err(Failure::Usage)?;
     let interrupt = Interrupt::default();
     let on_signal = interrupt.clone();
     ctrlc::set_handler(move || on_signal.interrupt())
@@ -88,9 +89,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(Failure::Runtime)?;
 
     let probe = Probe {
-        monitor,
-        transport: Box::new(|| Transport::Udp),
-        params: SourceParams { name: "probe".to_owned(), ..Default::default() },
+        monitor: args.url.resolve().map_err(Failure::Usage)?,
+        transport: args.transport.transport(&args.url)?,
+        params: SourceParams {
+            name: "probe".to_owned(),
+            token: args.transport.token(&args.url)?,
+            ..SourceParams::default()
+        },
         payload: args.size.into(),
         interrupt,
     };
@@ -108,8 +113,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let law: Box<dyn RateLaw> = Box::new(AcpPlus::new(Default::default()));
     let acp_plus = probe.run(law, timing).map_err(|error| Failure::Runtime(error.into()))?;
     let report = Report::new(probe.payload, rates, acp_plus);
-    let printed = if args.json { report.print_json() } else { report.print_table() };
-    crate::printed(printed)
+    if args.json { print_json(&report) } else { printed(report.print_table()) }
 }
 
 fn range(args: &Args) -> Range {
@@ -118,18 +122,6 @@ fn range(args: &Args) -> Range {
         (Some(from), Some(to)) => Range::Given(sweep::spread(from, to, args.steps)),
         _ => Range::Found,
     }
-}
-
-/// The address in a URL.
-fn monitor(url: &str) -> miette::Result<SocketAddr> {
-    let address = url
-        .strip_prefix("udp://")
-        .ok_or_else(|| miette::miette!("{url} is not a monitor's URL; write udp://HOST:PORT"))?;
-    let mut found = address
-        .to_socket_addrs()
-        .into_diagnostic()
-        .wrap_err_with(|| format!("{url} has no address; write udp://HOST:PORT"))?;
-    found.next().ok_or_else(|| miette::miette!("{url} has no address"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

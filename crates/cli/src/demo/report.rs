@@ -46,12 +46,6 @@ impl Report {
         }
     }
 
-    pub(super) fn print_json(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, self)?;
-        writeln!(out)
-    }
-
     pub(super) fn print_table(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(

@@ -7,7 +7,7 @@ const ROWS: usize = 14;
 
 /// Ages beyond this multiple of the lowest are drawn at the upper edge: there are queues, and
 /// their height would flatten the rest.
-const TALLEST: f64 = 3.0;
+const TALLEST: f64 = 2.0;
 
 /// What stands at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +90,14 @@ mod tests {
     #[test]
     fn the_best_lies_at_the_bottom_and_queues_at_the_top() {
         let marks = [
-            (10.0, 90.0, Mark::Rate),
+            (10.0, 70.0, Mark::Rate),
             (100.0, 40.0, Mark::Best),
             (1000.0, 900.0, Mark::Rate),
             (90.0, 42.0, Mark::AcpPlus),
         ];
         let drawn = Chart::of(&marks).unwrap().to_string();
         let lines: Vec<_> = drawn.lines().collect();
-        assert!(lines[1].starts_with("   120.0 ms |") && lines[1].ends_with('^'), "{drawn}");
+        assert!(lines[1].starts_with("    80.0 ms |") && lines[1].ends_with('^'), "{drawn}");
         let bottom = lines[ROWS];
         assert!(bottom.starts_with("    40.0 ms |") && bottom.ends_with("+ o"), "{drawn}");
         assert!(lines[ROWS + 2].ends_with("1000.0/s"), "{drawn}");

@@ -22,8 +22,7 @@ const PATIENCE: Span = Span::from_secs(5);
 /// A source that is sent over the path again and again, each time with another law.
 pub(super) struct Probe {
     pub(super) monitor: SocketAddr,
-    /// Makes the transport of a session.
-    pub(super) transport: Box<dyn Fn() -> Transport>,
+    pub(super) transport: Transport,
     pub(super) params: SourceParams,
     /// Bytes in each update.
     pub(super) payload: usize,
@@ -76,7 +75,7 @@ impl Probe {
         let Some(stop) = self.interrupt.next_run() else { return Ok(None) };
         let mut source = Source::new(SourceConfig {
             monitor: self.monitor,
-            transport: (self.transport)(),
+            transport: self.transport.clone(),
             params: self.params.clone(),
             law,
             sampler: Box::new(Synthetic::new(self.payload)),

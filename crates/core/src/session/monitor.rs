@@ -34,7 +34,8 @@ pub struct MonitorParams {
     pub max_sources: usize,
     /// The longest payload taken, in bytes; with `max_sources` it bounds the memory.
     pub max_payload: usize,
-    /// A source that has not been heard for this long is forgotten, at most 1/64 of it later.
+    /// A source that has not been heard for this long is forgotten, at most as long again later:
+    /// each look at all the records is spread over this time.
     pub idle: Span,
 }
 
@@ -80,7 +81,7 @@ pub enum Verdict<'a> {
     Challenged,
     /// An update was refused, and the source told.
     Refused(CloseReason),
-    /// A source has ended its session; its record is handed out.
+    /// A source has ended its session; its record is gone, and the key may be given to another.
     Closed(SourceKey),
     /// Left aside.
     Ignored(Ignored),
@@ -99,6 +100,7 @@ pub enum Ignored {
 
 /// What a monitor has counted over all sources, those of the past included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MonitorCounters {
     /// Datagrams handed in.
     pub datagrams: u64,
@@ -188,7 +190,7 @@ impl<P: Copy + Hash> Monitor<P> {
             Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
             Ok(Message::Close(close)) => self.on_close(close.session),
             Ok(Message::Ack(_) | Message::Challenge(_)) => self.ignore(Ignored::Misplaced),
-            Err(error @ ParseError::Version(_)) => match wire::session_of(datagram) {
+            Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
                 Some(session) if datagram.len() >= Close::LEN => {
                     self.refuse(session, CloseReason::Version, reply)
                 }

@@ -141,10 +141,13 @@ impl<P> Record<P> {
         self.stale
     }
 
-    /// Updates numbered between the first and the freshest that have not come, modulo 2³².
+    /// Updates numbered between the first and the freshest that have not come, modulo 2³¹.
+    /// Stragglers from before the first and copies from beyond the window, which count as stale,
+    /// can hide a few.
     pub fn missing(&self) -> u32 {
         let span = (self.newest_seq - self.first_seq) as u32;
-        span.wrapping_add(1).wrapping_sub(self.fresh).wrapping_sub(self.stale)
+        let missing = span.wrapping_add(1).wrapping_sub(self.fresh).wrapping_sub(self.stale);
+        missing.cast_signed().max(0).cast_unsigned()
     }
 }
 
@@ -192,5 +195,12 @@ mod tests {
             record.on_update(&update(seq), Time::ZERO);
         }
         assert_eq!(record.missing(), 0);
+    }
+
+    #[test]
+    fn a_straggler_from_before_the_first_does_not_make_missing_wrap() {
+        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        assert_eq!(record.on_update(&update(8), Time::ZERO), Arrival::Late);
+        assert_eq!((record.stale(), record.missing()), (1, 0));
     }
 }

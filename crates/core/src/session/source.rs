@@ -315,12 +315,16 @@ impl Source {
         law.into_iter().chain(silence).min_by_key(|(at, _)| *at)
     }
 
-    /// Whether the freshest state should go out (again) even if nothing newer has been sampled:
-    /// the monitor does not have it, or two round trips have passed without a word of it.
-    pub fn wants_repeat(&self, now: Time) -> bool {
-        let patience = self.counters.rtt_mean().unwrap_or(self.params.first_wait) * 2;
-        self.reach != Reach::Open
-            || self.unanswered_since.is_some_and(|since| now.since(since) > patience)
+    /// From when on the freshest state should go out (again) even if nothing newer has been
+    /// sampled: the monitor does not have it, or two round trips have passed without a word of it.
+    pub fn repeat_at(&self) -> Option<Time> {
+        match self.reach {
+            Reach::Opening { .. } => Some(self.next_attempt_at),
+            Reach::Open => {
+                let rtt = self.counters.rtt_mean().unwrap_or(self.params.first_wait);
+                self.unanswered_since.map(|since| since + rtt * 2)
+            }
+        }
     }
 
     // ---- getters ----
@@ -381,7 +385,7 @@ impl Source {
     }
 
     fn on_ack(&mut self, now: Time, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
-        let sent = self.sent(ack).ok_or(Ignored::NeverSent)?;
+        let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
         if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
             return Err(Ignored::Late);
         }
@@ -421,10 +425,10 @@ impl Source {
     }
 
     /// What is known of the acknowledged update; `None` if it never was.
-    fn sent(&self, ack: &wire::Ack) -> Option<Sent> {
+    fn sent(&self, now: Time, ack: &wire::Ack) -> Option<Sent> {
         let age_in_updates = self.next_seq.checked_sub(ack.seq)?;
         if age_in_updates > REMEMBERED {
-            let generated_at = ack.generated_at;
+            let generated_at = Some(ack.generated_at).filter(|at| *at <= now)?;
             return Some(Sent { generated_at, sent_at: generated_at, payload_len: 0 });
         }
         let sent = self.remembered[(ack.seq % REMEMBERED) as usize];

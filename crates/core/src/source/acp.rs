@@ -115,9 +115,10 @@ impl Acp {
     }
 
     fn set_epoch(&mut self, began_at: Time, now: Time) {
-        // Never empty, so that acks that come all at once cannot make the law spin.
-        let length =
-            self.time_scale(now).max(Span::from_nanos(1)) * self.params.epoch_factor.into();
+        // At least the shortest period of updates: a round trip that measures as next to nothing
+        // (a monitor that claims to have held the update for as long) must not make the law spin.
+        let length = self.time_scale(now) * self.params.epoch_factor.into();
+        let length = length.max(self.params.bounds.ceiling.period());
         self.epoch = Some(Epoch { began_at, ends_at: began_at + length });
     }
 

@@ -80,8 +80,11 @@ impl Estimator {
         if let Some((came_at, last)) = self.last.replace((now, *ack)) {
             let gap = match self.gap_source {
                 GapSource::Monitor => {
-                    let fresh = u64::from(ack.fresh.wrapping_sub(last.fresh)).max(1);
-                    ack.received_at.since(last.received_at) / fresh
+                    // Both arrivals lie between the older one's departure and now, and no more
+                    // updates can be new than were sent: one bad ack must not stop a source.
+                    let gap = ack.received_at.since(last.received_at);
+                    let fresh = u64::from(ack.fresh.wrapping_sub(last.fresh));
+                    gap.min(now.since(last.sent_at)) / fresh.clamp(1, ack.seq - last.seq)
                 }
                 GapSource::Acks => now.since(came_at),
             };
@@ -155,6 +158,16 @@ mod tests {
             assert!(estimator.on_ack(ms(40), &ack(2, 20, 5_030, 3)).is_some());
             assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(expected)));
         }
+    }
+
+    #[test]
+    fn a_monitor_cannot_report_a_gap_that_never_was() {
+        let mut estimator = Estimator::new(1.0, GapSource::Monitor);
+        estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
+        estimator.on_ack(ms(40), &ack(2, 20, 1_000_000, 1));
+        assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(40)));
+        estimator.on_ack(ms(60), &ack(4, 40, 1_000_020, 0));
+        assert_eq!(estimator.inter_delivery(ms(60)), Some(Span::from_millis(10)));
     }
 
     #[test]

@@ -133,11 +133,13 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The session of a message whose version may be foreign: the header is the same in all versions.
-pub fn session_of(datagram: &[u8]) -> Option<SessionId> {
+/// The session of an update whose version may be foreign: the header is the same in all versions.
+/// Only updates are answered; two monitors of different versions would otherwise answer each
+/// other's answers for ever, once anyone had sent one of them a message in the other's name.
+pub fn session_of_update(datagram: &[u8]) -> Option<SessionId> {
     let mut reader = Reader::new(datagram);
-    let [magic @ .., _version, _kind]: [u8; 4] = reader.array().ok()?;
-    (magic == MAGIC).then(|| reader.u64().map(SessionId).ok())?
+    let [magic @ .., _version, kind]: [u8; 4] = reader.array().ok()?;
+    (magic == MAGIC && kind == update::TYPE).then(|| reader.u64().map(SessionId).ok())?
 }
 
 #[cfg(test)]

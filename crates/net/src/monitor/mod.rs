@@ -176,8 +176,12 @@ impl Monitor {
     /// A summary of the run until now.
     pub fn report(&self) -> MonitorReport {
         let now = self.clock.now();
-        let sources = self.details.statuses(&self.sessions, now, self.details.limit());
-        MonitorReport::of(&self.sessions, sources, now.since(self.began_at))
+        MonitorReport {
+            duration_s: now.since(self.began_at).as_secs_f64(),
+            sources_open: self.sessions.len(),
+            counters: *self.sessions.counters(),
+            sources: self.details.statuses(&self.sessions, now, self.details.limit()),
+        }
     }
 
     /// Runs until `stop`, or until `until` has come, and says goodbye to all sources.

@@ -50,68 +50,11 @@ pub struct MonitorReport {
     pub duration_s: f64,
     /// Sources at its end.
     pub sources_open: usize,
-    /// Sessions opened in all.
-    pub opened: u64,
-    /// Sessions closed by their sources.
-    pub closed: u64,
-    /// Sessions forgotten because they were idle.
-    pub expired: u64,
-    /// Sessions replaced by another of the same name.
-    pub superseded: u64,
-    /// Datagrams received.
-    pub datagrams: u64,
-    /// Updates that were the freshest of their source.
-    pub fresh: u64,
-    /// Updates that came after a fresher one.
-    pub late: u64,
-    /// Updates that came more than once.
-    pub copies: u64,
-    /// Challenges sent.
-    pub challenged: u64,
-    /// Updates refused.
-    pub refused: u64,
-    /// Datagrams that were not meant for it.
-    pub ignored: u64,
+    /// What was counted over all sources.
+    #[serde(flatten)]
+    pub counters: MonitorCounters,
     /// The sources that are watched in detail.
     pub sources: Vec<SourceStatus>,
-}
-
-impl MonitorReport {
-    pub(super) fn of(
-        sessions: &session::Monitor<SocketAddr>,
-        sources: Vec<SourceStatus>,
-        duration: Span,
-    ) -> Self {
-        let MonitorCounters {
-            datagrams,
-            fresh,
-            late,
-            copies,
-            challenged,
-            refused,
-            ignored,
-            opened,
-            closed,
-            expired,
-            superseded,
-        } = *sessions.counters();
-        Self {
-            duration_s: duration.as_secs_f64(),
-            sources_open: sessions.len(),
-            opened,
-            closed,
-            expired,
-            superseded,
-            datagrams,
-            fresh,
-            late,
-            copies,
-            challenged,
-            refused,
-            ignored,
-            sources,
-        }
-    }
 }
 
 /// What is kept beside the records for the first sources, up to a limit.

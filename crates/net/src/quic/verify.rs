@@ -20,15 +20,10 @@ use rustls::{
 };
 use thiserror::Error;
 
-use super::identity::{Fingerprint, Identity, IdentityError, read_certificates};
+use super::identity::{Fingerprint, Identity, IdentityError, provider, read_certificates};
 
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
 const ALPN: &[u8] = b"freshline/1";
-
-/// The cryptography behind all of our TLS.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
 
 /// Certificate authorities; a self-signed certificate is its own.
 #[derive(Clone, Debug)]

@@ -143,11 +143,11 @@ pub struct Source {
 enum Sampling {
     /// When the law wants the next update.
     ByLaw,
-    /// When the sampler wakes us.
-    ByWaker,
+    /// When the sampler wakes us, or at this time.
+    ByWaker(Option<Time>),
     /// At this time.
     At(Time),
-    /// Never: it has ended.
+    /// Never: it has ended, and its last state has arrived.
     Over,
 }
 
@@ -219,14 +219,16 @@ impl Source {
             }
             sampling = self.send_what_is_due(sampling, watch)?;
             watch.turn(now, &self.session);
-            let over = sampling == Sampling::Over && self.session.backlog().backlog() == 0;
-            if over || stop.is_stopped() || until.is_some_and(|end| self.clock.now() >= end) {
+            if sampling == Sampling::Over
+                || stop.is_stopped()
+                || until.is_some_and(|end| self.clock.now() >= end)
+            {
                 self.link.close(self.clock.now(), &self.session.close());
                 return Ok(());
             }
             let wake_at = self.next_event(sampling).into_iter().chain(until).min();
             let woken_by_sampler = self.sleep(&mut events, wake_at)?;
-            if woken_by_sampler && sampling == Sampling::ByWaker {
+            if woken_by_sampler && matches!(sampling, Sampling::ByWaker(_)) {
                 sampling = Sampling::ByLaw;
             }
         }
@@ -236,7 +238,8 @@ impl Source {
         let update = match sampling {
             Sampling::ByLaw => self.next_update_at(),
             Sampling::At(time) => Some(time),
-            Sampling::ByWaker | Sampling::Over => None,
+            Sampling::ByWaker(time) => time,
+            Sampling::Over => None,
         };
         let timer = self.session.next_timer().map(|(at, _why)| at);
         [update, timer, self.link.next_timer()].into_iter().flatten().min()
@@ -294,10 +297,8 @@ impl Source {
         watch: &mut dyn Watch,
     ) -> Result<Sampling, SourceError> {
         let now = self.clock.now();
-        match sampling {
-            Sampling::At(time) if time > now => return Ok(sampling),
-            Sampling::Over => return Ok(sampling),
-            _ => {}
+        if matches!(sampling, Sampling::At(time) if time > now) {
+            return Ok(sampling);
         }
         if self.next_update_at().is_none_or(|due| due > now) {
             return Ok(Sampling::ByLaw);
@@ -308,16 +309,20 @@ impl Source {
             return Ok(Sampling::ByLaw);
         }
         self.payload.clear();
-        let need = if self.session.wants_repeat(now) { Need::Newest } else { Need::Newer };
+        let repeat_at = self.session.repeat_at();
+        let (need, repeat_at) = match repeat_at {
+            Some(at) if at <= now => (Need::Newest, None),
+            later => (Need::Newer, later),
+        };
         let taken = self.sampler.take(need, &mut self.payload);
         match taken {
             Take::Sample { generated_at } => self.send(generated_at)?,
-            Take::NotYet => return Ok(Sampling::ByWaker),
+            Take::NotYet => return Ok(Sampling::ByWaker(repeat_at)),
             Take::RetryAt(time, why) => {
                 watch.event(now, &self.session, &Event::NoSample(&why));
                 return Ok(Sampling::At(time));
             }
-            Take::End => return Ok(Sampling::Over),
+            Take::End => return Ok(repeat_at.map_or(Sampling::Over, Sampling::At)),
             Take::Failed(why) => return Err(SourceError::Sampler(why)),
         }
         if let Reach::Opening { attempts } = self.session.reach()

@@ -1,0 +1,39 @@
+//! What all subcommands share in printing and in ending.
+
+use std::io::{self, Write};
+
+use freshline_net::stop::Stop;
+use miette::IntoDiagnostic;
+use serde::Serialize;
+
+use crate::Failure;
+
+/// Ctrl-C and a request to terminate end the run, with its summary.
+pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
+    let stop = Stop::new();
+    let theirs = stop.clone();
+    ctrlc::set_handler(move || theirs.stop()).into_diagnostic().map_err(Failure::Runtime)?;
+    Ok(stop)
+}
+
+/// One JSON document on standard output.
+pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = serde_json::to_writer_pretty(&mut out, report)
+        .map_err(io::Error::from)
+        .and_then(|()| writeln!(out));
+    printed(written)
+}
+
+/// Judges an attempt to print: a reader that has gone is no failure.
+pub(crate) fn printed(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.into_diagnostic().map_err(Failure::Runtime),
+    }
+}
+
+/// A number of ms for a table, or a dash.
+pub(crate) fn ms(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.1} ms"))
+}

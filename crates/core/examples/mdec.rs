@@ -1,0 +1,114 @@
+//! What the choices of `freshline_core::source` do where the papers are silent or the prototype
+//! differs from them: `cargo run -p freshline-core --example mdec [SEED]`.
+//!
+//! Over the path of the demonstration (two slow hops, one fast, 30 ms base round trip), ACP+ with
+//! one choice changed at a time. In the runs called "drop", cross traffic takes two thirds of the
+//! bottleneck from 30 s to 60 s; "down" and "back" are how many seconds the age then takes to come
+//! within 15 % of where it ends: its mean in the last ten of the thirty seconds.
+
+#[path = "../tests/common/path_run.rs"]
+mod path_run;
+
+use std::process::ExitCode;
+
+use freshline_core::source::{AcpPlus, AcpPlusParams, GapSource, MultiplicativeDecrease, Tie};
+use freshline_core::unit::{Span, Time};
+use path_run::{Course, Cross, Outcome, Second, Service, hops, two_slow_one_fast};
+
+/// When the capacity drops and comes back, and when the run ends, in s.
+const DROP: (usize, usize, usize) = (30, 60, 90);
+
+fn main() -> ExitCode {
+    let seed = match std::env::args().nth(1).map(|seed| seed.parse()).unwrap_or(Ok(1)) {
+        Ok(seed) => seed,
+        Err(error) => {
+            eprintln!("the seed is no whole number ({error}); give one such as 1, or none");
+            return ExitCode::from(2);
+        }
+    };
+    println!("seed {seed}");
+    let base = AcpPlusParams::default();
+    let steady = Course { seed, ..two_slow_one_fast() };
+    let random =
+        Course { service: Service::Exponential, length: Span::from_secs(610), ..steady.clone() };
+    let lossy =
+        Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
+    let jittery = Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
+
+    println!(
+        "\n{:<22}{:<14}{:>9}{:>9}{:>9}{:>9}",
+        "choice", "path", "age ms", "p95 ms", "rate /s", "backlog"
+    );
+    for (name, multiplicative_decrease) in [
+        ("mdec targeted", MultiplicativeDecrease::Targeted),
+        ("mdec largest step", MultiplicativeDecrease::LargestStep),
+    ] {
+        let params = AcpPlusParams { multiplicative_decrease, ..base };
+        compare(name, params, &[("steady", &steady), ("random", &random)]);
+    }
+    for (name, gap_source) in
+        [("gaps of the monitor", GapSource::Monitor), ("gaps of acks", GapSource::Acks)]
+    {
+        let params = AcpPlusParams { gap_source, ..base };
+        compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
+    }
+    for (name, tie) in [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold)] {
+        compare(name, AcpPlusParams { tie, ..base }, &[("steady", &steady), ("random", &random)]);
+    }
+
+    println!(
+        "\n{:<22}{:>14}{:>9}{:>9}{:>16}",
+        "drop to a third", "worst s, ms", "down s", "back s", "updates/s then"
+    );
+    for (name, multiplicative_decrease) in [
+        ("mdec targeted", MultiplicativeDecrease::Targeted),
+        ("mdec largest step", MultiplicativeDecrease::LargestStep),
+    ] {
+        drop_and_recover(name, AcpPlusParams { multiplicative_decrease, ..base }, &steady);
+    }
+    ExitCode::SUCCESS
+}
+
+fn compare(name: &str, params: AcpPlusParams, courses: &[(&str, &Course)]) {
+    for (path, course) in courses {
+        let Outcome { age, sent_per_second, backlog, .. } = course.run(&mut AcpPlus::new(params));
+        println!(
+            "{name:<22}{path:<14}{:>9.2}{:>9.2}{sent_per_second:>9.1}{backlog:>9.2}",
+            age.mean.as_millis_f64(),
+            age.p95.as_millis_f64(),
+        );
+    }
+}
+
+fn drop_and_recover(name: &str, params: AcpPlusParams, steady: &Course) {
+    let (from, until, end) = DROP;
+    let at = |second: usize| Time::ZERO + Span::from_secs(second as u64);
+    let course = Course {
+        cross: Some(Cross {
+            rate: steady.bottleneck().scaled(2.0 / 3.0),
+            from: at(from),
+            until: at(until),
+        }),
+        length: Span::from_secs(end as u64),
+        ..steady.clone()
+    };
+    let seconds = course.run(&mut AcpPlus::new(params)).seconds;
+    let worst = seconds[from..until].iter().map(|second| second.age).max().unwrap_or_default();
+    println!(
+        "{name:<22}{:>14.0}{:>9}{:>9}{:>16.1}",
+        worst.as_millis_f64(),
+        settled_after(&seconds[from..until]),
+        settled_after(&seconds[until..end]),
+        mean(&seconds[until - 10..until], |second| second.rate.per_second()),
+    );
+}
+
+/// Seconds until the age is within 15 % of its mean over the last ten seconds.
+fn settled_after(seconds: &[Second]) -> usize {
+    let last = mean(&seconds[seconds.len() - 10..], |second| second.age.as_secs_f64());
+    seconds.iter().take_while(|second| second.age.as_secs_f64() > 1.15 * last).count()
+}
+
+fn mean(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
+    seconds.iter().map(of).sum::<f64>() / seconds.len() as f64
+}

@@ -1,0 +1,107 @@
+//! Any datagrams from anyone at any time to a monitor: no panic, bounded records, and no answer
+//! longer than its question. Challenges are taken up, so that sessions do open.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use libfuzzer_sys::fuzz_target;
+
+const MAX_SOURCES: usize = 3;
+
+#[derive(Debug, Arbitrary)]
+struct Story<'a> {
+    proven: bool,
+    token: bool,
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Step<'a> {
+    /// Time passes, ns.
+    Wait(u64),
+    Tick,
+    Bytes {
+        peer: u8,
+        datagram: &'a [u8],
+    },
+    Update {
+        peer: u8,
+        session: u8,
+        seq: u64,
+        clock_offset: Option<i64>,
+        opening: bool,
+        name: u8,
+    },
+    Close {
+        peer: u8,
+        session: u8,
+    },
+}
+
+fuzz_target!(|story: Story<'_>| {
+    let admission = if story.proven { Admission::Proven } else { Admission::Cookie };
+    let tokens = if story.token { vec![b"token".to_vec()] } else { Vec::new() };
+    let max_payload = 100;
+    let params = MonitorParams {
+        admission,
+        tokens,
+        max_sources: MAX_SOURCES,
+        max_payload,
+        ..MonitorParams::default()
+    };
+    let mut monitor = Monitor::new(params, Secret::new([1; 16]));
+    let mut cookie = Cookie::default();
+    let mut now = Time::ZERO;
+    for step in story.steps {
+        let mut buffer = [0; 1500];
+        let (peer, datagram) = match step {
+            Step::Wait(nanos) => {
+                now += Span::from_nanos(nanos);
+                continue;
+            }
+            Step::Tick => {
+                monitor.on_tick(now, |_, record| assert!(record.payload.len() <= max_payload));
+                continue;
+            }
+            Step::Bytes { peer, datagram } => (peer, datagram),
+            Step::Update { peer, session, seq, clock_offset, opening, name } => {
+                let names = ["", "robot", "meter", "game"];
+                let opening = opening.then(|| Opening {
+                    cookie,
+                    name: names[usize::from(name) % names.len()],
+                    token: b"token",
+                });
+                let update = Update {
+                    session: SessionId(session.into()),
+                    seq,
+                    generated_at: now,
+                    clock_offset,
+                    opening,
+                    payload: &seq.to_be_bytes(),
+                };
+                let len = update.write(&mut buffer).expect("it is short");
+                (peer, &buffer[..len])
+            }
+            Step::Close { peer, session } => {
+                let session = SessionId(session.into());
+                let close = Close { session, reason: CloseReason::Done }.bytes();
+                buffer[..Close::LEN].copy_from_slice(&close);
+                (peer, &buffer[..Close::LEN])
+            }
+        };
+        let mut reply = [0; Ack::LEN];
+        let clocked = Clocked { received_at: now, now };
+        let receipt = monitor.on_datagram(clocked, peer, datagram, &mut reply);
+        assert!(receipt.reply <= datagram.len(), "an answer longer than its question");
+        assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
+        assert_eq!(monitor.len(), monitor.records().count());
+        if receipt.reply > 0 {
+            let answer = Message::parse(&reply[..receipt.reply]);
+            if let Message::Challenge(challenge) = answer.expect("a monitor answers in messages") {
+                cookie = challenge.cookie;
+            }
+        }
+    }
+});

@@ -1,0 +1,134 @@
+//! Any datagrams at any time to a source with any law: no panic, no stall, a rate within bounds,
+//! and never more work than the rate allows.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use freshline_core::session::{Sample, Source, SourceParams};
+use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw};
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, SessionId};
+use libfuzzer_sys::fuzz_target;
+
+const SESSION: SessionId = SessionId(7);
+
+#[derive(Debug, Arbitrary)]
+enum Law {
+    AcpPlus,
+    Acp,
+    Lazy,
+    Fixed,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Step<'a> {
+    /// Time passes, ns; it does what it wants all the while, for a second at most.
+    Wait(u32),
+    /// Time passes, ns, and nobody asks what it wants.
+    Oversleep(u64),
+    Bytes(&'a [u8]),
+    /// An ack for the update so many before the newest, with whatever else it may hold.
+    Ack {
+        back: u8,
+        hold_us: u32,
+        received_at: u64,
+        fresh: u32,
+    },
+    Challenge([u8; 16]),
+    Close(u8),
+    TransportLost,
+    TransportReady,
+}
+
+fuzz_target!(|story: (Law, Vec<Step<'_>>)| {
+    let (law, steps) = story;
+    let mut endpoint = Endpoint::new(law);
+    for step in steps {
+        endpoint.step(step);
+        let rate = endpoint.source.law().rate().per_second();
+        assert!((0.5..=1e4).contains(&rate), "a rate of {rate}");
+    }
+});
+
+struct Endpoint {
+    source: Source,
+    now: Time,
+    sent: Vec<Time>,
+}
+
+impl Endpoint {
+    fn new(law: Law) -> Self {
+        let law: Box<dyn RateLaw> = match law {
+            Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::default())),
+            Law::Acp => Box::new(Acp::new(AcpParams::default())),
+            Law::Lazy => Box::new(Lazy::new(Default::default())),
+            Law::Fixed => Box::new(Fixed::new(UpdateRate::saturating(50.0))),
+        };
+        let params = SourceParams::default();
+        let source = Source::new(params, SESSION, law, Time::ZERO).expect("an empty name fits");
+        Self { source, now: Time::ZERO, sent: Vec::new() }
+    }
+
+    fn step(&mut self, step: Step<'_>) {
+        match step {
+            Step::Wait(nanos) => self.live(Span::from_nanos(u64::from(nanos) % 1_000_000_000)),
+            Step::Oversleep(nanos) => self.now += Span::from_nanos(nanos % (1 << 50)),
+            Step::Bytes(datagram) => self.receive(datagram),
+            Step::Ack { back, hold_us, received_at, fresh } => {
+                let Some(seq) = self.sent.len().checked_sub(1 + usize::from(back)) else { return };
+                let ack = Ack {
+                    session: SESSION,
+                    seq: seq as u64,
+                    generated_at: self.sent[seq],
+                    received_at: Time::from_nanos(received_at),
+                    hold: Span::from_micros(hold_us.into()),
+                    was_fresh: true,
+                    fresh,
+                    stale: 0,
+                    missing: 0,
+                };
+                self.receive(&ack.bytes());
+            }
+            Step::Challenge(cookie) => {
+                self.receive(&Challenge { session: SESSION, cookie: Cookie(cookie) }.bytes());
+            }
+            Step::Close(reason) => {
+                let reason = CloseReason::ALL[usize::from(reason) % CloseReason::ALL.len()];
+                self.receive(&Close { session: SESSION, reason }.bytes());
+            }
+            Step::TransportLost => self.source.on_transport_lost(self.now),
+            Step::TransportReady => self.source.on_transport_ready(self.now),
+        }
+    }
+
+    fn receive(&mut self, datagram: &[u8]) {
+        // What it makes of it is its own affair.
+        let _ = self.source.on_datagram(self.now, datagram);
+    }
+
+    /// Does what the source wants for `length`.
+    fn live(&mut self, length: Span) {
+        let end = self.now + length;
+        // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
+        let mut steps = 2 * (length.as_micros() / 100) + 16;
+        loop {
+            let timer = self.source.next_timer().map(|(at, _)| at);
+            let wants = [timer, self.source.next_update_at()].into_iter().flatten().min();
+            let next = wants.expect("a source always wants something").max(self.now);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            if timer.is_some_and(|at| at <= self.now) {
+                self.source.on_tick(self.now);
+            }
+            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
+                let sample = Sample { generated_at: self.now, payload: b"state" };
+                let mut out = [0; 600];
+                self.source.write_update(self.now, sample, &mut out).expect("it fits");
+                self.sent.push(self.now);
+            }
+            steps = steps.checked_sub(1).expect("it spins");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Any bytes, read as a message: no panic, and what is a message is the same message when it is
+//! written and read again.
+#![no_main]
+
+use freshline_core::wire::{Message, Update};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|datagram: &[u8]| {
+    let Ok(message) = Message::parse(datagram) else { return };
+    let mut buffer = vec![0; Update::MIN_LEN.max(datagram.len())];
+    let written = match message {
+        Message::Update(update) => {
+            let len = update.write(&mut buffer).expect("what was read fits where it was");
+            &buffer[..len]
+        }
+        Message::Ack(ack) => put(&mut buffer, &ack.bytes()),
+        Message::Challenge(challenge) => put(&mut buffer, &challenge.bytes()),
+        Message::Close(close) => put(&mut buffer, &close.bytes()),
+    };
+    assert!(written.len() <= datagram.len(), "what was read had room for all of it");
+    assert_eq!(Message::parse(written), Ok(message));
+});
+
+fn put<'a>(buffer: &'a mut [u8], bytes: &[u8]) -> &'a [u8] {
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    &buffer[..bytes.len()]
+}
