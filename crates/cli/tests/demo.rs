@@ -113,7 +113,7 @@ fn a_probe_without_a_monitor_says_so() {
 fn a_mistake_in_the_flags_is_told_from_a_failure() {
     for args in [
         ["probe", "ftp://127.0.0.1:9", "--json"],
-        ["probe", "udp://127.0.0.1", "--json"],
+        ["probe", "udp://host/path", "--json"],
         ["probe", "udp://127.0.0.1:9", "--rates=fast"],
         ["probe", "udp://127.0.0.1:9", "--seconds=0"],
         ["demo", "--seconds", "0"],

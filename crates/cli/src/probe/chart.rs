@@ -93,7 +93,7 @@ mod tests {
             (10.0, 70.0, Mark::Rate),
             (100.0, 40.0, Mark::Best),
             (1000.0, 900.0, Mark::Rate),
-            (90.0, 42.0, Mark::AcpPlus),
+            (90.0, 41.0, Mark::AcpPlus),
         ];
         let drawn = Chart::of(&marks).unwrap().to_string();
         let lines: Vec<_> = drawn.lines().collect();
