@@ -3,10 +3,12 @@
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
 //! names cannot be understood.
 
+mod demo;
 mod emulate;
 mod law;
 mod monitor;
 mod output;
+mod probe;
 mod source;
 mod transport;
 mod url;
@@ -30,6 +32,8 @@ enum Command {
     Source(source::Args),
     Monitor(monitor::Args),
     Emulate(emulate::Args),
+    Demo(demo::Args),
+    Probe(probe::Args),
 }
 
 /// Why a subcommand ended early.
@@ -51,6 +55,8 @@ fn main() -> ExitCode {
         Command::Source(args) => source::run(args),
         Command::Monitor(args) => monitor::run(args),
         Command::Emulate(args) => emulate::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Probe(args) => probe::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -34,6 +34,8 @@ pub struct Record<P> {
     pub heard_at: Time,
     /// The sequence number of the freshest update.
     pub newest_seq: u64,
+    /// When the freshest state was sampled, on the *source's* clock.
+    pub generated_at: Time,
     /// The age as far as it can be known: from updates that carried the clocks' offset.
     pub age: AgeProcess,
     first_seq: u64,
@@ -61,6 +63,7 @@ impl<P> Record<P> {
             payload: Vec::new(),
             heard_at: received_at,
             newest_seq: update.seq,
+            generated_at: update.generated_at,
             age: AgeProcess::new(),
             first_seq: update.seq,
             recent: 0,
@@ -98,6 +101,7 @@ impl<P> Record<P> {
 
     fn take_fresh(&mut self, update: &Update<'_>, received_at: Time) {
         self.fresh = self.fresh.wrapping_add(1);
+        self.generated_at = update.generated_at;
         if let Some(offset) = update.clock_offset {
             self.age.on_update(received_at, ClockOffset::translate(update.generated_at, offset));
         }

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
 
 /// How datagrams are carried.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Transport {
     /// Plain UDP: for laboratories and trusted links.
     Udp,

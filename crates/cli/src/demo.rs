@@ -1,0 +1,133 @@
+//! `freshline demo`: four sources on the same emulated path.
+
+mod contest;
+mod lane;
+mod report;
+mod view;
+
+use clap::value_parser;
+use freshline_core::age::theory::{Hop, path_lower_bound};
+use freshline_core::link::{ConditionsConfig, HopConfig};
+use freshline_core::source::{AcpPlus, Fixed, Lazy, RateLaw};
+use freshline_core::unit::{Bytes, Span, UpdateRate};
+use freshline_core::wire::Update;
+use miette::{IntoDiagnostic, WrapErr};
+
+use crate::Failure;
+use crate::output::{print_json, printed, stop_on_signals};
+use contest::Contest;
+use report::Report;
+use view::View;
+
+/// Show ACP+ beside Lazy and two fixed rates, over real sockets and the same emulated path.
+///
+/// Four sources run at the same time, each over a path of its own with the same conditions, to one
+/// monitor. The ages are the true ones at the monitor: one clock serves both ends here. On a
+/// terminal the run is drawn while it lasts; q or Ctrl-C ends it early, with the table of what was
+/// measured until then.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLE
+
+    freshline demo --seconds 20
+
+EXIT CODES
+
+0  done, or stopped by q or Ctrl-C, with the table
+1  a socket or something else of the system is not to be had
+2  the flags cannot be understood")]
+pub(crate) struct Args {
+    /// How long the sources run, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Repeat the emulators' random choices of an earlier run; drawn and printed if left out.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+const PATH_FILE: &str = include_str!("../../../scenarios/paths/two-slow-one-fast.toml");
+
+/// Payload of each update: the size that the papers use.
+const PAYLOAD: usize = 1024;
+
+/// IP and UDP headers of a datagram over IPv4, as the emulator counts them.
+const IPV4_UDP: usize = 28;
+
+/// 10/s: less than half of what Lazy sends on this path, as a person would choose who does not
+/// want to trouble the network.
+const SLOW: f64 = 10.0;
+
+/// What the fast fixed rate asks of the bottleneck.
+const OVERLOAD: f64 = 1.2;
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let stop = stop_on_signals()?;
+    let conditions = conditions();
+    let updates = Updates::over(&conditions.forward.hop);
+    // 32 bits are enough, and every reader of JSON takes them for what they are.
+    let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let contest = Contest {
+        conditions: conditions.clone(),
+        laws: laws(updates.bottleneck),
+        seed,
+        duration: Span::from_secs(args.seconds),
+    };
+    let mut view = View::new(args.json).into_diagnostic().map_err(Failure::Runtime)?;
+    let runs = contest.run(&stop, &mut view);
+    drop(view); // the terminal is the user's again before anything is said
+    let runs = runs.wrap_err("the demonstration broke off").map_err(Failure::Runtime)?;
+    let report = Report::new(conditions, updates, seed, runs);
+    if args.json { print_json(&report) } else { printed(report.print_table()) }
+}
+
+/// The path of the demonstration.
+fn conditions() -> ConditionsConfig {
+    toml::from_str(PATH_FILE).expect("the path file that was built in is valid")
+}
+
+fn laws(bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
+    vec![
+        ("acp+", Box::new(AcpPlus::new(Default::default()))),
+        ("lazy", Box::new(Lazy::new(Default::default()))),
+        ("fixed-slow", Box::new(Fixed::new(UpdateRate::saturating(SLOW)))),
+        ("fixed-fast", Box::new(Fixed::new(bottleneck.scaled(OVERLOAD)))),
+    ]
+}
+
+/// What a path can do for updates of the demonstration's size.
+#[derive(Debug, Clone, Copy)]
+struct Updates {
+    /// No source can keep the mean age below this.
+    lower_bound: Span,
+    /// As many updates a second pass the slowest hop.
+    bottleneck: UpdateRate,
+}
+
+impl Updates {
+    fn over(hops: &[HopConfig]) -> Self {
+        let size = Bytes::from(PAYLOAD + Update::HEADER_LEN + IPV4_UDP);
+        let serialisation =
+            |hop: &HopConfig| hop.rate.map_or(Span::ZERO, |rate| rate.time_to_send(size));
+        let slowest = hops.iter().map(serialisation).max().unwrap_or_default();
+        let hops = hops
+            .iter()
+            .map(|hop| Hop { serialisation: serialisation(hop), propagation: hop.delay });
+        Self { lower_bound: path_lower_bound(hops), bottleneck: UpdateRate::from_period(slowest) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_bounds_age_from_below_and_rate_from_above() {
+        let updates = Updates::over(&conditions().forward.hop);
+        // 1092 bytes: 4.368 ms on each slow hop, 0.4368 ms on the fast one, 15 ms of delays.
+        assert_eq!(updates.lower_bound, Span::from_nanos(26_356_800));
+        assert!((updates.bottleneck.per_second() - 228.94).abs() < 0.01);
+    }
+}

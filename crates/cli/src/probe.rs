@@ -1,0 +1,132 @@
+//! `freshline probe`: the age over the rate on a real path, and how near ACP+ comes to its lowest
+//! point.
+
+mod chart;
+mod interrupt;
+mod report;
+mod sweep;
+mod trial;
+
+use clap::value_parser;
+use freshline_core::session::SourceParams;
+use freshline_core::source::{AcpPlus, RateLaw};
+use freshline_core::unit::{Span, UpdateRate};
+use miette::IntoDiagnostic;
+
+use crate::Failure;
+use crate::output::{print_json, printed};
+use crate::transport::TransportArgs;
+use crate::url::MonitorUrl;
+use interrupt::Interrupt;
+use report::Report;
+use sweep::{Range, Sweep};
+use trial::{Probe, Timing};
+
+/// Find the fixed rate with the lowest age on a path, and see how near to it ACP+ settles.
+///
+/// Sends to a running monitor at one fixed rate after the other, each for a few seconds and once
+/// the path has drained, then more closely around the best, then with ACP+. Ages are the source's
+/// own, from round trips: higher than the true ones by the way of the ack. Ctrl-C ends it with
+/// what there is so far.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+What a path of 2 Mbit/s and 20 ms allows, with a monitor at 127.0.0.1:4400:
+
+    freshline emulate udp --listen 127.0.0.1:4401 --to 127.0.0.1:4400 \\
+        --hop rate=2mbit,delay=20ms,queue=100p &
+    freshline probe udp://127.0.0.1:4401
+
+The same in a given range:
+
+    freshline probe udp://127.0.0.1:4401 --from 20/s --to 300/s --steps 8
+
+EXIT CODES
+
+0  done, or stopped by Ctrl-C, with what there was
+1  the monitor does not answer, or the system's resources are not to be had
+2  the URL or the flags cannot be understood")]
+pub(crate) struct Args {
+    /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    url: MonitorUrl,
+    /// These rates, instead of a range that is found by itself: 10/s,50/s,100/s.
+    #[arg(long, value_name = "RATES", value_delimiter = ',', conflicts_with_all = ["from", "to", "steps"])]
+    rates: Vec<UpdateRate>,
+    /// The lowest rate, such as 5/s.
+    #[arg(long, value_name = "RATE", requires = "to")]
+    from: Option<UpdateRate>,
+    /// The highest rate.
+    #[arg(long, value_name = "RATE", requires = "from")]
+    to: Option<UpdateRate>,
+    /// How many rates from --from to --to, evenly on a logarithmic scale.
+    #[arg(long, value_name = "N", requires = "from", default_value_t = 10, value_parser = value_parser!(u32).range(2..=1000))]
+    steps: u32,
+    /// How many more rates on either side of the best one; 0 leaves out this second pass.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(..=1000))]
+    refine: u32,
+    /// How long each rate is measured, after a settling time of a quarter of it.
+    #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
+    seconds_per_rate: f64,
+    /// How long ACP+ runs; its first third is settling time.
+    #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = seconds)]
+    seconds: f64,
+    #[command(flatten)]
+    transport: TransportArgs,
+    /// Payload of each update in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    size: u16,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let interrupt = Interrupt::default();
+    let on_signal = interrupt.clone();
+    ctrlc::set_handler(move || on_signal.interrupt())
+        .into_diagnostic()
+        .map_err(Failure::Runtime)?;
+
+    let probe = Probe {
+        monitor: args.url.resolve().map_err(Failure::Usage)?,
+        transport: args.transport.transport(&args.url)?,
+        params: SourceParams {
+            name: "probe".to_owned(),
+            token: args.transport.token(&args.url)?,
+            ..SourceParams::default()
+        },
+        payload: args.size.into(),
+        interrupt,
+    };
+    let each = Span::from_secs_f64(args.seconds_per_rate);
+    let sweep = Sweep {
+        probe: &probe,
+        timing: Timing { settle: each / 4, measure: each },
+        range: range(&args),
+        refine: args.refine,
+    };
+    let rates = sweep.run().map_err(|error| Failure::Runtime(error.into()))?;
+
+    let whole = Span::from_secs_f64(args.seconds);
+    let timing = Timing { settle: whole / 3, measure: whole - whole / 3 };
+    let law: Box<dyn RateLaw> = Box::new(AcpPlus::new(Default::default()));
+    let acp_plus = probe.run(law, timing).map_err(|error| Failure::Runtime(error.into()))?;
+    let report = Report::new(probe.payload, rates, acp_plus);
+    if args.json { print_json(&report) } else { printed(report.print_table()) }
+}
+
+fn range(args: &Args) -> Range {
+    match (args.from, args.to) {
+        _ if !args.rates.is_empty() => Range::Given(args.rates.clone()),
+        (Some(from), Some(to)) => Range::Given(sweep::spread(from, to, args.steps)),
+        _ => Range::Found,
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0.1 to 86400, such as 4".to_owned()),
+    }
+}

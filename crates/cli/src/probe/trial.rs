@@ -1,0 +1,188 @@
+//! One law on the path: open a session, let it settle, measure, let the path drain.
+
+use std::net::SocketAddr;
+
+use freshline_core::age::Integral;
+use freshline_core::session::{self, Reach, SourceCounters, SourceEvent, SourceParams};
+use freshline_core::source::RateLaw;
+use freshline_core::unit::{Span, Time};
+use freshline_net::clock::Clock;
+use freshline_net::source::sampler::Synthetic;
+use freshline_net::source::{
+    Event, LinkEvent, Source, SourceConfig, SourceError, Transport, Watch,
+};
+use freshline_net::stop::Stop;
+
+use super::interrupt::Interrupt;
+
+/// A monitor that has not answered for so long is taken to be absent, and a queue that has not
+/// drained by then is left to the settling time.
+const PATIENCE: Span = Span::from_secs(5);
+
+/// A source that is sent over the path again and again, each time with another law.
+pub(super) struct Probe {
+    pub(super) monitor: SocketAddr,
+    pub(super) transport: Transport,
+    pub(super) params: SourceParams,
+    /// Bytes in each update.
+    pub(super) payload: usize,
+    pub(super) interrupt: Interrupt,
+}
+
+/// How long a law runs once its session is open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timing {
+    pub(super) settle: Span,
+    pub(super) measure: Span,
+}
+
+/// What was measured of a law after the settling time, unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    /// Updates sent a second.
+    pub(super) updates_per_s: f64,
+    /// From round trips: an upper bound, by the way of the ack.
+    pub(super) age_mean: Span,
+    /// The same with the settling time.
+    pub(super) age_mean_from_start: Span,
+    /// `None` if no ack came.
+    pub(super) rtt_mean: Option<Span>,
+    /// The shortest, the settling time included.
+    pub(super) rtt_min: Span,
+    /// Time average of updates sent and not acknowledged.
+    pub(super) backlog_mean: f64,
+    /// How long what was under way at the end took to arrive at the pace of the acks.
+    drain: Span,
+}
+
+/// Why a law could not be tried.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(super) enum TrialError {
+    #[error("no monitor answers at {monitor}{reason}")]
+    #[diagnostic(help("`freshline monitor --help` shows how to start one"))]
+    Absent { monitor: SocketAddr, reason: String },
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl Probe {
+    /// Sends by `law` and measures; `None` if it was interrupted. The path is empty afterwards.
+    pub(super) fn run(
+        &self,
+        law: Box<dyn RateLaw>,
+        timing: Timing,
+    ) -> Result<Option<Trial>, TrialError> {
+        let Some(stop) = self.interrupt.next_run() else { return Ok(None) };
+        let mut source = Source::new(SourceConfig {
+            monitor: self.monitor,
+            transport: self.transport.clone(),
+            params: self.params.clone(),
+            law,
+            sampler: Box::new(Synthetic::new(self.payload)),
+        })?;
+        let give_up_at = Clock::new().now() + PATIENCE;
+        let mut observer = Observer {
+            timing,
+            stop: stop.clone(),
+            stage: Stage::Opening { give_up_at },
+            reason: String::new(),
+        };
+        source.run(&stop, None, &mut observer)?;
+        match observer.stage {
+            Stage::Over(trial) => {
+                self.interrupt.sleep(trial.drain);
+                Ok(Some(trial))
+            }
+            _ if self.interrupt.is_interrupted() => Ok(None),
+            _ => Err(TrialError::Absent { monitor: self.monitor, reason: observer.reason }),
+        }
+    }
+}
+
+/// Looks at the source after each of its turns, and ends it when enough is known.
+struct Observer {
+    timing: Timing,
+    stop: Stop,
+    stage: Stage,
+    /// Why the monitor may be absent, to be said behind its address.
+    reason: String,
+}
+
+enum Stage {
+    Opening { give_up_at: Time },
+    Settling { until: Time },
+    Measuring { from: Box<Mark>, until: Time },
+    Over(Trial),
+}
+
+impl Watch for Observer {
+    fn event(&mut self, _now: Time, _source: &session::Source, event: &Event<'_>) {
+        match event {
+            Event::Session(SourceEvent::Closed(reason)) => self.reason = format!(": {reason}"),
+            Event::Link(LinkEvent::Lost(reason)) => self.reason = format!(": {reason}"),
+            Event::Link(LinkEvent::Unreachable) => {
+                self.reason = ": nobody listens there".to_owned();
+            }
+            _ => {}
+        }
+    }
+
+    fn turn(&mut self, now: Time, source: &session::Source) {
+        match &self.stage {
+            Stage::Opening { .. } if source.reach() == Reach::Open => {
+                self.stage = Stage::Settling { until: now + self.timing.settle };
+            }
+            Stage::Opening { give_up_at } if now >= *give_up_at => self.stop.stop(),
+            Stage::Settling { until } if now >= *until => {
+                let until = now + self.timing.measure;
+                self.stage = Stage::Measuring { from: Box::new(Mark::new(source, now)), until };
+            }
+            Stage::Measuring { from, until } if now >= *until => {
+                if let Some(trial) = from.trial(source, now) {
+                    self.stage = Stage::Over(trial);
+                }
+                self.stop.stop();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A source at the beginning of the measurement.
+struct Mark {
+    at: Time,
+    age: Integral,
+    backlog: Integral,
+    counters: SourceCounters,
+}
+
+impl Mark {
+    fn new(source: &session::Source, now: Time) -> Self {
+        Self {
+            at: now,
+            age: source.age().process().mark(now),
+            backlog: source.backlog().mark(now),
+            counters: *source.counters(),
+        }
+    }
+
+    /// What has happened since; `None` if no time has passed, or no ack ever came.
+    fn trial(&self, source: &session::Source, now: Time) -> Option<Trial> {
+        let (age, counters) = (source.age().process(), source.counters());
+        let seconds = now.since(self.at).as_secs_f64();
+        let acked = counters.acked - self.counters.acked;
+        let under_way = source.backlog().backlog() as f64;
+        Some(Trial {
+            updates_per_s: (counters.sent - self.counters.sent) as f64 / seconds,
+            age_mean: age.mean_since(self.age, now)?,
+            age_mean_from_start: age.mean(now)?,
+            rtt_mean: (acked > 0).then(|| (counters.rtt_sum - self.counters.rtt_sum) / acked),
+            rtt_min: counters.rtt_min?,
+            backlog_mean: source.backlog().mean_since(self.backlog, now)?,
+            drain: match acked {
+                0 => PATIENCE,
+                _ => Span::from_secs_f64(under_way * seconds / acked as f64).min(PATIENCE),
+            },
+        })
+    }
+}
