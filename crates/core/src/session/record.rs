@@ -36,6 +36,7 @@ pub struct Record<P> {
     pub newest_seq: u64,
     /// The age as far as it can be known: from updates that carried the clocks' offset.
     pub age: AgeProcess,
+    generated_at: Time,
     first_seq: u64,
     /// Bit i: whether update `newest_seq − 1 − i` has come.
     recent: u64,
@@ -62,6 +63,7 @@ impl<P> Record<P> {
             heard_at: received_at,
             newest_seq: update.seq,
             age: AgeProcess::new(),
+            generated_at: update.generated_at,
             first_seq: update.seq,
             recent: 0,
             fresh: 0,
@@ -98,6 +100,7 @@ impl<P> Record<P> {
 
     fn take_fresh(&mut self, update: &Update<'_>, received_at: Time) {
         self.fresh = self.fresh.wrapping_add(1);
+        self.generated_at = update.generated_at;
         if let Some(offset) = update.clock_offset {
             self.age.on_update(received_at, ClockOffset::translate(update.generated_at, offset));
         }
@@ -125,6 +128,11 @@ impl<P> Record<P> {
             stale: self.stale,
             missing: self.missing(),
         }
+    }
+
+    /// Generation time of the freshest update, on the source's clock.
+    pub fn generated_at(&self) -> Time {
+        self.generated_at
     }
 
     /// Updates that were the freshest when they came, modulo 2³².
@@ -188,5 +196,12 @@ mod tests {
             record.on_update(&update(seq), Time::ZERO);
         }
         assert_eq!(record.missing(), 0);
+    }
+
+    #[test]
+    fn a_record_leaves_room_for_the_tables_below_256_bytes() {
+        // Up to a sixteenth of the records is spare; each table costs up to 12 bytes an entry.
+        let record = size_of::<Record<core::net::SocketAddr>>();
+        assert!(record * 17 / 16 + 2 * 12 <= 256, "{record}");
     }
 }
