@@ -12,12 +12,18 @@ mod memory;
 mod throughput;
 mod traffic;
 
+use std::num::NonZero;
+use std::{fs, thread};
+
 use memory::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
+    let cores = thread::available_parallelism().map_or(0, NonZero::get);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    println!("{cores} cores, Linux {kernel}");
     throughput::report();
     memory::report();
     latency::report();
