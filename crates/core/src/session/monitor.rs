@@ -1,10 +1,9 @@
 //! The monitor's end of all sessions.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::Hash;
+use core::hash::{BuildHasher, Hash};
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 use slab::Slab;
 
 use super::cookie::{Secret, TableHasher};
@@ -145,7 +144,8 @@ pub struct Monitor<P> {
     tokens: Vec<u128>,
     records: Slab<Record<P>>,
     by_session: HashTable<u32>,
-    by_name: HashMap<Box<str>, u32, TableHasher>,
+    /// Those with a name.
+    by_name: HashTable<u32>,
     hasher: TableHasher,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
@@ -169,7 +169,7 @@ impl<P: Copy + Hash> Monitor<P> {
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
             by_session: HashTable::new(),
-            by_name: HashMap::with_hasher(hasher.clone()),
+            by_name: HashTable::new(),
             hasher,
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
@@ -316,7 +316,7 @@ impl<P: Copy + Hash> Monitor<P> {
         if !self.tokens.is_empty() && !self.tokens.contains(&self.secret.digest(opening.token)) {
             return self.refuse(session, CloseReason::BadToken, reply);
         }
-        if let Some(&former) = self.by_name.get(opening.name) {
+        if let Some(former) = self.find_named(opening.name) {
             self.remove(former);
             self.counters.superseded += 1;
         }
@@ -376,37 +376,48 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- the tables ----
 
-    fn hash(&self, session: SessionId) -> u64 {
-        core::hash::BuildHasher::hash_one(&self.hasher, session)
-    }
-
     fn find(&self, session: SessionId) -> Option<u32> {
         let same = |key: &u32| self.records[*key as usize].session == session;
-        self.by_session.find(self.hash(session), same).copied()
+        self.by_session.find(self.hasher.hash_one(session), same).copied()
+    }
+
+    fn find_named(&self, name: &str) -> Option<u32> {
+        let same = |key: &u32| *self.records[*key as usize].name == *name;
+        self.by_name.find(self.hasher.hash_one(name), same).copied()
     }
 
     fn insert(&mut self, record: Record<P>) -> u32 {
-        let (session, name) = (record.session, record.name.clone());
+        self.make_room();
         let key = self.records.insert(record) as u32;
-        let hash = self.hash(session);
         let (records, hasher) = (&self.records, &self.hasher);
-        self.by_session.insert_unique(hash, key, |key| {
-            core::hash::BuildHasher::hash_one(hasher, records[*key as usize].session)
-        });
-        if !name.is_empty() {
-            self.by_name.insert(name, key);
+        let session_hash = |key: &u32| hasher.hash_one(records[*key as usize].session);
+        self.by_session.insert_unique(session_hash(&key), key, session_hash);
+        if !records[key as usize].name.is_empty() {
+            let name_hash = |key: &u32| hasher.hash_one(&*records[*key as usize].name);
+            self.by_name.insert_unique(name_hash(&key), key, name_hash);
         }
         key
     }
 
+    /// Grows the records by a sixteenth instead of twofold, and never beyond the cap: what is
+    /// allotted and not used counts as a source's state too.
+    fn make_room(&mut self) {
+        let len = self.records.len();
+        if len == self.records.capacity() {
+            let wanted = (len / 16).max(16);
+            self.records.reserve_exact(wanted.min(self.params.max_sources - len));
+        }
+    }
+
     fn remove(&mut self, key: u32) {
-        let session = self.records[key as usize].session;
-        if let Ok(entry) = self.by_session.find_entry(self.hash(session), |found| *found == key) {
+        let record = self.records.remove(key as usize);
+        let session_hash = self.hasher.hash_one(record.session);
+        if let Ok(entry) = self.by_session.find_entry(session_hash, |found| *found == key) {
             entry.remove();
         }
-        let record = self.records.remove(key as usize);
-        if !record.name.is_empty() {
-            self.by_name.remove(&record.name);
+        let name_hash = self.hasher.hash_one(&*record.name);
+        if let Ok(entry) = self.by_name.find_entry(name_hash, |found| *found == key) {
+            entry.remove();
         }
     }
 }
@@ -415,4 +426,56 @@ impl<P: Copy + Hash> Monitor<P> {
 fn put(reply: &mut [u8; Ack::LEN], answer: &[u8]) -> usize {
     reply[..answer.len()].copy_from_slice(answer);
     answer.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Clocked = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+
+    fn monitor(max_sources: usize) -> Monitor<u32> {
+        let params =
+            MonitorParams { admission: Admission::Proven, max_sources, ..MonitorParams::default() };
+        Monitor::new(params, Secret::new([7; 16]))
+    }
+
+    fn open(monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
+        let update = Update {
+            session: SessionId(session),
+            seq: 0,
+            generated_at: Time::ZERO,
+            clock_offset: None,
+            opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
+            payload: b"state",
+        };
+        let (mut datagram, mut reply) = ([0; 200], [0; Ack::LEN]);
+        let len = update.write(&mut datagram).unwrap();
+        let receipt = monitor.on_datagram(AT, 0, &datagram[..len], &mut reply);
+        matches!(receipt.verdict, Verdict::Fresh { opened: true, .. })
+    }
+
+    #[test]
+    fn a_source_that_comes_back_under_its_name_replaces_itself_alone() {
+        let mut monitor = monitor(3);
+        for (session, name) in [(1, "robot"), (2, ""), (3, "meter"), (4, "robot")] {
+            assert!(open(&mut monitor, session, name));
+        }
+        let mut sessions: Vec<u64> = monitor.records().map(|(_, r)| r.session.0).collect();
+        sessions.sort_unstable();
+        assert_eq!(sessions, [2, 3, 4]);
+        assert_eq!(monitor.counters().superseded, 1);
+        assert!(!open(&mut monitor, 5, ""), "nameless ones replace nobody");
+        assert_eq!((monitor.by_session.len(), monitor.by_name.len()), (3, 2));
+    }
+
+    #[test]
+    fn hardly_more_records_are_allotted_than_used() {
+        let mut monitor = monitor(1_000);
+        for session in 0..1_000 {
+            assert!(open(&mut monitor, session, ""));
+            assert!(monitor.records.capacity() <= (session as usize * 17 / 16 + 16).min(1_000));
+        }
+        assert!(!open(&mut monitor, 1_000, ""));
+    }
 }

@@ -203,4 +203,11 @@ mod tests {
         assert_eq!(record.on_update(&update(8), Time::ZERO), Arrival::Late);
         assert_eq!((record.stale(), record.missing()), (1, 0));
     }
+
+    #[test]
+    fn a_record_leaves_room_for_the_tables_below_256_bytes() {
+        // Up to a sixteenth of the records is spare; each table costs up to 12 bytes an entry.
+        let record = size_of::<Record<core::net::SocketAddr>>();
+        assert!(record * 17 / 16 + 2 * 12 <= 256, "{record}");
+    }
 }

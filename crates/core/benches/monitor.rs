@@ -1,0 +1,83 @@
+//! What the monitor's protocol costs an update, without sockets.
+//!
+//! `cargo bench -p freshline-core`. With many sources the time goes to fetching their records
+//! from memory.
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret, Verdict};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
+
+/// An update of 64 bytes as it arrives.
+struct Arrival {
+    at: Clocked,
+    peer: SocketAddr,
+    datagram: Vec<u8>,
+}
+
+impl Arrival {
+    /// The update with number `seq` of a source, sent and received at `seq` µs.
+    fn new(source: u64, seq: u64, opening: Option<Opening<'_>>) -> Self {
+        let now = Time::ZERO + Span::from_micros(seq);
+        let update = Update {
+            session: SessionId(source),
+            seq,
+            generated_at: now,
+            clock_offset: Some(0),
+            opening,
+            payload: &[0xA5; 64],
+        };
+        let mut datagram = vec![0; update.len()];
+        update.write(&mut datagram).expect("it fits");
+        let peer = SocketAddr::from((Ipv4Addr::from_bits(source as u32), 4000));
+        Self { at: Clocked { received_at: now, now }, peer, datagram }
+    }
+
+    fn take_in(&self, monitor: &mut Monitor<SocketAddr>) {
+        let mut reply = [0; Ack::LEN];
+        let receipt = monitor.on_datagram(self.at, self.peer, &self.datagram, &mut reply);
+        assert!(matches!(receipt.verdict, Verdict::Fresh { .. }));
+        black_box(reply);
+    }
+}
+
+fn monitor_of(sources: u64) -> Monitor<SocketAddr> {
+    let max_sources = usize::try_from(sources).expect("a number of sources");
+    let params =
+        MonitorParams { admission: Admission::Proven, max_sources, ..MonitorParams::default() };
+    let mut monitor = Monitor::new(params, Secret::new([7; 16]));
+    let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
+    for source in 0..sources {
+        Arrival::new(source, 0, Some(opening)).take_in(&mut monitor);
+    }
+    monitor
+}
+
+fn benches(c: &mut Criterion) {
+    let update = Arrival::new(1, 1, None).datagram;
+    c.bench_function("parse an update", |b| {
+        b.iter(|| Message::parse(black_box(&update)).is_ok());
+    });
+    for sources in [1, 1_000, 100_000] {
+        let mut monitor = monitor_of(sources);
+        let mut seq = 0;
+        // A prime, so that all take their turn and no record is near the one before.
+        let mut next = || {
+            seq += 1;
+            Arrival::new(seq * 7_919 % sources, seq, None)
+        };
+        c.bench_function(&format!("take in and answer an update, {sources} sources"), |b| {
+            b.iter_batched_ref(
+                &mut next,
+                |arrival| arrival.take_in(&mut monitor),
+                BatchSize::SmallInput,
+            );
+        });
+    }
+}
+
+criterion_group!(all, benches);
+criterion_main!(all);

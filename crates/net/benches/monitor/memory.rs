@@ -1,0 +1,91 @@
+//! Bytes that a monitor holds for each source.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use freshline_core::session::{Clocked, Monitor, MonitorParams, Secret, Verdict};
+use freshline_core::unit::Time;
+use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
+
+use crate::traffic::PAYLOAD;
+
+const SOURCES: usize = 100_000;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, which counts the bytes that are held.
+pub(crate) struct Counting;
+
+// SAFETY: each call goes on to the system's allocator with the arguments as they came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        HELD.fetch_add(size, Ordering::Relaxed);
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+pub(crate) fn report() {
+    println!("\nmemory: {SOURCES} sources, payloads of {} bytes", PAYLOAD.len());
+    println!("{:28} {:>14} {:>16}", "bytes a source", "without payload", "with");
+    for name_len in [0, 16] {
+        let held = bytes_a_source(name_len);
+        let names = format!("names of {name_len} bytes");
+        println!("{names:28} {:>14.1} {held:>16.1}", held - PAYLOAD.len() as f64);
+    }
+}
+
+/// Opens all sessions and gives what one holds on average.
+fn bytes_a_source(name_len: usize) -> f64 {
+    let params = MonitorParams { max_sources: SOURCES, ..MonitorParams::default() };
+    let before = HELD.load(Ordering::Relaxed);
+    let mut monitor = Monitor::new(params, Secret::new([7; 16]));
+    for number in 0..SOURCES {
+        let name = format!("{number:0name_len$}");
+        open(&mut monitor, number as u32, if name_len == 0 { "" } else { &name });
+    }
+    assert_eq!(monitor.len(), SOURCES);
+    (HELD.load(Ordering::Relaxed) - before) as f64 / SOURCES as f64
+}
+
+/// Shows the cookie that a first update is answered with, as every source does.
+fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
+    let peer = SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0000 | number), 4000));
+    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+    let mut cookie = Cookie::default();
+    let (mut datagram, mut reply) = ([0; 256], [0; Ack::LEN]);
+    for seq in 0..2 {
+        let update = Update {
+            session: SessionId(number.into()),
+            seq,
+            generated_at: Time::ZERO,
+            clock_offset: Some(0),
+            opening: Some(Opening { cookie, name, token: b"" }),
+            payload: &PAYLOAD,
+        };
+        let len = update.write(&mut datagram).unwrap();
+        let receipt = monitor.on_datagram(at, peer, &datagram[..len], &mut reply);
+        let answer = Message::parse(&reply[..receipt.reply]);
+        match (receipt.verdict, answer) {
+            (Verdict::Challenged, Ok(Message::Challenge(challenge))) => cookie = challenge.cookie,
+            (Verdict::Fresh { opened: true, .. }, _) => return,
+            other => panic!("the session does not open: {other:?}"),
+        }
+    }
+    panic!("the cookie is not accepted");
+}
