@@ -165,6 +165,10 @@ pub struct Source {
     law: Box<dyn RateLaw>,
     reach: Reach,
     backoff: Backoff,
+    /// Spaces the openings of sessions that do not last.
+    relapse: Backoff,
+    /// When the session was last opened.
+    opened_at: Time,
     /// While opening: when to try next.
     next_attempt_at: Time,
     cookie: Cookie,
@@ -192,11 +196,14 @@ impl Source {
         now: Time,
     ) -> Result<Self, OpeningTooLong> {
         let backoff = Backoff::new(params.first_wait, params.longest_wait, session.0);
+        let relapse = backoff.clone();
         let source = Self {
             session,
             law,
             reach: Reach::Opening { attempts: 0 },
             backoff,
+            relapse,
+            opened_at: now,
             next_attempt_at: now,
             cookie: Cookie::default(),
             next_seq: 0,
@@ -405,6 +412,7 @@ impl Source {
 
         if self.reach != Reach::Open {
             self.reach = Reach::Open;
+            self.opened_at = now;
             self.backoff.reset();
             self.counters.opened += 1;
             self.law.restart(now);
@@ -461,7 +469,12 @@ impl Source {
     fn open_again(&mut self, now: Time) {
         self.reach = Reach::Opening { attempts: 0 };
         self.backoff.reset();
-        self.next_attempt_at = now;
+        if now.since(self.opened_at) >= self.params.longest_wait {
+            self.relapse.reset();
+        }
+        // At once, unless session follows on session: two sources of one name would otherwise
+        // push each other out of the monitor as fast as the path allows.
+        self.next_attempt_at = now.max(self.opened_at + self.relapse.next());
         self.unanswered_since = None;
         // The monitor may be another process, with another clock.
         self.clock_offset = ClockOffset::default();
