@@ -1,7 +1,7 @@
 //! The `freshline` command: one file a subcommand.
 //!
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood.
+//! names cannot be understood, 130 a second Ctrl-C.
 
 mod demo;
 mod emulate;

@@ -8,11 +8,21 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Ctrl-C and a request to terminate end the run, with its summary.
+/// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// Ctrl-C and a request to terminate end the run, with its summary; a second one ends it at once,
+/// should the first wait for a reader or a command that hangs.
 pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     let stop = Stop::new();
     let theirs = stop.clone();
-    ctrlc::set_handler(move || theirs.stop()).into_diagnostic().map_err(Failure::Runtime)?;
+    let on_signal = move || {
+        if theirs.is_stopped() {
+            std::process::exit(INTERRUPTED);
+        }
+        theirs.stop();
+    };
+    ctrlc::set_handler(on_signal).into_diagnostic().map_err(Failure::Runtime)?;
     Ok(stop)
 }
 

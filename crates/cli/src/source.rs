@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut teller = Teller { every: args.every, next: now + args.every, trouble: String::new() };
+    let mut teller = Teller { every: args.every, next: now + args.every, told: Vec::new() };
     let result = source.run(&stop, until, &mut teller).map_err(failure);
     let report = source.report();
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
@@ -133,19 +133,29 @@ fn failure(error: SourceError) -> Failure {
     }
 }
 
-/// Tells a person what happens, each trouble once until it changes.
+/// Tells a person what happens, each trouble once until the session is open again.
 struct Teller {
     every: Span,
     next: Time,
-    trouble: String,
+    told: Vec<String>,
 }
+
+/// Troubles that are remembered, of which the monitor may have worded some.
+const TOLD: usize = 8;
+
+/// Openings without an answer after which a person should know.
+const ATTEMPTS: u32 = 3;
 
 impl Teller {
     fn trouble(&mut self, text: String) {
-        if self.trouble != text {
-            eprintln!("{text}");
-            self.trouble = text;
+        if self.told.contains(&text) {
+            return;
         }
+        eprintln!("{text}");
+        if self.told.len() == TOLD {
+            self.told.clear();
+        }
+        self.told.push(text);
     }
 }
 
@@ -153,7 +163,7 @@ impl Watch for Teller {
     fn event(&mut self, _now: Time, source: &session::Source, event: &Event<'_>) {
         match event {
             Event::Session(SourceEvent::Opened) => {
-                self.trouble.clear();
+                self.told.clear();
                 eprintln!("session {} is open", source.session());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
@@ -173,6 +183,15 @@ impl Watch for Teller {
     }
 
     fn turn(&mut self, now: Time, source: &session::Source) {
+        if matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS)
+            && self.told.is_empty()
+        {
+            self.trouble(
+                "no answer: does a monitor listen there, by the same scheme, and does a firewall \
+                 let UDP through? trying again"
+                    .into(),
+            );
+        }
         if now < self.next {
             return;
         }

@@ -171,6 +171,31 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
 }
 
 #[test]
+fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
+    let mut monitor = monitor(MonitorParams::default());
+    let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
+    let mut sources = [1, 2].map(|session| {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
+        Source::new(params.clone(), SessionId(session), law, at(0)).expect("a short name")
+    });
+    for millis in 0..30_000 {
+        let now = at(0) + Span::from_millis(millis);
+        for (address, source) in (0..).zip(&mut sources) {
+            source.on_tick(now);
+            while source.next_update_at().is_some_and(|due| due <= now) {
+                let mut out = [0; 256];
+                let sample = Sample { generated_at: now, payload: b"state" };
+                let len = source.write_update(now, sample, &mut out).expect("it fits");
+                let (_, answer) = tell(&mut monitor, now, address, &out[..len]);
+                let _ = source.on_datagram(now, &answer);
+            }
+        }
+    }
+    let superseded = monitor.counters().superseded;
+    assert!((5..50).contains(&superseded), "{superseded} times in 30 s");
+}
+
+#[test]
 fn only_a_known_token_opens() {
     let tokens = vec![b"open sesame".to_vec(), b"also".to_vec()];
     let mut monitor = monitor(MonitorParams { tokens, ..MonitorParams::default() });

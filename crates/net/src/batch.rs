@@ -113,19 +113,19 @@ pub(crate) struct Outbox {
     to: Option<Address>,
     segment: usize,
     contents: Vec<u8>,
-    max_segments: usize,
     /// Answers that a full or failing socket did not take.
     pub(crate) dropped: u64,
 }
 
 impl Outbox {
-    pub(crate) fn new(socket: &Socket) -> Self {
-        let max_segments = socket.state.max_gso_segments().clamp(1, MAX_SEGMENTS);
-        Self { to: None, segment: 0, contents: Vec::new(), max_segments, dropped: 0 }
+    pub(crate) fn new() -> Self {
+        Self { to: None, segment: 0, contents: Vec::new(), dropped: 0 }
     }
 
     pub(crate) fn push(&mut self, socket: &Socket, to: Address, answer: &[u8]) {
-        let full = self.contents.len() >= self.max_segments * self.segment;
+        // Asked anew: it falls to one when the network card turns out not to segment.
+        let max_segments = socket.state.max_gso_segments().clamp(1, MAX_SEGMENTS);
+        let full = self.contents.len() >= max_segments * self.segment;
         if self.to != Some(to) || self.segment != answer.len() || full {
             self.flush(socket);
             (self.to, self.segment) = (Some(to), answer.len());

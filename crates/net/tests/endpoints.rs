@@ -2,7 +2,7 @@
 //! not, and with every way out of the monitor.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use freshline_core::session::{MonitorParams, SourceEvent, SourceKey, SourceParams};
 use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::CloseReason;
+use freshline_core::wire::{Challenge, CloseReason, Cookie, Message};
 use freshline_net::clock::Clock;
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
@@ -179,6 +179,40 @@ fn a_state_too_large_for_a_datagram_is_a_clear_error() {
 }
 
 /// Hands on what comes.
+#[test]
+fn a_source_in_doubt_moves_to_a_new_socket_before_an_opening_and_hears_its_answer() {
+    let monitor = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    monitor.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let config = source_config(monitor.local_addr().expect("its address"), Transport::Udp);
+    let stop = Stop::new();
+    let theirs = stop.clone();
+    let source = std::thread::spawn(move || {
+        Source::new(config).expect("a source").run(&theirs, None, &mut ()).expect("it runs");
+    });
+    let mut buffer = [0; 2_000];
+    let mut froms = Vec::new();
+    let mut shown = Cookie::default();
+    for answered in [false, false, false, true, false] {
+        let (len, from) = monitor.recv_from(&mut buffer).expect("an opening");
+        let Ok(Message::Update(update)) = Message::parse(&buffer[..len]) else {
+            panic!("an update");
+        };
+        let session = update.session;
+        shown = update.opening.expect("an opening").cookie;
+        froms.push(from);
+        if answered {
+            let challenge = Challenge { session, cookie: Cookie([7; 16]) };
+            monitor.send_to(&challenge.bytes(), from).expect("sent");
+        }
+    }
+    stop.stop();
+    source.join().expect("it ends");
+    assert_eq!(froms[0], froms[2]);
+    assert_ne!(froms[2], froms[3], "three went unanswered");
+    assert_eq!(froms[3], froms[4]);
+    assert_eq!(shown, Cookie([7; 16]), "the answer was heard");
+}
+
 struct Payloads(Sender<String>);
 
 impl Watch for Payloads {

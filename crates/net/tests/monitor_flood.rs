@@ -189,12 +189,20 @@ fn garbage_and_spoofed_openings_make_no_record_and_do_not_stop_service() {
         }
     });
     let report = world.stop();
-    assert_eq!((report.opened, report.superseded, report.expired), (1, 0, 0));
-    assert!(report.challenged > 1 && report.refused > 0 && report.ignored > 0, "{report:?}");
+    assert_eq!(
+        (report.counters.opened, report.counters.superseded, report.counters.expired),
+        (1, 0, 0)
+    );
+    assert!(
+        report.counters.challenged > 1
+            && report.counters.refused > 0
+            && report.counters.ignored > 0,
+        "{report:?}"
+    );
     let MonitorReport { fresh, late, copies, challenged, refused, ignored, closed, .. } = report;
     assert_eq!(
         fresh + late + copies + challenged + refused + ignored + closed,
-        report.datagrams,
+        report.counters.datagrams,
         "each datagram is counted once"
     );
 }
@@ -213,7 +221,7 @@ fn strangers_with_good_cookies_fill_the_table_and_no_more() {
     assert_eq!(refused, 200 - (MAX_SOURCES - 1));
     let report = world.stop();
     assert_eq!(report.opened, MAX_SOURCES as u64);
-    assert_eq!(report.refused, refused as u64);
+    assert_eq!(report.counters.refused, refused as u64);
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -169,6 +169,8 @@ pub struct Source {
     law: Box<dyn RateLaw>,
     reach: Reach,
     backoff: Backoff,
+    /// When the session was last opened.
+    opened_at: Time,
     /// While opening: when to try next.
     next_attempt_at: Time,
     cookie: Cookie,
@@ -180,7 +182,6 @@ pub struct Source {
     /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
     /// fresh ack.
     overtaken: u32,
-    opened_at: Time,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
     monitor_counts: Option<wire::Ack>,
@@ -206,6 +207,7 @@ impl Source {
             law,
             reach: Reach::Opening { attempts: 0 },
             backoff,
+            opened_at: now,
             next_attempt_at: now,
             cookie: Cookie::default(),
             next_seq: 0,
@@ -213,7 +215,6 @@ impl Source {
             remembered: alloc::vec![Sent::default(); REMEMBERED as usize],
             unanswered_since: None,
             overtaken: 0,
-            opened_at: now,
             srtt: None,
             clock_offset: ClockOffset::default(),
             monitor_counts: None,
@@ -491,7 +492,7 @@ impl Source {
     }
 
     fn open_again(&mut self, now: Time) {
-        if now.since(self.opened_at) >= self.params.silence {
+        if now.since(self.opened_at) >= self.params.longest_wait {
             self.backoff.reset();
             self.next_attempt_at = now;
         } else {

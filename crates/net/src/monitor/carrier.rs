@@ -25,9 +25,9 @@ pub(super) struct Quic {
 type Answer<'a> = dyn FnMut(Clocked, SocketAddr, &[u8], &mut [u8; Ack::LEN]) -> usize + 'a;
 
 impl Carrier {
-    pub(super) fn new(quic: Option<&quic::ServerConfig>, socket: &Socket, now: Instant) -> Self {
+    pub(super) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
         match quic {
-            None => Self::Udp(Outbox::new(socket)),
+            None => Self::Udp(Outbox::new()),
             Some(config) => {
                 let server = Server::new(config, now);
                 Self::Quic(Box::new(Quic { server, packet: Vec::new() }))

@@ -138,7 +138,7 @@ impl Monitor {
         let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(MonitorError::Random)?;
-        let carrier = Carrier::new(config.quic.as_ref(), &socket, clock.instant_of(now));
+        let carrier = Carrier::new(config.quic.as_ref(), clock.instant_of(now));
         let params = MonitorParams { admission: carrier.admission(), ..config.params };
         Ok(Self {
             clock,

@@ -212,7 +212,7 @@ impl Source {
         let mut events = Events::with_capacity(16);
         let mut sampling = Sampling::ByLaw;
         loop {
-            self.receive(watch)?;
+            let busy = self.receive(watch)?;
             let now = self.clock.now();
             if let Some(event) = self.session.on_tick(now) {
                 watch.event(now, &self.session, &Event::Session(event));
@@ -226,7 +226,9 @@ impl Source {
                 self.link.close(self.clock.now(), &self.session.close());
                 return Ok(());
             }
-            let wake_at = self.next_event(sampling).into_iter().chain(until).min();
+            // The poll does not tell again of what was left in the socket.
+            let at_once = busy.then_some(now);
+            let wake_at = self.next_event(sampling).into_iter().chain(until).chain(at_once).min();
             let woken_by_sampler = self.sleep(&mut events, wake_at)?;
             if woken_by_sampler && matches!(sampling, Sampling::ByWaker(_)) {
                 sampling = Sampling::ByLaw;
@@ -268,11 +270,15 @@ impl Source {
         Ok(events.iter().any(|event| event.token() == WAKER))
     }
 
-    /// Takes in what has come, and lets the link look at the time.
-    fn receive(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
+    /// Takes in what has come, and lets the link look at the time; whether there may be more.
+    fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, SourceError> {
+        let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let now = self.clock.now();
-            let Some(datagram) = self.link.receive(now)? else { break };
+            let Some(datagram) = self.link.receive(now)? else {
+                busy = false;
+                break;
+            };
             if let Ok(event) = self.session.on_datagram(now, datagram) {
                 watch.event(now, &self.session, &Event::Session(event));
             }
@@ -287,7 +293,7 @@ impl Source {
             }
             watch.event(now, &self.session, &Event::Link(&event));
         }
-        Ok(())
+        Ok(busy)
     }
 
     /// Samples and sends if the session wants to; says when to look at the sampler again.
@@ -303,10 +309,13 @@ impl Source {
         if self.next_update_at().is_none_or(|due| due > now) {
             return Ok(Sampling::ByLaw);
         }
-        if self.link.is_down() {
-            self.session.on_attempt(now);
+        // Before the opening and not after it: its answer comes to the socket that it left from.
+        if self.link.is_down() || self.is_link_in_doubt() {
             self.link.renew(now, self.poll.registry())?;
-            return Ok(Sampling::ByLaw);
+            if self.link.is_dialling() {
+                self.session.on_attempt(now);
+                return Ok(Sampling::ByLaw);
+            }
         }
         self.payload.clear();
         let repeat_at = self.session.repeat_at();
@@ -325,13 +334,13 @@ impl Source {
             Take::End => return Ok(repeat_at.map_or(Sampling::Over, Sampling::At)),
             Take::Failed(why) => return Err(SourceError::Sampler(why)),
         }
-        if let Reach::Opening { attempts } = self.session.reach()
-            && attempts > 0
-            && attempts % RENEW_AFTER == 0
-        {
-            self.link.renew(now, self.poll.registry())?;
-        }
         Ok(Sampling::ByLaw)
+    }
+
+    /// Whether openings have gone without an answer for so long that the link may be to blame.
+    fn is_link_in_doubt(&self) -> bool {
+        matches!(self.session.reach(), Reach::Opening { attempts }
+            if attempts > 0 && attempts % RENEW_AFTER == 0)
     }
 
     fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Bound;
 use std::process::Stdio;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,7 +12,8 @@ use freshline_core::unit::Time;
 
 use super::{Record, Replaced, add_one};
 
-/// Runs the command for one state after the other, each time for the newest of a source.
+/// Runs the command for one state after the other, each time for the newest of a source. Also the
+/// last state of a source that has left is handed on, unless another source has taken its place.
 pub struct Command {
     shared: Arc<Shared>,
     runner: JoinHandle<()>,
@@ -26,7 +28,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Jobs {
-    newest: BTreeMap<SourceKey, Job>,
+    /// By the sources' indices.
+    newest: BTreeMap<usize, Job>,
+    /// Whose turn was last; the next is of the source after it.
+    last: Option<usize>,
     finished: bool,
 }
 
@@ -59,18 +64,24 @@ impl Command {
             age_ms: record.age.age(now).map(|age| age.as_millis_f64()),
             payload: record.payload.clone(),
         };
-        if self.shared.change(|jobs| jobs.newest.insert(source, job)).is_some() {
+        if self.shared.change(|jobs| jobs.newest.insert(source.index(), job)).is_some() {
             add_one(&self.replaced);
         }
-    }
-
-    pub(super) fn gone(&mut self, source: SourceKey) {
-        self.shared.change(|jobs| jobs.newest.remove(&source));
     }
 
     pub(super) fn finish(self) {
         self.shared.change(|jobs| jobs.finished = true);
         let _ = self.runner.join();
+    }
+}
+
+impl Jobs {
+    /// The newest state of one source after the other, so that a fast source holds up no other.
+    fn take(&mut self) -> Option<Job> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.newest.range((after, Bound::Unbounded)).chain(&self.newest).next();
+        self.last = next.map(|(index, _)| *index);
+        self.newest.remove(&self.last?)
     }
 }
 
@@ -85,8 +96,8 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match jobs.newest.pop_first() {
-                Some((_, job)) => return Some(job),
+            match jobs.take() {
+                Some(job) => return Some(job),
                 None if jobs.finished => return None,
                 None => jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner),
             }
@@ -112,4 +123,24 @@ fn run(command: &str, job: &Job) -> std::io::Result<()> {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_source_does_not_hold_up_the_others() {
+        let job = |seq| Job { source: String::new(), seq, age_ms: None, payload: Vec::new() };
+        let mut jobs = Jobs::default();
+        let mut taken = Vec::new();
+        for index in [1, 2, 3] {
+            jobs.newest.insert(index, job(index as u64));
+        }
+        for _ in 0..6 {
+            taken.extend(jobs.take().map(|job| job.seq));
+            jobs.newest.insert(1, job(1));
+        }
+        assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
+    }
 }

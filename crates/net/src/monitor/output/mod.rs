@@ -1,7 +1,8 @@
 //! Where a monitor's freshest states go: lines, a command, a socket, metrics.
 //!
-//! None of them may hold the monitor up: each has a thread of its own, and a consumer that is
-//! slower than the updates gets the newest of each source, the others being counted as replaced.
+//! None of them may hold the monitor up: each has a thread of its own. A command that is slower
+//! than the updates gets the newest of each source; a reader of lines gets them in order, without
+//! those that came while its queue was full. What they did not get is counted as replaced.
 
 mod command;
 mod lines;
@@ -26,7 +27,7 @@ pub use lines::Lines;
 pub use metrics::{MetricsError, serve as serve_metrics};
 pub use query::{QueryError, QuerySocket};
 
-/// States that a newer one of the same source replaced before a consumer took them.
+/// States that no consumer took: a newer one of the same source came first, or a queue was full.
 pub type Replaced = Arc<AtomicU64>;
 
 /// All outputs of a monitor.
@@ -53,7 +54,7 @@ impl Outputs {
         self.command = Some(Command::new(command, Arc::clone(&self.replaced)));
     }
 
-    /// States that were replaced before a consumer took them, so far.
+    /// States that no consumer took, so far.
     pub fn replaced(&self) -> Replaced {
         Arc::clone(&self.replaced)
     }
@@ -76,12 +77,6 @@ impl Watch for Outputs {
         }
         if let Some(command) = &mut self.command {
             command.fresh(now, source, record);
-        }
-    }
-
-    fn gone(&mut self, _now: Time, source: SourceKey) {
-        if let Some(command) = &mut self.command {
-            command.gone(source);
         }
     }
 }

@@ -42,6 +42,8 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
                 let read = read_line(&mut lines);
                 let generated_at = clock.now();
                 let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+                // A line that waits has been announced; the source need not hear of each.
+                let announced = newest.line.is_some() && !newest.taken;
                 match read {
                     Ok(Some(line)) => {
                         newest.line = Some((generated_at, line));
@@ -52,7 +54,12 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
                 }
                 let ended = newest.ended.is_some();
                 drop(newest);
-                if waker.wake().is_err() || ended {
+                if ended {
+                    // It fails only when the source has ended.
+                    let _ = waker.wake();
+                    return;
+                }
+                if !announced && waker.wake().is_err() {
                     return;
                 }
             }
