@@ -41,7 +41,8 @@ EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
 1  an address, a file or the system's resources are not to be had
-2  the flags or the files that they name cannot be understood")]
+2  the flags or the files that they name cannot be understood
+130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
     /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT on trusted links. Port 0 takes
     /// a free one.

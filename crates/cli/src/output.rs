@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use freshline_core::unit::Span;
+use freshline_net::clock::Clock;
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 use serde::Serialize;
@@ -11,13 +13,19 @@ use crate::Failure;
 /// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
 const INTERRUPTED: i32 = 130;
 
+/// How long the end of a run may take before a signal means that it hangs.
+const GRACE: Span = Span::from_millis(500);
+
 /// Ctrl-C and a request to terminate end the run, with its summary; a second one ends it at once,
-/// should the first wait for a reader or a command that hangs.
+/// should the first wait for a reader or a command that hangs. Not within [`GRACE`]: `timeout` and
+/// others signal a process and its group, which is the same process twice.
 pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     let stop = Stop::new();
     let theirs = stop.clone();
+    let mut first = None;
     let on_signal = move || {
-        if theirs.is_stopped() {
+        let now = Clock::new().now();
+        if now.since(*first.get_or_insert(now)) > GRACE {
             std::process::exit(INTERRUPTED);
         }
         theirs.stop();

@@ -41,7 +41,8 @@ EXIT CODES
 
 0  ended by --duration, by Ctrl-C or with the last line of --latest
 1  the system refuses something, or a sample does not fit into a datagram
-2  the flags or the files that they name cannot be understood")]
+2  the flags or the files that they name cannot be understood
+130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
     /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
     url: MonitorUrl,

@@ -20,6 +20,8 @@ pub struct Command {
     /// To ask for a run, and where its result comes; after the start.
     worker: Option<(Sender<()>, Receiver<Run>)>,
     running: bool,
+    /// The last state, which is repeated while the monitor does not have it.
+    newest: Option<(Time, Vec<u8>)>,
 }
 
 struct Run {
@@ -30,7 +32,7 @@ struct Run {
 impl Command {
     /// Runs `command` by `sh -c`.
     pub fn new(command: String) -> Self {
-        Self { command, clock: Clock::new(), worker: None, running: false }
+        Self { command, clock: Clock::new(), worker: None, running: false, newest: None }
     }
 }
 
@@ -51,7 +53,7 @@ impl Sampler for Command {
         self.worker = Some((ask, answers));
     }
 
-    fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
+    fn take(&mut self, need: Need, into: &mut Vec<u8>) -> Take {
         let Some((ask, answers)) = &self.worker else {
             return Take::Failed("the sampler was not started".into());
         };
@@ -62,13 +64,20 @@ impl Sampler for Command {
             Ok(Run { generated_at, output: Ok(output) }) => {
                 self.running = false;
                 into.extend_from_slice(&output);
+                self.newest = Some((generated_at, output));
                 Take::Sample { generated_at }
             }
             Ok(Run { output: Err(why), .. }) => {
                 self.running = false;
                 Take::RetryAt(self.clock.now() + RETRY, why)
             }
-            Err(TryRecvError::Empty) => Take::NotYet,
+            Err(TryRecvError::Empty) => match &self.newest {
+                Some((generated_at, output)) if need == Need::Newest => {
+                    into.extend_from_slice(output);
+                    Take::Sample { generated_at: *generated_at }
+                }
+                _ => Take::NotYet,
+            },
             Err(TryRecvError::Disconnected) => {
                 Take::Failed("the thread that runs the command has died".into())
             }

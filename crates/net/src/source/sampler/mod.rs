@@ -3,11 +3,14 @@
 mod command;
 mod latest;
 
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use freshline_core::unit::{Span, Time};
 use mio::Waker;
+use nix::fcntl::OFlag;
 
 pub use command::Command;
 pub use latest::Latest;
@@ -96,9 +99,12 @@ impl Sampler for File {
     fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
 
     fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
-        use std::io::Read;
         let generated_at = self.clock.now();
-        let read = std::fs::File::open(&self.path)
+        // A pipe without a writer must not hold up the source; to a regular file it is the same.
+        let read = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(&self.path)
             .and_then(|file| file.take(MAX_SAMPLE as u64).read_to_end(into));
         match read {
             Ok(_) => Take::Sample { generated_at },
@@ -112,3 +118,17 @@ impl Sampler for File {
 
 /// The longest sample that is taken in, in bytes.
 const MAX_SAMPLE: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_does_not_hold_up_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let taken = File::new(path).take(Need::Newer, &mut Vec::new());
+        assert!(matches!(taken, Take::Sample { .. }), "{taken:?}");
+    }
+}
