@@ -21,7 +21,7 @@ test: ## format, clippy and every test; needs no root
 	@scripts/setup build
 	@scripts/test $(ARGS)
 
-bench: ## the benchmarks
+bench: ## the benchmarks; figures and what they mean: docs/src/performance.md
 	@scripts/setup build
 	@cargo bench --workspace $(ARGS)
 

@@ -3,14 +3,14 @@
 //!
 //! `cargo bench -p freshline-net`. Everything runs over the loopback, on two threads. Options that
 //! `cargo bench` adds are not looked at.
-//!
-//! Unsafe: the memory is measured by a global allocator that counts, and an allocator is an
-//! unsafe trait. It hands everything on to the system's.
 
 mod latency;
 mod memory;
 mod throughput;
 mod traffic;
+
+use std::num::NonZero;
+use std::{fs, thread};
 
 use memory::Counting;
 
@@ -18,6 +18,9 @@ use memory::Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
+    let cores = thread::available_parallelism().map_or(0, NonZero::get);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    println!("{cores} cores, Linux {kernel}");
     throughput::report();
     memory::report();
     latency::report();
