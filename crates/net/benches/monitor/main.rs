@@ -3,9 +3,6 @@
 //!
 //! `cargo bench -p freshline-net`. Everything runs over the loopback, on two threads. Options that
 //! `cargo bench` adds are not looked at.
-//!
-//! Unsafe: the memory is measured by a global allocator that counts, and an allocator is an
-//! unsafe trait. It hands everything on to the system's.
 
 mod latency;
 mod memory;
