@@ -98,6 +98,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if args.idle < Span::from_secs(1) {
+        return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
+    }
     let quic = match args.listen.scheme {
         Scheme::Udp => {
             refuse_security_flags(&args)?;
@@ -136,8 +139,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     };
     if let Some(address) = args.metrics {
-        let replaced = outputs.replaced();
-        let address = serve_metrics(address, monitor.asker(), args.metrics_sources, replaced)
+        let address = serve_metrics(address, monitor.asker(), args.metrics_sources)
             .into_diagnostic()
             .map_err(runtime)?;
         eprintln!("metrics at http://{address}/metrics");
@@ -149,8 +151,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
+    let report = monitor.report(&outputs);
     outputs.finish();
-    let report = monitor.report();
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(told)
 }
@@ -272,7 +274,7 @@ fn line(status: &SourceStatus) -> String {
 fn print_summary(report: &MonitorReport) -> io::Result<()> {
     // Standard output may carry --out's lines.
     let mut err = io::stderr().lock();
-    for status in &report.sources {
+    for status in report.ended.iter().chain(&report.sources) {
         writeln!(err, "{}", line(status))?;
     }
     let counters = &report.counters;

@@ -77,6 +77,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if args.every.is_zero() {
+        return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
+    }
     let mut source = Source::new(SourceConfig {
         monitor: args.url.resolve().map_err(Failure::Usage)?,
         transport: args.transport.transport(&args.url)?,

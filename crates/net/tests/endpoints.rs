@@ -40,7 +40,7 @@ impl Running {
         let theirs = stop.clone();
         let thread = std::thread::spawn(move || {
             monitor.run(&theirs, None, &mut watch).expect("it runs");
-            monitor.report()
+            monitor.report(&watch)
         });
         Self { address, asker, stop, thread }
     }
@@ -263,7 +263,6 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
         "cat >/dev/null; echo $FRESHLINE_SOURCE $FRESHLINE_SEQ >>{}",
         commands.display()
     ));
-    let replaced = outputs.replaced();
     let monitor = Running::start(config(None), outputs);
     let (mut keyboard, sampler) = typed_lines();
     keyboard.write_all(b"\"state\"").expect("typed");
@@ -294,7 +293,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     assert!(!path.exists(), "the socket's file goes with it");
 
     let any = "127.0.0.1:0".parse().expect("an address");
-    let address = serve_metrics(any, monitor.asker.clone(), 2, replaced).expect("it serves");
+    let address = serve_metrics(any, monitor.asker.clone(), 2).expect("it serves");
     let mut page = String::new();
     let mut http = TcpStream::connect(address).expect("it listens");
     http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asked");
@@ -302,7 +301,8 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     for metric in [
         "freshline_updates_fresh_total{source=\"it\"} ",
         "freshline_loss_ratio{source=\"it\"} 0",
-        "freshline_outputs_replaced_total 0",
+        "freshline_states_replaced_total{source=\"it\"} 0",
+        "freshline_sessions_opened_total 1",
         "# EOF",
     ] {
         assert!(page.contains(metric), "{metric} is missing in {page}");

@@ -58,7 +58,7 @@ impl World {
             stop,
             monitor: thread::spawn(move || {
                 monitor.run(&monitor_stop, None, &mut ()).unwrap();
-                monitor.report()
+                monitor.report(&())
             }),
             source: thread::spawn(move || source.run(&source_stop, None, &mut ()).unwrap()),
         };

@@ -1,5 +1,6 @@
 //! The monitor's end of all sessions.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
 
@@ -51,17 +52,17 @@ impl Default for MonitorParams {
 }
 
 /// What became of a datagram, and how many bytes of answer were written.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Receipt<'a> {
+#[derive(Debug)]
+pub struct Receipt<'a, P> {
     /// What became of it.
-    pub verdict: Verdict<'a>,
+    pub verdict: Verdict<'a, P>,
     /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
     pub reply: usize,
 }
 
 /// What became of a datagram.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Verdict<'a> {
+#[derive(Debug)]
+pub enum Verdict<'a, P> {
     /// The freshest state of a source.
     Fresh {
         /// Whose.
@@ -80,8 +81,13 @@ pub enum Verdict<'a> {
     Challenged,
     /// An update was refused, and the source told.
     Refused(CloseReason),
-    /// A source has ended its session; its record is gone, and the key may be given to another.
-    Closed(SourceKey),
+    /// A source has ended its session; this is what was held of it.
+    Closed {
+        /// Whose; the key is free again.
+        source: SourceKey,
+        /// Its last record.
+        record: Box<Record<P>>,
+    },
     /// Left aside.
     Ignored(Ignored),
 }
@@ -188,7 +194,7 @@ impl<P: Copy + Hash> Monitor<P> {
         peer: P,
         datagram: &'a [u8],
         reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a> {
+    ) -> Receipt<'a, P> {
         self.counters.datagrams += 1;
         match Message::parse(datagram) {
             Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
@@ -267,7 +273,7 @@ impl<P: Copy + Hash> Monitor<P> {
         peer: P,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a> {
+    ) -> Receipt<'a, P> {
         if update.payload.len() > self.params.max_payload {
             return self.refuse(update.session, CloseReason::TooLarge, reply);
         }
@@ -301,7 +307,7 @@ impl<P: Copy + Hash> Monitor<P> {
         peer: P,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a> {
+    ) -> Receipt<'a, P> {
         let session = update.session;
         let proven = |opening: &Opening<'_>| match self.params.admission {
             Admission::Proven => true,
@@ -347,12 +353,12 @@ impl<P: Copy + Hash> Monitor<P> {
         Ack::LEN
     }
 
-    fn on_close<'a>(&mut self, session: SessionId) -> Receipt<'a> {
+    fn on_close<'a>(&mut self, session: SessionId) -> Receipt<'a, P> {
         match self.find(session) {
             Some(key) => {
-                self.remove(key);
+                let record = Box::new(self.remove(key));
                 self.counters.closed += 1;
-                Receipt { verdict: Verdict::Closed(SourceKey(key)), reply: 0 }
+                Receipt { verdict: Verdict::Closed { source: SourceKey(key), record }, reply: 0 }
             }
             None => self.ignore(Ignored::Misplaced),
         }
@@ -363,13 +369,13 @@ impl<P: Copy + Hash> Monitor<P> {
         session: SessionId,
         reason: CloseReason,
         reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a> {
+    ) -> Receipt<'a, P> {
         self.counters.refused += 1;
         let reply = put(reply, &Close { session, reason }.bytes());
         Receipt { verdict: Verdict::Refused(reason), reply }
     }
 
-    fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a> {
+    fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a, P> {
         self.counters.ignored += 1;
         Receipt { verdict: Verdict::Ignored(why), reply: 0 }
     }
@@ -409,7 +415,7 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    fn remove(&mut self, key: u32) {
+    fn remove(&mut self, key: u32) -> Record<P> {
         let record = self.records.remove(key as usize);
         let session_hash = self.hasher.hash_one(record.session);
         if let Ok(entry) = self.by_session.find_entry(session_hash, |found| *found == key) {
@@ -419,6 +425,7 @@ impl<P: Copy + Hash> Monitor<P> {
         if let Ok(entry) = self.by_name.find_entry(name_hash, |found| *found == key) {
             entry.remove();
         }
+        record
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::backoff::{Backoff, mix};
 use super::clock_offset::ClockOffset;
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
-use crate::source::{self, RateLaw};
+use crate::source::{self, Phase, RateLaw};
 use crate::unit::{Span, Time};
 use crate::wire::{self, CloseReason, Cookie, Message, Opening, OpeningTooLong, SessionId, Update};
 
@@ -523,7 +523,13 @@ impl Source {
     }
 
     fn silent_at(&self) -> Option<Time> {
-        let round = self.law.rate().period().max(self.srtt.unwrap_or(Span::ZERO));
+        // While a law probes, its rate says nothing of when an ack is due: two timeouts of a first
+        // probe are waited for.
+        let period = match self.law.phase() {
+            Phase::Probing => self.params.silence * 2 / u64::from(self.params.silence_rounds),
+            Phase::Steering => self.law.rate().period(),
+        };
+        let round = period.max(self.srtt.unwrap_or(Span::ZERO));
         let patience = (round * self.params.silence_rounds.into()).max(self.params.silence);
         self.unanswered_since.map(|since| since + patience)
     }

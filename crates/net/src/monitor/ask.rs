@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 
-use super::SourceStatus;
+use super::{MonitorReport, SourceStatus};
 
 /// The monitor has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub struct Gone;
 
 struct Question {
     most: usize,
-    answer: Sender<Vec<SourceStatus>>,
+    answer: Sender<MonitorReport>,
 }
 
 /// Asks a monitor that runs on another thread.
@@ -30,6 +30,14 @@ impl Asker {
     /// # Errors
     /// [`Gone`] if the monitor does not run any more.
     pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, Gone> {
+        Ok(self.report(most)?.sources)
+    }
+
+    /// The run until now, with at most `most` sources.
+    ///
+    /// # Errors
+    /// [`Gone`] if the monitor does not run any more.
+    pub fn report(&self, most: usize) -> Result<MonitorReport, Gone> {
         let (answer, answered) = channel();
         self.questions.send(Question { most, answer }).map_err(|_| Gone)?;
         self.waker.wake().map_err(|_| Gone)?;
@@ -53,10 +61,10 @@ impl Desk {
         self.asker.clone()
     }
 
-    pub(super) fn answer(&self, sources: impl Fn(usize) -> Vec<SourceStatus>) {
+    pub(super) fn answer(&self, report: impl Fn(usize) -> MonitorReport) {
         while let Ok(Question { most, answer }) = self.questions.try_recv() {
             // Who has asked may have gone meanwhile.
-            let _ = answer.send(sources(most));
+            let _ = answer.send(report(most));
         }
     }
 }

@@ -98,6 +98,10 @@ pub trait Watch {
     fn gone(&mut self, _now: Time, _source: SourceKey) {}
     /// A turn of the loop has ended.
     fn turn(&mut self, _now: Time) {}
+    /// States of a source that a newer one replaced before they could be handed on.
+    fn replaced(&self, _source: SourceKey) -> u64 {
+        0
+    }
 }
 
 impl Watch for () {}
@@ -173,14 +177,21 @@ impl Monitor {
         self.sessions.counters()
     }
 
-    /// A summary of the run until now.
-    pub fn report(&self) -> MonitorReport {
+    /// A summary of the run until now, with the sources that are watched in detail; `watch` knows
+    /// what was replaced.
+    pub fn report(&self, watch: &dyn Watch) -> MonitorReport {
+        self.report_of(self.details.limit(), watch)
+    }
+
+    fn report_of(&self, most: usize, watch: &dyn Watch) -> MonitorReport {
         let now = self.clock.now();
+        let replaced = |source| watch.replaced(source);
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
             sources_open: self.sessions.len(),
             counters: *self.sessions.counters(),
-            sources: self.details.statuses(&self.sessions, now, self.details.limit()),
+            sources: self.details.statuses(&self.sessions, now, most, replaced),
+            ended: self.details.ended(),
         }
     }
 
@@ -200,7 +211,7 @@ impl Monitor {
             let busy = self.receive(watch)?;
             let now = self.clock.now();
             self.tick(now, watch);
-            self.desk.answer(|most| self.details.statuses(&self.sessions, now, most));
+            self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 self.carrier.say_goodbye(&self.socket, &self.sessions, self.clock.instant_of(now));
@@ -233,8 +244,8 @@ impl Monitor {
     fn tick(&mut self, now: Time, watch: &mut dyn Watch) {
         self.carrier.on_timeout(&self.socket, self.clock.instant_of(now));
         let details = &mut self.details;
-        self.sessions.on_tick(now, |source, _record| {
-            details.remove(source);
+        self.sessions.on_tick(now, |source, record| {
+            details.end(source, record, now, watch.replaced(source));
             watch.gone(now, source);
         });
     }
@@ -261,8 +272,8 @@ impl Monitor {
                             watch.fresh(now, source, record);
                         }
                     }
-                    Verdict::Closed(source) => {
-                        details.remove(source);
+                    Verdict::Closed { source, record } => {
+                        details.end(source, &record, now, watch.replaced(source));
                         watch.gone(now, source);
                     }
                     _ => {}

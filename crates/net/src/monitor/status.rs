@@ -1,5 +1,6 @@
 //! What a monitor tells of its sources.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use freshline_core::age::AgeMeter;
@@ -36,6 +37,8 @@ pub struct SourceStatus {
     pub stale: u32,
     /// Updates that have not come.
     pub missing: u32,
+    /// States that a newer one replaced before an output took them.
+    pub replaced: u64,
     /// Sequence number of the freshest update.
     pub seq: u64,
     /// The freshest state.
@@ -53,8 +56,11 @@ pub struct MonitorReport {
     /// What was counted over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
-    /// The sources that are watched in detail.
+    /// The sources of now, those watched in detail first.
     pub sources: Vec<SourceStatus>,
+    /// The last that was known of sources that have left, the latest last, up to the number of
+    /// those watched in detail.
+    pub ended: Vec<SourceStatus>,
 }
 
 /// What is kept beside the records for the first sources, up to a limit.
@@ -62,11 +68,12 @@ pub(super) struct Details {
     limit: usize,
     kept: usize,
     by_index: Vec<Option<Box<AgeMeter>>>,
+    ended: VecDeque<SourceStatus>,
 }
 
 impl Details {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, kept: 0, by_index: Vec::new() }
+        Self { limit, kept: 0, by_index: Vec::new(), ended: VecDeque::new() }
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -74,7 +81,7 @@ impl Details {
     }
 
     pub(super) fn insert(&mut self, source: SourceKey) {
-        self.remove(source);
+        self.forget(source);
         if self.kept < self.limit {
             let index = source.index();
             if self.by_index.len() <= index {
@@ -85,11 +92,31 @@ impl Details {
         }
     }
 
-    pub(super) fn remove(&mut self, source: SourceKey) {
+    /// A source has left; this is the last of it.
+    pub(super) fn end(&mut self, source: SourceKey, record: &Record, now: Time, replaced: u64) {
+        let meter = self.meter(source);
+        if meter.is_some() {
+            self.ended.push_back(status(meter, record, now, replaced));
+            if self.ended.len() > self.limit {
+                self.ended.pop_front();
+            }
+        }
+        self.forget(source);
+    }
+
+    fn forget(&mut self, source: SourceKey) {
         let slot = self.by_index.get_mut(source.index());
         if slot.is_some_and(|slot| slot.take().is_some()) {
             self.kept -= 1;
         }
+    }
+
+    fn meter(&self, source: SourceKey) -> Option<&AgeMeter> {
+        self.by_index.get(source.index()).and_then(Option::as_deref)
+    }
+
+    pub(super) fn ended(&self) -> Vec<SourceStatus> {
+        self.ended.iter().cloned().collect()
     }
 
     pub(super) fn on_fresh(&mut self, source: SourceKey, record: &Record, now: Time) {
@@ -106,19 +133,20 @@ impl Details {
         sessions: &session::Monitor<SocketAddr>,
         now: Time,
         most: usize,
+        replaced: impl Fn(SourceKey) -> u64,
     ) -> Vec<SourceStatus> {
-        let detail = |key: SourceKey| self.by_index.get(key.index()).and_then(Option::as_deref);
-        let (mut first, others): (Vec<_>, Vec<_>) = sessions
-            .records()
-            .map(|(key, record)| (detail(key), record))
-            .partition(|(detail, _)| detail.is_some());
+        let (mut first, others): (Vec<_>, Vec<_>) =
+            sessions.records().partition(|(source, _)| self.meter(*source).is_some());
         first.extend(others);
         first.truncate(most);
-        first.into_iter().map(|(detail, record)| status(detail, record, now)).collect()
+        let status = |(source, record): (SourceKey, &Record)| {
+            status(self.meter(source), record, now, replaced(source))
+        };
+        first.into_iter().map(status).collect()
     }
 }
 
-fn status(meter: Option<&AgeMeter>, record: &Record, now: Time) -> SourceStatus {
+fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -> SourceStatus {
     let session = record.session.to_string();
     let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
     let elapsed = record.age.duration(now).as_secs_f64();
@@ -135,6 +163,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time) -> SourceStatus 
         fresh: record.fresh(),
         stale: record.stale(),
         missing: record.missing(),
+        replaced,
         seq: record.newest_seq,
         payload: record.payload.clone(),
     }

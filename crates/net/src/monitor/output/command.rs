@@ -4,26 +4,20 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Bound;
 use std::process::Stdio;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use freshline_core::session::SourceKey;
 use freshline_core::unit::Time;
 
-use super::{Record, Replaced, add_one};
+use super::Record;
+use super::handover::{Handover, Pending};
 
 /// Runs the command for one state after the other, each time for the newest of a source. Also the
 /// last state of a source that has left is handed on, unless another source has taken its place.
-pub struct Command {
-    shared: Arc<Shared>,
+pub(super) struct Command {
+    jobs: Arc<Handover<Jobs>>,
     runner: JoinHandle<()>,
-    replaced: Replaced,
-}
-
-#[derive(Default)]
-struct Shared {
-    jobs: Mutex<Jobs>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -32,7 +26,6 @@ struct Jobs {
     newest: BTreeMap<usize, Job>,
     /// Whose turn was last; the next is of the source after it.
     last: Option<usize>,
-    finished: bool,
 }
 
 struct Job {
@@ -43,9 +36,9 @@ struct Job {
 }
 
 impl Command {
-    pub(super) fn new(command: String, replaced: Replaced) -> Self {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
+    pub(super) fn new(command: String) -> Self {
+        let jobs = Arc::default();
+        let theirs: Arc<Handover<Jobs>> = Arc::clone(&jobs);
         let runner = std::thread::spawn(move || {
             while let Some(job) = theirs.next() {
                 if let Err(error) = run(&command, &job) {
@@ -53,10 +46,11 @@ impl Command {
                 }
             }
         });
-        Self { shared, runner, replaced }
+        Self { jobs, runner }
     }
 
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
+    /// Whether a state that waited was replaced.
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> bool {
         let session = || record.session.to_string();
         let job = Job {
             source: if record.name.is_empty() { session() } else { record.name.to_string() },
@@ -64,44 +58,24 @@ impl Command {
             age_ms: record.age.age(now).map(|age| age.as_millis_f64()),
             payload: record.payload.clone(),
         };
-        if self.shared.change(|jobs| jobs.newest.insert(source.index(), job)).is_some() {
-            add_one(&self.replaced);
-        }
+        self.jobs.put(|jobs| jobs.newest.insert(source.index(), job)).is_some()
     }
 
     pub(super) fn finish(self) {
-        self.shared.change(|jobs| jobs.finished = true);
+        self.jobs.finish();
         let _ = self.runner.join();
     }
 }
 
-impl Jobs {
+impl Pending for Jobs {
+    type Item = Job;
+
     /// The newest state of one source after the other, so that a fast source holds up no other.
     fn take(&mut self) -> Option<Job> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.newest.range((after, Bound::Unbounded)).chain(&self.newest).next();
         self.last = next.map(|(index, _)| *index);
         self.newest.remove(&self.last?)
-    }
-}
-
-impl Shared {
-    fn change<T>(&self, change: impl FnOnce(&mut Jobs) -> T) -> T {
-        let changed = change(&mut self.jobs.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_one();
-        changed
-    }
-
-    /// Waits for the next job; `None` when all are done and no more will come.
-    fn next(&self) -> Option<Job> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match jobs.take() {
-                Some(job) => return Some(job),
-                None if jobs.finished => return None,
-                None => jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
     }
 }
 

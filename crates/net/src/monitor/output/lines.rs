@@ -1,48 +1,71 @@
 //! Fresh states as lines of JSON.
 
+use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use freshline_core::session::SourceKey;
 use freshline_core::unit::Time;
 use serde_json::{Map, Value};
 
-use super::{Record, Replaced, add_one, line};
+use super::handover::{Handover, Pending};
+use super::{Record, line};
 
-/// Lines that may wait for a slow reader. Beyond it, new ones are dropped until it has caught up.
-const WAITING: usize = 4096;
+/// Lines that may wait for a slow reader; a further one takes the place of the oldest.
+const WAITING: usize = 1024;
 
 /// Writes lines on a thread of its own.
-pub struct Lines {
-    queue: SyncSender<Map<String, Value>>,
+pub(super) struct Lines {
+    waiting: Arc<Handover<Waiting>>,
     writer: JoinHandle<()>,
-    replaced: Replaced,
+}
+
+#[derive(Default)]
+struct Waiting(VecDeque<(SourceKey, Map<String, Value>)>);
+
+impl Pending for Waiting {
+    /// All that waits.
+    type Item = VecDeque<(SourceKey, Map<String, Value>)>;
+
+    fn take(&mut self) -> Option<Self::Item> {
+        (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
+    }
 }
 
 impl Lines {
-    pub(super) fn new(out: Box<dyn Write + Send>, replaced: Replaced) -> Self {
-        let (queue, waiting) = sync_channel(WAITING);
-        let writer = std::thread::spawn(move || write(&waiting, out));
-        Self { queue, writer, replaced }
+    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+        let waiting = Arc::default();
+        let theirs = Arc::clone(&waiting);
+        let writer = std::thread::spawn(move || write(&theirs, out));
+        Self { waiting, writer }
     }
 
-    pub(super) fn fresh(&mut self, now: Time, record: &Record) {
-        if self.queue.try_send(line(now, record)).is_err() {
-            add_one(&self.replaced);
-        }
+    /// Gives the source whose line was replaced, if one had to be.
+    pub(super) fn fresh(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        record: &Record,
+    ) -> Option<SourceKey> {
+        let line = line(now, record);
+        self.waiting.put(|Waiting(lines)| {
+            lines.push_back((source, line));
+            if lines.len() > WAITING { lines.pop_front().map(|(source, _)| source) } else { None }
+        })
     }
 
     pub(super) fn finish(self) {
-        drop(self.queue);
+        self.waiting.finish();
         let _ = self.writer.join();
     }
 }
 
 /// Writes until there are no more lines, or nobody to read them.
-fn write(waiting: &Receiver<Map<String, Value>>, mut out: Box<dyn Write + Send>) {
-    while let Ok(first) = waiting.recv() {
+fn write(waiting: &Handover<Waiting>, mut out: Box<dyn Write + Send>) {
+    while let Some(lines) = waiting.next() {
         let mut text = Vec::new();
-        for line in std::iter::once(first).chain(waiting.try_iter().take(WAITING)) {
+        for (_, line) in lines {
             // Writing to memory does not fail, and a map of strings is always JSON.
             let _ = serde_json::to_writer(&mut text, &line);
             text.push(b'\n');

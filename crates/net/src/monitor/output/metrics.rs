@@ -3,21 +3,20 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use freshline_core::session::MonitorCounters;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::Replaced;
-use crate::monitor::{Asker, SourceStatus};
+use crate::monitor::{Asker, MonitorReport, SourceStatus};
 
 /// Why metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +31,6 @@ struct Context {
     asker: Asker,
     /// Sources that get labels, at most.
     most: usize,
-    replaced: Replaced,
 }
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
@@ -40,19 +38,14 @@ struct Context {
 ///
 /// # Errors
 /// [`MetricsError`] where the address cannot be listened at.
-pub fn serve(
-    address: SocketAddr,
-    asker: Asker,
-    most: usize,
-    replaced: Replaced,
-) -> Result<SocketAddr, MetricsError> {
+pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAddr, MetricsError> {
     let failed = |error| MetricsError { address, error };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let context = Arc::new(Context { asker, most, replaced });
+    let context = Arc::new(Context { asker, most });
     std::thread::spawn(move || {
         runtime.block_on(async {
             let served = async {
@@ -70,8 +63,8 @@ pub fn serve(
 
 async fn metrics(State(context): State<Arc<Context>>) -> impl IntoResponse {
     // The monitor answers within one turn of its loop.
-    match context.asker.sources(context.most) {
-        Ok(sources) => match render(sources, context.replaced.load(Ordering::Relaxed)) {
+    match context.asker.report(context.most) {
+        Ok(report) => match render(report) {
             Ok(text) => (StatusCode::OK, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },
@@ -79,19 +72,17 @@ async fn metrics(State(context): State<Arc<Context>>) -> impl IntoResponse {
     }
 }
 
-fn render(sources: Vec<SourceStatus>, replaced: u64) -> Result<String, std::fmt::Error> {
+fn render(report: MonitorReport) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
-    registry.register_collector(Box::new(Sources { sources, replaced }));
+    registry.register_collector(Box::new(Snapshot(report)));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
+/// What the monitor told for one request.
 #[derive(Debug)]
-struct Sources {
-    sources: Vec<SourceStatus>,
-    replaced: u64,
-}
+struct Snapshot(MonitorReport);
 
 /// A number of a source, by name.
 type Column<T> = (&'static str, &'static str, fn(&SourceStatus) -> Option<T>);
@@ -108,13 +99,32 @@ const GAUGES: [Column<f64>; 6] = [
     }),
 ];
 
-const COUNTERS: [Column<u64>; 3] = [
+const COUNTERS: [Column<u64>; 4] = [
     ("updates_fresh", "Updates that were the freshest", |s| Some(s.fresh.into())),
     ("updates_stale", "Updates that came after a fresher one", |s| Some(s.stale.into())),
     ("updates_missing", "Updates that have not come", |s| Some(s.missing.into())),
+    ("states_replaced", "States that a newer one replaced before an output took them", |s| {
+        Some(s.replaced)
+    }),
 ];
 
-impl Collector for Sources {
+/// A sum over all sources, those without labels and those of the past included.
+type Sum = (&'static str, &'static str, fn(&MonitorCounters) -> u64);
+
+const SUMS: [Sum; 10] = [
+    ("datagrams", "Datagrams received", |c| c.datagrams),
+    ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
+    ("all_updates_late", "Updates that came after a fresher one", |c| c.late),
+    ("all_updates_copied", "Updates that came more than once", |c| c.copies),
+    ("challenges", "Challenges sent", |c| c.challenged),
+    ("refusals", "Updates refused", |c| c.refused),
+    ("ignored", "Datagrams that were not meant for the monitor", |c| c.ignored),
+    ("sessions_opened", "Sessions opened", |c| c.opened),
+    ("sessions_closed", "Sessions closed by their sources", |c| c.closed),
+    ("sessions_expired", "Sessions forgotten because they were idle", |c| c.expired),
+];
+
+impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for (name, help, value) in GAUGES {
             self.column(&mut encoder, name, help, |source| value(source).map(ConstGauge::new))?;
@@ -122,14 +132,26 @@ impl Collector for Sources {
         for (name, help, value) in COUNTERS {
             self.column(&mut encoder, name, help, |source| value(source).map(ConstCounter::new))?;
         }
-        let replaced = ConstCounter::new(self.replaced);
-        let kind = replaced.metric_type();
-        let help = "States that a newer one replaced before a consumer took them";
-        replaced.encode(encoder.encode_descriptor("outputs_replaced", help, None, kind)?)
+        let open = ConstGauge::new(self.0.sources_open as u64);
+        total(&mut encoder, "sources", "Sources held", &open)?;
+        for (name, help, value) in SUMS {
+            total(&mut encoder, name, help, &ConstCounter::new(value(&self.0.counters)))?;
+        }
+        Ok(())
     }
 }
 
-impl Sources {
+/// A metric without labels.
+fn total(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: &impl EncodeMetric,
+) -> Result<(), std::fmt::Error> {
+    value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)
+}
+
+impl Snapshot {
     /// One metric of all sources that have it.
     fn column<M: EncodeMetric>(
         &self,
@@ -139,7 +161,7 @@ impl Sources {
         value: impl Fn(&SourceStatus) -> Option<M>,
     ) -> Result<(), std::fmt::Error> {
         let values: Vec<_> =
-            self.sources.iter().filter_map(|source| Some((source, value(source)?))).collect();
+            self.0.sources.iter().filter_map(|source| Some((source, value(source)?))).collect();
         let Some((_, first)) = values.first() else { return Ok(()) };
         let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
         for (source, value) in &values {

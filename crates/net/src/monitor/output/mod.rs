@@ -1,17 +1,16 @@
 //! Where a monitor's freshest states go: lines, a command, a socket, metrics.
 //!
 //! None of them may hold the monitor up: each has a thread of its own. A command that is slower
-//! than the updates gets the newest of each source; a reader of lines gets them in order, without
-//! those that came while its queue was full. What they did not get is counted as replaced.
+//! than the updates gets the newest of each source; a reader of lines gets the newest lines. What
+//! they did not get is counted as replaced.
 
 mod command;
+mod handover;
 mod lines;
 mod metrics;
 mod query;
 
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,20 +21,19 @@ use serde_json::{Map, Value, json};
 use super::{Record, SourceStatus, Watch};
 use crate::clock::wall_clock_ms;
 
-pub use command::Command;
-pub use lines::Lines;
+use command::Command;
+use lines::Lines;
+
 pub use metrics::{MetricsError, serve as serve_metrics};
 pub use query::{QueryError, QuerySocket};
-
-/// States that no consumer took: a newer one of the same source came first, or a queue was full.
-pub type Replaced = Arc<AtomicU64>;
 
 /// All outputs of a monitor.
 #[derive(Default)]
 pub struct Outputs {
     lines: Option<Lines>,
     command: Option<Command>,
-    replaced: Replaced,
+    /// By the sources' indices.
+    replaced: Vec<u64>,
 }
 
 impl Outputs {
@@ -46,17 +44,12 @@ impl Outputs {
 
     /// Writes every fresh state to `out` as a line of JSON.
     pub fn write_lines(&mut self, out: Box<dyn Write + Send>) {
-        self.lines = Some(Lines::new(out, Arc::clone(&self.replaced)));
+        self.lines = Some(Lines::new(out));
     }
 
     /// Runs `command` by `sh -c` for fresh states, with the state on its standard input.
     pub fn run_command(&mut self, command: String) {
-        self.command = Some(Command::new(command, Arc::clone(&self.replaced)));
-    }
-
-    /// States that no consumer took, so far.
-    pub fn replaced(&self) -> Replaced {
-        Arc::clone(&self.replaced)
+        self.command = Some(Command::new(command));
     }
 
     /// Waits until what was handed out has been written.
@@ -71,18 +64,27 @@ impl Outputs {
 }
 
 impl Watch for Outputs {
-    fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
-        if let Some(lines) = &mut self.lines {
-            lines.fresh(now, record);
+    fn opened(&mut self, _now: Time, source: SourceKey, _record: &Record) {
+        let index = source.index();
+        if self.replaced.len() <= index {
+            self.replaced.resize(index + 1, 0);
         }
-        if let Some(command) = &mut self.command {
-            command.fresh(now, source, record);
+        self.replaced[index] = 0;
+    }
+
+    fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
+        let line = self.lines.as_mut().and_then(|lines| lines.fresh(now, source, record));
+        let state = self.command.as_mut().is_some_and(|command| command.fresh(now, source, record));
+        for replaced in line.into_iter().chain(state.then_some(source)) {
+            if let Some(count) = self.replaced.get_mut(replaced.index()) {
+                *count += 1;
+            }
         }
     }
-}
 
-fn add_one(counter: &Replaced) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    fn replaced(&self, source: SourceKey) -> u64 {
+        self.replaced.get(source.index()).copied().unwrap_or(0)
+    }
 }
 
 /// A fresh state as JSON; a payload that is not text is given in base64.

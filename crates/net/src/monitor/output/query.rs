@@ -12,6 +12,9 @@ use crate::monitor::Asker;
 /// How long a reader may keep its answer waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The rest after a failure.
+const REST: Duration = Duration::from_millis(10);
+
 /// Why the socket cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -55,10 +58,12 @@ impl QuerySocket {
         let listener = UnixListener::bind(&path)
             .map_err(|error| QueryError::System { path: path.clone(), error })?;
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
                 // One reader after the other: a slow one costs the others its patience at most.
-                if let Err(error) = answer(stream, &asker) {
+                if let Err(error) = stream.and_then(|stream| answer(stream, &asker)) {
                     tracing::debug!("a reader of the states went away: {error}");
+                    // Should the process be out of files, it will not be better at once.
+                    std::thread::sleep(REST);
                 }
             }
         });

@@ -1,0 +1,51 @@
+//! From the monitor's thread to a consumer's, which may be slower.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// What waits for a consumer. It is bounded: what is put in may replace what waits.
+pub(super) trait Pending: Default {
+    /// What the consumer takes at a time.
+    type Item;
+    /// The next, if anything waits.
+    fn take(&mut self) -> Option<Self::Item>;
+}
+
+/// Hands over from one thread to another.
+#[derive(Default)]
+pub(super) struct Handover<Q> {
+    state: Mutex<State<Q>>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State<Q> {
+    pending: Q,
+    finished: bool,
+}
+
+impl<Q: Pending> Handover<Q> {
+    /// Puts something in; never waits for the consumer.
+    pub(super) fn put<T>(&self, put: impl FnOnce(&mut Q) -> T) -> T {
+        let put = put(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).pending);
+        self.changed.notify_one();
+        put
+    }
+
+    /// Nothing will be put in any more.
+    pub(super) fn finish(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).finished = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next; `None` when all is taken and no more will come.
+    pub(super) fn next(&self) -> Option<Q::Item> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match state.pending.take() {
+                Some(item) => return Some(item),
+                None if state.finished => return None,
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
