@@ -12,7 +12,8 @@ mod path_run;
 use std::process::ExitCode;
 
 use freshline_core::source::{
-    AcpPlus, AcpPlusParams, GapSource, Losses, MultiplicativeDecrease, Tie,
+    AcpPlus, AcpPlusParams, Backlog, EstimatorParams, GapSource, Losses, MultiplicativeDecrease,
+    Tie,
 };
 use freshline_core::unit::{Span, Time};
 use path_run::{Course, Cross, Outcome, Second, Service, hops, two_slow_one_fast};
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
         Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
     let mut losses = Course { length: Span::from_secs(610), ..lossy.clone() };
     losses.forward.hop[0].loss = 0.05;
+    let late = |micros| Course {
+        lateness: Span::from_micros(micros),
+        length: Span::from_secs(610),
+        ..steady.clone()
+    };
     let jittery = Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
 
     println!(
@@ -53,17 +59,33 @@ fn main() -> ExitCode {
     for (name, gap_source) in
         [("gaps of the monitor", GapSource::Monitor), ("gaps of acks", GapSource::Acks)]
     {
-        let params = AcpPlusParams { gap_source, ..base };
+        let params = estimating(EstimatorParams { gap_source, ..Default::default() });
         compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
     }
     for (name, losses_as) in
         [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
-        let params = AcpPlusParams { losses: losses_as, ..base };
+        let params = estimating(EstimatorParams { losses: losses_as, ..Default::default() });
         compare(
             name,
             params,
             &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+        );
+    }
+    for (name, backlog) in
+        [("backlog at departure", Backlog::AtDeparture), ("backlog over time", Backlog::OverTime)]
+    {
+        let params = estimating(EstimatorParams { backlog, ..Default::default() });
+        compare(
+            name,
+            params,
+            &[
+                ("steady", &steady),
+                ("late 50 us", &late(50)),
+                ("late 300 us", &late(300)),
+                ("random", &random),
+                ("5%+10% loss", &losses),
+            ],
         );
     }
     for (name, epoch_updates) in [("epoch of 10", 10), ("epoch of 40", 40)] {
@@ -90,9 +112,14 @@ fn main() -> ExitCode {
     }
     for (name, losses) in [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
-        drop_and_recover(name, AcpPlusParams { losses, ..base }, &steady);
+        let params = estimating(EstimatorParams { losses, ..Default::default() });
+        drop_and_recover(name, params, &steady);
     }
     ExitCode::SUCCESS
+}
+
+fn estimating(estimator: EstimatorParams) -> AcpPlusParams {
+    AcpPlusParams { estimator, ..AcpPlusParams::default() }
 }
 
 fn compare(name: &str, params: AcpPlusParams, courses: &[(&str, &Course)]) {

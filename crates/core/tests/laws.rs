@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, GapSource, Lazy, LazyParams,
-    MultiplicativeDecrease, Phase, RateBounds, RateLaw, ShortfallCheck, Tie,
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, EstimatorParams, Fixed, GapSource, Lazy,
+    LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw, ShortfallCheck, Tie,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use proptest::prelude::*;
@@ -31,16 +31,22 @@ fn acp() -> AcpParams {
 
 /// Every law, with each choice that it offers taken at least once.
 fn laws() -> Vec<Box<dyn Law>> {
+    let other_estimator = EstimatorParams {
+        gap_source: GapSource::Acks,
+        losses: Losses::AsSeen,
+        backlog: Backlog::OverTime,
+        ..EstimatorParams::default()
+    };
     let other_acp_plus = AcpPlusParams {
         tie: Tie::Hold,
-        gap_source: GapSource::Acks,
+        estimator: other_estimator,
         multiplicative_decrease: MultiplicativeDecrease::LargestStep,
         ..acp_plus()
     };
     let other_acp = AcpParams {
         step: 0.25,
         shortfall_check: ShortfallCheck::AsPrinted,
-        gap_source: GapSource::Acks,
+        estimator: other_estimator,
         ..acp()
     };
     vec![

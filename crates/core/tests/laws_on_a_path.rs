@@ -8,7 +8,7 @@ mod path_run;
 
 use freshline_core::age::theory::Queues;
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, Losses, RateLaw,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, EstimatorParams, Fixed, Lazy, Losses, RateLaw,
 };
 use freshline_core::unit::Span;
 use path_run::{Course, Outcome, Service, hops, two_slow_one_fast};
@@ -82,7 +82,22 @@ fn acp_plus_settles_within_seconds_and_stays_settled() {
     for (index, second) in outcome.seconds.iter().enumerate().skip(5) {
         let load = second.rate.per_second() / course.bottleneck().per_second();
         assert!(second.age.as_millis_f64() < 0.75 * lazy, "second {index}: {}", second.age);
-        assert!((0.25..1.5).contains(&load), "second {index}: {load} of the bottleneck");
+        assert!((0.2..1.5).contains(&load), "second {index}: {load} of the bottleneck");
+    }
+}
+
+#[test]
+fn late_timers_do_not_make_a_queue_stand() {
+    // Timing noise hides which way age and backlog went; a law that compares the wrong ones then
+    // wanders up and down with a standing queue.
+    for micros in [10, 100, 300] {
+        for seed in 1..=8 {
+            let lateness = Span::from_micros(micros);
+            let course = Course { lateness, seed, ..two_slow_one_fast() };
+            let best = course.run(&mut Fixed::new(course.bottleneck())).age.mean.as_millis_f64();
+            let acp_plus = mean_age_ms(&course, &mut AcpPlus::new(Default::default()));
+            assert!(acp_plus < 1.15 * best, "{lateness}, seed {seed}: {acp_plus} ms, best {best}");
+        }
     }
 }
 
@@ -133,7 +148,8 @@ fn lazy_keeps_a_backlog_of_one() {
 }
 
 fn acp_plus(losses: Losses) -> AcpPlus {
-    AcpPlus::new(AcpPlusParams { losses, ..AcpPlusParams::default() })
+    let estimator = EstimatorParams { losses, ..EstimatorParams::default() };
+    AcpPlus::new(AcpPlusParams { estimator, ..AcpPlusParams::default() })
 }
 
 #[test]

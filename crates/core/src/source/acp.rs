@@ -14,9 +14,8 @@
 //! numbers explain it for (b < 0, δ > 0), where it makes sense: a backlog that hardly falls while
 //! age rises is congestion. [`ShortfallCheck`] selects; the default follows the text.
 
-use super::epoch::Losses;
-use super::estimator::GapSource;
-use super::feedback::{Feedback, Heard, Setup};
+use super::estimator;
+use super::feedback::{Feedback, Heard};
 use super::startup;
 use super::steering::{Shortfall, Steering, Tie};
 use super::{Ack, Phase, RateBounds, RateLaw};
@@ -30,16 +29,12 @@ pub struct Params {
     pub step: f64,
     /// Where the check for a backlog that fell short stands.
     pub shortfall_check: ShortfallCheck,
-    /// Weight α of the newest sample in srtt and Z. 0.2: the authors' prototype.
-    pub smoothing: f64,
     /// The length of an epoch in units of T = min(srtt, Z). 10: 000 section 3.7.
     pub epoch_factor: u32,
     /// What to do when an epoch gives no direction.
     pub tie: Tie,
-    /// Which gaps tell the inter-delivery time.
-    pub gap_source: GapSource,
-    /// What the means of age and backlog make of lost updates and acks.
-    pub losses: Losses,
+    /// How acks become age, backlog, srtt and Z.
+    pub estimator: estimator::Params,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -61,11 +56,9 @@ impl Default for Params {
         Self {
             step: 1.0,
             shortfall_check: ShortfallCheck::default(),
-            smoothing: 0.2,
             epoch_factor: 10,
             tie: Tie::default(),
-            gap_source: GapSource::default(),
-            losses: Losses::default(),
+            estimator: estimator::Params::default(),
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -92,10 +85,9 @@ struct Epoch {
 impl Acp {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, losses, startup, bounds, .. } = params;
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, losses, startup, bounds }),
+            feedback: Feedback::new(params.estimator, params.startup, params.bounds),
             steering: Steering::new(params.tie),
             wanted_change: 0.0,
             epoch: None,

@@ -19,6 +19,7 @@
 //! Algorithm 1; how the wish is chosen is in `steering`.
 //!
 //! Where the paper is silent:
+//! - Which backlog belongs to an epoch's age, and what losses do to both: see `epoch`.
 //! - The first rate, the probes and their timeouts: see `startup`. Ties: see [`Tie`].
 //! - The smoothing of srtt and Z is 0.2, as in the authors' prototype.
 //! - An epoch without any ack is an epoch: age and backlog have grown and Z is at least the
@@ -27,11 +28,10 @@
 //! - Floor and ceiling of the rate: see [`RateBounds`].
 //! - The prototype computes 1/Z in whole numbers, which makes every multiplicative decrease the
 //!   largest step. [`MultiplicativeDecrease::LargestStep`] keeps that behaviour for comparison;
-//!   its measured effect stands in `docs/src/source.md`.
+//!   its measured effect stands in `docs/source.md`.
 
-use super::epoch::Losses;
-use super::estimator::GapSource;
-use super::feedback::{Feedback, Heard, Setup};
+use super::estimator;
+use super::feedback::{Feedback, Heard};
 use super::startup;
 use super::steering::{Steering, Step, Tie};
 use super::{Ack, Phase, RateBounds, RateLaw};
@@ -40,8 +40,6 @@ use crate::unit::{Span, Time, UpdateRate};
 /// Settings of [`AcpPlus`]; the defaults are the paper's where it gives a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
-    /// Weight α of the newest sample in srtt and Z. 0.2: the authors' prototype.
-    pub smoothing: f64,
     /// Updates in an epoch. 10: 001 section II.
     pub epoch_updates: u32,
     /// The smallest factor on the rate in an epoch. 0.75: Algorithm 1 line 27.
@@ -52,10 +50,8 @@ pub struct Params {
     pub tie: Tie,
     /// How a multiplicative decrease reaches the rate.
     pub multiplicative_decrease: MultiplicativeDecrease,
-    /// Which gaps tell the inter-delivery time.
-    pub gap_source: GapSource,
-    /// What the means of age and backlog make of lost updates and acks.
-    pub losses: Losses,
+    /// How acks become age, backlog, srtt and Z.
+    pub estimator: estimator::Params,
     /// The initial phase.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -75,14 +71,12 @@ pub enum MultiplicativeDecrease {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            smoothing: 0.2,
             epoch_updates: 10,
             smallest_factor: 0.75,
             largest_factor: 1.25,
             tie: Tie::default(),
             multiplicative_decrease: MultiplicativeDecrease::default(),
-            gap_source: GapSource::default(),
-            losses: Losses::default(),
+            estimator: estimator::Params::default(),
             startup: startup::Params::default(),
             bounds: RateBounds::default(),
         }
@@ -101,10 +95,9 @@ pub struct AcpPlus {
 impl AcpPlus {
     /// A source that will begin with probes.
     pub fn new(params: Params) -> Self {
-        let Params { smoothing, gap_source, losses, startup, bounds, .. } = params;
         Self {
             params,
-            feedback: Feedback::new(Setup { smoothing, gap_source, losses, startup, bounds }),
+            feedback: Feedback::new(params.estimator, params.startup, params.bounds),
             steering: Steering::new(params.tie),
             epoch_ends_at: None,
         }

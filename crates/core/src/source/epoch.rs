@@ -6,7 +6,15 @@
 //! backlog            = updates sent after the freshest acknowledged one
 //! ```
 //!
-//! Where the papers are silent: a lost update, or a lost ack, makes age and backlog rise together
+//! Where the papers are silent:
+//!
+//! *Which backlog.* The age that acks show in an epoch is that of updates which left a round trip
+//! ago, while the backlog of the same epoch has grown or shrunk since. Once a queue stands, both
+//! go up and down a quarter of a turn apart, every second comparison points the wrong way, and a
+//! little timing noise keeps the queue standing for seconds. So age is held against the backlog
+//! that the acknowledged updates met when they left ([`Backlog::AtDeparture`]).
+//!
+//! *Losses.* A lost update, or a lost ack, makes age and backlog rise together
 //! and fall together when the next ack comes, which is just what a queue does, and both laws
 //! answer either by sending less. On a path that loses 5 % each way ACP+ sinks to a rate far below
 //! Lazy's, though nothing waits anywhere. So a gap in the acks is bridged ([`Losses::Bridged`]): the means are
@@ -26,6 +34,7 @@
 //! an epoch's means end is silence, and is left as it is.
 
 use super::Ack;
+use super::departures::Departures;
 use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
 use crate::unit::Time;
 
@@ -39,20 +48,32 @@ pub enum Losses {
     AsSeen,
 }
 
+/// Which backlog is held against an epoch's age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backlog {
+    /// The one that the updates acknowledged in the epoch met when they left, themselves counted.
+    #[default]
+    AtDeparture,
+    /// The time average over the epoch, as the papers have it.
+    OverTime,
+}
+
 /// Means over one control epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Averages {
     /// Mean age in s.
     pub age: f64,
-    /// Mean number of updates sent and not acknowledged.
+    /// Mean number of updates sent and not acknowledged, as [`Backlog`] has it.
     pub backlog: f64,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Epoch {
     losses: Losses,
+    held_against_age: Backlog,
     age: AgeProcess,
     backlog: BacklogProcess,
+    departures: Departures,
     start: Cut,
     /// As of the last ack, if there was one in this epoch.
     last_ack: Option<Cut>,
@@ -76,11 +97,13 @@ struct Cut {
 }
 
 impl Epoch {
-    pub(super) fn new(losses: Losses) -> Self {
+    pub(super) fn new(losses: Losses, held_against_age: Backlog) -> Self {
         Self {
             losses,
+            held_against_age,
             age: AgeProcess::new(),
             backlog: BacklogProcess::new(Time::ZERO),
+            departures: Departures::new(),
             start: Cut::default(),
             last_ack: None,
             gap_began: None,
@@ -91,15 +114,18 @@ impl Epoch {
 
     pub(super) fn on_sent(&mut self, now: Time, seq: u64) {
         self.backlog.on_sent(now, seq);
+        self.departures.on_sent(now, seq);
     }
 
     /// A fresh ack, the first after `skipped` updates that were not acknowledged.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, skipped: u64) {
-        if self.losses == Losses::Bridged && skipped > 0 {
+        let bridged = if self.losses == Losses::Bridged { skipped } else { 0 };
+        if bridged > 0 {
             self.lossy_for = REMEMBERED;
-            self.bridge(now, ack, skipped as f64);
+            self.bridge(now, ack, bridged as f64);
         }
         self.backlog.on_ack(now, ack.seq);
+        self.departures.on_ack(now, ack.seq, bridged);
         let _: Freshness = self.age.on_update(now, ack.generated_at);
         self.last_ack = Some(self.cut(now));
         self.gap_began = Some(now);
@@ -118,13 +144,15 @@ impl Epoch {
             }
         };
         let (age_bridged, backlog_bridged) = core::mem::take(&mut self.bridged);
+        let departures = self.departures.mean();
         let length = self.start.age.at().since(start.age.at()).as_secs_f64();
         let age = self.age.mean_between(start.age, self.start.age)?.as_secs_f64();
-        let backlog = BacklogProcess::mean_between(start.backlog, self.start.backlog)?;
-        Some(Averages {
-            age: (age - age_bridged / length).max(0.0),
-            backlog: (backlog - backlog_bridged / length).max(0.0),
-        })
+        let over_time = BacklogProcess::mean_between(start.backlog, self.start.backlog)?;
+        let backlog = match (self.held_against_age, departures) {
+            (Backlog::AtDeparture, Some(mean)) => mean,
+            _ => (over_time - backlog_bridged / length).max(0.0),
+        };
+        Some(Averages { age: (age - age_bridged / length).max(0.0), backlog })
     }
 
     fn bridge(&mut self, now: Time, ack: &Ack, skipped: f64) {
@@ -152,8 +180,8 @@ mod tests {
 
     /// Updates every 10 ms, each acknowledged 30 ms later but for `lost` ones; the means of the
     /// epoch that ends at 200 ms.
-    fn epoch(losses: Losses, lost: &[u64]) -> Averages {
-        let mut epoch = Epoch::new(losses);
+    fn epoch(losses: Losses, backlog: Backlog, lost: &[u64]) -> Averages {
+        let mut epoch = Epoch::new(losses, backlog);
         let mut last_acked = None;
         for tick in 0..=20 {
             // At one time the ack comes before the next update leaves.
@@ -174,21 +202,27 @@ mod tests {
 
     #[test]
     fn bridged_losses_leave_the_means_of_a_path_without_loss() {
-        let whole = epoch(Losses::AsSeen, &[]);
-        assert!((whole.age - 0.035).abs() < 1e-9 && (whole.backlog - 3.0).abs() < 1e-9);
-        for lost in [&[9][..], &[10, 11], &[9, 12, 13, 15]] {
-            let bridged = epoch(Losses::Bridged, lost);
-            assert!((bridged.age - whole.age).abs() < 1e-9, "{lost:?}: {bridged:?}");
-            assert!((bridged.backlog - whole.backlog).abs() < 1e-9, "{lost:?}: {bridged:?}");
-            let seen = epoch(Losses::AsSeen, lost);
-            assert!(seen.age > whole.age + 5e-4 && seen.backlog > whole.backlog + 0.05);
+        // At departure, the updates that leave in a gap are spread evenly over it: to a half.
+        for (backlog, tolerance) in [(Backlog::OverTime, 1e-9), (Backlog::AtDeparture, 0.5)] {
+            let whole = epoch(Losses::AsSeen, backlog, &[]);
+            assert!((whole.age - 0.035).abs() < 1e-9 && (whole.backlog - 3.0).abs() < 1e-9);
+            for lost in [&[9][..], &[10, 11], &[9, 12, 13, 15]] {
+                let bridged = epoch(Losses::Bridged, backlog, lost);
+                assert!((bridged.age - whole.age).abs() < 1e-9, "{lost:?}: {bridged:?}");
+                let off = (bridged.backlog - whole.backlog).abs();
+                assert!(off < tolerance, "{lost:?}: {bridged:?}");
+                let seen = epoch(Losses::AsSeen, backlog, lost);
+                assert!(seen.age > whole.age + 5e-4 && seen.backlog > whole.backlog + 0.05);
+            }
         }
     }
 
     #[test]
     fn silence_is_not_bridged_and_counts_in_the_epoch_in_which_it_is() {
         let silent: alloc::vec::Vec<u64> = (5..100).collect();
-        let averages = epoch(Losses::Bridged, &silent);
-        assert!(averages.age > 0.08 && averages.backlog > 7.0, "{averages:?}");
+        for backlog in [Backlog::OverTime, Backlog::AtDeparture] {
+            let averages = epoch(Losses::Bridged, backlog, &silent);
+            assert!(averages.age > 0.08 && averages.backlog > 7.0, "{averages:?}");
+        }
     }
 }

@@ -15,7 +15,7 @@
 //!   back adds its jitter and every lost ack a doubling. [`GapSource`] selects.
 
 use super::Ack;
-use super::epoch::{Averages, Epoch, Losses};
+use super::epoch::{Averages, Backlog, Epoch, Losses};
 use crate::unit::{Span, Time};
 
 /// Which gaps tell the inter-delivery time.
@@ -26,6 +26,30 @@ pub enum GapSource {
     Monitor,
     /// Between arrivals of fresh acks, on the source's clock, as in the papers.
     Acks,
+}
+
+/// How acks become age, backlog, srtt and inter-delivery time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    /// Weight α of the newest sample in srtt and Z, 0 to 1. 0.2: the authors' prototype.
+    pub smoothing: f64,
+    /// Which gaps tell the inter-delivery time.
+    pub gap_source: GapSource,
+    /// What the means of age and backlog make of lost updates and acks.
+    pub losses: Losses,
+    /// Which backlog is held against an epoch's age.
+    pub backlog: Backlog,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            smoothing: 0.2,
+            gap_source: GapSource::default(),
+            losses: Losses::default(),
+            backlog: Backlog::default(),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -39,11 +63,11 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    pub(super) fn new(smoothing: f64, gap_source: GapSource, losses: Losses) -> Self {
-        let smoothed = Smoothed { weight: smoothing.clamp(0.0, 1.0), value: None };
+    pub(super) fn new(params: Params) -> Self {
+        let smoothed = Smoothed { weight: params.smoothing.clamp(0.0, 1.0), value: None };
         Self {
-            gap_source,
-            epoch: Epoch::new(losses),
+            gap_source: params.gap_source,
+            epoch: Epoch::new(params.losses, params.backlog),
             srtt: smoothed,
             inter_delivery: smoothed,
             last: None,
@@ -131,8 +155,9 @@ mod tests {
 
     #[test]
     fn a_lost_ack_does_not_look_like_a_slow_path() {
-        for (source, expected) in [(GapSource::Monitor, 10), (GapSource::Acks, 20)] {
-            let mut estimator = Estimator::new(1.0, source, Losses::default());
+        for (gap_source, expected) in [(GapSource::Monitor, 10), (GapSource::Acks, 20)] {
+            let params = Params { smoothing: 1.0, gap_source, ..Params::default() };
+            let mut estimator = Estimator::new(params);
             for seq in 0..3 {
                 estimator.on_sent(ms(seq * 10), seq);
             }
@@ -145,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_monitor_cannot_report_a_gap_that_never_was() {
-        let mut estimator = Estimator::new(1.0, GapSource::Monitor, Losses::default());
+        let mut estimator = Estimator::new(Params { smoothing: 1.0, ..Params::default() });
         estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
         estimator.on_ack(ms(40), &ack(2, 20, 1_000_000, 1));
         assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(40)));
@@ -155,7 +180,7 @@ mod tests {
 
     #[test]
     fn silence_grows_the_inter_delivery_time_and_late_acks_change_nothing() {
-        let mut estimator = Estimator::new(0.2, GapSource::Monitor, Losses::default());
+        let mut estimator = Estimator::new(Params::default());
         for seq in 0..3 {
             estimator.on_sent(ms(seq * 10), seq);
         }

@@ -1,7 +1,6 @@
 //! What all laws that listen to acks share: probes first, then a paced rate and its estimates.
 
-use super::epoch::Losses;
-use super::estimator::{Estimator, GapSource};
+use super::estimator::{self, Estimator};
 use super::pacer::Pacer;
 use super::startup::{self, Startup};
 use super::{Ack, Phase, RateBounds};
@@ -28,23 +27,18 @@ pub(super) enum Heard {
     Measured(Span),
 }
 
-/// The settings that every such law has.
-pub(super) struct Setup {
-    pub smoothing: f64,
-    pub gap_source: GapSource,
-    pub losses: Losses,
-    pub startup: startup::Params,
-    pub bounds: RateBounds,
-}
-
 impl Feedback {
-    pub(super) fn new(setup: Setup) -> Self {
+    pub(super) fn new(
+        estimator: estimator::Params,
+        startup: startup::Params,
+        bounds: RateBounds,
+    ) -> Self {
         Self {
-            bounds: setup.bounds,
-            rate: setup.bounds.floor,
+            bounds,
+            rate: bounds.floor,
             pacer: Pacer::new(),
-            startup: Some(Startup::new(setup.startup)),
-            estimator: Estimator::new(setup.smoothing, setup.gap_source, setup.losses),
+            startup: Some(Startup::new(startup)),
+            estimator: Estimator::new(estimator),
         }
     }
 

@@ -5,9 +5,8 @@
 //! Where the paper is silent: the first round trip comes from one probe with a timeout that backs
 //! off; a path that falls silent keeps the last rate, and the session above notices the silence.
 
-use super::epoch::Losses;
-use super::estimator::GapSource;
-use super::feedback::{Feedback, Setup};
+use super::estimator;
+use super::feedback::Feedback;
 use super::startup;
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{Time, UpdateRate};
@@ -44,9 +43,8 @@ impl Lazy {
     /// A source that will probe with its first update.
     pub fn new(params: Params) -> Self {
         let Params { smoothing, startup, bounds } = params;
-        let (gap_source, losses) = (GapSource::default(), Losses::default());
-        let setup = Setup { smoothing, gap_source, losses, startup, bounds };
-        Self { params, feedback: Feedback::new(setup) }
+        let estimator = estimator::Params { smoothing, ..estimator::Params::default() };
+        Self { params, feedback: Feedback::new(estimator, startup, bounds) }
     }
 }
 

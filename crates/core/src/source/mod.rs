@@ -23,6 +23,7 @@
 
 mod acp;
 mod acp_plus;
+mod departures;
 mod epoch;
 mod estimator;
 mod feedback;
@@ -34,8 +35,8 @@ mod steering;
 
 pub use acp::{Acp, Params as AcpParams, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
-pub use epoch::Losses;
-pub use estimator::GapSource;
+pub use epoch::{Backlog, Losses};
+pub use estimator::{GapSource, Params as EstimatorParams};
 pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams};
 pub use startup::Params as StartupParams;

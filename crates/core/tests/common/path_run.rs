@@ -35,6 +35,8 @@ pub(crate) struct Course {
     pub(crate) service: Service,
     /// Other packets, of an update's size, that enter the forward path.
     pub(crate) cross: Option<Cross>,
+    /// How late the host's timers wake everything, on average; exponentially distributed.
+    pub(crate) lateness: Span,
     /// How long the run takes.
     pub(crate) length: Span,
     /// What happens before this does not count.
@@ -99,6 +101,7 @@ pub(crate) fn two_slow_one_fast() -> Course {
         back: hops(["rate=20mbit,delay=15ms,queue=100p"]),
         service: Service::Constant,
         cross: None,
+        lateness: Span::ZERO,
         length: Span::from_secs(70),
         warm_up: Span::from_secs(10),
         seed: 1,
@@ -142,6 +145,7 @@ struct Run<'a> {
     forward: Path,
     back: Path,
     sizes: Pcg64,
+    timers: Pcg64,
     next_seq: u64,
     next_cross: Option<Time>,
     newest: Option<u64>,
@@ -166,6 +170,7 @@ impl<'a> Run<'a> {
             forward: path(&course.forward, 100),
             back: path(&course.back, 200),
             sizes: Pcg64::new(course.seed.into(), 300),
+            timers: Pcg64::new(course.seed.into(), 400),
             next_seq: 0,
             next_cross: course.cross.map(|cross| cross.from),
             newest: None,
@@ -185,7 +190,7 @@ impl<'a> Run<'a> {
         let mut now = Time::ZERO;
         while now <= end {
             self.step(now, law);
-            if now == second {
+            if now >= second {
                 let age = self.all.process().mean_since(marked, now).unwrap_or(Span::ZERO);
                 self.seconds.push(Second { age, rate: law.rate() });
                 marked = self.all.process().mark(now);
@@ -196,7 +201,7 @@ impl<'a> Run<'a> {
                 .chain([self.forward.next_event(), self.back.next_event(), Some(second)])
                 .flatten()
                 .min();
-            now = next.map_or(Time::MAX, |next| next.max(now));
+            now = next.map_or(Time::MAX, |next| next.max(now) + self.lateness());
         }
         let measured = end.since(Time::ZERO + self.course.warm_up);
         Outcome {
@@ -205,6 +210,11 @@ impl<'a> Run<'a> {
             sent_per_second: self.sent as f64 / measured.as_secs_f64(),
             seconds: self.seconds,
         }
+    }
+
+    fn lateness(&mut self) -> Span {
+        let factor: f64 = Exp1.sample(&mut self.timers);
+        Span::from_secs_f64(self.course.lateness.as_secs_f64() * factor)
     }
 
     fn step(&mut self, now: Time, law: &mut dyn RateLaw) {
