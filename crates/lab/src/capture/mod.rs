@@ -1,0 +1,1 @@
+//! Packet captures: what a real one tells of age, and captures of the lab's own hops.

@@ -1,0 +1,1 @@
+//! TCP in virtual time.
