@@ -21,15 +21,15 @@ test: ## format, clippy and every test; needs no root
 	@scripts/setup build
 	@scripts/test $(ARGS)
 
-bench: ## the benchmarks; figures and what they mean: docs/src/performance.md
+bench: ## the benchmarks; figures and what they mean: docs/performance.md
 	@scripts/setup build
 	@cargo bench --workspace $(ARGS)
 
-docs: ## the book to docs/book, the API to target/doc
+docs: ## the book to target/book, the API to target/doc
 	@scripts/setup build docs
 	@mdbook build docs
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	@echo "docs/book/index.html and target/doc/freshline_core/index.html"
+	@echo "target/book/index.html and target/doc/freshline_core/index.html"
 
 lint: ## format and clippy, warnings as errors
 	@scripts/setup build

@@ -91,13 +91,13 @@ fn relative_links_lead_to_files() {
 
 #[test]
 fn every_page_of_the_book_is_in_its_summary() {
-    let summary = Source::read("docs/src/SUMMARY.md");
+    let summary = Source::read("docs/SUMMARY.md");
     let listed: BTreeSet<PathBuf> =
         links(&summary).filter_map(|(_, link)| target_of(&summary, link)).collect();
-    let breaches = sources("docs/src", &["md"])
+    let breaches = sources("docs", &["md"])
         .iter()
         .filter(|page| page.path != summary.path && !listed.contains(Path::new(&page.path)))
-        .map(|page| page.breach(1, "not in docs/src/SUMMARY.md; add a line for it there"))
+        .map(|page| page.breach(1, "not in docs/SUMMARY.md; add a line for it there"))
         .collect();
     assert_tidy(breaches);
 }
@@ -130,11 +130,11 @@ fn strings_and_comments_are_not_code() {
 fn links_are_found_in_prose_and_commands_in_code() {
     let text = "[a](b.md) and ![c](d.png)\n```\n[no](no.md)\n$ freshline probe udp://a\n```\n\
                 `[no](no.md)` [e](f.md#part)\nfreshline is no command here";
-    let source = Source { path: "docs/src/x.md".to_owned(), text: text.to_owned() };
+    let source = Source { path: "docs/x.md".to_owned(), text: text.to_owned() };
     let found: Vec<_> = links(&source).collect();
     assert_eq!(found, [(1, "b.md"), (1, "d.png"), (6, "f.md#part")]);
     assert_eq!(commands(&source).collect::<Vec<_>>(), [(4, "probe")]);
-    assert_eq!(target_of(&source, "../../y.md#part"), Some(PathBuf::from("y.md")));
+    assert_eq!(target_of(&source, "../y.md#part"), Some(PathBuf::from("y.md")));
     assert_eq!(target_of(&source, "https://example.org"), None);
 }
 

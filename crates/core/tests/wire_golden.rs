@@ -1,4 +1,4 @@
-//! Every message of the protocol, byte by byte, as `docs/src/protocol.md` lays it out. The bytes
+//! Every message of the protocol, byte by byte, as `docs/protocol.md` lays it out. The bytes
 //! are written by hand: code that writes and reads the same mistake does not pass.
 
 use freshline_core::unit::{Span, Time};

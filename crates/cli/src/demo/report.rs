@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::contest::Run;
 use super::{PAYLOAD, Updates};
 
-/// The JSON document; `docs/src/demo.md` describes each key.
+/// The JSON document; `docs/demo.md` describes each key.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     lower_bound_ms: f64,

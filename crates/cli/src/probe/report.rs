@@ -9,7 +9,7 @@ use super::chart::{Chart, Mark};
 use super::sweep::{self, Point};
 use super::trial::Trial;
 
-/// The JSON document; `docs/src/demo.md` describes each key.
+/// The JSON document; `docs/demo.md` describes each key.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     payload_bytes: usize,

@@ -23,7 +23,7 @@
 //! [`Message::parse`] is total: any bytes give a message or a [`ParseError`], without a panic,
 //! an allocation or a loop over more than the input. No answer is longer than what it answers
 //! ([`Update::MIN_LEN`]), so that a spoofed address gains nothing (RFC 9000 section 8 gives the
-//! reasoning). Byte by byte: `docs/src/protocol.md`.
+//! reasoning). Byte by byte: `docs/protocol.md`.
 
 mod ack;
 mod control;
