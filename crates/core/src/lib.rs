@@ -9,7 +9,7 @@
 //!
 //! | module | what is there |
 //! |---|---|
-//! | [`unit`] | time, rates and sizes as types |
+//! | [`unit`](mod@unit) | time, rates and sizes as types |
 //! | [`age`] | how old is what the far end knows: the measure of everything else |
 //! | [`wire`] | the messages of the protocol, byte by byte |
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
