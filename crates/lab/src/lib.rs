@@ -4,5 +4,9 @@
 //! due, `next_event` says when to come again. Same seed, same bytes.
 
 pub mod capture;
+pub mod engine;
+pub mod run;
+pub mod scenario;
 pub mod tcp;
 pub mod wifi;
+pub mod world;

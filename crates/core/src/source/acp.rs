@@ -23,6 +23,8 @@ use crate::unit::{Span, Time, UpdateRate};
 
 /// Settings of [`Acp`]; the defaults are the thesis's where it gives a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// The step κ in updates. 1: what worked on real paths (000 section 3.10); its simulations
     /// of short paths needed 0.25.
@@ -43,6 +45,8 @@ pub struct Params {
 
 /// Where the check for a backlog that fell short of the wish stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ShortfallCheck {
     /// Where the text explains it: backlog falls, age rises.
     #[default]

@@ -39,6 +39,8 @@ use crate::unit::{Span, Time, UpdateRate};
 
 /// Settings of [`AcpPlus`]; the defaults are the paper's where it gives a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Updates in an epoch. 10: 001 section II.
     pub epoch_updates: u32,
@@ -60,6 +62,8 @@ pub struct Params {
 
 /// How a multiplicative decrease reaches the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum MultiplicativeDecrease {
     /// As the paper has it: the rate that should bring the backlog to 2^−γ of itself.
     #[default]

@@ -40,6 +40,8 @@ use crate::unit::Time;
 
 /// What the means of age and backlog make of a gap in the acks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Losses {
     /// The skipped updates count as if they had been acknowledged evenly in between.
     #[default]
@@ -50,6 +52,8 @@ pub enum Losses {
 
 /// Which backlog is held against an epoch's age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Backlog {
     /// The one that the updates acknowledged in the epoch met when they left, themselves counted.
     #[default]

@@ -20,6 +20,8 @@ use crate::unit::{Span, Time};
 
 /// Which gaps tell the inter-delivery time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GapSource {
     /// Between arrivals of fresh updates, on the monitor's clock.
     #[default]
@@ -30,6 +32,8 @@ pub enum GapSource {
 
 /// How acks become age, backlog, srtt and inter-delivery time.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Weight α of the newest sample in srtt and Z, 0 to 1. 0.2: the authors' prototype.
     pub smoothing: f64,

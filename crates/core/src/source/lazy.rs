@@ -13,6 +13,8 @@ use crate::unit::{Time, UpdateRate};
 
 /// Settings of [`Lazy`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Weight α of the newest round trip. 0.2, as the authors' prototype of ACP has it.
     pub smoothing: f64,

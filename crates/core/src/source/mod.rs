@@ -107,6 +107,8 @@ pub trait RateLaw: Send {
 
 /// Floor and ceiling of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct RateBounds {
     /// Never slower than this: the path must be heard from to be known. The default of one
     /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs

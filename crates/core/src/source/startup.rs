@@ -15,6 +15,8 @@ use crate::unit::{Span, Time};
 
 /// What the initial phase may do.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Probes to send. 10: "a few times" in 000 section 3.4; their mean has a third of the
     /// spread of one.

@@ -18,6 +18,8 @@ use super::epoch::Averages;
 
 /// What to do when the last epoch gives no direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Tie {
     /// Ask for one more update in transit: nothing speaks against it, and a path without any
     /// noise would otherwise freeze a law at its first rate.

@@ -1,0 +1,233 @@
+//! Runs of a scenario, in parallel, and what they have in common.
+//!
+//! One thread a run; a run knows nothing of the others, so that the numbers do not depend on how
+//! many threads there are.
+
+use std::collections::BTreeMap;
+
+use freshline_core::age::jain_index;
+use freshline_core::unit::{Span, Time};
+use rayon::prelude::*;
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::scenario::{Built, Change, LinkHops, Scenario, ScenarioError, SetError};
+use crate::world::{Flow, UpdateOutcome};
+
+/// A number with its name, as `freshline lab run --json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metric {
+    /// What was measured.
+    pub name: &'static str,
+    /// Of which flow or link.
+    pub of: String,
+    /// The mean over the runs.
+    pub value: f64,
+    /// Its unit: `s`, `1/s`, `bit/s`, `packets`, `updates`, or `1` for a plain number.
+    pub unit: &'static str,
+    /// Half the width of the 95 % confidence interval; `None` with one run.
+    pub ci95: Option<f64>,
+}
+
+/// A scenario at one point of its sweep.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// What was set, by key.
+    pub set: BTreeMap<String, toml::Value>,
+    /// The scenario with that.
+    pub scenario: Scenario,
+}
+
+/// The points of a scenario's sweep: all combinations, or one point without a sweep.
+pub fn points(text: &str, changes: &[Change]) -> Result<Vec<Point>, SetError> {
+    let base = Scenario::parse_with(text, changes)?;
+    let mut combinations = vec![Vec::new()];
+    for (key, values) in &base.sweep {
+        let extended = combinations.iter().flat_map(|combination: &Vec<Change>| {
+            values.iter().map(move |value| {
+                let change = Change::new(key.clone(), value.clone());
+                combination.iter().cloned().chain([change]).collect()
+            })
+        });
+        combinations = extended.collect();
+    }
+    let point = |swept: Vec<Change>| {
+        let set = swept.iter().map(|change| (change.key().to_owned(), change.value().clone()));
+        let all: Vec<_> = changes.iter().cloned().chain(swept.iter().cloned()).collect();
+        Ok(Point { set: set.collect(), scenario: Scenario::parse_with(text, &all)? })
+    };
+    combinations.into_iter().map(point).collect()
+}
+
+/// Runs a scenario as often as it says; `done` is called after each run, from any thread.
+pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, ScenarioError> {
+    let runs: Result<Vec<Vec<Measured>>, _> = (0..scenario.runs)
+        .into_par_iter()
+        .map(|run| {
+            let measured = run_once(scenario, run);
+            done();
+            measured
+        })
+        .collect();
+    Ok(summary(&runs?))
+}
+
+/// A number of one run.
+struct Measured {
+    name: &'static str,
+    of: String,
+    value: f64,
+    unit: &'static str,
+}
+
+fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioError> {
+    let mut built = scenario.build(run)?;
+    let end = Time::ZERO + scenario.duration;
+    built.world.run_until(Time::ZERO + scenario.warm_up);
+    built.world.begin_measuring();
+    built.world.run_until(end);
+    Ok(measure(scenario, &built))
+}
+
+fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
+    let now = built.world.now();
+    let flows: Vec<&Flow> = built.world.flows().collect();
+    let mut all = Vec::new();
+    for (config, range) in scenario.flows.iter().zip(&built.flows) {
+        let mut group = Group { of: &config.name, measured: &mut all };
+        let (mut updates, mut loads) = (Vec::new(), Vec::new());
+        for flow in &flows[range.clone()] {
+            match flow {
+                Flow::Updates(flow) => updates.push(flow.outcome(now)),
+                Flow::Load(load) => loads.push(load.throughput_bps(now)),
+            }
+        }
+        if !updates.is_empty() {
+            group.updates(&updates);
+        }
+        group.mean("throughput", "bit/s", loads.iter().copied().map(Some));
+    }
+    for (config, hops) in scenario.links.iter().zip(&built.links) {
+        Group { of: &config.name, measured: &mut all }.link(built, hops);
+    }
+    all
+}
+
+/// Adds the numbers of a group of flows, or of a link.
+struct Group<'a> {
+    of: &'a str,
+    measured: &'a mut Vec<Measured>,
+}
+
+impl Group<'_> {
+    fn updates(&mut self, flows: &[UpdateOutcome]) {
+        let age = |of: fn(&UpdateOutcome) -> Option<Span>| {
+            flows.iter().map(move |flow| of(flow).map(Span::as_secs_f64))
+        };
+        self.mean("age_mean", "s", age(|flow| Some(flow.age?.mean)));
+        self.mean("age_p95", "s", age(|flow| Some(flow.age?.p95)));
+        self.mean("age_peak_mean", "s", age(|flow| flow.age?.peak_mean));
+        self.mean("source_age_mean", "s", age(|flow| flow.source_age_mean));
+        self.mean("rtt_mean", "s", age(|flow| flow.rtt_mean));
+        self.mean("backlog", "updates", flows.iter().map(|flow| Some(flow.backlog)));
+        self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
+        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        let ages = flows.iter().filter_map(|flow| Some(flow.age?.mean.as_secs_f64()));
+        if let Some(index) = jain_index(ages).filter(|_| flows.len() > 1) {
+            self.add("age_jain", "1", index);
+        }
+    }
+
+    fn link(&mut self, built: &Built, hops: &LinkHops) {
+        let now = built.world.now().since(Time::ZERO).as_secs_f64();
+        let names: [(&[usize], _, _, _, _); 2] = [
+            (&hops.there, "sojourn_mean", "utilisation", "drops", "queue_mean"),
+            (&hops.back, "back_sojourn_mean", "back_utilisation", "back_drops", "back_queue_mean"),
+        ];
+        for (hops, sojourn, utilisation, drops, queue) in names {
+            let each = hops.iter().map(|&hop| built.world.hop(hop));
+            let waited = each.clone().map(|(stats, _)| {
+                stats.sojourn.mean().as_secs_f64() * stats.sojourn.count() as f64 / now
+            });
+            self.mean(
+                sojourn,
+                "s",
+                each.clone().map(|(stats, _)| Some(stats.sojourn.mean().as_secs_f64())),
+            );
+            // Little's law: packets waiting are arrivals a second times their mean wait.
+            self.mean(queue, "packets", waited.map(Some));
+            self.mean(
+                utilisation,
+                "1",
+                each.clone().map(|(_, busy)| Some(busy.as_secs_f64() / now)),
+            );
+            let dropped: u64 = each.map(|(stats, _)| stats.drops.total().get()).sum();
+            self.add(drops, "packets", dropped as f64);
+        }
+    }
+
+    /// Adds the mean of what is known; nothing if nothing is.
+    fn mean(
+        &mut self,
+        name: &'static str,
+        unit: &'static str,
+        values: impl Iterator<Item = Option<f64>>,
+    ) {
+        let known: Vec<f64> = values.flatten().collect();
+        if !known.is_empty() {
+            self.add(name, unit, mean(&known));
+        }
+    }
+
+    fn add(&mut self, name: &'static str, unit: &'static str, value: f64) {
+        self.measured.push(Measured { name, of: self.of.to_owned(), value, unit });
+    }
+}
+
+/// Means and confidence intervals over runs. A number that a run does not know is left out there.
+fn summary(runs: &[Vec<Measured>]) -> Vec<Metric> {
+    let mut metrics: Vec<(&Measured, Vec<f64>)> = Vec::new();
+    for measured in runs.iter().flatten() {
+        let same = |(first, _): &&mut (&Measured, _)| {
+            first.name == measured.name && first.of == measured.of
+        };
+        match metrics.iter_mut().find(same) {
+            Some((_, values)) => values.push(measured.value),
+            None => metrics.push((measured, vec![measured.value])),
+        }
+    }
+    let metric = |(first, values): (&Measured, Vec<f64>)| Metric {
+        name: first.name,
+        of: first.of.clone(),
+        value: mean(&values),
+        unit: first.unit,
+        ci95: confidence(&values),
+    };
+    metrics.into_iter().map(metric).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Half the width of the 95 % confidence interval of the mean, by Student's t.
+fn confidence(values: &[f64]) -> Option<f64> {
+    let freedom = values.len().checked_sub(2)? as f64 + 1.0;
+    let centre = mean(values);
+    let variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / freedom;
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
+    Some(t * (variance / values.len() as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_the_one_of_the_tables() {
+        assert_eq!(confidence(&[1.0]), None);
+        // t for 3 degrees of freedom is 3.182; the deviation of 1 2 3 4 is 1.291.
+        let width = confidence(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!((width - 3.182 * 1.291 / 2.0).abs() < 1e-3, "{width}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Laws by their names.
+
+use freshline_core::source::{
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, Phase, RateLaw,
+};
+use freshline_core::unit::{Span, Time, UpdateRate};
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::UpdatesConfig;
+
+/// The laws that a scenario can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LawName {
+    /// [`AcpPlus`].
+    #[serde(rename = "acp+")]
+    AcpPlus,
+    /// [`Acp`].
+    Acp,
+    /// [`Lazy`].
+    Lazy,
+    /// [`Fixed`].
+    Fixed,
+    /// Updates as a Poisson process: no law, but what theory knows best.
+    Poisson,
+}
+
+/// A law that makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadLaw {
+    /// A rate where there is none, or none where there must be.
+    #[error("`rate` belongs to the laws `fixed` and `poisson`, and each of them needs one")]
+    Rate,
+    /// A setting that the law does not have.
+    #[error("`params`: {0}")]
+    Params(String),
+}
+
+impl UpdatesConfig {
+    /// The law, at its beginning.
+    pub(super) fn build_law(&self, rng: Pcg64) -> Result<Box<dyn RateLaw>, BadLaw> {
+        match (self.law, self.rate) {
+            (LawName::AcpPlus, None) => Ok(Box::new(AcpPlus::new(self.params::<AcpPlusParams>()?))),
+            (LawName::Acp, None) => Ok(Box::new(Acp::new(self.params::<AcpParams>()?))),
+            (LawName::Lazy, None) => Ok(Box::new(Lazy::new(self.params::<LazyParams>()?))),
+            (LawName::Fixed, Some(rate)) => {
+                self.params::<NoParams>()?;
+                Ok(Box::new(Fixed::new(rate)))
+            }
+            (LawName::Poisson, Some(rate)) => {
+                self.params::<NoParams>()?;
+                Ok(Box::new(Poisson::new(rate, rng)))
+            }
+            _ => Err(BadLaw::Rate),
+        }
+    }
+
+    fn params<P: DeserializeOwned>(&self) -> Result<P, BadLaw> {
+        self.params.clone().try_into().map_err(|error| BadLaw::Params(error.to_string()))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParams {}
+
+/// Updates as a Poisson process.
+#[derive(Debug)]
+struct Poisson {
+    rate: UpdateRate,
+    rng: Pcg64,
+    next_at: Time,
+}
+
+impl Poisson {
+    fn new(rate: UpdateRate, rng: Pcg64) -> Self {
+        Self { rate, rng, next_at: Time::ZERO }
+    }
+}
+
+impl RateLaw for Poisson {
+    fn name(&self) -> &'static str {
+        "poisson"
+    }
+
+    fn restart(&mut self, now: Time) {
+        self.next_at = now;
+    }
+
+    fn on_sent(&mut self, now: Time, _seq: u64) {
+        let gap: f64 = Exp1.sample(&mut self.rng);
+        let mean = self.rate.period();
+        self.next_at = now + mean.mul_f64(gap).max(Span::from_nanos(1));
+    }
+
+    fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
+
+    fn on_tick(&mut self, _now: Time) {}
+
+    fn next_event(&self) -> Option<Time> {
+        None
+    }
+
+    fn next_update_at(&self) -> Option<Time> {
+        Some(self.next_at)
+    }
+
+    fn rate(&self) -> UpdateRate {
+        self.rate
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::Steering
+    }
+}

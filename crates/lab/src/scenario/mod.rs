@@ -1,0 +1,228 @@
+//! Scenarios: an experiment as a file.
+//!
+//! ```text
+//!   text ─► Scenario ──(set key = value)──► checked ─► World, once a run
+//! ```
+//!
+//! `docs/lab.md` describes every key.
+
+mod build;
+mod law;
+mod set;
+
+use std::collections::BTreeMap;
+
+use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
+use serde::Deserialize;
+
+use crate::world::SizeDistribution;
+
+pub use build::{Built, LinkHops};
+pub use law::{BadLaw, LawName};
+pub use set::{Change, SetError};
+
+/// An experiment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it shows, in a line.
+    pub title: String,
+    /// Length of a run.
+    pub duration: Span,
+    /// What happens before this does not count.
+    #[serde(default)]
+    pub warm_up: Span,
+    /// Independent runs, for confidence intervals; at least 1.
+    #[serde(default = "one")]
+    pub runs: u32,
+    /// Of all randomness.
+    #[serde(default = "one_wide")]
+    pub seed: u64,
+    /// Wired links.
+    #[serde(default, rename = "link")]
+    pub links: Vec<LinkConfig>,
+    /// Who sends what over which way.
+    #[serde(rename = "flow")]
+    pub flows: Vec<FlowConfig>,
+    /// Keys, as for [`Scenario::set`], each with the values that it takes one after the other;
+    /// all combinations are run.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<toml::Value>>,
+}
+
+/// A wired link: a hop in either direction, or several such in series.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkConfig {
+    /// Its name, for ways and reports.
+    pub name: String,
+    /// So many alike, one behind the other.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// From the source towards the monitor.
+    pub there: HopConfig,
+    /// From the monitor towards the source; like `there` unless said.
+    pub back: Option<HopConfig>,
+}
+
+/// A flow, or several alike.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowConfig {
+    /// Its name, for reports.
+    pub name: String,
+    /// So many alike.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The links that it crosses, by name, in order.
+    #[serde(default)]
+    pub path: Vec<String>,
+    /// Whether it goes from the end of its path to the beginning.
+    #[serde(default)]
+    pub backwards: bool,
+    /// When it begins.
+    #[serde(default)]
+    pub start: Span,
+    /// It begins up to so much later, uniformly drawn, so that flows alike do not march in step.
+    #[serde(default)]
+    pub start_spread: Span,
+    /// When it sends no more; at the end of the run unless said.
+    pub stop: Option<Span>,
+    /// It keeps a monitor fresh.
+    pub updates: Option<UpdatesConfig>,
+    /// It is cross traffic.
+    pub load: Option<LoadConfig>,
+}
+
+/// A source and its monitor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdatesConfig {
+    /// When to send.
+    pub law: LawName,
+    /// The rate of the laws `fixed` and `poisson`.
+    pub rate: Option<UpdateRate>,
+    /// Fields of the law's `Params` that differ from their defaults.
+    #[serde(default)]
+    pub params: toml::Table,
+    /// State in each update.
+    pub payload: Bytes,
+    /// Headers around it; those of our own protocol over UDP and IPv4 unless said.
+    pub overhead: Option<Bytes>,
+    /// An ack with its headers; our own protocol's unless said.
+    pub ack: Option<Bytes>,
+    /// How the size of an update on the wire is drawn.
+    #[serde(default)]
+    pub sizes: SizeDistribution,
+}
+
+/// Cross traffic.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadConfig {
+    /// `constant`, `poisson` or `on-off`.
+    pub pattern: PatternName,
+    /// While it sends, with headers.
+    pub rate: BitRate,
+    /// Of each packet, with headers.
+    pub size: Bytes,
+    /// Mean length of the on state.
+    pub on: Option<Span>,
+    /// Mean length of the off state.
+    pub off: Option<Span>,
+}
+
+/// When packets of cross traffic come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatternName {
+    /// At constant distances.
+    Constant,
+    /// As a Poisson process.
+    Poisson,
+    /// Constant distances while on.
+    OnOff,
+}
+
+/// A scenario that makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ScenarioError {
+    /// Not TOML, or a key or value that no scenario has. Says the line.
+    #[error("{0}")]
+    Malformed(String),
+    /// Warm-up that leaves nothing to measure.
+    #[error("`warm_up` ({warm_up}) is not shorter than `duration` ({duration}); shorten it")]
+    NothingMeasured {
+        /// The warm-up given.
+        warm_up: Span,
+        /// The duration given.
+        duration: Span,
+    },
+    /// A count of zero.
+    #[error("{0} is 0; give at least 1, or leave the table out")]
+    Zero(String),
+    /// No flow.
+    #[error("there is no flow, so nothing would happen; add a [[flow]]")]
+    NoFlow,
+    /// Two links or two flows with one name.
+    #[error("two {0} are called `{1}`; give each a name of its own")]
+    SameName(&'static str, String),
+    /// A path over a link that is not there.
+    #[error("flow `{flow}` crosses `{link}`, but there is no such link; there is: {known}")]
+    UnknownLink {
+        /// The flow.
+        flow: String,
+        /// What its path names.
+        link: String,
+        /// The links that there are.
+        known: String,
+    },
+    /// A hop with a field that makes no sense.
+    #[error("link `{link}`, `{direction}`: {error}")]
+    Link {
+        /// The link.
+        link: String,
+        /// `there` or `back`.
+        direction: &'static str,
+        /// What is wrong.
+        error: FieldError,
+    },
+    /// Neither updates nor load, or both.
+    #[error("flow `{0}` needs exactly one of [flow.updates] and [flow.load]")]
+    NotOneKind(String),
+    /// A law that makes no sense.
+    #[error("flow `{flow}`: {error}")]
+    Law {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: BadLaw,
+    },
+    /// Sizes or patterns that make no sense.
+    #[error("flow `{flow}`: {what}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// What is wrong, and what to do.
+        what: &'static str,
+    },
+}
+
+impl Scenario {
+    /// Reads a scenario and checks it.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self =
+            toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_wide() -> u64 {
+    1
+}

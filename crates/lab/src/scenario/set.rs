@@ -1,0 +1,130 @@
+//! Changing a scenario by `key=value`.
+//!
+//! A key is a path: `duration`, `link.NAME.there.rate`, `flow.NAME.updates.law`. Links and flows
+//! go by their names. Changes are made to the file's table, which is then read as any other, so
+//! that a change cannot say anything that a file could not.
+
+use toml::{Table, Value};
+
+use super::{Scenario, ScenarioError};
+
+/// A change that cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SetError {
+    /// The file itself cannot be read.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Not `key=value`.
+    #[error("`{0}` is not of the form `key=value`, such as `flow.robot.updates.payload=500B`")]
+    NotAPair(String),
+    /// There is no table of that name.
+    #[error("`{key}`: there is no {kind} called `{name}`")]
+    NoSuchName {
+        /// The whole key.
+        key: String,
+        /// `link` or `flow`.
+        kind: String,
+        /// The name.
+        name: String,
+    },
+    /// A part of the key that is no table.
+    #[error("`{key}`: `{part}` is no table")]
+    NoTable {
+        /// The whole key.
+        key: String,
+        /// The part.
+        part: String,
+    },
+    /// The change makes a scenario that makes no sense.
+    #[error("after `{key}` was set: {error}")]
+    Result {
+        /// The last key that was set.
+        key: String,
+        /// What is wrong.
+        error: ScenarioError,
+    },
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    key: String,
+    value: Value,
+}
+
+impl Change {
+    /// A change of `key`.
+    pub fn new(key: impl Into<String>, value: Value) -> Self {
+        Self { key: key.into(), value }
+    }
+
+    /// As in a flag: `key=value`, where the value is TOML, or else a string as it stands.
+    pub fn parse(text: &str) -> Result<Self, SetError> {
+        let (key, value) =
+            text.split_once('=').ok_or_else(|| SetError::NotAPair(text.to_owned()))?;
+        let read: Result<Table, _> = format!("value = {value}").parse();
+        let value = match read {
+            Ok(mut table) if table.len() == 1 => table.remove("value"),
+            _ => None,
+        }
+        .unwrap_or_else(|| Value::String(value.trim().to_owned()));
+        Ok(Self::new(key.trim(), value))
+    }
+
+    /// What is changed.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What to.
+    pub const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    fn apply(&self, root: &mut Table) -> Result<(), SetError> {
+        let mut table = root;
+        let mut parts = self.key.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                table.insert(part.to_owned(), self.value.clone());
+                return Ok(());
+            }
+            let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+            table = match inner {
+                Value::Table(inner) => inner,
+                Value::Array(all) => {
+                    let name = parts.next().unwrap_or_default();
+                    all.iter_mut()
+                        .filter_map(Value::as_table_mut)
+                        .find(|one| one.get("name").and_then(Value::as_str) == Some(name))
+                        .ok_or_else(|| SetError::NoSuchName {
+                            key: self.key.clone(),
+                            kind: part.to_owned(),
+                            name: name.to_owned(),
+                        })?
+                }
+                _ => {
+                    return Err(SetError::NoTable { key: self.key.clone(), part: part.to_owned() });
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario as [`Scenario::parse`] does, with changes made to it.
+    pub fn parse_with(text: &str, changes: &[Change]) -> Result<Self, SetError> {
+        // First as it stands: errors of the file point at its lines.
+        let plain = Self::parse(text)?;
+        let Some(last) = changes.last() else { return Ok(plain) };
+        let malformed = |error: toml::de::Error| ScenarioError::Malformed(error.to_string());
+        let mut table: Table = text.parse().map_err(malformed)?;
+        for change in changes {
+            change.apply(&mut table)?;
+        }
+        let changed: Result<Self, _> = table.try_into().map_err(malformed);
+        let checked = changed.and_then(|scenario| scenario.check().map(|()| scenario));
+        checked.map_err(|error| SetError::Result { key: last.key.clone(), error })
+    }
+}

@@ -1,0 +1,221 @@
+//! Both ends of a flow of updates: a law that sends, a monitor that answers.
+//!
+//! ```text
+//!   law ─► update ─► … ─► monitor: fresh? ─► age
+//!    ▲                        │
+//!    └──────── … ◄─── ack ◄───┘
+//! ```
+
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
+use freshline_core::source::{self, RateLaw};
+use freshline_core::unit::{Bytes, Span, Time};
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64;
+
+use super::parcel::{Ack, Body, Update};
+
+/// How large updates are on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// State in each update.
+    pub payload: Bytes,
+    /// Headers around it.
+    pub overhead: Bytes,
+    /// An ack with its headers.
+    pub ack: Bytes,
+    /// How the size of an update on the wire is drawn.
+    pub distribution: SizeDistribution,
+}
+
+/// How the size of a packet on the wire is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizeDistribution {
+    /// Always the same.
+    #[default]
+    Constant,
+    /// Exponential, drawn once when it is sent, which makes a link an M server.
+    Exponential,
+    /// Exponential, drawn anew for each hop, as in tandem queues with independent services.
+    ExponentialEachHop,
+}
+
+/// A flow of updates under way.
+pub struct UpdateFlow {
+    law: Box<dyn RateLaw>,
+    sizes: Sizes,
+    rng: Pcg64,
+    starts_at: Time,
+    ends_at: Time,
+    next_seq: u64,
+    fresh: u32,
+    newest: Option<u64>,
+    tally: Tally,
+}
+
+/// What is measured, from the end of the warm-up on.
+#[derive(Debug, Clone)]
+struct Tally {
+    since: Time,
+    /// The true age, at the monitor.
+    age: AgeMeter,
+    /// The age as the source knows it from acks.
+    source_age: AgeProcess,
+    backlog: BacklogProcess,
+    sent: u64,
+    delivered_fresh: u64,
+    rtt_sum: Span,
+    acked: u64,
+    newest_acked: Option<u64>,
+}
+
+/// What a flow of updates was like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UpdateOutcome {
+    /// The true age at the monitor; `None` if it never knew one.
+    pub age: Option<AgeSummary>,
+    /// The source's own estimate of the mean age, from acks: an upper bound.
+    pub source_age_mean: Option<Span>,
+    /// Time average of updates sent and not acknowledged.
+    pub backlog: f64,
+    /// Mean round trip of fresh acks.
+    pub rtt_mean: Option<Span>,
+    /// Updates sent a second.
+    pub updates_per_s: f64,
+    /// Payload of fresh updates, in bit/s.
+    pub goodput_bps: f64,
+    /// Updates sent.
+    pub sent: u64,
+}
+
+impl Tally {
+    fn new(since: Time) -> Self {
+        Self {
+            since,
+            age: AgeMeter::new(),
+            source_age: AgeProcess::new(),
+            backlog: BacklogProcess::new(since),
+            sent: 0,
+            delivered_fresh: 0,
+            rtt_sum: Span::ZERO,
+            acked: 0,
+            newest_acked: None,
+        }
+    }
+}
+
+impl UpdateFlow {
+    /// A flow that sends from `starts_at` until `ends_at`, as `law` wishes.
+    pub fn new(
+        law: Box<dyn RateLaw>,
+        sizes: Sizes,
+        (starts_at, ends_at): (Time, Time),
+        rng: Pcg64,
+    ) -> Self {
+        Self {
+            law,
+            sizes,
+            rng,
+            starts_at,
+            ends_at,
+            next_seq: 0,
+            fresh: 0,
+            newest: None,
+            tally: Tally::new(Time::ZERO),
+        }
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        self.tally = Tally::new(now);
+    }
+
+    /// Something to do has come due: gives the size and the body of an update to send.
+    pub fn on_wake(&mut self, now: Time) -> Option<(Bytes, Body)> {
+        if self.law.next_event().is_some_and(|at| at <= now) {
+            self.law.on_tick(now);
+        }
+        let due = self.next_update_at().is_some_and(|at| at <= now);
+        due.then(|| self.send(now))
+    }
+
+    /// An update has come to the monitor: gives the size and the body of the ack.
+    pub fn on_update(&mut self, now: Time, update: Update) -> (Bytes, Body) {
+        if self.newest.is_none_or(|newest| update.seq > newest) {
+            self.newest = Some(update.seq);
+            self.fresh = self.fresh.wrapping_add(1);
+            self.tally.delivered_fresh += 1;
+            self.tally.age.on_update(now, update.generated_at);
+        }
+        (self.sizes.ack, Body::Ack(Ack { update, received_at: now, fresh: self.fresh }))
+    }
+
+    /// An ack has come back to the source.
+    pub fn on_ack(&mut self, now: Time, ack: Ack) {
+        let Ack { update: Update { seq, generated_at }, received_at, fresh } = ack;
+        self.tally.backlog.on_ack(now, seq);
+        if self.tally.newest_acked.is_none_or(|newest| seq > newest) {
+            self.tally.newest_acked = Some(seq);
+            self.tally.rtt_sum += now.since(generated_at);
+            self.tally.acked += 1;
+            let _: Freshness = self.tally.source_age.on_update(now, generated_at);
+        }
+        let (sent_at, hold) = (generated_at, Span::ZERO);
+        let ack = source::Ack { seq, generated_at, sent_at, hold, received_at, fresh };
+        self.law.on_ack(now, &ack);
+    }
+
+    /// When to call [`UpdateFlow::on_wake`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        let tick = self.law.next_event().filter(|_| self.next_seq > 0);
+        [self.next_update_at(), tick].into_iter().flatten().min()
+    }
+
+    /// What was measured until `now`.
+    pub fn outcome(&self, now: Time) -> UpdateOutcome {
+        let tally = &self.tally;
+        let seconds = now.since(tally.since).as_secs_f64();
+        let rtt_mean = (tally.acked > 0).then(|| tally.rtt_sum / tally.acked);
+        UpdateOutcome {
+            age: tally.age.summary(now),
+            source_age_mean: tally.source_age.mean(now),
+            backlog: tally.backlog.mean(now).unwrap_or(0.0),
+            rtt_mean,
+            updates_per_s: tally.sent as f64 / seconds,
+            goodput_bps: tally.delivered_fresh as f64 * self.sizes.payload.get() as f64 * 8.0
+                / seconds,
+            sent: tally.sent,
+        }
+    }
+
+    fn next_update_at(&self) -> Option<Time> {
+        let at = self.law.next_update_at()?.max(self.starts_at);
+        (at < self.ends_at).then_some(at)
+    }
+
+    fn send(&mut self, now: Time) -> (Bytes, Body) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.tally.sent += 1;
+        self.tally.backlog.on_sent(now, seq);
+        self.law.on_sent(now, seq);
+        let whole = self.sizes.payload + self.sizes.overhead;
+        let size = match self.sizes.distribution {
+            SizeDistribution::Constant => whole,
+            _ => exponential(whole, &mut self.rng),
+        };
+        (size, Body::Update(Update { seq, generated_at: now }))
+    }
+
+    /// The size that an update has on its next hop, if it is drawn anew.
+    pub fn size_on_hop(&mut self) -> Option<Bytes> {
+        let each_hop = self.sizes.distribution == SizeDistribution::ExponentialEachHop;
+        each_hop.then(|| exponential(self.sizes.payload + self.sizes.overhead, &mut self.rng))
+    }
+}
+
+/// Exponentially distributed around `mean`, at least a byte.
+pub(super) fn exponential(mean: Bytes, rng: &mut Pcg64) -> Bytes {
+    let factor: f64 = Exp1.sample(rng);
+    Bytes::new((mean.get() as f64 * factor).round().max(1.0) as u64)
+}

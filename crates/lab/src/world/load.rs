@@ -1,0 +1,138 @@
+//! Cross traffic: packets that nobody steers.
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64;
+
+/// When packets of cross traffic come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pattern {
+    /// At constant distances.
+    Constant,
+    /// As a Poisson process.
+    Poisson,
+    /// Constant distances while on. Both states last exponentially long, with these means.
+    OnOff {
+        /// Mean length of the on state.
+        on: Span,
+        /// Mean length of the off state.
+        off: Span,
+    },
+}
+
+/// A flow of cross traffic under way.
+#[derive(Debug)]
+pub struct Load {
+    pattern: Pattern,
+    size: Bytes,
+    /// Between packets, or their mean.
+    period: Span,
+    next_at: Option<Time>,
+    ends_at: Time,
+    /// The on state ends.
+    off_at: Time,
+    rng: Pcg64,
+    delivered: Bytes,
+    measured_since: Time,
+}
+
+impl Load {
+    /// Packets of `size` on the wire, `rate` in all while they come, between two moments.
+    pub fn new(
+        pattern: Pattern,
+        size: Bytes,
+        rate: BitRate,
+        (starts_at, ends_at): (Time, Time),
+        rng: Pcg64,
+    ) -> Self {
+        let mut load = Self {
+            pattern,
+            size,
+            period: rate.time_to_send(size),
+            next_at: Some(starts_at),
+            ends_at,
+            off_at: Time::MAX,
+            rng,
+            delivered: Bytes::ZERO,
+            measured_since: Time::ZERO,
+        };
+        if let Pattern::OnOff { on, .. } = pattern {
+            load.off_at = starts_at + load.drawn(on);
+        }
+        load
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        (self.delivered, self.measured_since) = (Bytes::ZERO, now);
+    }
+
+    /// The packet that is due, by its size.
+    pub fn on_wake(&mut self, now: Time) -> Option<Bytes> {
+        let at = self.next_event().filter(|at| *at <= now)?;
+        self.next_at = Some(match self.pattern {
+            Pattern::Constant => at + self.period,
+            Pattern::Poisson => at + self.drawn(self.period),
+            Pattern::OnOff { on, off } => {
+                let mut next = at + self.period;
+                if next > self.off_at {
+                    next = self.off_at + self.drawn(off);
+                    self.off_at = next + self.drawn(on);
+                }
+                next
+            }
+        });
+        Some(self.size)
+    }
+
+    /// A packet has come to the end of its way.
+    pub fn on_delivered(&mut self, size: Bytes) {
+        self.delivered += size;
+    }
+
+    /// When the next packet is due.
+    pub fn next_event(&self) -> Option<Time> {
+        self.next_at.filter(|at| *at < self.ends_at)
+    }
+
+    /// What arrived, in bit/s with headers.
+    pub fn throughput_bps(&self, now: Time) -> f64 {
+        self.delivered.get() as f64 * 8.0 / now.since(self.measured_since).as_secs_f64()
+    }
+
+    fn drawn(&mut self, mean: Span) -> Span {
+        let factor: f64 = Exp1.sample(&mut self.rng);
+        mean.mul_f64(factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Streams;
+
+    fn packets(pattern: Pattern, seconds: u64) -> u64 {
+        let (start, end) = (Time::ZERO, Time::ZERO + Span::from_secs(seconds));
+        let rng = Streams::new(1, 0).stream("load", 0);
+        // 1 ms a packet.
+        let mut load =
+            Load::new(pattern, Bytes::new(1250), BitRate::from_mbps(10), (start, end), rng);
+        let mut sent = 0;
+        while let Some(at) = load.next_event() {
+            assert!(load.on_wake(at).is_some() && at < end);
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn each_pattern_sends_at_its_rate() {
+        assert_eq!(packets(Pattern::Constant, 10), 10_000);
+        // A standard deviation is 1 % of it.
+        let poisson = packets(Pattern::Poisson, 10);
+        assert!((9_600..10_400).contains(&poisson), "{poisson}");
+        let (on, off) = (Span::from_millis(30), Span::from_millis(70));
+        let on_off = packets(Pattern::OnOff { on, off }, 100);
+        assert!((28_000..32_000).contains(&on_off), "{on_off}");
+    }
+}

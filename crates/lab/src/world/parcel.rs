@@ -1,0 +1,54 @@
+//! What travels through the lab.
+
+use freshline_core::router::Packet;
+use freshline_core::unit::{Bytes, Time};
+
+/// A packet with its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Parcel {
+    /// Whose it is.
+    pub flow: u32,
+    /// The leg of its way that it is on.
+    pub leg: u32,
+    /// Its size on the wire, headers included.
+    pub size: Bytes,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// What a parcel carries.
+#[derive(Debug, Clone, Copy)]
+pub enum Body {
+    /// State on its way to a monitor.
+    Update(Update),
+    /// A monitor's answer on its way back.
+    Ack(Ack),
+    /// Cross traffic.
+    Load,
+}
+
+/// An update.
+#[derive(Debug, Clone, Copy)]
+pub struct Update {
+    /// Its number, from 0.
+    pub seq: u64,
+    /// When its state was sampled, which is when it left.
+    pub generated_at: Time,
+}
+
+/// The answer to an update.
+#[derive(Debug, Clone, Copy)]
+pub struct Ack {
+    /// The update that is answered.
+    pub update: Update,
+    /// When it arrived.
+    pub received_at: Time,
+    /// Fresh updates until then.
+    pub fresh: u32,
+}
+
+impl Packet for Parcel {
+    fn size(&self) -> Bytes {
+        self.size
+    }
+}
