@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::scenario::{Built, Change, LinkHops, Scenario, ScenarioError, SetError};
-use crate::world::{Flow, UpdateOutcome};
+use crate::scenario::{Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError};
+use crate::world::{Flow, Passed, UpdateOutcome};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,19 +91,21 @@ fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioErro
 
 fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     let now = built.world.now();
-    let flows: Vec<&Flow> = built.world.flows().collect();
+    let flows = built.world.flows();
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         let mut group = Group { of: &config.name, measured: &mut all };
         let (mut updates, mut loads) = (Vec::new(), Vec::new());
         for flow in &flows[range.clone()] {
-            match flow {
+            match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
                 Flow::Load(load) => loads.push(load.throughput_bps(now)),
             }
         }
         if !updates.is_empty() {
             group.updates(&updates);
+            on_links(scenario, built, config, range.start, &mut all);
+            continue;
         }
         group.mean("throughput", "bit/s", loads.iter().copied().map(Some));
     }
@@ -111,6 +113,29 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
     }
     all
+}
+
+/// Where on its way there a flow's updates are, on average: waiting or in transmission, without
+/// those on the line. Of the first of several flows alike.
+fn on_links(
+    scenario: &Scenario,
+    built: &Built,
+    config: &FlowConfig,
+    flow: usize,
+    all: &mut Vec<Measured>,
+) {
+    let seconds = (scenario.duration - scenario.warm_up).as_secs_f64();
+    let mut legs = built.world.flows()[flow].passed.iter();
+    for name in config.path.iter().filter(|_| !config.backwards) {
+        let Some(link) = scenario.links.iter().find(|link| link.name == *name) else { continue };
+        let held = |passed: &Passed| {
+            let on_the_line = link.there.delay.as_secs_f64() * passed.packets as f64;
+            (passed.time.as_secs_f64() - on_the_line) / seconds
+        };
+        let value = legs.by_ref().take(link.count as usize).map(held).sum();
+        let of = format!("{}@{name}", config.name);
+        all.push(Measured { name: "backlog", of, value, unit: "updates" });
+    }
 }
 
 /// Adds the numbers of a group of flows, or of a link.

@@ -71,7 +71,7 @@ impl Scenario {
             let (legs, there) = config.legs(&by_name)?;
             for _ in 0..config.count {
                 let flow = config.build(self.duration, streams, flows.len())?;
-                flows.push(Routed { flow, legs: legs.clone(), there });
+                flows.push(Routed::new(flow, legs.clone(), there));
             }
             ranges.push(first..flows.len());
         }

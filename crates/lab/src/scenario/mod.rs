@@ -16,6 +16,7 @@ use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
+use crate::reproduce::Reproduction;
 use crate::world::SizeDistribution;
 
 pub use build::{Built, LinkHops};
@@ -49,6 +50,8 @@ pub struct Scenario {
     /// all combinations are run.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
+    /// The figure of a paper that it reproduces.
+    pub reproduce: Option<Reproduction>,
 }
 
 /// A wired link: a hop in either direction, or several such in series.

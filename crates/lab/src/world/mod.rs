@@ -30,6 +30,7 @@ use crate::engine::Agenda;
 pub type Wire = Hop<Fifo<Parcel>, Parcel, Pcg64>;
 
 /// What a flow is.
+#[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]
 pub enum Flow {
     /// A source that keeps a monitor fresh.
     Updates(UpdateFlow),
@@ -45,6 +46,25 @@ pub struct Routed {
     pub legs: Vec<u32>,
     /// How many of the legs lead there.
     pub there: u32,
+    /// What its packets did on each leg.
+    pub passed: Vec<Passed>,
+}
+
+/// What a flow's packets did on a leg.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Passed {
+    /// How many came to its end.
+    pub packets: u64,
+    /// How long they were on it, all together.
+    pub time: Span,
+}
+
+impl Routed {
+    /// A flow over `legs`, of which the first `there` lead there.
+    pub fn new(flow: Flow, legs: Vec<u32>, there: u32) -> Self {
+        let passed = vec![Passed::default(); legs.len()];
+        Self { flow, legs, there, passed }
+    }
 }
 
 /// A network while it runs.
@@ -82,7 +102,8 @@ impl World {
 
     /// What was before counts no more.
     pub fn begin_measuring(&mut self) {
-        for Routed { flow, .. } in &mut self.flows {
+        for Routed { flow, passed, .. } in &mut self.flows {
+            passed.fill(Passed::default());
             match flow {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
                 Flow::Load(load) => load.begin_measuring(self.now),
@@ -101,8 +122,8 @@ impl World {
     }
 
     /// The flows, in the order in which they were given.
-    pub fn flows(&self) -> impl Iterator<Item = &Flow> {
-        self.flows.iter().map(|routed| &routed.flow)
+    pub fn flows(&self) -> &[Routed] {
+        &self.flows
     }
 
     /// What a hop has counted since time zero, and how long it has sent.
@@ -113,6 +134,9 @@ impl World {
     fn wake_hop(&mut self, hop: usize) {
         while let Some(delivered) = self.hops[hop].poll(self.now, &mut |_| {}) {
             let mut parcel = delivered.packet;
+            let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
+            passed.packets += 1;
+            passed.time += self.now.since(parcel.since);
             parcel.leg += 1;
             self.carry(parcel);
         }
@@ -125,14 +149,14 @@ impl World {
             Flow::Load(load) => load.on_wake(self.now).map(|size| (size, Body::Load)),
         };
         if let Some((size, body)) = sent {
-            self.carry(Parcel { flow: flow as u32, leg: 0, size, body });
+            self.carry(Parcel { flow: flow as u32, leg: 0, since: self.now, size, body });
         }
         self.reschedule_flow(flow);
     }
 
     /// Puts a parcel on its leg, or hands it to its flow when it has no more.
     fn carry(&mut self, mut parcel: Parcel) {
-        let Routed { flow, legs, there } = &mut self.flows[parcel.flow as usize];
+        let Routed { flow, legs, there, .. } = &mut self.flows[parcel.flow as usize];
         let at_monitor = parcel.leg == *there && !matches!(parcel.body, Body::Ack(_));
         if !at_monitor && let Some(&hop) = legs.get(parcel.leg as usize) {
             if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.body)
@@ -140,6 +164,7 @@ impl World {
             {
                 parcel.size = size;
             }
+            parcel.since = self.now;
             let hop = hop as usize;
             self.hops[hop].enqueue(self.now, parcel, &mut |_| {});
             self.agenda.set(hop, self.hops[hop].next_event());

@@ -10,6 +10,8 @@ pub struct Parcel {
     pub flow: u32,
     /// The leg of its way that it is on.
     pub leg: u32,
+    /// When it entered this leg.
+    pub since: Time,
     /// Its size on the wire, headers included.
     pub size: Bytes,
     /// What it carries.

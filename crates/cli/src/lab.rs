@@ -1,0 +1,30 @@
+//! `freshline lab`: the laws in virtual time. One file a subcommand.
+
+mod library;
+mod list;
+mod reproduce;
+mod run;
+
+use crate::Failure;
+
+/// Try the laws in virtual time: deterministic, without network, faster than life.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Run(run::Args),
+    List(list::Args),
+    Reproduce(reproduce::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Run(args) => run::run(args),
+        Command::List(args) => list::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
+    }
+}

@@ -1,0 +1,122 @@
+//! `freshline lab reproduce`: figures of papers, ours beside theirs.
+
+use std::io::{self, Write};
+
+use freshline_lab::reproduce::{Compared, Verdict, reproduce};
+use freshline_lab::scenario::Scenario;
+use indicatif::{ProgressBar, ProgressStyle};
+use miette::miette;
+use serde::Serialize;
+
+use super::library::{self, Text};
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Reproduce figures of papers: each number beside the one that the paper printed.
+///
+/// A verdict says whether ours is within the tolerance that the scenario states. A miss is no
+/// failure of the command; its reason stands in the book.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLE
+
+    freshline lab reproduce one-mm1-queue
+
+EXIT CODES
+
+0  it ran, whatever the verdicts
+2  the flags or a scenario cannot be understood")]
+pub(crate) struct Args {
+    /// A scenario file, the name of one that comes along, or `all` of those.
+    name: String,
+    /// Change a key of the scenario for all rows.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The seed of all randomness, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Independent runs of each row, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+    /// Print JSON on standard output: an object a scenario, in an array for `all`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `docs/lab.md` describes each key.
+#[derive(Serialize)]
+struct Table {
+    name: String,
+    of: String,
+    rows: Vec<Compared>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let changes = library::changes(&args.set, args.seed, args.runs)?;
+    let texts = match args.name.as_str() {
+        "all" => library::all().into_iter().filter(reproduces).collect(),
+        name => vec![library::find(name)?],
+    };
+    let mut tables = Vec::new();
+    for Text { name, text } in texts {
+        let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
+        let scenario = Scenario::parse(&text).map_err(|error| bad(&error))?;
+        let reproduction = scenario.reproduce.as_ref();
+        let of = reproduction.map(|all| all.of.clone()).unwrap_or_default();
+        let steps = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+        let bar = ProgressBar::new(steps as u64).with_message(name.clone());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.tick();
+        let rows = reproduce(&text, &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
+        bar.finish_and_clear();
+        let table = Table { name, of, rows };
+        if !args.json {
+            printed(table.print(&mut io::stdout().lock()))?;
+        }
+        tables.push(table);
+    }
+    match (args.json, args.name.as_str()) {
+        (false, _) => Ok(()),
+        (true, "all") => print_json(&tables),
+        (true, _) => print_json(&tables[0]),
+    }
+}
+
+fn reproduces(text: &Text) -> bool {
+    Scenario::parse(&text.text).is_ok_and(|scenario| scenario.reproduce.is_some())
+}
+
+impl Table {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}: {}", self.name, self.of)?;
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
+        for row in &self.rows {
+            let ratio = row.ours.zip(row.paper).map(|(ours, paper)| ours / paper);
+            let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+            let verdict = match row.verdict {
+                Verdict::Within => "within",
+                Verdict::Outside => "outside",
+                Verdict::TrendHolds => "trend holds",
+                Verdict::TrendBroken => "trend broken",
+                Verdict::NoValue => "no value in the paper",
+            };
+            let ci95 = row.ci95.map_or(String::new(), |half| format!("± {}", short(half)));
+            writeln!(
+                out,
+                "  {:<52} paper {:>8}  ours {:>8} {ci95:<11} {:<8} ratio {ratio:>6}  {verdict}",
+                row.what,
+                number(row.paper),
+                number(row.ours),
+                row.unit,
+            )?;
+        }
+        writeln!(out)
+    }
+}
+
+/// Four significant digits.
+fn short(value: f64) -> String {
+    let before_the_point = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
+    format!("{value:.*}", usize::try_from(4 - before_the_point).unwrap_or(0))
+}

@@ -1,0 +1,147 @@
+//! `freshline lab run`: one scenario, at all points of its sweep.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use freshline_lab::run::{Metric, points, run as run_scenario};
+use indicatif::ProgressBar;
+use miette::{IntoDiagnostic, WrapErr};
+use serde::Serialize;
+
+use super::library::{self, bad};
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Run a scenario in virtual time and print what it measured.
+///
+/// The same scenario, seed and changes print the same numbers, on any machine and any number of
+/// threads.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLE
+
+    freshline lab run one-mm1-queue --runs 2 --set flow.source.updates.rate=700/s
+
+EXIT CODES
+
+0  it ran
+1  a result cannot be written
+2  the flags or the scenario cannot be understood")]
+pub(crate) struct Args {
+    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
+    scenario: String,
+    /// Change a key of the scenario, such as flow.source.count=12; give it once a change.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The seed of all randomness, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Independent runs, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+    /// Write one JSON document to this file; - is standard output, and then nothing else goes
+    /// there.
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Write the metrics as NAME.csv into this folder.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+}
+
+/// `docs/lab.md` describes each key.
+#[derive(Serialize)]
+struct Document {
+    seed: u64,
+    runs: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<Vec<Metric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    points: Option<Vec<PointResult>>,
+}
+
+#[derive(Serialize)]
+struct PointResult {
+    set: BTreeMap<String, toml::Value>,
+    metrics: Vec<Metric>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let text = library::find(&args.scenario)?;
+    let changes = library::changes(&args.set, args.seed, args.runs)?;
+    let points = points(&text.text, &changes).map_err(|error| bad(&text.name, &error))?;
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let (seed, runs) = (points[0].scenario.seed, points[0].scenario.runs);
+    // Hidden by itself where standard error is no terminal.
+    let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
+    let mut results = Vec::new();
+    for point in points {
+        let metrics = run_scenario(&point.scenario, || bar.inc(1))
+            .map_err(|error| bad(&text.name, &error.into()))?;
+        if !to_stdout {
+            bar.suspend(|| print_point(&point.set, &metrics))?;
+        }
+        results.push(PointResult { set: point.set, metrics });
+    }
+    bar.finish_and_clear();
+    if let Some(folder) = &args.csv {
+        let name = Path::new(&text.name).file_stem().unwrap_or_default();
+        write_csv(folder, &name.to_string_lossy(), &results).map_err(Failure::Runtime)?;
+    }
+    let Some(out) = args.json else { return Ok(()) };
+    let (metrics, points) = match results.len() {
+        1 if results[0].set.is_empty() => (results.pop().map(|only| only.metrics), None),
+        _ => (None, Some(results)),
+    };
+    let document = Document { seed, runs, metrics, points };
+    if to_stdout {
+        return print_json(&document);
+    }
+    let text =
+        serde_json::to_string_pretty(&document).into_diagnostic().map_err(Failure::Runtime)?;
+    fs::write(&out, text + "\n")
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot write {}", out.display()))
+        .map_err(Failure::Runtime)
+}
+
+fn print_point(set: &BTreeMap<String, toml::Value>, metrics: &[Metric]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut print = || {
+        for (key, value) in set {
+            writeln!(out, "{key} = {value}")?;
+        }
+        for Metric { name, of, value, unit, ci95 } in metrics {
+            let interval = ci95.map_or(String::new(), |half| format!(" ± {half:.4}"));
+            writeln!(out, "{of:<16} {name:<18} {value:>14.6} {unit}{interval}")?;
+        }
+        writeln!(out)
+    };
+    printed(print())
+}
+
+/// A line a metric and point, the swept keys first.
+fn write_csv(folder: &Path, name: &str, results: &[PointResult]) -> miette::Result<()> {
+    let path = folder.join(name).with_extension("csv");
+    let write = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let mut out = BufWriter::new(File::create(&path)?);
+        let keys: Vec<&String> = results.iter().take(1).flat_map(|one| one.set.keys()).collect();
+        for key in &keys {
+            write!(out, "{key},")?;
+        }
+        writeln!(out, "of,name,value,unit,ci95")?;
+        for PointResult { set, metrics } in results {
+            for Metric { name, of, value, unit, ci95 } in metrics {
+                for key in &keys {
+                    write!(out, "{},", set[*key])?;
+                }
+                let ci95 = ci95.map_or(String::new(), |half| half.to_string());
+                writeln!(out, "{of},{name},{value},{unit},{ci95}")?;
+            }
+        }
+        out.flush()
+    };
+    write().into_diagnostic().wrap_err_with(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,335 @@
+//! Figures of papers: the scenario that shows one also says which numbers the paper printed.
+//!
+//! ```text
+//!   [[reproduce.row]] ─► set ─► vary: the value with the least … ─► run ─► ours beside the paper's
+//!   [[reproduce.trend]] ─► do rows rise or fall in the order that the paper has?
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::{Metric, run};
+use crate::scenario::{Change, Scenario, SetError};
+
+/// What a scenario reproduces.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reproduction {
+    /// Paper and figure.
+    pub of: String,
+    /// Numbers, in the order of the table.
+    #[serde(rename = "row")]
+    pub rows: Vec<Row>,
+    /// Orders among them.
+    #[serde(default, rename = "trend")]
+    pub trends: Vec<Trend>,
+}
+
+/// One number.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// For trends; needed only there.
+    pub id: Option<String>,
+    /// What it is, in words.
+    pub what: String,
+    /// The metric, as in [`Metric::name`].
+    pub metric: String,
+    /// Of which flow or link.
+    pub of: String,
+    /// Keys that are set for this row.
+    #[serde(default)]
+    pub set: BTreeMap<String, toml::Value>,
+    /// A key that takes the best of several values first.
+    pub best: Option<Best>,
+    /// The paper's number, in the metric's unit; left out where it prints none.
+    pub paper: Option<f64>,
+    /// How far ours may be from it, as a fraction.
+    pub tolerance: Option<f64>,
+}
+
+/// Looks for the value of a key for which a metric is least.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    /// The key; the values are numbers with its unit behind them.
+    pub key: String,
+    /// The values to try, rising.
+    pub values: Vec<f64>,
+    /// What stands behind a value, such as `/s`.
+    #[serde(default)]
+    pub unit: String,
+    /// The metric that shall be least.
+    pub least: String,
+    /// Of which flow or link; of the row's unless said.
+    pub of: Option<String>,
+}
+
+/// An order of rows.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trend {
+    /// What it says, in words.
+    pub what: String,
+    /// Ids of rows whose numbers rise in this order.
+    pub rising: Vec<String>,
+}
+
+/// A line of the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    /// What it is, in words.
+    pub what: String,
+    /// The unit of the numbers.
+    pub unit: &'static str,
+    /// The paper's number.
+    pub paper: Option<f64>,
+    /// Ours; `null` for a trend.
+    pub ours: Option<f64>,
+    /// Half the width of its 95 % confidence interval.
+    pub ci95: Option<f64>,
+    /// How far ours may be from the paper's, as a fraction.
+    pub tolerance: Option<f64>,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// What came of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// Not farther from the paper's number than the tolerance.
+    #[serde(rename = "within")]
+    Within,
+    /// Farther.
+    #[serde(rename = "outside")]
+    Outside,
+    /// The order is the paper's.
+    #[serde(rename = "trend holds")]
+    TrendHolds,
+    /// It is not.
+    #[serde(rename = "trend broken")]
+    TrendBroken,
+    /// The paper prints no number.
+    #[serde(rename = "no value in the paper")]
+    NoValue,
+}
+
+/// A reproduction that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// The scenario says of no paper.
+    #[error("has no [reproduce]; `freshline lab run` runs it")]
+    NothingToReproduce,
+    /// A row's scenario makes no sense.
+    #[error("row `{what}`: {error}")]
+    Row {
+        /// The row.
+        what: String,
+        /// What is wrong.
+        error: SetError,
+    },
+    /// A row's metric is not there.
+    #[error("row `{what}`: there is no metric `{metric}` of `{of}`; there is: {known}")]
+    UnknownMetric {
+        /// The row.
+        what: String,
+        /// The metric.
+        metric: String,
+        /// Of what.
+        of: String,
+        /// What there is.
+        known: String,
+    },
+    /// A trend names a row that is not there.
+    #[error("trend `{what}`: no row has the id `{id}`")]
+    UnknownRow {
+        /// The trend.
+        what: String,
+        /// The id.
+        id: String,
+    },
+}
+
+/// Runs all rows of the scenario in `text`, with `changes` made first. `done` is called after each
+/// row.
+pub fn reproduce(
+    text: &str,
+    changes: &[Change],
+    done: impl Fn(&Compared),
+) -> Result<Vec<Compared>, ReproduceError> {
+    let scenario = Scenario::parse_with(text, changes)
+        .map_err(|error| ReproduceError::Row { what: "all".to_owned(), error })?;
+    let reproduction = scenario.reproduce.ok_or(ReproduceError::NothingToReproduce)?;
+    let mut runs = Runs { text, known: BTreeMap::new() };
+    let mut table = Vec::new();
+    let mut by_id = BTreeMap::new();
+    for row in &reproduction.rows {
+        let compared = row.compare(&mut runs, changes)?;
+        done(&compared);
+        by_id.extend(row.id.clone().zip(compared.ours));
+        table.push(compared);
+    }
+    for trend in &reproduction.trends {
+        let compared = trend.compare(&by_id)?;
+        done(&compared);
+        table.push(compared);
+    }
+    Ok(table)
+}
+
+/// Runs of one scenario with changes. Several rows may ask for the same.
+struct Runs<'a> {
+    text: &'a str,
+    known: BTreeMap<String, Vec<Metric>>,
+}
+
+impl Runs<'_> {
+    fn metrics(&mut self, changes: &[Change]) -> Result<&[Metric], SetError> {
+        let key = format!("{changes:?}");
+        if !self.known.contains_key(&key) {
+            let scenario = Scenario::parse_with(self.text, changes)?;
+            self.known.insert(key.clone(), run(&scenario, || {})?);
+        }
+        Ok(&self.known[&key])
+    }
+}
+
+impl Row {
+    fn compare(&self, runs: &mut Runs<'_>, changes: &[Change]) -> Result<Compared, ReproduceError> {
+        let own = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
+        let mut changes: Vec<_> = changes.iter().cloned().chain(own).collect();
+        if let Some(best) = &self.best {
+            changes.push(self.look_for(best, runs, &changes)?);
+        }
+        let Metric { value, unit, ci95, .. } =
+            self.metric(runs, &changes, &self.metric, &self.of)?;
+        let verdict = match (self.paper, self.tolerance) {
+            (Some(paper), Some(tolerance)) if (value / paper - 1.0).abs() <= tolerance => {
+                Verdict::Within
+            }
+            (Some(_), Some(_)) => Verdict::Outside,
+            _ => Verdict::NoValue,
+        };
+        let (what, paper, tolerance) = (self.what.clone(), self.paper, self.tolerance);
+        Ok(Compared { what, unit, paper, ours: Some(value), ci95, tolerance, verdict })
+    }
+
+    /// The change to the best value: where the parabola through the least one and its neighbours
+    /// has its lowest point, since the bowl is flat and each of its values a little off.
+    fn look_for(
+        &self,
+        best: &Best,
+        runs: &mut Runs<'_>,
+        changes: &[Change],
+    ) -> Result<Change, ReproduceError> {
+        let change = |value: f64| {
+            let value = format!("{value}{}", best.unit);
+            Change::new(best.key.clone(), toml::Value::String(value))
+        };
+        let mut tried = Vec::new();
+        for &value in &best.values {
+            let changes: Vec<_> = changes.iter().cloned().chain([change(value)]).collect();
+            let of = best.of.as_ref().unwrap_or(&self.of);
+            tried.push((value, self.metric(runs, &changes, &best.least, of)?.value));
+        }
+        Ok(change(lowest(&tried)))
+    }
+
+    fn metric(
+        &self,
+        runs: &mut Runs<'_>,
+        changes: &[Change],
+        name: &str,
+        of: &str,
+    ) -> Result<Metric, ReproduceError> {
+        let failed = |error| ReproduceError::Row { what: self.what.clone(), error };
+        let metrics = runs.metrics(changes).map_err(failed)?;
+        let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
+        found.cloned().ok_or_else(|| {
+            let known = metrics.iter().map(|metric| format!("{} of {}", metric.name, metric.of));
+            ReproduceError::UnknownMetric {
+                what: self.what.clone(),
+                metric: name.to_owned(),
+                of: of.to_owned(),
+                known: known.collect::<Vec<_>>().join(", "),
+            }
+        })
+    }
+}
+
+impl Trend {
+    fn compare(&self, rows: &BTreeMap<String, f64>) -> Result<Compared, ReproduceError> {
+        let values: Result<Vec<f64>, _> = self
+            .rising
+            .iter()
+            .map(|id| {
+                rows.get(id).copied().ok_or_else(|| ReproduceError::UnknownRow {
+                    what: self.what.clone(),
+                    id: id.clone(),
+                })
+            })
+            .collect();
+        let holds = values?.is_sorted_by(|lower, higher| lower < higher);
+        Ok(Compared {
+            what: self.what.clone(),
+            unit: "1",
+            paper: None,
+            ours: None,
+            ci95: None,
+            tolerance: None,
+            verdict: if holds { Verdict::TrendHolds } else { Verdict::TrendBroken },
+        })
+    }
+}
+
+/// Where the parabola through the lowest of the points and its two neighbours on either side, by
+/// least squares, is lowest; the lowest point itself where that is no bowl or lies outside.
+fn lowest(points: &[(f64, f64)]) -> f64 {
+    let Some(least) = (0..points.len()).min_by(|&a, &b| points[a].1.total_cmp(&points[b].1)) else {
+        return f64::NAN;
+    };
+    let near = &points[least.saturating_sub(2)..(least + 3).min(points.len())];
+    let (centre, _) = points[least];
+    let [first, .., last] = near else { return centre };
+    // Normal equations for y = c₀ + c₁·x + c₂·x², x from the centre, by Cramer's rule.
+    let mut power = [0.0; 5];
+    let mut moment = [0.0; 3];
+    for (x, y) in near.iter().map(|(x, y)| (x - centre, y)) {
+        for (exponent, sum) in power.iter_mut().enumerate() {
+            *sum += x.powi(exponent as i32);
+        }
+        for (exponent, sum) in moment.iter_mut().enumerate() {
+            *sum += y * x.powi(exponent as i32);
+        }
+    }
+    let [s0, s1, s2, s3, s4] = power;
+    let [m0, m1, m2] = moment;
+    let linear = s0 * (m1 * s4 - m2 * s3) - m0 * (s1 * s4 - s2 * s3) + s2 * (s1 * m2 - s2 * m1);
+    let square = s0 * (s2 * m2 - s3 * m1) - s1 * (s1 * m2 - s2 * m1) + m0 * (s1 * s3 - s2 * s2);
+    let bottom = centre - linear / (2.0 * square);
+    let is_bowl = square
+        * (s0 * (s2 * s4 - s3 * s3) - s1 * (s1 * s4 - s2 * s3) + s2 * (s1 * s3 - s2 * s2))
+        > 0.0;
+    if is_bowl && (first.0..=last.0).contains(&bottom) { bottom } else { centre }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_point_of_a_bowl_is_found_between_its_values() {
+        let bowl = |lowest: f64| -> Vec<(f64, f64)> {
+            (0..10)
+                .map(|x| f64::from(x) / 10.0)
+                .map(|x| (x, 2.0 + 3.0 * (x - lowest).powi(2)))
+                .collect()
+        };
+        for at in [0.23, 0.5, 0.61] {
+            assert!((lowest(&bowl(at)) - at).abs() < 1e-9, "{at}: {}", lowest(&bowl(at)));
+        }
+        assert_eq!(lowest(&[(1.0, 1.0), (2.0, 2.0), (3.0, 4.0)]), 1.0, "the end of a slope");
+        assert_eq!(lowest(&[(1.0, 1.0)]), 1.0);
+    }
+}

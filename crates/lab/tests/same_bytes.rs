@@ -1,0 +1,64 @@
+//! Same seed, same bytes: in debug and in release, on any machine.
+
+use freshline_lab::run::run;
+use freshline_lab::scenario::Scenario;
+
+const SCENARIO: &str = r#"
+title = "a bit of everything"
+duration = "20s"
+warm_up = "2s"
+runs = 2
+
+[[link]]
+name = "link"
+count = 2
+there = { rate = "2mbit", delay = "5ms", jitter = "2ms", loss = 0.01, queue = "20p" }
+
+[[flow]]
+name = "steered"
+count = 3
+path = ["link"]
+start_spread = "50ms"
+updates = { law = "acp+", payload = "300B", sizes = "exponential" }
+
+[[flow]]
+name = "random"
+path = ["link"]
+updates = { law = "poisson", rate = "20/s", payload = "100B" }
+
+[[flow]]
+name = "load"
+path = ["link"]
+backwards = true
+load = { pattern = "on-off", rate = "3mbit", size = "1000B", on = "300ms", off = "500ms" }
+"#;
+
+/// Metric, flow and value, in s but for the backlog (updates) and the throughput (bit/s).
+const GOLDEN: &[(&str, &str, f64)] = &[
+    ("age_mean", "steered", 0.07002138933333332),
+    ("age_p95", "steered", 0.14208204800000002),
+    ("source_age_mean", "steered", 0.12688789016666666),
+    ("rtt_mean", "steered", 0.0415197915),
+    ("backlog", "steered", 0.7461670179722222),
+    ("age_mean", "random", 0.0622395545),
+    ("age_p95", "random", 0.16252928),
+    ("source_age_mean", "random", 0.110591834),
+    ("rtt_mean", "random", 0.039222378),
+    ("backlog", "random", 1.2851793299166667),
+    ("throughput", "load", 798888.8888888889),
+];
+
+#[test]
+fn the_numbers_are_the_golden_ones_to_the_last_bit() {
+    let metrics = run(&Scenario::parse(SCENARIO).unwrap(), || {}).unwrap();
+    let chosen = ["age_mean", "source_age_mean", "age_p95", "rtt_mean", "backlog", "throughput"];
+    let ours: Vec<_> = metrics
+        .iter()
+        .filter(|metric| chosen.contains(&metric.name) && !metric.of.contains('@'))
+        .map(|metric| (metric.name, metric.of.as_str(), metric.value))
+        .collect();
+    assert_eq!(ours, GOLDEN);
+    // The golden numbers are possible ones: no update is younger than its way.
+    let (_, _, age) = ours[0];
+    assert!((0.010..1.0).contains(&age), "{age} s");
+}
