@@ -14,7 +14,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn count(&mut self, size: Bytes) {
+    /// Counts one packet of `size`.
+    pub fn count(&mut self, size: Bytes) {
         self.packets += Packets::new(1);
         self.bytes += size;
     }
@@ -40,7 +41,8 @@ impl DropCounts {
         DropReason::ALL.into_iter().map(|reason| (reason, self.of(reason)))
     }
 
-    pub(super) fn count(&mut self, reason: DropReason) {
+    /// Counts one packet dropped for `reason`.
+    pub fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
     }
 }

@@ -32,24 +32,40 @@ pub struct Drop<P> {
 /// Why a packet went no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
+    /// It is larger than the link takes.
+    TooBig,
     /// It met a queue at its limit.
     QueueFull,
     /// The link lost it after it had been sent.
     Loss,
     /// More was under way on the link than the emulation holds: see [`crate::link`], "Memory".
     LineFull,
+    /// It waited longer for a shared medium than its queue lets packets wait.
+    Lifetime,
+    /// A shared medium failed it as often as its sender tries.
+    RetryLimit,
 }
 
 impl DropReason {
     /// Every reason, in the order of a packet's way.
-    pub const ALL: [Self; 3] = [Self::QueueFull, Self::Loss, Self::LineFull];
+    pub const ALL: [Self; 6] = [
+        Self::TooBig,
+        Self::QueueFull,
+        Self::Loss,
+        Self::LineFull,
+        Self::Lifetime,
+        Self::RetryLimit,
+    ];
 
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::TooBig => "too_big",
             Self::QueueFull => "queue_full",
             Self::Loss => "loss",
             Self::LineFull => "line_full",
+            Self::Lifetime => "lifetime",
+            Self::RetryLimit => "retry_limit",
         }
     }
 }

@@ -1,0 +1,145 @@
+//! Access categories: who goes first.
+//!
+//! DSCP → user priority → access category. IEEE 802.11-2016: Table 10-1 (user priorities),
+//! Table 9-137 (default EDCA parameters), 17.4.4 (CWmin 15, CWmax 1023); Shreedhar, PhD thesis,
+//! IIIT-Delhi, Table 5.1 (service classes).
+
+use freshline_core::unit::Span;
+use serde::{Deserialize, Serialize};
+
+/// An access category, from the last to the first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// AC_BK.
+    Background,
+    /// AC_BE.
+    #[default]
+    BestEffort,
+    /// AC_VI.
+    Video,
+    /// AC_VO.
+    Voice,
+}
+
+impl Category {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+    /// From the last to the first.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Background, Self::BestEffort, Self::Video, Self::Voice];
+
+    /// The category of a user priority from 0 to 7; larger ones count as 7.
+    pub const fn of_user_priority(priority: u8) -> Self {
+        match priority {
+            1 | 2 => Self::Background,
+            0 | 3 => Self::BestEffort,
+            4 | 5 => Self::Video,
+            _ => Self::Voice,
+        }
+    }
+
+    /// The category of packets with a DSCP from 0 to 63.
+    pub const fn of_dscp(dscp: u8) -> Self {
+        Self::of_user_priority(user_priority(dscp))
+    }
+}
+
+/// The user priority of packets with a DSCP from 0 to 63.
+///
+/// The service classes of Table 5.1 of the thesis have what it prints: CS6 and CS7 → 7, CS5 → 5,
+/// AF3x and AF4x → 4, AF1x → 3, CS1 → 1. Expedited forwarding goes to voice (6), as RFC 8325
+/// section 4.2.1 recommends. Everything else goes by its class bits, the default of access points.
+pub const fn user_priority(dscp: u8) -> u8 {
+    const CS1: u8 = 8;
+    const CS6: u8 = 48;
+    const EXPEDITED: u8 = 46;
+    match dscp & 0x3f {
+        CS1 => 1,
+        10 | 12 | 14 => 3,
+        26 | 28 | 30 | 34 | 36 | 38 => 4,
+        EXPEDITED => 6,
+        high if high >= CS6 => 7,
+        other => other >> 3,
+    }
+}
+
+/// How a category contends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CategoryParams {
+    /// How many slots behind SIFS the medium must be idle.
+    pub aifsn: u8,
+    /// The smallest contention window: backoff is drawn from 0 to this many slots.
+    pub cw_min: u32,
+    /// The largest contention window.
+    pub cw_max: u32,
+    /// How long a station may go on sending once it has the medium; zero is one frame.
+    pub txop_limit: Span,
+}
+
+/// How the stations of a cell contend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// All packets alike, by the distributed coordination function.
+    Dcf(CategoryParams),
+    /// Each category by its parameters, in the order of [`Category::ALL`].
+    Edca([CategoryParams; Category::COUNT]),
+}
+
+impl Access {
+    /// The distributed coordination function: DIFS, windows from 15 to 1023.
+    pub const DCF: Self =
+        Self::Dcf(CategoryParams { aifsn: 2, cw_min: 15, cw_max: 1023, txop_limit: Span::ZERO });
+
+    /// The default EDCA parameters of stations (Table 9-137 with CWmin 15 and CWmax 1023).
+    pub const EDCA: Self = Self::Edca([
+        CategoryParams { aifsn: 7, cw_min: 15, cw_max: 1023, txop_limit: Span::ZERO },
+        CategoryParams { aifsn: 3, cw_min: 15, cw_max: 1023, txop_limit: Span::ZERO },
+        CategoryParams { aifsn: 2, cw_min: 7, cw_max: 15, txop_limit: Span::from_micros(3_008) },
+        CategoryParams { aifsn: 2, cw_min: 3, cw_max: 7, txop_limit: Span::from_micros(1_504) },
+    ]);
+
+    /// The category in which packets of `category` contend: without EDCA there is only one.
+    pub(super) fn category(&self, category: Category) -> Category {
+        match self {
+            Self::Dcf(_) => Category::BestEffort,
+            Self::Edca(_) => category,
+        }
+    }
+
+    pub(super) fn params(&self, category: Category) -> &CategoryParams {
+        match self {
+            Self::Dcf(params) => params,
+            Self::Edca(params) => &params[category as usize],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_classes_have_the_categories_of_the_thesis() {
+        use Category::{Background, BestEffort, Video, Voice};
+        for (dscp, priority, category) in [
+            (56, 7, Voice),
+            (48, 7, Voice),
+            (40, 5, Video),
+            (34, 4, Video),
+            (38, 4, Video),
+            (26, 4, Video),
+            (30, 4, Video),
+            (10, 3, BestEffort),
+            (14, 3, BestEffort),
+            (8, 1, Background),
+            (0, 0, BestEffort),
+            (46, 6, Voice),
+        ] {
+            assert_eq!(user_priority(dscp), priority, "DSCP {dscp}");
+            assert_eq!(Category::of_dscp(dscp), category, "DSCP {dscp}");
+        }
+    }
+}

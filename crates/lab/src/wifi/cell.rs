@@ -1,0 +1,459 @@
+//! The cell: stations that share one medium.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::mem;
+
+use freshline_core::router::{Drop, DropReason, Drops, Packet};
+use freshline_core::unit::{Bytes, Packets, Span, Time};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use super::category::{Access, Category};
+use super::channel::Channel;
+use super::contention::Contention;
+use super::error_model::log_success_per_bit;
+use super::flow::Flow;
+use super::frame::{Framing, MAX_ON_AIR};
+use super::medium::{Contender, Medium, Sending};
+use super::mode::Mode;
+use super::rate::{RateChoice, RateControl};
+use super::rules::Rules;
+use super::stats::{CellStats, StationStats};
+use super::timing::Timing;
+
+/// A packet for one hop over the air.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmission<P> {
+    /// The station that sends it.
+    pub from: u32,
+    /// The station that receives it, another one.
+    pub to: u32,
+    /// The category in which it contends, if the cell has categories.
+    pub category: Category,
+    /// The packet.
+    pub packet: P,
+}
+
+/// A packet that arrived over the air.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered<P> {
+    /// When it arrived, which is before `now` if the driver is late.
+    pub at: Time,
+    /// The station that sent it.
+    pub from: u32,
+    /// The station that received it.
+    pub to: u32,
+    /// The packet.
+    pub packet: P,
+}
+
+/// What a cell is made of.
+#[derive(Debug)]
+pub struct CellParts {
+    /// How many stations there are.
+    pub stations: u32,
+    /// The times between frames.
+    pub timing: Timing,
+    /// The frames.
+    pub framing: Framing,
+    /// The modes that stations choose from, from slow to fast; never empty.
+    pub modes: Vec<Mode>,
+    /// Parameters of contention.
+    pub access: Access,
+    /// Rules of contention.
+    pub rules: Rules,
+    /// What stations hear of each other.
+    pub channel: Channel,
+    /// How stations choose among the modes.
+    pub rate: RateChoice,
+    /// How many packets a station holds for one other station in one category.
+    pub queue: Packets,
+    /// How long a packet may wait there.
+    pub lifetime: Span,
+}
+
+const NO_FLOW: u32 = u32::MAX;
+
+/// A Wi-Fi cell for packets `P`.
+///
+/// Input is [`Cell::enqueue`], output [`Cell::poll`], and [`Cell::next_event`] says when to poll
+/// next; `now` never goes back. See the [module](super) for what happens in between.
+#[derive(Debug)]
+pub struct Cell<P> {
+    parts: CellParts,
+    medium: Medium,
+    contention: Contention,
+    /// By contender, its flows with something to send, in the order of their turns.
+    turns: Vec<VecDeque<u32>>,
+    flows: Vec<Flow<P>>,
+    /// By contender and receiver, the flow, or `NO_FLOW`.
+    flow_of: Vec<u32>,
+    /// Until when the station on the air may go on sending.
+    txop_end: Time,
+    /// Who accesses the medium together, and when: empty between calls.
+    due: Vec<(u32, Time)>,
+    outbox: VecDeque<Delivered<P>>,
+    rng: Pcg64,
+    stats: CellStats,
+}
+
+impl<P: Packet> Cell<P> {
+    /// An idle cell with its random stream.
+    pub fn new(parts: CellParts, rng: Pcg64) -> Self {
+        let stations = parts.stations as usize;
+        let contenders = parts.stations * Category::COUNT as u32;
+        let params = |id| parts.access.params(Contender::of(id).category);
+        Self {
+            medium: Medium::new(parts.timing, parts.rules, &parts.access),
+            contention: Contention::new(
+                parts.timing.slot,
+                parts.rules,
+                (0..contenders).map(|id| params(id).cw_min),
+            ),
+            turns: (0..contenders).map(|_| VecDeque::new()).collect(),
+            flows: Vec::new(),
+            flow_of: vec![NO_FLOW; contenders as usize * stations],
+            txop_end: Time::ZERO,
+            due: Vec::new(),
+            outbox: VecDeque::new(),
+            rng,
+            stats: CellStats {
+                stations: vec![StationStats::default(); stations],
+                ..CellStats::default()
+            },
+            parts,
+        }
+    }
+
+    /// Hands in a packet.
+    ///
+    /// # Panics
+    ///
+    /// If the cell has no station `from` or `to`, or they are the same.
+    pub fn enqueue(&mut self, now: Time, sent: Transmission<P>, drops: &mut Drops<'_, P>) {
+        let Transmission { from, to, category, packet } = sent;
+        assert!(from != to, "station {from} sends to itself");
+        assert!(from.max(to) < self.parts.stations, "there is no station {}", from.max(to));
+        // Who comes at the very moment of an access still found the medium idle.
+        self.advance(now, Time::from_nanos(now.as_nanos().saturating_sub(1)), drops);
+        self.stats.stations[from as usize].arrived.count(packet.size());
+        let category = self.parts.access.category(category);
+        let flow = self.flow(Contender { station: from, category }, to);
+        if let Some(reason) = self.refusal(flow, packet.size(), now, drops) {
+            counted(&mut self.stats, from, drops)(Drop { packet, reason });
+            return;
+        }
+        let mpdu = self.parts.framing.mpdu(packet.size());
+        self.flows[flow].push(now, packet, mpdu);
+        self.contend(Contender { station: from, category }, flow, now);
+    }
+
+    /// The next packet that has arrived by `now`; call it until there is none.
+    pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
+        self.advance(now, now, drops);
+        if self.outbox.front()?.at > now {
+            return None;
+        }
+        let delivered = self.outbox.pop_front()?;
+        let size = delivered.packet.size();
+        self.stats.stations[delivered.from as usize].delivered.count(size);
+        Some(delivered)
+    }
+
+    /// When something happens next: call [`Cell::poll`] then.
+    pub fn next_event(&self) -> Option<Time> {
+        let medium = self.medium.busy_until.or(self.contention.next());
+        let arrival = self.outbox.front().map(|delivered| delivered.at);
+        [medium, arrival].into_iter().flatten().min()
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> &CellStats {
+        &self.stats
+    }
+
+    /// How many packets are in the cell: queued, on the air, held back, and not yet taken out.
+    pub fn inside(&self) -> Packets {
+        let queued: usize = self.flows.iter().map(Flow::len).sum();
+        Packets::new((queued + self.outbox.len()) as u64)
+    }
+
+    /// Everything that happens on the medium until `now`, new accesses only until `accesses`.
+    fn advance(&mut self, now: Time, accesses: Time, drops: &mut Drops<'_, P>) {
+        loop {
+            match (self.medium.busy_until, self.contention.next()) {
+                (Some(end), _) if end <= now => self.conclude(end, drops),
+                (None, Some(at)) if at <= accesses => self.access(at, drops),
+                _ => return,
+            }
+        }
+    }
+
+    /// The flow of `who` to the station `to`, made with its first packet.
+    fn flow(&mut self, who: Contender, to: u32) -> usize {
+        let place = (who.id() * self.parts.stations + to) as usize;
+        if self.flow_of[place] == NO_FLOW {
+            let ratio = self.parts.channel.signal_to_noise(who.station, to);
+            let modes = self.parts.modes.iter();
+            let log_success = modes.map(|mode| log_success_per_bit(mode, ratio)).collect();
+            self.flow_of[place] = self.flows.len() as u32;
+            let rate = RateControl::new(self.parts.rate, &self.parts.modes);
+            self.flows.push(Flow::new(who.station, to, rate, log_success));
+        }
+        self.flow_of[place] as usize
+    }
+
+    /// Why a packet cannot be queued in `flow`, if so.
+    fn refusal(
+        &mut self,
+        flow: usize,
+        size: Bytes,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+    ) -> Option<DropReason> {
+        let is_full = |cell: &Self| cell.flows[flow].len() as u64 >= cell.parts.queue.get();
+        if size > self.parts.framing.max_packet() {
+            return Some(DropReason::TooBig);
+        }
+        if is_full(self) {
+            self.expire(flow, now, drops);
+        }
+        is_full(self).then_some(DropReason::QueueFull)
+    }
+
+    /// `flow` of `who` has something to send.
+    fn contend(&mut self, who: Contender, flow: usize, now: Time) {
+        let id = who.id();
+        if !mem::replace(&mut self.flows[flow].has_turn, true) {
+            self.turns[id as usize].push_back(flow as u32);
+        }
+        if self.contention.is_waiting(id) {
+            return;
+        }
+        if self.medium.busy_until.is_some() {
+            self.contention.join_busy(id, &mut self.rng);
+        } else {
+            self.contention.join_idle(id, now, self.medium.start(who));
+        }
+    }
+
+    /// Somebody's backoff ends at `at`.
+    fn access(&mut self, at: Time, drops: &mut Drops<'_, P>) {
+        let mut due = mem::take(&mut self.due);
+        self.contention.due(at, self.parts.timing.cca, &mut due);
+        due.retain(|(id, _)| self.next_flow(*id, at, drops).is_some());
+        if !due.is_empty() {
+            self.contention.freeze(at);
+            self.medium.since = at;
+            self.medium.sendings.clear();
+            // The first of a station sends, and of those who come together the highest category.
+            due.sort_unstable_by_key(|(id, start)| {
+                (Contender::of(*id).station, *start, Reverse(*id))
+            });
+            let mut first: Option<(u32, Time)> = None;
+            for (id, start) in due.drain(..) {
+                let who = Contender::of(id);
+                match first {
+                    Some((station, earlier)) if station == who.station => {
+                        if start == earlier {
+                            self.collide_internally(who, at, drops);
+                        }
+                    }
+                    _ => {
+                        first = Some((who.station, start));
+                        self.begin_txop(who, start);
+                    }
+                }
+            }
+            self.resolve();
+        }
+        self.due = due;
+    }
+
+    /// The flow whose turn it is at contender `id`, after dropping what is too old; if there is
+    /// none, it does not contend any more.
+    fn next_flow(&mut self, id: u32, now: Time, drops: &mut Drops<'_, P>) -> Option<usize> {
+        while let Some(flow) = self.turns[id as usize].front().map(|flow| *flow as usize) {
+            self.expire(flow, now, drops);
+            if !self.flows[flow].is_empty() {
+                return Some(flow);
+            }
+            self.flows[flow].has_turn = false;
+            self.turns[id as usize].pop_front();
+        }
+        self.contention.leave(id);
+        None
+    }
+
+    fn expire(&mut self, flow: usize, now: Time, drops: &mut Drops<'_, P>) {
+        let horizon = now - self.parts.lifetime;
+        let Self { flows, stats, outbox, .. } = self;
+        let flow = &mut flows[flow];
+        let (from, to) = (flow.from, flow.to);
+        flow.expire(horizon, &mut counted(stats, from, drops), &mut into(outbox, now, from, to));
+    }
+
+    /// `who` lost the medium to a higher category of its own station.
+    fn collide_internally(&mut self, who: Contender, now: Time, drops: &mut Drops<'_, P>) {
+        let Self { parts, turns, flows, stats, outbox, .. } = self;
+        stats.stations[who.station as usize].internal_collisions += 1;
+        if let Some(flow) = turns[who.id() as usize].front() {
+            let flow = &mut flows[*flow as usize];
+            let (from, to) = (flow.from, flow.to);
+            let deliver = &mut into(outbox, now, from, to);
+            flow.fail_first(parts.rules.retry_limit, &mut counted(stats, from, drops), deliver);
+        }
+        self.contention.fail(who.id(), parts.access.params(who.category), &mut self.rng);
+        self.next_turn(who);
+    }
+
+    fn begin_txop(&mut self, who: Contender, start: Time) {
+        let limit = self.parts.access.params(who.category).txop_limit;
+        self.txop_end = start + limit;
+        self.send(who, start, if limit.is_zero() { Span::MAX } else { limit });
+    }
+
+    /// `who` starts to transmit, for at most `budget` with the response, unless already a single
+    /// MPDU takes longer.
+    fn send(&mut self, who: Contender, start: Time, budget: Span) {
+        let Some(index) = self.turns[who.id() as usize].front().copied() else { return };
+        let flow = &mut self.flows[index as usize];
+        let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
+        let (framing, mode) = (&self.parts.framing, &self.parts.modes[mode_index]);
+        let response = self.parts.timing.sifs + framing.response(mode, framing.max_mpdus);
+        let burst = flow.transmit(framing, mode, (budget - response).min(MAX_ON_AIR));
+        let on_air = mode.duration(burst.psdu);
+        let stats = &mut self.stats.stations[who.station as usize];
+        stats.transmissions += 1;
+        stats.attempts += burst.mpdus as u64;
+        stats.retries += burst.retries;
+        stats.airtime += on_air;
+        self.medium.sendings.push(Sending {
+            by: who,
+            flow: index as usize,
+            mode: mode_index,
+            end: start + on_air,
+            response: framing.response(mode, burst.mpdus),
+            mpdus: burst.mpdus,
+            received: 0,
+        });
+    }
+
+    /// What becomes of all that is on the air, and until when.
+    fn resolve(&mut self) {
+        self.stats.exchanges += 1;
+        for index in 0..self.medium.sendings.len() {
+            let sending = self.medium.sendings[index];
+            let received = self.receive(&sending);
+            self.medium.sendings[index].received = received;
+        }
+        self.medium.occupy();
+    }
+
+    /// Lets the receiver of `sending` take what it can; how many MPDUs that is.
+    fn receive(&mut self, sending: &Sending) -> usize {
+        let Self { parts, medium, flows, outbox, rng, stats, .. } = self;
+        let flow = &mut flows[sending.flow];
+        let (from, to) = (flow.from, flow.to);
+        let mut log_success = flow.log_success[sending.mode];
+        if medium.is_collision() {
+            stats.stations[from as usize].collisions += 1;
+            let senders = medium.sendings.iter().map(|other| other.by.station);
+            let Some(ratio) = parts.channel.captured(from, to, senders) else { return 0 };
+            log_success = log_success_per_bit(&parts.modes[sending.mode], ratio);
+        }
+        let arrives = |size: Bytes| {
+            log_success == 0.0
+                || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64)
+        };
+        let received = flow.receive(arrives, &mut into(outbox, sending.end, from, to));
+        stats.stations[from as usize].noise_losses += (sending.mpdus - received) as u64;
+        if received > 0 {
+            stats.stations[to as usize].airtime += sending.response;
+        }
+        received
+    }
+
+    /// The medium becomes idle at `at`.
+    fn conclude(&mut self, at: Time, drops: &mut Drops<'_, P>) {
+        self.stats.busy += self.medium.free(at);
+        for index in 0..self.medium.sendings.len() {
+            let sending = self.medium.sendings[index];
+            self.settle(&sending, at, drops);
+            self.next_turn(sending.by);
+        }
+        if !self.goes_on(at, drops) {
+            self.contention.resume(|id| self.medium.start(Contender::of(id)));
+        }
+    }
+
+    /// The sender of `sending` learns what became of it.
+    fn settle(&mut self, sending: &Sending, at: Time, drops: &mut Drops<'_, P>) {
+        let Self { parts, flows, stats, outbox, contention, rng, .. } = self;
+        let Sending { by, mpdus, received, .. } = *sending;
+        let flow = &mut flows[sending.flow];
+        let (from, to) = (flow.from, flow.to);
+        let (drops, mut deliver) = (&mut counted(stats, from, drops), into(outbox, at, from, to));
+        flow.settle(parts.rules.retry_limit, drops, &mut deliver);
+        flow.rate.report(sending.mode, mpdus, received);
+        let params = parts.access.params(by.category);
+        if received > 0 {
+            contention.succeed(by.id(), params, rng);
+        } else {
+            contention.fail(by.id(), params, rng);
+        }
+    }
+
+    /// After a transmission of `who`: the next flow has its turn, unless this one must repeat.
+    fn next_turn(&mut self, who: Contender) {
+        let turns = &mut self.turns[who.id() as usize];
+        if let Some(index) = turns.pop_front() {
+            let flow = &mut self.flows[index as usize];
+            if flow.tries() > 0 {
+                turns.push_front(index);
+            } else if !flow.is_empty() {
+                turns.push_back(index);
+            } else {
+                flow.has_turn = false;
+            }
+        }
+        self.contention.set_waiting(who.id(), !turns.is_empty());
+    }
+
+    /// Whether the station whose frame was just acknowledged goes on within its TXOP.
+    fn goes_on(&mut self, at: Time, drops: &mut Drops<'_, P>) -> bool {
+        let [Sending { by, received: 1.., .. }] = self.medium.sendings[..] else { return false };
+        let start = at + self.parts.timing.sifs;
+        if start >= self.txop_end {
+            return false;
+        }
+        let Some(flow) = self.next_flow(by.id(), at, drops) else { return false };
+        let (framing, slowest) = (&self.parts.framing, &self.parts.modes[0]);
+        let frame = slowest.duration(framing.single(self.flows[flow].first_size()));
+        let end = start + frame + self.parts.timing.sifs + framing.response(slowest, 1);
+        if end > self.txop_end {
+            return false;
+        }
+        self.medium.sendings.clear();
+        self.send(by, start, self.txop_end.since(start));
+        self.resolve();
+        true
+    }
+}
+
+/// A sink that counts drops for the station `from` before it passes them on.
+fn counted<P>(stats: &mut CellStats, from: u32, drops: &mut Drops<'_, P>) -> impl FnMut(Drop<P>) {
+    move |drop: Drop<P>| {
+        stats.stations[from as usize].drops.count(drop.reason);
+        drops(drop);
+    }
+}
+
+/// A sink that puts what arrives at `at` into `outbox`.
+fn into<P>(outbox: &mut VecDeque<Delivered<P>>, at: Time, from: u32, to: u32) -> impl FnMut(P) {
+    move |packet| {
+        let place = outbox.partition_point(|other| other.at <= at);
+        outbox.insert(place, Delivered { at, from, to, packet });
+    }
+}

@@ -1,0 +1,193 @@
+//! What a station hears of another one: path loss, shadowing, noise and interference.
+//!
+//! ```text
+//! loss in dB = loss at 1 m + 10 · exponent · log10(distance in m) + N(0, shadowing²)
+//! noise      = k·T·B · noise figure
+//! ```
+//!
+//! Everybody senses everybody, however weak: one collision domain. Shadowing is drawn once a pair
+//! of stations, the same in both directions. Acknowledgements, short and robust, are never lost.
+
+use rand::Rng;
+use rand_distr::{Distribution, Normal};
+use serde::{Deserialize, Serialize};
+
+use super::mode::Width;
+
+/// How signals fade.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Propagation {
+    /// The transmission power of all stations, in dBm.
+    pub power_dbm: f64,
+    /// The path loss at 1 m, in dB.
+    pub reference_loss_db: f64,
+    /// By how many tens of dB the loss grows over ten times the distance: 2 in free space, 3 to 5
+    /// in buildings; above zero.
+    pub exponent: f64,
+    /// The standard deviation of log-normal shadowing, in dB; at least zero.
+    pub shadowing_db: f64,
+    /// What the receiver adds to thermal noise, in dB.
+    pub noise_figure_db: f64,
+    /// By how many dB a frame must stand out from those that collide with it to be captured;
+    /// without it, all frames of a collision are lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_db: Option<f64>,
+}
+
+impl Default for Propagation {
+    /// 16 dBm through an office at 5 GHz: a loss of 46.7 dB at 1 m (free space at 5.15 GHz),
+    /// exponent 3, no shadowing, a noise figure of 7 dB, and capture at 5 dB.
+    fn default() -> Self {
+        Self {
+            power_dbm: 16.0206,
+            reference_loss_db: 46.6777,
+            exponent: 3.0,
+            shadowing_db: 0.0,
+            noise_figure_db: 7.0,
+            capture_db: Some(5.0),
+        }
+    }
+}
+
+/// A place, in m.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// To the east.
+    pub x_m: f64,
+    /// To the north.
+    pub y_m: f64,
+}
+
+impl Place {
+    fn distance(self, other: Self) -> f64 {
+        libm::hypot(self.x_m - other.x_m, self.y_m - other.y_m)
+    }
+}
+
+/// The channel between the stations of a cell.
+#[derive(Debug)]
+pub struct Channel {
+    stations: usize,
+    /// What each station receives of each other one, as a multiple of the noise: receiver after
+    /// receiver. Empty if the channel is ideal.
+    ratios: Vec<f64>,
+    /// How many times stronger than its interference a captured frame is.
+    capture: Option<f64>,
+}
+
+impl Channel {
+    /// A channel over which everything arrives, unless it collides.
+    pub fn ideal(stations: usize) -> Self {
+        Self { stations, ratios: Vec::new(), capture: None }
+    }
+
+    /// The channel between stations at these places.
+    pub fn new(
+        propagation: &Propagation,
+        width: Width,
+        places: &[Place],
+        rng: &mut impl Rng,
+    ) -> Self {
+        let stations = places.len();
+        let shadowing = Normal::new(0.0, propagation.shadowing_db.max(0.0)).ok();
+        let mut ratios = vec![0.0; stations * stations];
+        for (a, place) in places.iter().enumerate() {
+            for (b, other) in places.iter().enumerate().take(a) {
+                // Closer than 1 m, the loss stays that at 1 m.
+                let distance = place.distance(*other).max(1.0);
+                let shadow = shadowing.map_or(0.0, |normal| normal.sample(rng));
+                let loss = propagation.reference_loss_db
+                    + 10.0 * propagation.exponent * libm::log10(distance)
+                    + shadow;
+                let ratio = linear(propagation.power_dbm - loss - noise_dbm(propagation, width));
+                ratios[a * stations + b] = ratio;
+                ratios[b * stations + a] = ratio;
+            }
+        }
+        Self { stations, ratios, capture: propagation.capture_db.map(linear) }
+    }
+
+    /// The ratio of signal to noise at `to` when only `from` transmits; infinite if ideal.
+    pub fn signal_to_noise(&self, from: u32, to: u32) -> f64 {
+        let ratio = self.ratios.get(to as usize * self.stations + from as usize);
+        ratio.copied().unwrap_or(f64::INFINITY)
+    }
+
+    /// The ratio of signal to interference and noise at `to` for the frame of `from` among those
+    /// of all `senders`, if `to` captures it.
+    pub fn captured(&self, from: u32, to: u32, senders: impl Iterator<Item = u32>) -> Option<f64> {
+        let capture = self.capture?;
+        let mut interference = 0.0;
+        for sender in senders.filter(|sender| *sender != from) {
+            if sender == to {
+                // Who transmits hears nothing.
+                return None;
+            }
+            interference += self.signal_to_noise(sender, to);
+        }
+        let signal = self.signal_to_noise(from, to);
+        (signal >= capture * interference).then_some(signal / (1.0 + interference))
+    }
+}
+
+/// Thermal noise at 290 K is −174 dBm in each Hz.
+fn noise_dbm(propagation: &Propagation, width: Width) -> f64 {
+    -173.975 + 10.0 * libm::log10(width.hertz()) + propagation.noise_figure_db
+}
+
+fn linear(db: f64) -> f64 {
+    libm::pow(10.0, db / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_pcg::Pcg64;
+
+    fn line(propagation: &Propagation, distances: &[f64]) -> Channel {
+        let places: Vec<_> = distances.iter().map(|x_m| Place { x_m: *x_m, y_m: 0.0 }).collect();
+        Channel::new(propagation, Width::Mhz20, &places, &mut Pcg64::new(7, 7))
+    }
+
+    fn db(ratio: f64) -> f64 {
+        10.0 * libm::log10(ratio)
+    }
+
+    #[test]
+    fn ten_times_the_distance_costs_ten_times_the_exponent() {
+        let channel = line(&Propagation::default(), &[0.0, 1.0, 10.0]);
+        // 16.02 − 46.68 + 173.98 − 73.01 − 7.
+        let near = db(channel.signal_to_noise(0, 1));
+        assert!((near - 63.31).abs() < 0.01, "{near}");
+        assert!((near - db(channel.signal_to_noise(0, 2)) - 30.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shadowing_has_its_deviation_and_is_the_same_both_ways() {
+        let propagation = Propagation { shadowing_db: 12.0, ..Propagation::default() };
+        let channel = line(&propagation, &[0.0; 80]);
+        let mut squares = 0.0;
+        for a in 0..80 {
+            for b in 0..a {
+                let ratio = channel.signal_to_noise(a, b);
+                assert_eq!(ratio, channel.signal_to_noise(b, a));
+                squares += libm::pow(db(ratio) - 63.31, 2.0);
+            }
+        }
+        let deviation = libm::sqrt(squares / (80.0 * 79.0 / 2.0));
+        assert!((deviation - 12.0).abs() < 0.5, "{deviation}");
+    }
+
+    #[test]
+    fn the_strongest_frame_is_captured_if_it_stands_out() {
+        let channel = line(&Propagation::default(), &[0.0, 1.0, 10.0, 10.5]);
+        let captured = |from, senders: &[u32]| channel.captured(from, 0, senders.iter().copied());
+        assert!(db(captured(1, &[1, 2]).unwrap()) > 29.0);
+        assert_eq!(captured(2, &[1, 2]), None);
+        assert_eq!(captured(2, &[2, 3]), None, "0.6 dB are not enough");
+        assert_eq!(captured(1, &[0, 1]), None, "the receiver transmits");
+        assert_eq!(Channel::ideal(3).captured(1, 0, [1, 2].into_iter()), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! How often a frame is lost to noise, given its signal-to-noise ratio: the NIST model.
+//!
+//! ```text
+//! BER of the modulation   p  = 4/b · (1 − 1/√M) · Q(√(3·SNR/(M − 1)))       M = 2^b, b even
+//!                         p  = Q(√(2·SNR))                                  BPSK
+//! BER behind the decoder  pd ≤ 1/(2k) · Σ c_d · D^d,  D = √(4p(1−p))        code of rate k/n
+//! frame of L bits lost    1 − (1 − pd)^L
+//! ```
+//!
+//! Pei and Henderson: Validation of OFDM error rate model in ns-3, Boeing Research & Technology,
+//! 2010. The c_d are the information-weight spectra of the standard's code of constraint length 7
+//! and of its puncturings: Haccoun and Bégin, High-rate punctured convolutional codes for Viterbi
+//! and sequential decoding, IEEE Transactions on Communications, 1989.
+
+use super::mode::{CodeRate, Mode, Modulation};
+
+/// The spectrum of a code: its free distance, the step between distances, and the weights.
+struct Spectrum {
+    free_distance: i32,
+    step: i32,
+    weights: &'static [f64],
+}
+
+const fn spectrum(code: CodeRate) -> Spectrum {
+    match code {
+        // Only even distances occur.
+        CodeRate::Half => Spectrum {
+            free_distance: 10,
+            step: 2,
+            weights: &[36.0, 211.0, 1_404.0, 11_633.0, 77_433.0, 502_690.0],
+        },
+        CodeRate::TwoThirds => Spectrum {
+            free_distance: 6,
+            step: 1,
+            weights: &[3.0, 70.0, 285.0, 1_276.0, 6_160.0, 27_128.0, 117_019.0, 498_860.0],
+        },
+        CodeRate::ThreeQuarters => Spectrum {
+            free_distance: 5,
+            step: 1,
+            weights: &[42.0, 201.0, 1_492.0, 10_469.0, 62_935.0, 379_644.0, 2_253_373.0],
+        },
+        CodeRate::FiveSixths => Spectrum {
+            free_distance: 4,
+            step: 1,
+            weights: &[92.0, 528.0, 8_694.0, 79_453.0, 792_114.0, 7_375_573.0],
+        },
+    }
+}
+
+/// The logarithm of the probability that one bit gets through in `mode` at the ratio `snr` of
+/// signal to noise (linear): L bits get through with the probability exp(L · this).
+///
+/// The power is shared evenly by the streams, which do not disturb each other.
+pub fn log_success_per_bit(mode: &Mode, snr: f64) -> f64 {
+    let raw = raw_bit_error_rate(mode.modulation, snr / f64::from(mode.streams));
+    libm::log1p(-decoded_bit_error_rate(mode.code, raw))
+}
+
+fn raw_bit_error_rate(modulation: Modulation, snr: f64) -> f64 {
+    // Q(x) = erfc(x/√2)/2.
+    if modulation == Modulation::Bpsk {
+        return 0.5 * libm::erfc(libm::sqrt(snr));
+    }
+    let bits = f64::from(modulation.bits());
+    let points = libm::exp2(bits);
+    let share = 4.0 / bits * (1.0 - 1.0 / libm::sqrt(points));
+    share * 0.5 * libm::erfc(libm::sqrt(1.5 * snr / (points - 1.0)))
+}
+
+fn decoded_bit_error_rate(code: CodeRate, raw: f64) -> f64 {
+    let Spectrum { free_distance, step, weights } = spectrum(code);
+    let distance = libm::sqrt(4.0 * raw * (1.0 - raw));
+    let ratio = libm::pow(distance, f64::from(step));
+    let sum = weights.iter().rev().fold(0.0, |sum, weight| sum * ratio + weight);
+    let bound = sum * libm::pow(distance, f64::from(free_distance));
+    // The union bound is no probability where the noise is strong.
+    (bound / (2.0 * f64::from(code.ratio().0))).min(0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wifi::Standard;
+    use freshline_core::unit::BitRate;
+
+    fn loss(mbit: u64, snr_db: f64, bytes: u64) -> f64 {
+        let mode = Mode::legacy(Standard::A, BitRate::from_mbps(mbit)).unwrap();
+        let per_bit = log_success_per_bit(&mode, libm::pow(10.0, snr_db / 10.0));
+        -libm::expm1(per_bit * 8.0 * bytes as f64)
+    }
+
+    #[test]
+    fn modulations_err_as_textbooks_say() {
+        // BPSK at 9.6 dB and QPSK at 12.6 dB (the same energy a bit) err once in 10^5 bits.
+        let close = |value: f64| (0.9e-5..1.1e-5).contains(&value);
+        assert!(close(raw_bit_error_rate(Modulation::Bpsk, libm::pow(10.0, 0.959))));
+        assert!(close(raw_bit_error_rate(Modulation::Qpsk, libm::pow(10.0, 1.26))));
+    }
+
+    #[test]
+    fn each_rate_has_its_cliff() {
+        // The ratios at which half of the 1000-byte frames are lost rise with the rate, and 1.5 dB
+        // away from them next to none or next to all are.
+        let mut last = -10.0;
+        for mbit in [6, 12, 24, 48, 54] {
+            let cliff = (-20..400).map(|tenth| f64::from(tenth) / 10.0);
+            let cliff = cliff.clone().find(|db| loss(mbit, *db, 1000) < 0.5).unwrap();
+            assert!(cliff > last, "{mbit} Mbit/s: {cliff} dB");
+            assert!(loss(mbit, cliff - 1.5, 1000) > 0.98 && loss(mbit, cliff + 1.5, 1000) < 0.02);
+            last = cliff;
+        }
+    }
+
+    #[test]
+    fn silence_and_noise_are_the_ends() {
+        assert_eq!(loss(54, f64::INFINITY, 1000), 0.0);
+        assert!(loss(6, -20.0, 1000) > 0.999);
+    }
+}

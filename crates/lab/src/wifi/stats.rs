@@ -1,0 +1,47 @@
+//! What happened in a cell, station by station.
+
+use freshline_core::link::{DropCounts, Traffic};
+use freshline_core::unit::Span;
+
+/// What one station did since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StationStats {
+    /// What it was given to send.
+    pub arrived: Traffic,
+    /// What of it was delivered.
+    pub delivered: Traffic,
+    /// What of it was given up.
+    pub drops: DropCounts,
+    /// How often it transmitted: frames, or A-MPDUs.
+    pub transmissions: u64,
+    /// Of these, how many met another one.
+    pub collisions: u64,
+    /// How often a category lost the medium to a higher one of the same station.
+    pub internal_collisions: u64,
+    /// MPDUs sent, those sent again included.
+    pub attempts: u64,
+    /// MPDUs sent again.
+    pub retries: u64,
+    /// MPDUs lost to noise, and those in captured frames to interference.
+    pub noise_losses: u64,
+    /// For how long it transmitted, its acknowledgements included.
+    pub airtime: Span,
+}
+
+impl StationStats {
+    /// The part of all MPDUs that were sent again, from 0 to 1; zero if none was sent.
+    pub fn retry_rate(&self) -> f64 {
+        if self.attempts == 0 { 0.0 } else { self.retries as f64 / self.attempts as f64 }
+    }
+}
+
+/// What happened in a cell since its start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CellStats {
+    /// By station.
+    pub stations: Vec<StationStats>,
+    /// How often somebody transmitted, a collision counting once.
+    pub exchanges: u64,
+    /// For how long the medium was busy, without what goes on now.
+    pub busy: Span,
+}

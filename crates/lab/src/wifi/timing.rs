@@ -1,0 +1,116 @@
+//! The times between frames: slots and interframe spaces.
+//!
+//! ```text
+//! DIFS    = SIFS + 2 slots
+//! AIFS(n) = SIFS + n slots
+//! EIFS    = SIFS + acknowledgement at the lowest mandatory rate + DIFS
+//! ```
+//!
+//! IEEE 802.11-2016: 10.3.2.3 (interframe spaces), 17.4.4 (OFDM), 18.5.4 (ERP), 19.4.4 (HT) and
+//! 21.4.4 (VHT).
+
+use freshline_core::unit::{BitRate, Span};
+use serde::{Deserialize, Serialize};
+
+use super::frame::ACK;
+use super::mode::Mode;
+
+/// Whose physical layer a cell uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Standard {
+    /// 802.11a: OFDM at 5 GHz, 20 MHz.
+    #[default]
+    #[serde(rename = "802.11a")]
+    A,
+    /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations and so with short slots.
+    #[serde(rename = "802.11g")]
+    G,
+    /// 802.11n: HT in mixed format at 5 GHz, 20 or 40 MHz.
+    #[serde(rename = "802.11n")]
+    N,
+    /// 802.11ac: VHT at 5 GHz, 20, 40 or 80 MHz.
+    #[serde(rename = "802.11ac")]
+    Ac,
+}
+
+impl Standard {
+    /// Whether stations speak EDCA with quality of service: from 802.11n on they must.
+    pub fn is_qos(self) -> bool {
+        matches!(self, Self::N | Self::Ac)
+    }
+}
+
+/// The times of a standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// What backoff is counted in: 9 µs everywhere here.
+    pub slot: Span,
+    /// Between a frame and its acknowledgement.
+    pub sifs: Span,
+    /// How long after its start a transmission is noticed by others (aCCATime, at most 4 µs): who
+    /// starts within it collides.
+    pub cca: Span,
+    /// From the start of a frame to the moment at which its receiver knows of it
+    /// (aRxPHYStartDelay of the non-HT frames in which acknowledgements come).
+    pub rx_start_delay: Span,
+    /// The airtime of an acknowledgement at the lowest mandatory rate, for EIFS.
+    pub slowest_ack: Span,
+}
+
+impl Timing {
+    /// The times of `standard`.
+    pub fn of(standard: Standard) -> Self {
+        let sifs = if standard == Standard::G { 10 } else { 16 };
+        Self {
+            slot: Span::from_micros(9),
+            sifs: Span::from_micros(sifs),
+            cca: Span::from_micros(4),
+            rx_start_delay: Span::from_micros(20),
+            slowest_ack: Mode::control(standard, BitRate::from_mbps(6)).duration(ACK),
+        }
+    }
+
+    /// How long a legacy station finds the medium idle before it transmits or counts down.
+    pub fn difs(&self) -> Span {
+        self.aifs(2)
+    }
+
+    /// How long a category with this AIFSN finds the medium idle before it transmits or counts.
+    pub fn aifs(&self, aifsn: u8) -> Span {
+        self.sifs + self.slot * u64::from(aifsn)
+    }
+
+    /// What EIFS adds to DIFS, or to AIFS, after a frame that could not be read.
+    pub fn error_extension(&self) -> Span {
+        self.sifs + self.slowest_ack
+    }
+
+    /// EIFS of a legacy station.
+    pub fn eifs(&self) -> Span {
+        self.error_extension() + self.difs()
+    }
+
+    /// When, after the end of its frame, a sender knows that no acknowledgement comes (10.3.2.9).
+    pub fn ack_timeout(&self) -> Span {
+        self.sifs + self.slot + self.rx_start_delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interframe_spaces_are_those_of_the_standard() {
+        let micros = |standard| {
+            let timing = Timing::of(standard);
+            [timing.difs(), timing.aifs(3), timing.eifs(), timing.ack_timeout()]
+                .map(Span::as_micros)
+        };
+        // EIFS: 16 + 44 + 34; the acknowledgement takes 20 + 6 symbols of 4 µs at 6 Mbit/s.
+        assert_eq!(micros(Standard::A), [34, 43, 94, 45]);
+        assert_eq!(micros(Standard::N), [34, 43, 94, 45]);
+        // With 6 µs of signal extension behind each frame: 10 + 50 + 28.
+        assert_eq!(micros(Standard::G), [28, 37, 88, 39]);
+    }
+}

@@ -1,0 +1,159 @@
+//! A saturated 802.11a cell against Bianchi's model, with each rule that the model leaves out.
+
+use freshline_core::router::{Drop, Packet};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
+use freshline_lab::wifi::bianchi::Bianchi;
+use freshline_lab::wifi::{
+    Access, Category, Cell, CellParts, Channel, Countdown, Framing, Mode, RateChoice, Recovery,
+    Rules, Standard, Timing, Transmission,
+};
+use rand_pcg::Pcg64;
+
+const PAYLOAD: Bytes = Bytes::new(1024);
+
+struct Datagram;
+
+impl Packet for Datagram {
+    fn size(&self) -> Bytes {
+        PAYLOAD + Bytes::new(8 + 20)
+    }
+}
+
+fn mode() -> Mode {
+    Mode::legacy(Standard::A, BitRate::from_mbps(12)).unwrap()
+}
+
+/// The DCF without an end to retries.
+const ENDLESS: Rules = Rules { retry_limit: None, ..Rules::DCF };
+
+/// `stations` that send to station 0, over an ideal channel.
+fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
+    let parts = CellParts {
+        stations: stations + 1,
+        timing: Timing::of(Standard::A),
+        framing: Framing::new(Standard::A, 1),
+        modes: vec![mode()],
+        access: Access::DCF,
+        rules,
+        channel: Channel::ideal(stations as usize + 1),
+        rate: RateChoice::Fixed,
+        queue: Packets::new(10),
+        lifetime: Span::MAX,
+    };
+    Cell::new(parts, Pcg64::new(20_001_118, u128::from(stations)))
+}
+
+/// Megabits of payload a second when every station always has two packets.
+fn throughput(stations: u32, rules: Rules, seconds: u64) -> f64 {
+    let mut cell = cell(stations, rules);
+    let end = Time::ZERO + Span::from_secs(seconds);
+    let mut given_up = Vec::new();
+    let send = |cell: &mut Cell<Datagram>, now, from| {
+        let category = Category::BestEffort;
+        let sent = Transmission { from, to: 0, category, packet: Datagram };
+        cell.enqueue(now, sent, &mut |drop: Drop<Datagram>| panic!("{:?}", drop.reason));
+    };
+    for from in (1..=stations).cycle().take(2 * stations as usize) {
+        send(&mut cell, Time::ZERO, from);
+    }
+    let mut delivered = 0;
+    while let Some(now) = cell.next_event().filter(|now| *now < end) {
+        let before: Vec<u64> = drops_by_station(&cell);
+        let mut drops = 0;
+        while let Some(packet) = cell.poll(now, &mut |_| drops += 1) {
+            delivered += 1;
+            send(&mut cell, now, packet.from);
+        }
+        if drops > 0 {
+            let after = drops_by_station(&cell);
+            given_up.clear();
+            let stations = 0u32..;
+            given_up.extend(
+                stations.zip(after.iter().zip(&before)).filter(|(_, (a, b))| a > b).map(|(s, _)| s),
+            );
+            for from in &given_up {
+                send(&mut cell, now, *from);
+            }
+        }
+    }
+    f64::from(delivered) * PAYLOAD.get() as f64 * 8.0 / (seconds as f64 * 1e6)
+}
+
+fn drops_by_station(cell: &Cell<Datagram>) -> Vec<u64> {
+    cell.stats().stations.iter().map(|station| station.drops.total().get()).collect()
+}
+
+fn model(stations: u32) -> f64 {
+    let contention = freshline_lab::wifi::CategoryParams {
+        aifsn: 2,
+        cw_min: 15,
+        cw_max: 1023,
+        txop_limit: Span::ZERO,
+    };
+    let (timing, framing) = (Timing::of(Standard::A), Framing::new(Standard::A, 1));
+    let packet = PAYLOAD + Bytes::new(8 + 20);
+    let model = Bianchi::new(stations, contention, &timing, &framing, &mode(), packet);
+    model.throughput(PAYLOAD).as_bps() as f64 / 1e6
+}
+
+#[test]
+fn a_lone_station_needs_its_mean_cycle() {
+    // DIFS, half a window, data, SIFS, acknowledgement.
+    let cycle_us = 34.0 + 7.5 * 9.0 + 748.0 + 16.0 + 32.0;
+    let expected = PAYLOAD.get() as f64 * 8.0 / cycle_us;
+    let ratio = throughput(1, Rules::DCF, 60) / expected;
+    assert!((ratio - 1.0).abs() < 0.002, "{ratio}");
+}
+
+#[test]
+fn with_bianchi_s_rules_the_cell_is_bianchi_s_at_every_size() {
+    for stations in [1, 5, 10, 20, 50] {
+        let ratio = throughput(stations, Rules::BIANCHI, 60) / model(stations);
+        assert!((ratio - 1.0).abs() < 0.015, "{stations} stations: {ratio}");
+    }
+}
+
+/// The rules of the standard pull both ways. Freezing and the slots that colliders have for
+/// themselves while others wait for EIFS spare collisions; windows that start again at the retry
+/// limit cost some.
+#[test]
+fn with_its_own_rules_the_cell_is_near_the_model() {
+    for (stations, range) in [(1, 0.97..1.03), (5, 0.97..1.03), (20, 0.95..1.05), (50, 0.95..1.05)]
+    {
+        let ratio = throughput(stations, Rules::DCF, 60) / model(stations);
+        assert!(range.contains(&ratio), "{stations} stations: {ratio}");
+    }
+}
+
+#[test]
+fn without_a_retry_limit_a_large_cell_is_above_the_model() {
+    for (stations, range) in [(20, 1.0..1.1), (50, 1.01..1.1)] {
+        let ratio = throughput(stations, ENDLESS, 60) / model(stations);
+        assert!(range.contains(&ratio), "{stations} stations: {ratio}");
+    }
+}
+
+/// Prints what each rule is worth: `cargo test -p freshline-lab --test wifi_saturation -- --nocapture`.
+#[test]
+fn each_rule_has_its_share() {
+    let base = Rules::BIANCHI;
+    let columns = [
+        ("Bianchi's", base),
+        ("+ freezing", Rules { countdown: Countdown::AfterIdleSlot, ..base }),
+        ("+ EIFS", Rules { eifs: true, ..base }),
+        ("+ timeout", Rules { recovery: Recovery::Timeout, ..base }),
+        ("+ both", Rules { recovery: Recovery::Timeout, eifs: true, ..base }),
+        ("+ 7 tries", Rules { retry_limit: Some(7), ..base }),
+        ("DCF", Rules::DCF),
+        ("- 7 tries", ENDLESS),
+    ];
+    println!("Mbit/s of payload over the model's, by rule:");
+    println!("stations  model {}", columns.map(|(name, _)| format!("{name:>11}")).concat());
+    for stations in [1, 5, 10, 20, 50] {
+        let model = model(stations);
+        let ratios = columns.map(|(_, rules)| throughput(stations, rules, 20) / model);
+        let cells = ratios.map(|ratio| format!("{ratio:>11.4}")).concat();
+        println!("{stations:>8} {model:>6.3} {cells}");
+        assert!(ratios.iter().all(|ratio| (0.9..1.3).contains(ratio)), "{stations}: {ratios:?}");
+    }
+}
