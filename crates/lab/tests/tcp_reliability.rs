@@ -7,17 +7,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use freshline_core::unit::{Bytes, Span};
-use freshline_lab::tcp::congestion::{Cubic, CubicParams, Reno};
+use freshline_lab::tcp::congestion::Algorithm;
 use freshline_lab::tcp::{ReceiverParams, Segment, SenderParams};
 use proptest::prelude::*;
-use tcp_net::{INITIAL, Net, Way, at};
+use tcp_net::{Net, Way, at, law};
 
 /// Sends `bytes` and closes; the time until the sender knows that all has arrived.
 fn transfer(
     net: &mut Net<impl freshline_core::router::Qdisc<tcp_net::Carried>>,
     bytes: u64,
 ) -> Span {
-    let id = net.add(Reno::new(INITIAL), SenderParams::default(), ReceiverParams::default());
+    let id = net.add(law(Algorithm::Reno), SenderParams::default(), ReceiverParams::default());
     let mut left = bytes;
     while !net.streams[id].sender.is_finished() && net.now < at(600.0) {
         if left > 0 {
@@ -35,8 +35,10 @@ fn transfer(
     net.now.since(at(0.0))
 }
 
+type Choice = fn(Way, &Segment) -> bool;
+
 /// Loses the first segment that `which` chooses; says how long 100 kB took.
-fn without(which: fn(Way, &Segment) -> bool) -> Span {
+fn without(which: Choice) -> Span {
     let lost = Rc::new(Cell::new(false));
     let seen = lost.clone();
     let mut net =
@@ -55,7 +57,7 @@ fn the_loss_of_any_kind_of_segment_is_recovered() {
     let whole = without_loss();
     // Only handshakes have to wait for the initial timeout of a second. Half the window costs
     // some round trips.
-    let cases: [(&str, fn(Way, &Segment) -> bool, u64); 7] = [
+    let cases: [(&str, Choice, u64); 7] = [
         ("SYN", |way, s| way == Way::Forward && s.flags.syn, 1_010),
         ("SYN-ACK", |way, s| way == Way::Back && s.flags.syn, 1_010),
         ("ack of the SYN-ACK", |way, s| way == Way::Forward && !s.flags.syn && s.end() == 0, 10),
@@ -78,7 +80,7 @@ fn without_loss() -> Span {
 #[test]
 fn a_dead_path_comes_back_to_life() {
     let mut net = Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1);
-    let id = net.add_bulk(Cubic::new(CubicParams::default(), INITIAL));
+    let id = net.add_bulk(law(Algorithm::Cubic));
     net.run(at(3.0));
     net = net.with_fate(|_, _| 0);
     net.run(at(10.0));
@@ -116,7 +118,7 @@ proptest! {
         let run = || {
             let hop = format!("rate=8mbit,delay=20ms,jitter={jitter}ms,order=free,loss={loss}");
             let mut net = Net::over(&hop, &hop, seed);
-            let id = net.add_bulk(Cubic::new(CubicParams::default(), INITIAL));
+            let id = net.add_bulk(law(Algorithm::Cubic));
             net.run(at(5.0));
             (*net.streams[id].sender.stats(), net.streams[id].receiver.delivered(), net.events)
         };

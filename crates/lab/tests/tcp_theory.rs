@@ -4,9 +4,9 @@
 mod tcp_net;
 
 use freshline_core::unit::{Bytes, Packets, Span};
-use freshline_lab::tcp::congestion::{Cubic, CubicParams, FixedWindow, Reno};
+use freshline_lab::tcp::congestion::{Algorithm, Cubic, CubicParams, FixedWindow};
 use freshline_lab::tcp::{BufferParams, ReceiverParams, SenderParams};
-use tcp_net::{INITIAL, Net, Way, at};
+use tcp_net::{Net, Way, at, law};
 
 const SEGMENT_BITS: f64 = 1448.0 * 8.0;
 
@@ -22,7 +22,7 @@ fn reno_under_random_loss_follows_the_square_root_of_p() {
     for loss in [0.0003, 0.001, 0.003, 0.01] {
         let (forward, back) = lossy(loss);
         let mut net = Net::over(&forward, back, 7);
-        let id = net.add_bulk(Reno::new(INITIAL));
+        let id = net.add_bulk(law(Algorithm::Reno));
         net.run(at(100.0));
         let goodput = net.goodput_until(id, at(1500.0));
         let theory = (1.5 / loss).sqrt() * SEGMENT_BITS / 0.1;
@@ -44,7 +44,7 @@ fn cubic_grows_along_its_curve() {
             usize::from(!lost)
         },
     );
-    let id = net.add_bulk(Cubic::new(params, INITIAL));
+    let id = net.add_bulk(Box::new(Cubic::new(params, Packets::new(10))));
     net.run_while(at(10.0), |net| net.streams[id].sender.stats().fast_recoveries == 0);
     let reduced = net.streams[id].sender.law().window().get() as f64;
     let w_max = reduced / 0.7;
@@ -70,7 +70,7 @@ fn a_receive_window_allows_itself_once_a_round_trip() {
     let buffer = BufferParams { default: size, max: size };
     let receiver = ReceiverParams { buffer, ..ReceiverParams::default() };
     let mut net = Net::over("rate=1gbit,delay=50ms", "delay=50ms", 1);
-    let id = net.add(Reno::new(INITIAL), SenderParams::default(), receiver);
+    let id = net.add(law(Algorithm::Reno), SenderParams::default(), receiver);
     net.with_sender(id, |sender| sender.set_unlimited());
     net.run(at(5.0));
     let goodput = net.goodput_until(id, at(65.0));
@@ -82,7 +82,7 @@ fn a_receive_window_allows_itself_once_a_round_trip() {
 #[test]
 fn a_fixed_window_is_what_is_in_flight() {
     let mut net = Net::over("rate=1gbit,delay=50ms", "delay=50ms", 1);
-    let id = net.add_bulk(FixedWindow::new(Packets::new(30)));
+    let id = net.add_bulk(Box::new(FixedWindow::new(Packets::new(30))));
     net.run(at(5.0));
     let goodput = net.goodput_until(id, at(25.0));
     let theory = 30.0 * SEGMENT_BITS / 0.1;

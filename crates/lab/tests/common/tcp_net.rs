@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use freshline_core::link::{Path, PathConfig};
 use freshline_core::router::{Fifo, Packet, Qdisc};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
-use freshline_lab::tcp::congestion::CongestionControl;
+use freshline_lab::tcp::congestion::{Algorithm, CongestionControl};
 use freshline_lab::tcp::{Receiver, ReceiverParams, Segment, Sender, SenderParams};
 use rand_pcg::Pcg64;
 
@@ -69,8 +69,10 @@ pub(crate) fn at(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }
 
-/// The initial window of Linux.
-pub(crate) const INITIAL: Packets = Packets::new(10);
+/// `law` with the initial window of Linux.
+pub(crate) fn law(law: Algorithm) -> Box<dyn CongestionControl> {
+    law.build(Packets::new(10), rng(1, 200))
+}
 
 impl Net<Fifo<Carried>> {
     /// Streams over `forward` and `back`.
@@ -105,11 +107,11 @@ impl<Q: Qdisc<Carried>> Net<Q> {
     /// Adds a stream that connects now.
     pub(crate) fn add(
         &mut self,
-        law: impl CongestionControl + 'static,
+        law: Box<dyn CongestionControl>,
         sender: SenderParams,
         receiver: ReceiverParams,
     ) -> usize {
-        let mut sender = Sender::new(sender, Box::new(law));
+        let mut sender = Sender::new(sender, law);
         sender.connect(self.now);
         self.streams.push(Stream { sender, receiver: Receiver::new(receiver), wake: None });
         let id = self.streams.len() - 1;
@@ -118,7 +120,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
     }
 
     /// Adds a stream that always has something to send, with the default settings.
-    pub(crate) fn add_bulk(&mut self, law: impl CongestionControl + 'static) -> usize {
+    pub(crate) fn add_bulk(&mut self, law: Box<dyn CongestionControl>) -> usize {
         let id = self.add(law, SenderParams::default(), ReceiverParams::default());
         self.streams[id].sender.set_unlimited();
         id

@@ -5,22 +5,43 @@
 //! | [`FixedWindow`] | nothing: the plainest one, which defines the minimum | – |
 //! | [`Reno`] | loss, by half | RFC 5681 |
 //! | [`Cubic`] | loss; grows with the cube of time; HyStart | RFC 9438 |
+//! | [`HTcp`] | loss; grows with the time since the last one | Leith, Shorten 2004 |
+//! | [`Westwood`] | loss, down to the rate measured | Mascolo et al. 2001 |
+//! | [`Vegas`] | the packets that it has queued | Brakmo, Peterson 1995 |
+//! | [`Yeah`] | both | Baiocchi et al. 2007 |
+//! | [`Dctcp`] | the share of marks | RFC 8257 |
+//! | [`Bbr`] | models rate and round trip instead | Cardwell et al. 2016 |
 //!
 //! Windows are counted in segments, as in Linux, and grow only while they are what limits the
 //! sender. A law decides how large the window is after a loss; how the sender gets there, it
 //! leaves to proportional rate reduction, unless it governs its own recovery.
 
+mod algorithm;
+mod bbr;
 mod cubic;
+mod dctcp;
+mod delay;
 mod fixed;
+mod htcp;
 mod hystart;
 mod reno;
 mod round;
+mod vegas;
+mod westwood;
 mod window;
+mod yeah;
 
+pub use algorithm::{Algorithm, ParseAlgorithmError};
+pub use bbr::{Bbr, BbrParams};
 pub use cubic::{Cubic, CubicParams};
+pub use dctcp::{Dctcp, DctcpParams};
 pub use fixed::FixedWindow;
+pub use htcp::{HTcp, HTcpParams};
 pub use hystart::HyStartParams;
 pub use reno::Reno;
+pub use vegas::{Vegas, VegasParams};
+pub use westwood::Westwood;
+pub use yeah::{Yeah, YeahParams};
 
 use std::fmt;
 
@@ -70,7 +91,7 @@ pub enum Signal {
     Mark,
 }
 
-/// The sender wants to send again after it had nothing to send for longer than a timeout.
+/// The sender sends again after everything was acknowledged and there was nothing to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idle {
     /// For how long it sent nothing.
@@ -112,6 +133,6 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// All that was outstanding when the recovery began is acknowledged.
     fn on_recovered(&mut self, _now: Time) {}
 
-    /// Sending starts again after a pause.
+    /// Sending starts again after a pause, however short.
     fn on_idle(&mut self, _now: Time, _idle: Idle) {}
 }

@@ -75,9 +75,12 @@ impl Window {
         self.cwnd = 1.0;
     }
 
-    /// After a pause: half the window for each timeout that has passed, but not less than the
+    /// After a pause longer than a timeout: half the window for each timeout that has passed, but not less than the
     /// initial one, with the threshold as a memory (RFC 2861 section 3).
     pub(super) fn restart(&mut self, idle: Idle) {
+        if idle.span <= idle.rto {
+            return;
+        }
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         let timeouts = idle.span.as_nanos() / idle.rto.as_nanos().max(1);
         let halved = self.cwnd / (1u64 << timeouts.min(62)) as f64;

@@ -169,7 +169,7 @@ impl Sender {
     fn restart_after_idle(&mut self, now: Time) {
         let span = now.since(self.last_sent_at);
         let rto = self.rtt.rto();
-        if self.board.is_empty() && span > rto && self.next_new().is_some() {
+        if self.board.is_empty() && !span.is_zero() && self.next_new().is_some() {
             self.law.on_idle(now, Idle { span, rto });
             self.last_sent_at = now;
         }
