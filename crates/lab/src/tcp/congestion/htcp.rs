@@ -1,0 +1,176 @@
+//! H-TCP: the longer ago the last loss, the faster it grows (Leith, Shorten: "H-TCP: TCP for
+//! high-speed and long-distance networks", PFLDnet 2004; draft-leith-tcp-htcp).
+//!
+//! ```text
+//! Δ = time since the last loss      f(Δ) = 1 up to 1 s, then 1 + 10·(Δ−1) + ((Δ−1)/2)²
+//! α = 2·(1 − β)·f(Δ)·(rtt_min / 100 ms), the last factor for round trips of 10 to 200 ms
+//! ack:   cwnd ← cwnd + α·delivered/cwnd
+//! loss:  β ← rtt_min/rtt_max within 0.5 to 0.8, but 0.5 where throughput has changed by more
+//!        than 20 % since the last loss, or the path is too short for the ratio to mean much
+//!        cwnd ← β·cwnd
+//! ```
+
+use freshline_core::unit::{Packets, Span, Time};
+
+use super::window::Window;
+use super::{Ack, CongestionControl, Idle, Signal};
+
+/// Settings of [`HTcp`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HTcpParams {
+    /// For how long after a loss it grows as Reno does: 1 s.
+    pub low_speed: Span,
+    /// The least β: 0.5.
+    pub least_backoff: f64,
+    /// The largest β: 0.8.
+    pub most_backoff: f64,
+    /// A change of throughput by this share sets β to its least: 0.2.
+    pub throughput_change: f64,
+    /// Whether flows with unequal round trips grow equally fast.
+    pub rtt_scaling: bool,
+}
+
+impl Default for HTcpParams {
+    fn default() -> Self {
+        Self {
+            low_speed: Span::from_secs(1),
+            least_backoff: 0.5,
+            most_backoff: 0.8,
+            throughput_change: 0.2,
+            rtt_scaling: true,
+        }
+    }
+}
+
+/// The round trip to which growth is scaled.
+const REFERENCE_RTT: Span = Span::from_millis(100);
+/// On shorter paths the ratio of round trips says little.
+const LEAST_RTT_FOR_BACKOFF: Span = Span::from_millis(10);
+/// What is kept with each loss of the distance between the largest and the least round trip.
+const FADING: f64 = 0.95;
+
+/// H-TCP.
+#[derive(Debug, Clone)]
+pub struct HTcp {
+    params: HTcpParams,
+    window: Window,
+    last_loss: Option<Time>,
+    least_rtt: Span,
+    most_rtt: Span,
+    backoff: f64,
+    throughput: Throughput,
+}
+
+/// The largest throughput since the last loss, and before it, in segments/s.
+#[derive(Debug, Clone, Copy, Default)]
+struct Throughput {
+    since: Option<Time>,
+    delivered: f64,
+    smoothed: f64,
+    most: f64,
+    most_before: f64,
+}
+
+impl HTcp {
+    /// In slow start, with a window of `initial` segments.
+    pub fn new(params: HTcpParams, initial: Packets) -> Self {
+        Self {
+            params,
+            window: Window::new(initial),
+            last_loss: None,
+            least_rtt: Span::MAX,
+            most_rtt: Span::ZERO,
+            backoff: params.least_backoff,
+            throughput: Throughput::default(),
+        }
+    }
+
+    fn increase(&self, now: Time) -> f64 {
+        let since = now.since(self.last_loss.unwrap_or(now));
+        let beyond = (since - self.params.low_speed).as_secs_f64();
+        let mut growth = 1.0 + 10.0 * beyond + (beyond / 2.0) * (beyond / 2.0);
+        if self.params.rtt_scaling && self.least_rtt < Span::MAX {
+            let scale = self.least_rtt.as_secs_f64() / REFERENCE_RTT.as_secs_f64();
+            growth = (growth * scale.clamp(0.1, 2.0)).max(1.0);
+        }
+        2.0 * growth * (1.0 - self.backoff)
+    }
+
+    fn adapt_backoff(&mut self) {
+        let HTcpParams { least_backoff, most_backoff, throughput_change, .. } = self.params;
+        let Throughput { most, most_before, .. } = self.throughput;
+        let changed = (most - most_before).abs() > throughput_change * most_before;
+        self.backoff = if changed || self.least_rtt < LEAST_RTT_FOR_BACKOFF {
+            least_backoff
+        } else {
+            let ratio = self.least_rtt.as_secs_f64() / self.most_rtt.as_secs_f64();
+            ratio.clamp(least_backoff, most_backoff)
+        };
+        let spread = (self.most_rtt - self.least_rtt).mul_f64(FADING);
+        self.most_rtt = self.least_rtt.min(self.most_rtt) + spread;
+    }
+}
+
+impl Throughput {
+    /// Takes a sample with each window delivered, no more often than once a round trip.
+    fn on_ack(&mut self, now: Time, ack: &Ack, cwnd: f64) {
+        let since = *self.since.get_or_insert(now);
+        self.delivered += ack.delivered.get() as f64;
+        let span = now.since(since);
+        if self.delivered < cwnd || span < ack.min_rtt || span.is_zero() {
+            return;
+        }
+        let sample = self.delivered / span.as_secs_f64();
+        self.smoothed =
+            if self.most == 0.0 { sample } else { (3.0 * self.smoothed + sample) / 4.0 };
+        self.most = self.most.max(self.smoothed);
+        (self.since, self.delivered) = (Some(now), 0.0);
+    }
+
+    fn on_loss(&mut self) {
+        *self = Self { most_before: self.most, ..Self::default() };
+    }
+}
+
+impl CongestionControl for HTcp {
+    fn name(&self) -> &'static str {
+        "htcp"
+    }
+
+    fn window(&self) -> Packets {
+        self.window.packets()
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if !ack.recovering {
+            if let Some(rtt) = ack.rtt {
+                self.least_rtt = self.least_rtt.min(rtt);
+                self.most_rtt = self.most_rtt.max(rtt);
+            }
+            self.throughput.on_ack(now, ack, self.window.cwnd);
+        }
+        if self.window.may_grow(ack) {
+            let left = self.window.slow_start(ack.delivered);
+            self.window.cwnd += self.increase(now) * left / self.window.cwnd;
+        }
+    }
+
+    fn on_congestion(&mut self, now: Time, _signal: Signal) {
+        self.adapt_backoff();
+        self.throughput.on_loss();
+        self.window.reduce_to(self.window.cwnd * self.backoff);
+        self.last_loss = Some(now);
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.window.collapse();
+    }
+
+    fn on_recovered(&mut self, now: Time) {
+        self.last_loss = Some(now);
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: Idle) {
+        self.window.restart(idle);
+    }
+}

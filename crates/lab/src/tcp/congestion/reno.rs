@@ -1,0 +1,57 @@
+//! Reno: one segment more a round trip, and half after a loss (RFC 5681, with appropriate byte
+//! counting in segments, RFC 3465).
+//!
+//! ```text
+//! slow start:             cwnd ← cwnd + delivered          while cwnd < ssthresh
+//! congestion avoidance:   cwnd ← cwnd + delivered / cwnd
+//! loss or mark:           cwnd, ssthresh ← max(cwnd / 2, 2)
+//! timeout:                cwnd ← 1
+//! ```
+//!
+//! As in Linux, what is halved is the window and not the data in flight.
+
+use freshline_core::unit::{Packets, Time};
+
+use super::window::Window;
+use super::{Ack, CongestionControl, Idle, Signal};
+
+/// Reno.
+#[derive(Debug, Clone)]
+pub struct Reno {
+    window: Window,
+}
+
+impl Reno {
+    /// In slow start, with a window of `initial` segments.
+    pub fn new(initial: Packets) -> Self {
+        Self { window: Window::new(initial) }
+    }
+}
+
+impl CongestionControl for Reno {
+    fn name(&self) -> &'static str {
+        "reno"
+    }
+
+    fn window(&self) -> Packets {
+        self.window.packets()
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack) {
+        if self.window.may_grow(ack) {
+            self.window.grow_as_reno(ack.delivered);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
+        self.window.reduce_to(self.window.cwnd / 2.0);
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.window.collapse();
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: Idle) {
+        self.window.restart(idle);
+    }
+}

@@ -1,0 +1,101 @@
+//! Westwood+: after a loss, what the path has delivered in its least round trip (Mascolo et al.:
+//! "TCP Westwood", MobiCom 2001; Grieco, Mascolo, CCR 2004).
+//!
+//! ```text
+//! once a round trip, and not within 50 ms:  sample = delivered / time
+//! rate: samples through two filters in series, each with 7/8 of the past
+//! loss:  cwnd, ssthresh ← rate·rtt_min        otherwise as Reno
+//! ```
+
+use freshline_core::unit::{Packets, Span, Time};
+
+use super::window::Window;
+use super::{Ack, CongestionControl, Idle, Signal};
+
+/// The shortest time over which the rate is measured.
+const LEAST_INTERVAL: Span = Span::from_millis(50);
+
+/// Westwood+.
+#[derive(Debug, Clone)]
+pub struct Westwood {
+    window: Window,
+    since: Option<Time>,
+    /// Segments delivered since then.
+    delivered: f64,
+    /// After the first filter and after the second, in segments/s.
+    rate: Option<(f64, f64)>,
+    rtt: Span,
+    least_rtt: Span,
+}
+
+impl Westwood {
+    /// In slow start, with a window of `initial` segments.
+    pub fn new(initial: Packets) -> Self {
+        Self {
+            window: Window::new(initial),
+            since: None,
+            delivered: 0.0,
+            rate: None,
+            rtt: Span::ZERO,
+            least_rtt: Span::MAX,
+        }
+    }
+
+    fn measure(&mut self, now: Time, ack: &Ack) {
+        if let Some(rtt) = ack.rtt {
+            self.rtt = rtt;
+            self.least_rtt = self.least_rtt.min(rtt);
+        }
+        let since = *self.since.get_or_insert(now);
+        self.delivered += ack.delivered.get() as f64;
+        let span = now.since(since);
+        if span <= self.rtt.max(LEAST_INTERVAL) {
+            return;
+        }
+        let sample = self.delivered / span.as_secs_f64();
+        self.rate = Some(match self.rate {
+            None => (sample, sample),
+            Some((once, twice)) => {
+                let once = (7.0 * once + sample) / 8.0;
+                (once, (7.0 * twice + once) / 8.0)
+            }
+        });
+        (self.since, self.delivered) = (Some(now), 0.0);
+    }
+
+    /// What the path holds without a queue, if that is known.
+    fn pipe(&self) -> Option<f64> {
+        let (_, rate) = self.rate?;
+        Some(rate * self.least_rtt.as_secs_f64())
+    }
+}
+
+impl CongestionControl for Westwood {
+    fn name(&self) -> &'static str {
+        "westwood"
+    }
+
+    fn window(&self) -> Packets {
+        self.window.packets()
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        self.measure(now, ack);
+        if self.window.may_grow(ack) {
+            self.window.grow_as_reno(ack.delivered);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
+        let cwnd = self.window.cwnd;
+        self.window.reduce_to(self.pipe().unwrap_or(cwnd / 2.0).min(cwnd));
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.window.collapse();
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: Idle) {
+        self.window.restart(idle);
+    }
+}

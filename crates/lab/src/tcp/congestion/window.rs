@@ -1,0 +1,89 @@
+//! What the window laws share: slow start, additive increase, reduction, restart (RFC 5681).
+
+use freshline_core::unit::Packets;
+
+use super::{Ack, Idle};
+
+/// No reduction goes below two segments (RFC 5681 equation 4).
+const LEAST: f64 = 2.0;
+
+/// A window and the threshold below which it grows by slow start, in segments.
+///
+/// Windows have a fraction, which stands for the acks counted towards the next segment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    pub(super) cwnd: f64,
+    /// Without a limit at first.
+    pub(super) ssthresh: f64,
+    /// Where a restart after a pause begins again.
+    initial: f64,
+}
+
+impl Window {
+    pub(super) fn new(initial: Packets) -> Self {
+        let initial = initial.get().max(1) as f64;
+        Self { cwnd: initial, ssthresh: f64::INFINITY, initial }
+    }
+
+    pub(super) fn packets(&self) -> Packets {
+        Packets::new((self.cwnd as u64).max(1))
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Whether the ack lets the window grow: not while it is being reduced, and only where it is
+    /// in use (RFC 7661). In slow start half of it is enough, as it may double in a round trip.
+    pub(super) fn may_grow(&self, ack: &Ack) -> bool {
+        let used =
+            ack.window_limited || self.in_slow_start() && self.cwnd < 2.0 * ack.peak.get() as f64;
+        used && !ack.recovering
+    }
+
+    /// Grows by a segment for each delivered, up to the threshold: how many of them are left.
+    pub(super) fn slow_start(&mut self, delivered: Packets) -> f64 {
+        let delivered = delivered.get() as f64;
+        if !self.in_slow_start() {
+            return delivered;
+        }
+        let grown = (self.cwnd + delivered).min(self.ssthresh);
+        let left = self.cwnd + delivered - grown;
+        self.cwnd = grown;
+        left
+    }
+
+    /// Grows by a segment for every `cwnd` delivered: Reno's congestion avoidance.
+    pub(super) fn additive(&mut self, delivered: f64) {
+        self.cwnd += delivered / self.cwnd;
+    }
+
+    /// Slow start below the threshold, and Reno's congestion avoidance beyond it.
+    pub(super) fn grow_as_reno(&mut self, delivered: Packets) {
+        let left = self.slow_start(delivered);
+        self.additive(left);
+    }
+
+    /// Sets window and threshold after congestion.
+    pub(super) fn reduce_to(&mut self, window: f64) {
+        self.ssthresh = window.max(LEAST);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// A timeout: starts again from one segment up to the threshold.
+    pub(super) fn collapse(&mut self) {
+        self.cwnd = 1.0;
+    }
+
+    /// After a pause longer than a timeout: half the window for each timeout that has passed, but not less than the
+    /// initial one, with the threshold as a memory (RFC 2861 section 3).
+    pub(super) fn restart(&mut self, idle: Idle) {
+        if idle.span <= idle.rto {
+            return;
+        }
+        self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
+        let timeouts = idle.span.as_nanos() / idle.rto.as_nanos().max(1);
+        let halved = self.cwnd / (1u64 << timeouts.min(62)) as f64;
+        self.cwnd = halved.max(self.initial.min(self.cwnd));
+    }
+}

@@ -1,0 +1,53 @@
+//! Spreads segments over time, as Linux does inside TCP where no fair queue does it.
+//!
+//! The next segment leaves when the last one's payload has been sent at the rate. As in Linux
+//! the headers do not count, so that data leaves faster than the rate by 3.6 % at full size; the
+//! first ten segments are not paced; and a sender that comes late makes up for at most half a
+//! segment.
+
+use freshline_core::unit::{BitRate, Bytes, Time};
+
+const UNPACED: u64 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Pacer {
+    next: Time,
+    /// Segments with data sent so far.
+    sent: u64,
+}
+
+impl Pacer {
+    /// When the next segment may leave.
+    pub(super) fn next(&self) -> Time {
+        self.next
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, payload: Bytes, rate: Option<BitRate>) {
+        let late = now.since(self.next);
+        self.next = self.next.max(now);
+        self.sent += 1;
+        if let Some(rate) = rate
+            && self.sent > UNPACED
+        {
+            let gap = rate.time_to_send(payload);
+            self.next += gap - late.min(gap / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn payload_leaves_at_the_rate_after_ten_segments() {
+        let mut pacer = Pacer::default();
+        let mut now = Time::ZERO;
+        for _ in 0..20 {
+            now = now.max(pacer.next());
+            pacer.on_sent(now, Bytes::new(1250), Some(BitRate::from_mbps(10)));
+        }
+        assert_eq!(now, Time::ZERO + Span::from_millis(9));
+    }
+}

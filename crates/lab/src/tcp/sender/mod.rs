@@ -1,0 +1,242 @@
+//! The sending end of a stream.
+//!
+//! ```text
+//!            acknowledge.rs                                transmit.rs
+//! ack ─► scoreboard ─► RACK ─► recovery ─► law ─► window ─► lost first, then new ─► segment
+//!            │                                      ▲
+//!        round trips, delivery rate      timers.rs ─┘ timeout, tail probe
+//! ```
+
+mod acknowledge;
+mod timers;
+mod transmit;
+
+use freshline_core::unit::{Bytes, Packets, Span, Time};
+
+use super::autotune::BufferParams;
+use super::congestion::CongestionControl;
+use super::delivery_rate::DeliveryRate;
+use super::pacer::Pacer;
+use super::rack::Rack;
+use super::recovery::Episode;
+use super::rtt::RttEstimator;
+use super::scoreboard::Scoreboard;
+
+use timers::Timers;
+use transmit::WindowUse;
+
+/// Settings of a [`Sender`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SenderParams {
+    /// The payload of a full segment: 1448 bytes, for packets of 1500 bytes.
+    pub segment: Bytes,
+    /// The send buffer (`tcp_wmem`).
+    pub buffer: BufferParams,
+    /// Holds back a segment that is not full while data is in flight (Nagle, RFC 9293 section
+    /// 3.7.4). Off: who cares for age sets `TCP_NODELAY`.
+    pub nagle: bool,
+    /// Whether data is sent as capable of ECN.
+    pub ecn: bool,
+}
+
+impl Default for SenderParams {
+    fn default() -> Self {
+        Self { segment: Bytes::new(1448), buffer: BufferParams::SEND, nagle: false, ecn: false }
+    }
+}
+
+/// What a sender has done and seen so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderStats {
+    /// Segments with data or FIN, retransmissions included.
+    pub segments: Packets,
+    /// Payload, retransmissions included.
+    pub payload: Bytes,
+    /// Segments sent again.
+    pub retransmissions: Packets,
+    /// Recoveries from loss without a timeout.
+    pub fast_recoveries: u64,
+    /// Reductions that marks asked for.
+    pub mark_reductions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Tail loss probes.
+    pub tail_probes: u64,
+    /// Round trips measured.
+    pub rtt_samples: u64,
+    /// Their sum.
+    pub rtt_sum: Span,
+}
+
+impl SenderStats {
+    /// The mean round trip, once there is a sample.
+    pub fn mean_rtt(&self) -> Option<Span> {
+        (self.rtt_samples > 0).then(|| self.rtt_sum / self.rtt_samples)
+    }
+}
+
+/// The sending end. Call [`Sender::connect`] once; after each input, call
+/// [`Sender::poll_transmit`] until it gives nothing, and again at [`Sender::next_event`].
+#[derive(Debug)]
+pub struct Sender {
+    params: SenderParams,
+    law: Box<dyn CongestionControl>,
+    state: State,
+    source: Source,
+    board: Scoreboard,
+    rack: Rack,
+    rtt: RttEstimator,
+    rate: DeliveryRate,
+    pacer: Pacer,
+    timers: Timers,
+    episode: Option<Episode>,
+    /// The offset at which the receiver's window ends.
+    window_end: u64,
+    window_use: WindowUse,
+    /// When data was sent last.
+    last_sent_at: Time,
+    /// The timestamp that the next segment returns.
+    echo: Option<Time>,
+    /// A handshake segment is to be sent.
+    handshake_due: bool,
+    /// The window was reduced, which the next new segment tells the receiver.
+    tell_reduced: bool,
+    /// Where the stream ends with a FIN that was sent.
+    fin_sent: bool,
+    stats: SenderStats,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Connecting,
+    Open,
+}
+
+/// What the application has for the stream.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    /// Bytes written.
+    written: u64,
+    /// There is always more.
+    unlimited: bool,
+    /// Nothing is written any more, and the FIN may be sent.
+    closed: bool,
+}
+
+impl Sender {
+    /// An end that is not connected, and governed by `law`.
+    pub fn new(params: SenderParams, law: Box<dyn CongestionControl>) -> Self {
+        Self {
+            params,
+            law,
+            state: State::Idle,
+            source: Source { written: 0, unlimited: false, closed: false },
+            board: Scoreboard::default(),
+            rack: Rack::default(),
+            rtt: RttEstimator::new(),
+            rate: DeliveryRate::new(),
+            pacer: Pacer::default(),
+            timers: Timers::default(),
+            episode: None,
+            window_end: 0,
+            window_use: WindowUse::default(),
+            last_sent_at: Time::ZERO,
+            echo: None,
+            handshake_due: false,
+            tell_reduced: false,
+            fin_sent: false,
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// Begins the handshake. Data may be written before and after.
+    pub fn connect(&mut self, now: Time) {
+        if self.state == State::Idle {
+            self.state = State::Connecting;
+            self.handshake_due = true;
+            self.arm_timeout(now);
+        }
+    }
+
+    /// Writes up to `bytes` into the send buffer: how many of them it takes.
+    pub fn write(&mut self, bytes: Bytes) -> Bytes {
+        if self.source.closed {
+            return Bytes::ZERO;
+        }
+        let taken = bytes.get().min(self.writable().get());
+        self.source.written += taken;
+        Bytes::new(taken)
+    }
+
+    /// How many bytes the send buffer would take.
+    pub fn writable(&self) -> Bytes {
+        let window = self.law.window().get().max(transmit::INITIAL_WINDOW);
+        let window = Bytes::new(window * self.params.segment.get());
+        let held = self.source.written - self.board.acked_to().min(self.source.written);
+        Bytes::new(self.params.buffer.for_window(window).saturating_sub(held))
+    }
+
+    /// From now on the buffer is always full, as with a file that does not end.
+    pub fn set_unlimited(&mut self) {
+        self.source.unlimited = true;
+    }
+
+    /// Ends the stream behind what was written.
+    pub fn close(&mut self) {
+        self.source.unlimited = false;
+        self.source.closed = true;
+    }
+
+    /// Whether the stream has been closed and all of it is acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.fin_sent && self.board.is_empty()
+    }
+
+    /// Bytes of the stream written so far: the offset at which the next write begins.
+    pub fn written(&self) -> Bytes {
+        Bytes::new(self.source.written)
+    }
+
+    /// Bytes of the stream acknowledged in order.
+    pub fn acknowledged(&self) -> Bytes {
+        Bytes::new(self.board.acked_to().min(self.source.written))
+    }
+
+    /// Segments in flight.
+    pub fn in_flight(&self) -> Packets {
+        Packets::new(self.board.in_flight())
+    }
+
+    /// How many segments may be in flight now.
+    pub fn window(&self) -> Packets {
+        let window = self.episode.and_then(|episode| episode.window());
+        window.filter(|_| !self.law.governs_recovery()).map_or(self.law.window(), Packets::new)
+    }
+
+    /// The smoothed round trip, once there is a sample.
+    pub fn srtt(&self) -> Option<Span> {
+        self.rtt.srtt()
+    }
+
+    /// The least round trip of the last five minutes.
+    pub fn min_rtt(&self) -> Option<Span> {
+        self.rtt.min()
+    }
+
+    /// The law that governs the window.
+    pub fn law(&self) -> &dyn CongestionControl {
+        &*self.law
+    }
+
+    /// What was done and seen so far.
+    pub fn stats(&self) -> &SenderStats {
+        &self.stats
+    }
+
+    /// When to call [`Sender::on_tick`] and [`Sender::poll_transmit`] next, if nothing arrives.
+    pub fn next_event(&self) -> Option<Time> {
+        let paced = self.window_use.paced_until;
+        [self.timers.next(), self.rack.deadline(), paced].into_iter().flatten().min()
+    }
+}

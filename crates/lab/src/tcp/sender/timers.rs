@@ -1,0 +1,122 @@
+//! The retransmission timeout (RFC 6298 section 5) and the tail loss probe (RFC 8985 section 7).
+
+use freshline_core::unit::{Span, Time};
+
+use super::{Sender, State};
+use crate::tcp::congestion::Signal;
+use crate::tcp::recovery::{Cause, Episode};
+
+/// What a probe waits longer for when a lone segment is in flight: its ack may be delayed.
+const DELAYED_ACK: Span = Span::from_millis(200);
+/// What a probe waits longer in any case, as in Linux.
+const LEAST_PROBE_MARGIN: Span = Span::from_millis(2);
+
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    timeout: Option<Time>,
+    probe: Option<Time>,
+    /// A probe is to be sent.
+    probe_due: bool,
+    /// Where the last segment ended when the probe repeated it.
+    probing: Option<u64>,
+}
+
+impl Timers {
+    pub(super) fn next(&self) -> Option<Time> {
+        [self.timeout, self.probe].into_iter().flatten().min()
+    }
+
+    pub(super) fn take_probe(&mut self) -> bool {
+        std::mem::take(&mut self.probe_due)
+    }
+
+    /// The probe repeats the last segment, which ends at `end`.
+    pub(super) fn probe_repeats(&mut self, end: u64) {
+        self.probing = Some(end);
+    }
+
+    /// Whether an ack shows that a probe has repaired a loss (RFC 8985 section 7.4): what was sent
+    /// after it is acknowledged, and nothing has told that it arrived twice.
+    pub(super) fn probe_repaired(&mut self, acked_to: u64, ack: Kind) -> bool {
+        let Some(end) = self.probing else { return false };
+        let beyond = acked_to > end;
+        if beyond || acked_to == end && ack != Kind::News || ack == Kind::Duplicate {
+            self.probing = None;
+        }
+        beyond && ack != Kind::Duplicate
+    }
+}
+
+/// What an ack is to a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It delivers something.
+    News,
+    /// It tells of a duplicate.
+    Duplicate,
+    /// Neither.
+    Repetition,
+}
+
+impl Sender {
+    /// The time given by [`Sender::next_event`] has come.
+    pub fn on_tick(&mut self, now: Time) {
+        if self.rack.deadline().is_some_and(|at| at <= now) {
+            self.look_for_losses(now);
+        }
+        if self.timers.timeout.is_some_and(|at| at <= now) {
+            self.on_timeout(now);
+        } else if self.timers.probe.is_some_and(|at| at <= now) {
+            self.timers.probe = None;
+            self.timers.probe_due = true;
+            self.timers.timeout = Some(now + self.rtt.rto());
+        }
+    }
+
+    /// The timeout runs from now on.
+    pub(super) fn arm_timeout(&mut self, now: Time) {
+        self.timers.timeout = Some(now + self.rtt.rto());
+    }
+
+    /// The probe's timer runs from now on, unless something else will bring an ack.
+    pub(super) fn arm_probe(&mut self, now: Time) {
+        self.timers.probe = None;
+        let Some(srtt) = self.rtt.srtt() else { return };
+        if self.episode.is_some() || self.timers.probing.is_some() || self.board.sacked() > 0 {
+            return;
+        }
+        let margin = if self.board.outstanding() == 1 { DELAYED_ACK } else { LEAST_PROBE_MARGIN };
+        let at = now + srtt * 2 + margin;
+        self.timers.probe = Some(at).filter(|at| self.timers.timeout.is_some_and(|by| *at < by));
+    }
+
+    /// An ack has advanced: whatever is outstanding gets the whole time again.
+    pub(super) fn rearm(&mut self, now: Time) {
+        if self.board.is_empty() {
+            (self.timers.timeout, self.timers.probe) = (None, None);
+        } else {
+            self.arm_timeout(now);
+            self.arm_probe(now);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.rtt.back_off();
+        self.arm_timeout(now);
+        self.timers.probe = None;
+        if self.state == State::Connecting {
+            self.handshake_due = true;
+            return;
+        }
+        self.stats.timeouts += 1;
+        self.timers.probing = None;
+        let before = self.window().get();
+        self.rack.on_timeout(now, &mut self.board);
+        if self.episode.is_none() {
+            self.law.on_congestion(now, Signal::Loss);
+        }
+        self.law.on_timeout(now);
+        let until = self.board.sent_to();
+        self.episode = Some(Episode::new(Cause::Timeout, until, before, self.law.window().get()));
+    }
+}

@@ -1,0 +1,127 @@
+//! The stream arrives once, in order and whole, whatever happens to its segments.
+
+#[path = "common/tcp_net.rs"]
+mod tcp_net;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use freshline_core::unit::{Bytes, Span};
+use freshline_lab::tcp::congestion::Algorithm;
+use freshline_lab::tcp::{ReceiverParams, Segment, SenderParams};
+use proptest::prelude::*;
+use tcp_net::{Net, Way, at, law};
+
+/// Sends `bytes` and closes; the time until the sender knows that all has arrived.
+fn transfer(
+    net: &mut Net<impl freshline_core::router::Qdisc<tcp_net::Carried>>,
+    bytes: u64,
+) -> Span {
+    let id = net.add(law(Algorithm::Reno), SenderParams::default(), ReceiverParams::default());
+    let mut left = bytes;
+    while !net.streams[id].sender.is_finished() && net.now < at(600.0) {
+        if left > 0 {
+            left -= net.with_sender(id, |sender| sender.write(Bytes::new(left))).get();
+        }
+        if left == 0 {
+            net.with_sender(id, |sender| sender.close());
+        }
+        let next = net.now + Span::from_millis(10);
+        net.run_while(next, |net| !net.streams[id].sender.is_finished());
+    }
+    assert!(net.streams[id].receiver.is_finished(), "{:?}", net.streams[id].sender);
+    assert_eq!(net.streams[id].receiver.delivered(), Bytes::new(bytes));
+    assert_eq!(net.streams[id].sender.acknowledged(), Bytes::new(bytes));
+    net.now.since(at(0.0))
+}
+
+type Choice = fn(Way, &Segment) -> bool;
+
+/// Loses the first segment that `which` chooses; says how long 100 kB took.
+fn without(which: Choice) -> Span {
+    let lost = Rc::new(Cell::new(false));
+    let seen = lost.clone();
+    let mut net =
+        Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1).with_fate(move |way, segment| {
+            let strikes = !lost.get() && which(way, segment);
+            lost.set(lost.get() || strikes);
+            usize::from(!strikes)
+        });
+    let took = transfer(&mut net, 100_000);
+    assert!(seen.get(), "the segment never was");
+    took
+}
+
+#[test]
+fn the_loss_of_any_kind_of_segment_is_recovered() {
+    let whole = without_loss();
+    // Only handshakes have to wait for the initial timeout of a second. Half the window costs
+    // some round trips.
+    let cases: [(&str, Choice, u64); 7] = [
+        ("SYN", |way, s| way == Way::Forward && s.flags.syn, 1_010),
+        ("SYN-ACK", |way, s| way == Way::Back && s.flags.syn, 1_010),
+        ("ack of the SYN-ACK", |way, s| way == Way::Forward && !s.flags.syn && s.end() == 0, 10),
+        ("first data", |way, s| way == Way::Forward && s.len > 0, 300),
+        ("data in between", |way, s| way == Way::Forward && s.seq > 50_000, 300),
+        ("an ack", |way, s| way == Way::Back && s.ack > 50_000, 10),
+        ("FIN", |way, s| way == Way::Forward && s.flags.fin, 300),
+    ];
+    for (name, which, more) in cases {
+        let took = without(which);
+        println!("{name}: {took} instead of {whole}");
+        assert!(took < whole + Span::from_millis(more), "{name}: {took}");
+    }
+}
+
+fn without_loss() -> Span {
+    transfer(&mut Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1), 100_000)
+}
+
+#[test]
+fn a_dead_path_comes_back_to_life() {
+    let mut net = Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1);
+    let id = net.add_bulk(law(Algorithm::Cubic));
+    net.run(at(3.0));
+    net = net.with_fate(|_, _| 0);
+    net.run(at(10.0));
+    assert!(net.streams[id].sender.stats().timeouts > 2);
+    net = net.with_fate(|_, _| 1);
+    // Timeouts have doubled up to some 8 s.
+    net.run(at(20.0));
+    let goodput = net.goodput_until(id, at(25.0));
+    assert!(goodput > 0.9 * 10e6 * 1448.0 / 1500.0, "{goodput}");
+}
+
+fn faults() -> impl Strategy<Value = (f64, u64, u64, u64)> {
+    (0.0..0.3f64, 0u64..20, 0u64..8, any::<u64>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn loss_reordering_and_duplication_change_nothing_of_the_stream(
+        (loss, jitter, duplicates, seed) in faults(),
+        bytes in 0u64..300_000,
+    ) {
+        let hop = format!("delay=20ms,jitter={jitter}ms,order=free,loss={loss}");
+        let mut count = 0u64;
+        let mut net = Net::over(&hop, &hop, seed).with_fate(move |_, _| {
+            count += 1;
+            1 + usize::from(duplicates > 0 && count.is_multiple_of(duplicates))
+        });
+        transfer(&mut net, bytes);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run((loss, jitter, _, seed) in faults()) {
+        let run = || {
+            let hop = format!("rate=8mbit,delay=20ms,jitter={jitter}ms,order=free,loss={loss}");
+            let mut net = Net::over(&hop, &hop, seed);
+            let id = net.add_bulk(law(Algorithm::Cubic));
+            net.run(at(5.0));
+            (*net.streams[id].sender.stats(), net.streams[id].receiver.delivered(), net.events)
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
