@@ -1,6 +1,6 @@
 //! A saturated 802.11a cell against Bianchi's model, with each rule that the model leaves out.
 
-use freshline_core::router::{Drop, Packet};
+use freshline_core::router::Packet;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_lab::wifi::bianchi::Bianchi;
 use freshline_lab::wifi::{
@@ -11,7 +11,8 @@ use rand_pcg::Pcg64;
 
 const PAYLOAD: Bytes = Bytes::new(1024);
 
-struct Datagram;
+/// A packet from this station.
+struct Datagram(u32);
 
 impl Packet for Datagram {
     fn size(&self) -> Bytes {
@@ -46,50 +47,31 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
 /// Megabits of payload a second when every station always has two packets.
 fn throughput(stations: u32, rules: Rules, seconds: u64) -> f64 {
     let mut cell = cell(stations, rules);
-    let end = Time::ZERO + Span::from_secs(seconds);
-    let mut given_up = Vec::new();
     let send = |cell: &mut Cell<Datagram>, now, from| {
         let category = Category::BestEffort;
-        let sent = Transmission { from, to: 0, category, packet: Datagram };
-        cell.enqueue(now, sent, &mut |drop: Drop<Datagram>| panic!("{:?}", drop.reason));
+        let sent = Transmission { from, to: 0, category, packet: Datagram(from) };
+        cell.enqueue(now, sent, &mut |drop| panic!("{:?}", drop.reason));
     };
-    for from in (1..=stations).cycle().take(2 * stations as usize) {
+    for from in (1..=stations).chain(1..=stations) {
         send(&mut cell, Time::ZERO, from);
     }
-    let mut delivered = 0;
+    let (mut delivered, mut missing) = (0, Vec::new());
+    let end = Time::ZERO + Span::from_secs(seconds);
     while let Some(now) = cell.next_event().filter(|now| *now < end) {
-        let before: Vec<u64> = drops_by_station(&cell);
-        let mut drops = 0;
-        while let Some(packet) = cell.poll(now, &mut |_| drops += 1) {
+        let mut given_up = Vec::new();
+        while let Some(arrived) = cell.poll(now, &mut |drop| given_up.push(drop.packet.0)) {
             delivered += 1;
-            send(&mut cell, now, packet.from);
+            missing.push(arrived.from);
         }
-        if drops > 0 {
-            let after = drops_by_station(&cell);
-            given_up.clear();
-            let stations = 0u32..;
-            given_up.extend(
-                stations.zip(after.iter().zip(&before)).filter(|(_, (a, b))| a > b).map(|(s, _)| s),
-            );
-            for from in &given_up {
-                send(&mut cell, now, *from);
-            }
+        for from in missing.drain(..).chain(given_up) {
+            send(&mut cell, now, from);
         }
     }
     f64::from(delivered) * PAYLOAD.get() as f64 * 8.0 / (seconds as f64 * 1e6)
 }
 
-fn drops_by_station(cell: &Cell<Datagram>) -> Vec<u64> {
-    cell.stats().stations.iter().map(|station| station.drops.total().get()).collect()
-}
-
 fn model(stations: u32) -> f64 {
-    let contention = freshline_lab::wifi::CategoryParams {
-        aifsn: 2,
-        cw_min: 15,
-        cw_max: 1023,
-        txop_limit: Span::ZERO,
-    };
+    let Access::Dcf(contention) = Access::DCF else { unreachable!("the DCF is the DCF") };
     let (timing, framing) = (Timing::of(Standard::A), Framing::new(Standard::A, 1));
     let packet = PAYLOAD + Bytes::new(8 + 20);
     let model = Bianchi::new(stations, contention, &timing, &framing, &mode(), packet);

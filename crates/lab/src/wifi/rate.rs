@@ -1,7 +1,21 @@
 //! Which mode to send in: a fixed one, or the one that promises most.
+//!
+//! The choice by trial is that of Minstrel (Fietkau and Smithies, in Linux mac80211): each mode
+//! has an estimate of the probability that a frame gets through, from which follows the
+//! throughput that it promises. Most frames go out in the best mode; one of ten tries another one,
+//! so that estimates stay true. A frame that fails is sent again in ever safer modes:
+//!
+//! ```text
+//! best throughput ×2 ─► second best ×2 ─► most probable ×2 ─► slowest
+//! ```
+//!
+//! # Where Linux does more
+//!
+//! Linux groups the modes of HT and VHT and samples within groups at a budget of airtime; here all
+//! modes of a cell are one group, and each is as likely to be tried.
 
-use freshline_core::unit::Time;
-use rand::Rng;
+use freshline_core::unit::{Bytes, Span, Time};
+use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
 use super::mode::Mode;
@@ -13,6 +27,8 @@ pub enum RateChoice {
     /// Always the fastest.
     #[default]
     Fixed,
+    /// By trial.
+    Minstrel,
 }
 
 /// The choice of modes for one receiver.
@@ -20,22 +36,204 @@ pub enum RateChoice {
 pub(super) enum RateControl {
     /// This one.
     Fixed(usize),
+    /// By trial.
+    Minstrel(Minstrel),
 }
 
 impl RateControl {
+    /// The choice among `modes`, which go from slow to fast and are never empty.
     pub(super) fn new(choice: RateChoice, modes: &[Mode]) -> Self {
         match choice {
             RateChoice::Fixed => Self::Fixed(modes.len() - 1),
+            RateChoice::Minstrel => Self::Minstrel(Minstrel::new(modes)),
         }
     }
 
     /// The mode for a transmission at `now` whose first MPDU was sent `tries` times before.
-    pub(super) fn choose(&mut self, _now: Time, _tries: u8, _rng: &mut impl Rng) -> usize {
+    pub(super) fn choose(&mut self, now: Time, tries: u8, rng: &mut impl Rng) -> usize {
         match self {
             Self::Fixed(mode) => *mode,
+            Self::Minstrel(minstrel) => minstrel.choose(now, tries, rng),
         }
     }
 
     /// So many of the MPDUs sent in `mode` were received.
-    pub(super) fn report(&mut self, _mode: usize, _sent: usize, _received: usize) {}
+    pub(super) fn report(&mut self, mode: usize, sent: usize, received: usize) {
+        if let Self::Minstrel(minstrel) = self {
+            minstrel.report(mode, sent, received);
+        }
+    }
+}
+
+/// How often estimates are renewed.
+const INTERVAL: Span = Span::from_millis(100);
+/// What an old estimate weighs against the new interval.
+const MEMORY: f64 = 0.75;
+/// The part of frames that try another mode.
+const LOOKAROUND: f64 = 0.1;
+/// How often in a row a frame is sent in each mode of its chain.
+const TRIES: u8 = 2;
+/// A mode that fails more often is of no use, however fast.
+const LEAST_PROBABILITY: f64 = 0.1;
+/// A mode that fails more seldom gains nothing from it.
+const SAFE_PROBABILITY: f64 = 0.9;
+/// The frame by which modes are compared.
+const REFERENCE: Bytes = Bytes::new(1200);
+
+/// The state of the choice by trial.
+#[derive(Debug)]
+pub(super) struct Minstrel {
+    trials: Box<[Trial]>,
+    best: usize,
+    second: usize,
+    most_probable: usize,
+    /// The modes for the frame that is being sent, from its first to its last attempts.
+    chain: [usize; 4],
+    renewal: Time,
+}
+
+/// What is known of one mode.
+#[derive(Debug)]
+struct Trial {
+    /// Of the reference frame.
+    airtime: Span,
+    /// Once tried, how probably a frame gets through.
+    probability: Option<f64>,
+    sent: u64,
+    received: u64,
+}
+
+impl Trial {
+    fn promise(&self) -> f64 {
+        match self.probability {
+            Some(p) if p >= LEAST_PROBABILITY => {
+                p.min(SAFE_PROBABILITY) / self.airtime.as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn renew(&mut self) {
+        if self.sent > 0 {
+            let new = self.received as f64 / self.sent as f64;
+            let mixed = |old| MEMORY * old + (1.0 - MEMORY) * new;
+            self.probability = Some(self.probability.map_or(new, mixed));
+            (self.sent, self.received) = (0, 0);
+        }
+    }
+}
+
+impl Minstrel {
+    fn new(modes: &[Mode]) -> Self {
+        let trial = |mode: &Mode| Trial {
+            airtime: mode.duration(REFERENCE),
+            probability: None,
+            sent: 0,
+            received: 0,
+        };
+        Self {
+            trials: modes.iter().map(trial).collect(),
+            best: 0,
+            second: 0,
+            most_probable: 0,
+            chain: [0; 4],
+            renewal: Time::ZERO + INTERVAL,
+        }
+    }
+
+    fn choose(&mut self, now: Time, tries: u8, rng: &mut impl Rng) -> usize {
+        if now >= self.renewal {
+            self.renewal = now + INTERVAL;
+            self.renew();
+        }
+        if tries == 0 {
+            self.chain = [self.best, self.second, self.most_probable, 0];
+            if rng.random::<f64>() < LOOKAROUND {
+                let sample = rng.random_range(0..self.trials.len());
+                // A slower mode is tried only where the best one has failed.
+                let place = usize::from(sample < self.best);
+                self.chain[1] = self.best;
+                self.chain[place] = sample;
+            }
+        }
+        self.chain[usize::from(tries / TRIES).min(self.chain.len() - 1)]
+    }
+
+    fn report(&mut self, mode: usize, sent: usize, received: usize) {
+        self.trials[mode].sent += sent as u64;
+        self.trials[mode].received += received as u64;
+    }
+
+    fn renew(&mut self) {
+        self.trials.iter_mut().for_each(Trial::renew);
+        let promise = |mode: &usize| self.trials[*mode].promise();
+        let probability = |mode: &usize| self.trials[*mode].probability.unwrap_or(0.0);
+        let modes = || 0..self.trials.len();
+        let by =
+            |value: &dyn Fn(&usize) -> f64, a: &usize, b: &usize| value(a).total_cmp(&value(b));
+        self.best = modes().max_by(|a, b| by(&promise, a, b).then(b.cmp(a))).unwrap_or(0);
+        let others = modes().filter(|mode| *mode != self.best);
+        self.second = others.max_by(|a, b| by(&promise, a, b).then(b.cmp(a))).unwrap_or(0);
+        self.most_probable = modes().max_by(|a, b| by(&probability, a, b)).unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wifi::Standard;
+    use freshline_core::unit::BitRate;
+    use rand_pcg::Pcg64;
+
+    const RATES: [u64; 8] = [6, 9, 12, 18, 24, 36, 48, 54];
+
+    fn minstrel() -> Minstrel {
+        let mode = |mbit| Mode::legacy(Standard::A, BitRate::from_mbps(mbit)).unwrap();
+        Minstrel::new(&RATES.map(mode))
+    }
+
+    /// Ten seconds of frames every ms over a channel that carries modes up to `limit`: the choice
+    /// of the last second, by mode.
+    fn learn(minstrel: &mut Minstrel, limit: usize) -> [u32; 8] {
+        let (rng, mut chosen) = (&mut Pcg64::new(3, 3), [0; 8]);
+        for millis in 0..10_000 {
+            for tries in 0..7 {
+                let now = Time::ZERO + Span::from_millis(millis);
+                let mode = minstrel.choose(now, tries, rng);
+                chosen[mode] += u32::from(millis >= 9_000 && tries == 0);
+                minstrel.report(mode, 1, usize::from(mode <= limit));
+                if mode <= limit {
+                    break;
+                }
+            }
+        }
+        chosen
+    }
+
+    #[test]
+    fn the_fastest_mode_that_gets_through_is_found() {
+        for limit in [0, 3, 7] {
+            let chosen = learn(&mut minstrel(), limit);
+            assert!(chosen[limit] > 850, "{} Mbit/s: {chosen:?}", RATES[limit]);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_fails_is_sent_again_in_safer_modes() {
+        let mut minstrel = minstrel();
+        learn(&mut minstrel, 4);
+        minstrel.chain = [minstrel.best, minstrel.second, minstrel.most_probable, 0];
+        let rng = &mut Pcg64::new(1, 1);
+        let modes: Vec<_> = (1..8).map(|tries| minstrel.choose(Time::ZERO, tries, rng)).collect();
+        assert_eq!((modes[0], modes[1], modes[2]), (4, 3, 3));
+        assert_eq!((modes[5], modes[6]), (0, 0));
+    }
+
+    #[test]
+    fn a_channel_that_worsens_is_noticed() {
+        let mut minstrel = minstrel();
+        learn(&mut minstrel, 7);
+        minstrel.renewal = Time::ZERO;
+        assert!(learn(&mut minstrel, 2)[2] > 850);
+    }
 }

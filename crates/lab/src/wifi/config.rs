@@ -1,0 +1,390 @@
+//! Cells as people write them in files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use freshline_core::router::Packet;
+use freshline_core::unit::{BitRate, Packets, ParseUnitError, Span};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use super::category::Access;
+use super::cell::{Cell, CellParts};
+use super::channel::{Channel, Place, Propagation};
+use super::frame::Framing;
+use super::mode::{Guard, Mode, Width};
+use super::rate::RateChoice;
+use super::rules::Rules;
+use super::timing::{Standard, Timing};
+
+/// A cell. What is left out is as the standard has it; without `propagation`, the channel is
+/// ideal.
+///
+/// ```toml
+/// standard = "802.11a"
+/// rate = "12mbit"
+/// stations = 7
+/// side_m = 20.0
+/// [propagation]
+/// shadowing_db = 12.0
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CellConfig {
+    /// The standard.
+    pub standard: Standard,
+    /// The rate: `12mbit` for 802.11a and g, `mcs7` for n and ac, or `minstrel`.
+    pub rate: RateConfig,
+    /// The width of the channel; 802.11a and g know 20 MHz only.
+    pub width: Width,
+    /// The guard interval; 802.11a and g know the long one only.
+    pub guard: Guard,
+    /// Spatial streams, from 1 to 4; 802.11a and g know one only.
+    pub streams: u8,
+    /// How many stations there are, the access point included: from 2 to 1000.
+    pub stations: u32,
+    /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
+    pub max_mpdus: usize,
+    /// How many packets a station holds for one other station in one category, above zero.
+    pub queue: Packets,
+    /// How long a packet may wait there.
+    pub lifetime: Span,
+    /// The rules of contention, if not those of the standard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Rules>,
+    /// How signals fade; the channel is ideal if they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<Propagation>,
+    /// With `propagation`: the side of a square in whose middle station 0 stands and over which
+    /// the others are spread at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub side_m: Option<f64>,
+    /// With `propagation`, instead of `side_m`: where each station stands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
+}
+
+impl Default for CellConfig {
+    /// Two stations at 802.11a's 12 Mbit/s, which hold 500 packets for at most 500 ms: the limits
+    /// of common simulators.
+    fn default() -> Self {
+        Self {
+            standard: Standard::A,
+            rate: RateConfig::Legacy(BitRate::from_mbps(12)),
+            width: Width::Mhz20,
+            guard: Guard::Long,
+            streams: 1,
+            stations: 2,
+            max_mpdus: Framing::BLOCK,
+            queue: Packets::new(500),
+            lifetime: Span::from_millis(500),
+            rules: None,
+            propagation: None,
+            side_m: None,
+            places: Vec::new(),
+        }
+    }
+}
+
+/// The rate of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum RateConfig {
+    /// Always this one: `12mbit`.
+    Legacy(BitRate),
+    /// Always this modulation and coding scheme: `mcs7`.
+    Mcs(u8),
+    /// The best of all by trial: `minstrel`.
+    Minstrel,
+}
+
+/// A rate that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; or `mcs7`, or `minstrel`")]
+pub struct ParseRateError(#[from] ParseUnitError);
+
+impl FromStr for RateConfig {
+    type Err = ParseRateError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("mcs").map(str::parse) {
+            Some(Ok(mcs)) => Ok(Self::Mcs(mcs)),
+            _ if text == "minstrel" => Ok(Self::Minstrel),
+            _ => Ok(Self::Legacy(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for RateConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Legacy(rate) => rate.fmt(f),
+            Self::Mcs(mcs) => write!(f, "mcs{mcs}"),
+            Self::Minstrel => f.pad("minstrel"),
+        }
+    }
+}
+
+impl TryFrom<String> for RateConfig {
+    type Error = ParseRateError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<RateConfig> for String {
+    fn from(rate: RateConfig) -> Self {
+        rate.to_string()
+    }
+}
+
+/// A cell that cannot be built.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CellError {
+    /// Too few stations to talk, or more than a cell ever has.
+    #[error("`stations` is {0}; give 2 to {most}, the access point included", most = MAX_STATIONS)]
+    Stations(u32),
+    /// A rate that the standard does not have in this width and with these streams.
+    #[error(
+        "`rate` {rate} does not exist in {standard:?} with `width` {width:?} and {streams} \
+         `streams`; a and g have 6, 9, 12, 18, 24, 36, 48 and 54mbit over 20MHz, n has mcs0 to \
+         mcs7, ac mcs0 to mcs9, with 1 to 4 streams"
+    )]
+    Rate {
+        /// The rate given.
+        rate: RateConfig,
+        /// The standard given.
+        standard: Standard,
+        /// The width given.
+        width: Width,
+        /// The streams given.
+        streams: u8,
+    },
+    /// No room for any packet, or for none that waits.
+    #[error("`{0}` is zero, and nothing would ever be sent; give a value above zero")]
+    Zero(&'static str),
+    /// Aggregates of no frames, or of more than a block acknowledgement covers.
+    #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
+    MaxMpdus(usize),
+    /// Frames that are never sent.
+    #[error("`rules.retry_limit` is 0; give at least 1, or leave it out for no limit")]
+    RetryLimit,
+    /// A number that makes no sense.
+    #[error("`{field}` is {value}; give {wanted}")]
+    Number {
+        /// Where.
+        field: &'static str,
+        /// The number given.
+        value: f64,
+        /// What to give.
+        wanted: &'static str,
+    },
+    /// Stations that stand nowhere, or in two places.
+    #[error("with `propagation`, give either `side_m` or one of `places` a station")]
+    Layout,
+    /// Places over an ideal channel mean nothing.
+    #[error("`side_m` and `places` need `propagation`; add it, or leave them out")]
+    NoPropagation,
+}
+
+/// So that a cell's tables stay below some MB.
+const MAX_STATIONS: u32 = 1000;
+
+impl CellConfig {
+    /// The cell, with its random stream, from which places and shadowing are drawn first.
+    pub fn build<P: Packet>(&self, mut rng: Pcg64) -> Result<Cell<P>, CellError> {
+        self.check()?;
+        let (modes, rate) = self.modes()?;
+        let qos = self.standard.is_qos();
+        let parts = CellParts {
+            stations: self.stations,
+            timing: Timing::of(self.standard),
+            framing: Framing::new(self.standard, self.max_mpdus),
+            modes,
+            access: if qos { Access::EDCA } else { Access::DCF },
+            rules: self.rules.unwrap_or(if qos { Rules::EDCA } else { Rules::DCF }),
+            channel: self.channel(&mut rng)?,
+            rate,
+            queue: self.queue,
+            lifetime: self.lifetime,
+        };
+        Ok(Cell::new(parts, rng))
+    }
+
+    fn check(&self) -> Result<(), CellError> {
+        if !(2..=MAX_STATIONS).contains(&self.stations) {
+            return Err(CellError::Stations(self.stations));
+        }
+        if self.queue == Packets::ZERO {
+            return Err(CellError::Zero("queue"));
+        }
+        if self.lifetime.is_zero() {
+            return Err(CellError::Zero("lifetime"));
+        }
+        if !(1..=Framing::BLOCK).contains(&self.max_mpdus) {
+            return Err(CellError::MaxMpdus(self.max_mpdus));
+        }
+        if self.rules.is_some_and(|rules| rules.retry_limit == Some(0)) {
+            return Err(CellError::RetryLimit);
+        }
+        Ok(())
+    }
+
+    /// What stations choose from, from slow to fast, and how.
+    fn modes(&self) -> Result<(Vec<Mode>, RateChoice), CellError> {
+        let Self { standard, rate, width, guard, streams, .. } = *self;
+        let wide = |mcs: u8| match standard {
+            Standard::N if (1..=4).contains(&streams) && mcs < 8 => {
+                Mode::ht(8 * (streams - 1) + mcs, width, guard)
+            }
+            Standard::Ac => Mode::vht(mcs, streams, width, guard),
+            _ => None,
+        };
+        let plain = (width, guard, streams) == (Width::Mhz20, Guard::Long, 1);
+        let legacy = |rate| (!standard.is_qos() && plain).then(|| Mode::legacy(standard, rate))?;
+        let (modes, choice) = match rate {
+            RateConfig::Legacy(rate) => (legacy(rate).into_iter().collect(), RateChoice::Fixed),
+            RateConfig::Mcs(mcs) => (wide(mcs).into_iter().collect(), RateChoice::Fixed),
+            RateConfig::Minstrel => {
+                let all = (6..=54).filter_map(|mbit| legacy(BitRate::from_mbps(mbit)));
+                let modes: Vec<_> = all.chain((0..10).filter_map(wide)).collect();
+                (modes, RateChoice::Minstrel)
+            }
+        };
+        if modes.is_empty() {
+            return Err(CellError::Rate { rate, standard, width, streams });
+        }
+        Ok((modes, choice))
+    }
+
+    fn channel(&self, rng: &mut Pcg64) -> Result<Channel, CellError> {
+        let Some(propagation) = &self.propagation else {
+            let placed = self.side_m.is_some() || !self.places.is_empty();
+            let ideal = Channel::ideal(self.stations as usize);
+            return if placed { Err(CellError::NoPropagation) } else { Ok(ideal) };
+        };
+        check_propagation(propagation)?;
+        let places = match self.side_m {
+            Some(side) if self.places.is_empty() => {
+                finite("side_m", side, "a length in m, at least 0", side >= 0.0)?;
+                spread(self.stations, side, rng)
+            }
+            None if self.places.len() == self.stations as usize => self.places.clone(),
+            _ => return Err(CellError::Layout),
+        };
+        for place in &places {
+            finite("places.x_m", place.x_m, "a number of m", true)?;
+            finite("places.y_m", place.y_m, "a number of m", true)?;
+        }
+        Ok(Channel::new(propagation, self.width, &places, rng))
+    }
+}
+
+/// Station 0 in the middle of a square, the others anywhere in it.
+fn spread(stations: u32, side: f64, rng: &mut Pcg64) -> Vec<Place> {
+    let mut anywhere = || (rng.random::<f64>() - 0.5) * side;
+    let others = (1..stations).map(|_| Place { x_m: anywhere(), y_m: anywhere() });
+    [Place::default()].into_iter().chain(others).collect()
+}
+
+fn check_propagation(propagation: &Propagation) -> Result<(), CellError> {
+    let Propagation { power_dbm, reference_loss_db, exponent, .. } = *propagation;
+    let Propagation { shadowing_db, noise_figure_db, capture_db, .. } = *propagation;
+    finite("propagation.power_dbm", power_dbm, "a power in dBm, such as 16", true)?;
+    finite("propagation.reference_loss_db", reference_loss_db, "a loss in dB", true)?;
+    finite("propagation.exponent", exponent, "a number above 0, such as 3", exponent > 0.0)?;
+    let deviation = "a deviation in dB, at least 0";
+    finite("propagation.shadowing_db", shadowing_db, deviation, shadowing_db >= 0.0)?;
+    finite("propagation.noise_figure_db", noise_figure_db, "a ratio in dB, such as 7", true)?;
+    let capture = capture_db.unwrap_or(0.0);
+    finite("propagation.capture_db", capture, "a ratio in dB, at least 0", capture >= 0.0)
+}
+
+fn finite(
+    field: &'static str,
+    value: f64,
+    wanted: &'static str,
+    in_range: bool,
+) -> Result<(), CellError> {
+    if value.is_finite() && in_range {
+        return Ok(());
+    }
+    Err(CellError::Number { field, value, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Bytes;
+    use proptest::prelude::*;
+
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    fn built(file: &str) -> Result<Cell<Update>, String> {
+        let config: CellConfig = toml::from_str(file).map_err(|error| error.to_string())?;
+        config.build(Pcg64::new(1, 1)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn files_say_what_a_cell_is() {
+        for file in [
+            "",
+            "standard = '802.11g'\nrate = '54mbit'\nstations = 10",
+            "standard = '802.11n'\nrate = 'mcs7'\nwidth = '40MHz'\nguard = 'short'\nstreams = 2",
+            "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nqueue = '100p'",
+            "side_m = 20.0\nlifetime = '1s'\n[propagation]\nshadowing_db = 12.0",
+            "places = [{ x_m = 0, y_m = 0 }, { x_m = 3, y_m = 4 }]\n[propagation]\nexponent = 2",
+        ] {
+            assert!(built(file).is_ok(), "{file}: {:?}", built(file).err());
+        }
+    }
+
+    #[test]
+    fn a_senseless_value_is_refused_with_field_and_remedy() {
+        for (file, remedy) in [
+            ("stations = 1", "`stations` is 1; give 2 to 1000"),
+            ("rate = '11mbit'", "`rate` 11mbit does not exist in A"),
+            ("rate = 'mcs3'", "`rate` mcs3 does not exist in A"),
+            ("rate = 'fast'", "or `mcs7`, or `minstrel`"),
+            ("standard = '802.11n'", "`rate` 12mbit does not exist in N"),
+            ("width = '40MHz'", "with `width` Mhz40"),
+            ("streams = 0\nstandard = '802.11n'\nrate = 'mcs0'", "and 0 `streams`"),
+            ("queue = '0p'", "`queue` is zero"),
+            ("lifetime = '0s'", "`lifetime` is zero"),
+            ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),
+            ("[propagation]\nexponent = 3", "give either `side_m` or one of `places`"),
+            ("side_m = 3.0", "need `propagation`"),
+            ("side_m = -1.0\n[propagation]", "`side_m` is -1; give a length"),
+            ("side_m = 1.0\n[propagation]\nexponent = nan", "`propagation.exponent` is NaN"),
+            ("colour = 'red'", "unknown field `colour`"),
+            ("[propagation]\nloss = 1", "unknown field `loss`"),
+        ] {
+            let message = built(file).err().unwrap();
+            assert!(message.contains(remedy), "{file}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let propagation = Some(Propagation::default());
+        let rules = Some(Rules::BIANCHI);
+        let config = CellConfig { propagation, rules, side_m: Some(5.0), ..CellConfig::default() };
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<CellConfig>(&text).unwrap(), config);
+    }
+
+    proptest! {
+        #[test]
+        fn the_reader_of_rates_is_total(text in "\\PC{0,20}") {
+            let _ = text.parse::<RateConfig>();
+        }
+    }
+}
