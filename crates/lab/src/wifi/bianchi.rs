@@ -14,6 +14,15 @@
 //!
 //! Bianchi: Performance analysis of the IEEE 802.11 distributed coordination function, IEEE JSAC
 //! 18(3), 2000: equations 7, 9, 13 (basic access).
+//!
+//! The paper retries for ever. If a frame is given up after R attempts and the window starts again
+//! (Wu, Peng, Long, Cheng, Ma: Performance of reliable transport protocol over IEEE 802.11 wireless
+//! LAN, INFOCOM 2002), a station that makes attempt i with probability p^i waits for a mean of
+//! (Wi − 1)/2 slots before it, so
+//!
+//! ```text
+//! τ = Σ p^i / Σ p^i·(Wi + 1)/2        i from 0 to R − 1, Wi = min(2^i·W, CWmax + 1)
+//! ```
 
 use freshline_core::unit::{BitRate, Bytes, Span};
 
@@ -29,6 +38,8 @@ pub struct Bianchi {
     pub stations: u32,
     /// Their contention windows.
     pub contention: CategoryParams,
+    /// After how many attempts a frame is given up; for ever if `None`.
+    pub retry_limit: Option<u8>,
     /// An empty slot, σ.
     pub slot: Span,
     /// What a success takes, Ts.
@@ -38,7 +49,7 @@ pub struct Bianchi {
 }
 
 impl Bianchi {
-    /// The cell of `stations` that send packets of size `packet` in `mode`.
+    /// The cell of `stations` that send packets of size `packet` in `mode`, for ever.
     pub fn new(
         stations: u32,
         contention: CategoryParams,
@@ -50,7 +61,7 @@ impl Bianchi {
         let frame = mode.duration(framing.single(framing.mpdu(packet)));
         let collision = frame + timing.aifs(contention.aifsn);
         let success = collision + timing.sifs + framing.response(mode, 1);
-        Self { stations, contention, slot: timing.slot, success, collision }
+        Self { stations, contention, retry_limit: None, slot: timing.slot, success, collision }
     }
 
     /// The probability p that a transmission collides.
@@ -76,6 +87,16 @@ impl Bianchi {
     /// W + 1 + pW · Σ (2p)^i over i from 0 to m − 1.
     pub fn attempt_probability(&self, p: f64) -> f64 {
         let window = f64::from(self.contention.cw_min) + 1.0;
+        if let Some(attempts) = self.retry_limit {
+            let largest = f64::from(self.contention.cw_max) + 1.0;
+            let (mut made, mut slots) = (0.0, 0.0);
+            for attempt in 0..attempts {
+                let chance = libm::pow(p, f64::from(attempt));
+                made += chance;
+                slots += chance * (window * libm::exp2(f64::from(attempt))).min(largest) + chance;
+            }
+            return 2.0 * made / slots;
+        }
         let doublings = ((self.contention.cw_max + 1) / (self.contention.cw_min + 1)).ilog2();
         let sum: f64 = (0..doublings).map(|i| libm::pow(2.0 * p, f64::from(i))).sum();
         2.0 / (window + 1.0 + p * window * sum)
@@ -126,6 +147,16 @@ mod tests {
             let others = libm::pow(silent, f64::from(stations - 1));
             assert!((1.0 - others - p).abs() < 1e-9, "{stations} stations: {p}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_never_reached_changes_nothing() {
+        let endless = cell(5);
+        let patient = Bianchi { retry_limit: Some(255), ..endless };
+        let throughput = |cell: Bianchi| cell.throughput(Bytes::new(1024)).as_bps();
+        assert_eq!(throughput(endless), throughput(patient));
+        let impatient = Bianchi { retry_limit: Some(7), ..cell(50) };
+        assert!(throughput(impatient) < throughput(cell(50)));
     }
 
     #[test]

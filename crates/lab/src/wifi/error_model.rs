@@ -97,6 +97,65 @@ mod tests {
         assert!(close(raw_bit_error_rate(Modulation::Qpsk, libm::pow(10.0, 1.26))));
     }
 
+    /// Follows every path of the code's trellis that leaves the state 0 and comes back, from each
+    /// phase of the puncturing: the data bits that are wrong on paths of each distance.
+    fn enumerated(punctured: &[(bool, bool)], distances: usize) -> Vec<f64> {
+        const GENERATORS: (u32, u32) = (0o133, 0o171);
+        let parity =
+            |register: u32, kept: bool| usize::from(kept) * (register.count_ones() as usize % 2);
+        let mut wrong = vec![0.0; distances];
+        for phase in 0..punctured.len() {
+            // Paths and wrong bits by state and distance; the first leaves the state 0 at once.
+            let mut paths = vec![[(0.0, 0.0); 64]; distances];
+            for step in 0..100 {
+                let kept = punctured[(phase + step) % punctured.len()];
+                let mut next = vec![[(0.0, 0.0); 64]; distances];
+                for (distance, state, bit) in
+                    (0..distances * 128).map(|n| (n / 128, n / 2 % 64, n % 2))
+                {
+                    let (count, bits) = match (step, distance, state, bit) {
+                        (0, 0, 0, 1) => (1.0, 0.0),
+                        (0, ..) => continue,
+                        _ => paths[distance][state],
+                    };
+                    let register = (bit << 6 | state) as u32;
+                    let distance = distance
+                        + parity(register & GENERATORS.0, kept.0)
+                        + parity(register & GENERATORS.1, kept.1);
+                    if count > 0.0 && distance < distances {
+                        let to = &mut next[distance][(register >> 1) as usize];
+                        *to = (to.0 + count, to.1 + bits + count * bit as f64);
+                    }
+                }
+                for (distance, states) in next.iter_mut().enumerate() {
+                    wrong[distance] += std::mem::take(&mut states[0]).1;
+                }
+                paths = next;
+            }
+        }
+        wrong
+    }
+
+    #[test]
+    fn spectra_follow_from_the_generators_and_the_puncturing() {
+        let (both, first, second) = ((true, true), (true, false), (false, true));
+        // Figures 17-9 and 19-11 of the standard.
+        for (code, punctured) in [
+            (CodeRate::Half, &[both] as &[_]),
+            (CodeRate::TwoThirds, &[both, first]),
+            (CodeRate::ThreeQuarters, &[both, first, second]),
+            (CodeRate::FiveSixths, &[both, first, second, first, second]),
+        ] {
+            let Spectrum { free_distance, step, weights } = spectrum(code);
+            let places = (free_distance as usize..).step_by(step as usize).zip(weights).take(3);
+            let found = enumerated(punctured, free_distance as usize + 3 * step as usize);
+            assert!(found[..free_distance as usize].iter().all(|weight| *weight == 0.0));
+            for (distance, weight) in places {
+                assert_eq!(found[distance], *weight, "{code:?} at {distance}");
+            }
+        }
+    }
+
     #[test]
     fn each_rate_has_its_cliff() {
         // The ratios at which half of the 1000-byte frames are lost rise with the rate, and 1.5 dB

@@ -1,4 +1,65 @@
 //! A Wi-Fi cell: the 802.11 PHY and MAC in virtual time.
+//!
+//! ```text
+//! enqueue ─► queue a receiver ─► turns ─► contention ─► medium ─► reorder ─► poll
+//!            and category                (backoff)      (errors)
+//!              │        ▲                    │             │
+//!              ▼        └──── retry ─────────┴─────────────┘
+//!            drops
+//! ```
+//!
+//! Everything follows from the standard, IEEE 802.11-2016, and nothing is fitted. A packet waits
+//! in the queue of its sender, receiver and category ([`Category`]). The queues of one sender and
+//! category take turns; together they contend with all others for the medium. Who wins sends a
+//! frame, or an A-MPDU of what waits for that receiver, and learns from the acknowledgement what
+//! arrived. The rest is sent again until its tries or its lifetime end.
+//!
+//! [`Cell`] is a state machine on the driver's time, as [`Hop`](freshline_core::link::Hop) is:
+//!
+//! ```
+//! # use freshline_core::router::Packet;
+//! # use freshline_core::unit::{Bytes, Time};
+//! # use freshline_lab::wifi::{Category, CellConfig, Transmission};
+//! # use rand_pcg::Pcg64;
+//! # struct Update;
+//! # impl Packet for Update { fn size(&self) -> Bytes { Bytes::new(1052) } }
+//! let config = CellConfig { stations: 2, ..CellConfig::default() };
+//! let mut cell = config.build(Pcg64::new(7, 7))?;
+//! let sent = Transmission { from: 1, to: 0, category: Category::BestEffort, packet: Update };
+//! cell.enqueue(Time::ZERO, sent, &mut |drop| println!("{:?}", drop.reason));
+//! let mut arrivals = Vec::new();
+//! while let Some(now) = cell.next_event() {
+//!     while let Some(delivered) = cell.poll(now, &mut |drop| println!("{:?}", drop.reason)) {
+//!         arrivals.push(delivered.at);
+//!     }
+//! }
+//! // DIFS and 182 symbols behind the preamble.
+//! assert_eq!(arrivals, [Time::from_nanos(34_000 + 748_000)]);
+//! # Ok::<(), freshline_lab::wifi::CellError>(())
+//! ```
+//!
+//! # Time
+//!
+//! A driver that is late changes nothing. Time between accesses costs nothing either: the next
+//! access is the earliest end of a backoff, and who counted how far follows by arithmetic when
+//! the medium becomes busy. A packet that comes at the moment of an access finds the medium idle
+//! if it comes before that access is polled.
+//!
+//! # Memory
+//!
+//! Each queue holds `queue` packets, what is on the air and what the receiver holds back
+//! included. Once all have been as full as they get, nothing is allocated.
+//!
+//! # What is left out
+//!
+//! - Everybody hears everybody: no hidden stations, and so no RTS/CTS; propagation takes no time.
+//! - Acknowledgements are never lost, and block acknowledgement agreements always stand. When a
+//!   sender gives up an MPDU, its receiver knows at once and frees what that one held back, as if
+//!   the next A-MPDU told it.
+//! - A frame that its receiver lost to noise is unreadable for all others too; one that it read is
+//!   readable for all.
+//! - Beacons, association, power saving, fragmentation, A-MSDU, STBC, LDPC and beamforming.
+//! - 802.11n is at 5 GHz, in mixed format; 802.11g has no 802.11b stations around.
 
 pub mod bianchi;
 mod category;
