@@ -6,9 +6,11 @@ mod tcp_net;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use freshline_core::unit::{Bytes, Span};
+use freshline_core::unit::{Bytes, Span, Time};
 use freshline_lab::tcp::congestion::Algorithm;
-use freshline_lab::tcp::{ReceiverParams, Segment, SenderParams};
+use freshline_lab::tcp::{
+    Block, Echo, Flags, Receiver, ReceiverParams, SackBlocks, Segment, Sender, SenderParams,
+};
 use proptest::prelude::*;
 use tcp_net::{Net, Way, at, law};
 
@@ -123,5 +125,67 @@ proptest! {
             (*net.streams[id].sender.stats(), net.streams[id].receiver.delivered(), net.events)
         };
         prop_assert_eq!(run(), run());
+    }
+}
+
+fn wild_segment() -> impl Strategy<Value = Segment> {
+    let offset = || prop_oneof![0u64..200_000, any::<u64>()];
+    let block = (offset(), offset()).prop_map(|(start, end)| Block { start, end });
+    let flags = any::<[bool; 7]>().prop_map(|[syn, fin, ack, ece, cwr, ect, ce]| Flags {
+        syn,
+        fin,
+        ack,
+        ece,
+        cwr,
+        ect,
+        ce,
+    });
+    let sack = prop::collection::vec(block, 0..4).prop_map(|blocks| {
+        let mut sack = SackBlocks::default();
+        blocks.into_iter().for_each(|block| sack.push(block));
+        sack
+    });
+    let numbers = (offset(), any::<u32>(), offset(), offset());
+    (numbers, flags, sack, offset(), prop::option::of(offset())).prop_map(
+        |((seq, len, ack, window), flags, sack, sent_at, echo)| Segment {
+            seq,
+            len,
+            ack,
+            window,
+            flags,
+            sack,
+            sent_at: Time::from_nanos(sent_at),
+            echo: echo.map(Time::from_nanos),
+            retransmission: false,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_segment_makes_an_end_fail(
+        name in prop::sample::select(&Algorithm::ALL[..]),
+        segments in prop::collection::vec(wild_segment(), 0..60),
+    ) {
+        let params = SenderParams { ecn: true, ..SenderParams::default() };
+        let mut sender = Sender::new(params, law(name));
+        let echo = Some(Echo::EachMark);
+        let mut receiver = Receiver::new(ReceiverParams { ecn: echo, ..Default::default() });
+        sender.set_unlimited();
+        sender.connect(at(0.0));
+        for (step, segment) in segments.iter().enumerate() {
+            let now = at(step as f64 * 0.1);
+            sender.on_segment(now, segment);
+            sender.on_tick(now);
+            receiver.on_segment(now, segment);
+            receiver.on_tick(now);
+            for _ in 0..200 {
+                let sent = sender.poll_transmit(now);
+                let acked = receiver.poll_transmit(now);
+                if sent.is_none() && acked.is_none() {
+                    break;
+                }
+            }
+        }
     }
 }

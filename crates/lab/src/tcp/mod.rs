@@ -44,6 +44,7 @@
 //! window never closes and there are no window probes. Reductions are not undone when a
 //! retransmission turns out to have been needless (F-RTO, Eifel).
 
+pub mod apps;
 pub mod congestion;
 
 mod autotune;

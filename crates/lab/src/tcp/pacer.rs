@@ -1,9 +1,8 @@
 //! Spreads segments over time, as Linux does inside TCP where no fair queue does it.
 //!
-//! The next segment leaves when the last one's payload has been sent at the rate. As in Linux
-//! the headers do not count, so that data leaves faster than the rate by 3.6 % at full size; the
-//! first ten segments are not paced; and a sender that comes late makes up for at most half a
-//! segment.
+//! The next segment leaves when the last one's payload has been sent at the rate, which is a rate
+//! of payload. As in Linux the first ten segments are not paced, and a sender that comes late
+//! makes up for at most half a segment.
 
 use freshline_core::unit::{BitRate, Bytes, Time};
 

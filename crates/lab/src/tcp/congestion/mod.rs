@@ -108,7 +108,7 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// How many segments may be in flight, at least 1.
     fn window(&self) -> Packets;
 
-    /// How fast to send at most; `None` sends whatever the window allows at once.
+    /// How fast to send payload at most; `None` sends whatever the window allows at once.
     fn pacing_rate(&self) -> Option<BitRate> {
         None
     }

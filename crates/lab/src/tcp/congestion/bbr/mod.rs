@@ -49,8 +49,8 @@ pub struct BbrParams {
     pub full_rounds: u32,
     /// The share of the rate at which it paces, so as not to build a queue: 0.99.
     pub pacing_margin: f64,
-    /// A full packet: 1500 bytes.
-    pub packet: Bytes,
+    /// The payload of a full segment: 1448 bytes.
+    pub segment: Bytes,
 }
 
 impl Default for BbrParams {
@@ -65,7 +65,7 @@ impl Default for BbrParams {
             full_growth: 1.25,
             full_rounds: 3,
             pacing_margin: 0.99,
-            packet: Bytes::new(1500),
+            segment: Bytes::new(1448),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Bbr {
     fn send_quantum(&self) -> f64 {
         let bps = self.pacing.map_or(0, BitRate::as_bps);
         let least = if bps < 1_200_000 { 1 } else { 2 };
-        (bps / 8 / 1024 / self.params.packet.get().max(1)).clamp(least, 127) as f64
+        (bps / 8 / 1024 / self.params.segment.get().max(1)).clamp(least, 127) as f64
     }
 
     fn set_pacing(&mut self, gain: f64, ack: &Ack) {
@@ -148,7 +148,7 @@ impl Bbr {
                 _ => return,
             },
         };
-        let bits = rate.segments_per_second() * self.params.packet.get() as f64 * 8.0;
+        let bits = rate.segments_per_second() * self.params.segment.get() as f64 * 8.0;
         let bps = BitRate::from_bps((bits * gain * self.params.pacing_margin) as u64);
         // While the rate is being looked for, a lower one is a fluke.
         if self.phases.rate_found() || self.pacing.is_none_or(|old| bps > old) {

@@ -1,0 +1,196 @@
+//! What applications do with a stream: bulk, constant bit rate, request and response, updates.
+//!
+//! An application is driven like everything else: `on_tick` at `next_event`, and in between it is
+//! told what its receiver has delivered. It writes into the [`Sender`] that it is handed. The bulk
+//! application is [`Sender::set_unlimited`].
+
+use std::collections::VecDeque;
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+
+use super::Sender;
+
+/// Writes blocks of one size at a constant rate.
+///
+/// What the send buffer does not take waits in the application, so that no byte is left out and
+/// the load offered is the same over any path.
+#[derive(Debug, Clone)]
+pub struct Cbr {
+    block: Bytes,
+    period: Span,
+    next: Time,
+    waiting: Bytes,
+}
+
+impl Cbr {
+    /// Writes `block` bytes at a time, the first of them at `start`, at `rate` of payload.
+    pub fn new(start: Time, block: Bytes, rate: BitRate) -> Self {
+        Self { block, period: rate.time_to_send(block), next: start, waiting: Bytes::ZERO }
+    }
+
+    /// When the next block is due.
+    pub fn next_event(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    /// Writes what is due, and what waits as far as it fits.
+    pub fn on_tick(&mut self, now: Time, sender: &mut Sender) {
+        while self.next <= now {
+            self.waiting += self.block;
+            // A rate beyond measure still lets time pass.
+            self.next += self.period.max(Span::from_nanos(1));
+        }
+        self.waiting = self.waiting - sender.write(self.waiting);
+    }
+}
+
+/// A client that asks, waits for the whole answer, thinks, and asks again.
+///
+/// Requests take one stream, and responses another one the other way: segments of a real
+/// connection would carry acks beside them, which here have packets of their own.
+#[derive(Debug, Clone)]
+pub struct RequestResponse {
+    params: RequestResponseParams,
+    turn: Turn,
+    /// Requests written and responses complete.
+    requests: u64,
+    responses: u64,
+    /// Requests answered by the server.
+    answered: u64,
+    /// What the server has written, but its send buffer not yet taken.
+    waiting: Bytes,
+}
+
+/// Settings of a [`RequestResponse`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestResponseParams {
+    /// The size of a request, above zero, and no larger than a send buffer.
+    pub request: Bytes,
+    /// The size of a response, above zero.
+    pub response: Bytes,
+    /// From the end of a response to the next request.
+    pub think: Span,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Thinking { until: Time },
+    Waiting { since: Time },
+}
+
+impl RequestResponse {
+    /// A client whose first request is due at `start`.
+    pub fn new(params: RequestResponseParams, start: Time) -> Self {
+        Self {
+            params,
+            turn: Turn::Thinking { until: start },
+            requests: 0,
+            responses: 0,
+            answered: 0,
+            waiting: Bytes::ZERO,
+        }
+    }
+
+    /// When the client asks next, unless it waits.
+    pub fn next_event(&self) -> Option<Time> {
+        match self.turn {
+            Turn::Thinking { until } => Some(until),
+            Turn::Waiting { .. } => None,
+        }
+    }
+
+    /// Writes a request if one is due.
+    pub fn on_tick(&mut self, now: Time, client: &mut Sender) {
+        if self.next_event().is_some_and(|at| at <= now) {
+            client.write(self.params.request);
+            self.requests += 1;
+            self.turn = Turn::Waiting { since: now };
+        }
+    }
+
+    /// The server's end: `delivered` bytes of requests are there, and it answers those that are
+    /// whole. To be called too when the server's send buffer may have room again.
+    pub fn on_requests(&mut self, delivered: Bytes, server: &mut Sender) {
+        let whole = delivered.get() / self.params.request.get().max(1);
+        while self.answered < whole {
+            self.answered += 1;
+            self.waiting += self.params.response;
+        }
+        self.waiting = self.waiting - server.write(self.waiting);
+    }
+
+    /// The client's end: `delivered` bytes of responses are there. Gives the time from request to
+    /// response when that completes one.
+    pub fn on_responses(&mut self, now: Time, delivered: Bytes) -> Option<Span> {
+        let whole = delivered.get() / self.params.response.get().max(1);
+        let Turn::Waiting { since } = self.turn else { return None };
+        if whole <= self.responses {
+            return None;
+        }
+        self.responses = whole;
+        self.turn = Turn::Thinking { until: now + self.params.think };
+        Some(now.since(since))
+    }
+
+    /// Responses complete so far.
+    pub fn responses(&self) -> u64 {
+        self.responses
+    }
+}
+
+/// Updates over a stream: knows where in it each of them ends and when it was generated.
+///
+/// The stream delivers every update, in order, however old it has become. When to generate one
+/// is the caller's affair: a rate law, a schedule, or whenever the buffer has room.
+#[derive(Debug, Clone, Default)]
+pub struct UpdateSource {
+    /// On their way, the oldest first.
+    under_way: VecDeque<Update>,
+    refused: u64,
+}
+
+/// An update in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Update {
+    /// When it was generated.
+    pub generated_at: Time,
+    /// The offset behind its last byte.
+    end: Bytes,
+}
+
+impl UpdateSource {
+    /// A source with nothing under way.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Generates an update of `size` bytes and writes it; `false` when the send buffer has no
+    /// room for all of it, in which case the update is dropped and counted.
+    pub fn generate(&mut self, now: Time, size: Bytes, sender: &mut Sender) -> bool {
+        let fits = sender.writable() >= size;
+        if fits {
+            sender.write(size);
+            self.under_way.push_back(Update { generated_at: now, end: sender.written() });
+        } else {
+            self.refused += 1;
+        }
+        fits
+    }
+
+    /// The next update that is whole at the far end, where `delivered` bytes are there; call it
+    /// until there is none.
+    pub fn poll_delivered(&mut self, delivered: Bytes) -> Option<Update> {
+        self.under_way.front().filter(|update| update.end <= delivered)?;
+        self.under_way.pop_front()
+    }
+
+    /// How many updates are written and not yet delivered.
+    pub fn backlog(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// How many updates found no room.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
