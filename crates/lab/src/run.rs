@@ -12,7 +12,8 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::scenario::{Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError};
-use crate::world::{Flow, Passed, UpdateOutcome};
+use crate::wifi::{Cell, StationStats};
+use crate::world::{Flow, Parcel, Passed, StreamOutcome, UpdateOutcome};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -95,19 +96,28 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         let mut group = Group { of: &config.name, measured: &mut all };
-        let (mut updates, mut loads) = (Vec::new(), Vec::new());
+        let (mut updates, mut streams, mut cross) = (Vec::new(), Vec::new(), Vec::new());
         for flow in &flows[range.clone()] {
             match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
-                Flow::Load(load) => loads.push(load.throughput_bps(now)),
+                Flow::Stream(stream) => streams.push(stream.outcome(now)),
+                Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
             }
         }
+        let dropped: u64 = flows[range.clone()].iter().map(|flow| flow.dropped).sum();
+        group.add("drops", "packets", dropped as f64);
         if !updates.is_empty() {
             group.updates(&updates);
             on_links(scenario, built, config, range.start, &mut all);
             continue;
         }
-        group.mean("throughput", "bit/s", loads.iter().copied().map(Some));
+        if !streams.is_empty() {
+            group.streams(&streams);
+        }
+        group.mean("throughput", "bit/s", cross.iter().copied().map(Some));
+    }
+    for (config, cell) in scenario.cells.iter().zip(built.world.cells()) {
+        Group { of: &config.name, measured: &mut all }.cell(cell, now);
     }
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
@@ -127,12 +137,14 @@ fn on_links(
     let seconds = (scenario.duration - scenario.warm_up).as_secs_f64();
     let mut legs = built.world.flows()[flow].passed.iter();
     for name in config.path.iter().filter(|_| !config.backwards) {
-        let Some(link) = scenario.links.iter().find(|link| link.name == *name) else { continue };
+        let link = scenario.links.iter().find(|link| link.name == *name);
+        // A cell is one leg, and its propagation is no time at all.
+        let (count, delay) = link.map_or((1, Span::ZERO), |link| (link.count, link.there.delay));
         let held = |passed: &Passed| {
-            let on_the_line = link.there.delay.as_secs_f64() * passed.packets as f64;
+            let on_the_line = delay.as_secs_f64() * passed.packets as f64;
             (passed.time.as_secs_f64() - on_the_line) / seconds
         };
-        let value = legs.by_ref().take(link.count as usize).map(held).sum();
+        let value = legs.by_ref().take(count as usize).map(held).sum();
         let of = format!("{}@{name}", config.name);
         all.push(Measured { name: "backlog", of, value, unit: "updates" });
     }
@@ -163,6 +175,34 @@ impl Group<'_> {
         }
     }
 
+    fn streams(&mut self, flows: &[StreamOutcome]) {
+        let age = |of: fn(&StreamOutcome) -> Option<Span>| {
+            flows.iter().map(move |flow| of(flow).map(Span::as_secs_f64))
+        };
+        self.mean("age_mean", "s", age(|flow| Some(flow.age?.mean)));
+        self.mean("age_p95", "s", age(|flow| Some(flow.age?.p95)));
+        self.mean("rtt_mean", "s", age(|flow| flow.rtt_mean));
+        self.mean("completion", "s", age(|flow| flow.completion));
+        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        self.mean("retransmitted", "1", flows.iter().map(|flow| Some(flow.retransmitted)));
+        let goodputs = flows.iter().map(|flow| flow.goodput_bps);
+        if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {
+            self.add("goodput_jain", "1", index);
+        }
+    }
+
+    /// Since time zero, warm-up included.
+    fn cell(&mut self, cell: &Cell<Parcel>, now: Time) {
+        let stations = &cell.stats().stations;
+        let sum = |of: fn(&StationStats) -> u64| stations.iter().map(of).sum::<u64>() as f64;
+        let attempts = sum(|station| station.attempts).max(1.0);
+        self.add("retries", "1", sum(|station| station.retries) / attempts);
+        let transmissions = sum(|station| station.transmissions).max(1.0);
+        self.add("collisions", "1", sum(|station| station.collisions) / transmissions);
+        let busy = cell.stats().busy.as_secs_f64();
+        self.add("utilisation", "1", busy / now.since(Time::ZERO).as_secs_f64());
+    }
+
     fn link(&mut self, built: &Built, hops: &LinkHops) {
         let now = built.world.now().since(Time::ZERO).as_secs_f64();
         let names: [(&[usize], _, _, _, _); 2] = [
@@ -170,7 +210,8 @@ impl Group<'_> {
             (&hops.back, "back_sojourn_mean", "back_utilisation", "back_drops", "back_queue_mean"),
         ];
         for (hops, sojourn, utilisation, drops, queue) in names {
-            let each = hops.iter().map(|&hop| built.world.hop(hop));
+            let each = hops.iter().map(|&hop| &built.world.hops()[hop]);
+            let each = each.map(|hop| (hop.stats(), hop.busy(built.world.now())));
             let waited = each.clone().map(|(stats, _)| {
                 stats.sojourn.mean().as_secs_f64() * stats.sojourn.count() as f64 / now
             });

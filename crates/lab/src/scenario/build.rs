@@ -1,20 +1,24 @@
 //! From a scenario to a world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
-use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::link::HopConfig;
+use freshline_core::unit::Time;
 use rand::RngExt;
 
-use super::{FlowConfig, LoadConfig, PatternName, Scenario, ScenarioError};
+use super::flow::Stations;
+use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
-use crate::world::{Flow, Load, Pattern, Routed, Sizes, UpdateFlow, Wire, World};
+use crate::wifi::{Cell, CellConfig};
+use crate::world::{Leg, Parcel, Routed, Wire, World};
 
 /// What [`Scenario::build`] made, with the places of what the scenario names.
 pub struct Built {
     /// The network.
     pub world: World,
     /// For each of the scenario's flows, its flows in the world.
-    pub flows: Vec<std::ops::Range<usize>>,
+    pub flows: Vec<Range<usize>>,
     /// For each of the scenario's links, its hops there and back.
     pub links: Vec<LinkHops>,
 }
@@ -38,22 +42,13 @@ impl Scenario {
         if self.flows.is_empty() {
             return Err(ScenarioError::NoFlow);
         }
-        let counts = self.links.iter().map(|link| ("link", &link.name, link.count));
-        let counts = counts.chain(self.flows.iter().map(|flow| ("flow", &flow.name, flow.count)));
         if self.runs == 0 {
             return Err(ScenarioError::Zero("`runs`".to_owned()));
         }
-        if let Some((kind, name, _)) = counts.clone().find(|(_, _, count)| *count == 0) {
-            return Err(ScenarioError::Zero(format!("`count` of {kind} `{name}`")));
-        }
-        let mut names = BTreeSet::new();
-        if let Some((kind, name, _)) = counts.clone().find(|(kind, name, _)| {
-            let new = names.insert((*kind, *name));
-            !new
-        }) {
-            let kind = if kind == "link" { "links" } else { "flows" };
-            return Err(ScenarioError::SameName(kind, name.clone()));
-        }
+        let links = self.links.iter().map(|link| (&link.name, link.count));
+        let cells = self.cells.iter().map(|cell| (&cell.name, 1));
+        check_names("links or cells", links.chain(cells))?;
+        check_names("flows", self.flows.iter().map(|flow| (&flow.name, flow.count)))?;
         self.build(0).map(drop)
     }
 
@@ -61,121 +56,141 @@ impl Scenario {
     pub fn build(&self, run: u32) -> Result<Built, ScenarioError> {
         let streams = Streams::new(self.seed, run);
         let mut hops = Vec::new();
-        let links = self.build_links(streams, &mut hops)?;
-        let by_name: BTreeMap<&str, &LinkHops> =
-            self.links.iter().map(|link| link.name.as_str()).zip(&links).collect();
+        let links: Result<Vec<_>, _> =
+            self.links.iter().map(|link| link.build(streams, &mut hops)).collect();
+        let links = links?;
+        let mut stations = Stations::new(&self.cells);
         let mut flows = Vec::new();
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            let (legs, there) = config.legs(&by_name)?;
             for _ in 0..config.count {
-                let flow = config.build(self.duration, streams, flows.len())?;
-                flows.push(Routed::new(flow, legs.clone(), there));
+                let (legs, there) = config.legs(self, &links, &mut stations)?;
+                let mut rng = streams.stream("flow", flows.len());
+                let late = config.start_spread.mul_f64(rng.random());
+                let starts_at = Time::ZERO + config.start + late;
+                let stop = config.stop.unwrap_or(self.duration).min(self.duration);
+                let between = (starts_at, Time::ZERO + stop);
+                let flow = config.build(between, streams, flows.len(), rng)?;
+                flows.push(Routed::new(flow, legs, there));
             }
             ranges.push(first..flows.len());
         }
-        Ok(Built { world: World::new(hops, flows), flows: ranges, links })
+        let cells = self.cells.iter().zip(stations.counts()).enumerate();
+        let cells: Result<Vec<_>, _> =
+            cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
+        Ok(Built { world: World::new(hops, cells?, flows), flows: ranges, links })
+    }
+}
+
+/// No two have one name, and none is there zero times.
+fn check_names<'a>(
+    kind: &'static str,
+    all: impl Iterator<Item = (&'a String, u32)>,
+) -> Result<(), ScenarioError> {
+    let mut names = BTreeSet::new();
+    for (name, count) in all {
+        if count == 0 {
+            return Err(ScenarioError::Zero(format!("`count` of `{name}`")));
+        }
+        if !names.insert(name) {
+            return Err(ScenarioError::SameName(kind, name.clone()));
+        }
+    }
+    Ok(())
+}
+
+impl LinkConfig {
+    fn build(&self, streams: Streams, hops: &mut Vec<Wire>) -> Result<LinkHops, ScenarioError> {
+        let mut built = LinkHops::default();
+        let back = self.back.unwrap_or(self.there);
+        for (direction, config, places) in
+            [("there", self.there, &mut built.there), ("back", back, &mut built.back)]
+        {
+            for _ in 0..self.count {
+                places.push(hops.len());
+                hops.push(self.hop(direction, config, streams, hops.len())?);
+            }
+        }
+        Ok(built)
     }
 
-    fn build_links(
+    fn hop(
+        &self,
+        direction: &'static str,
+        config: HopConfig,
+        streams: Streams,
+        index: usize,
+    ) -> Result<Wire, ScenarioError> {
+        config.build(streams.stream("hop", index)).map_err(|error| ScenarioError::Link {
+            link: self.name.clone(),
+            direction,
+            error,
+        })
+    }
+}
+
+impl CellsConfig {
+    fn build(
         &self,
         streams: Streams,
-        hops: &mut Vec<Wire>,
-    ) -> Result<Vec<LinkHops>, ScenarioError> {
-        let mut links = Vec::new();
-        for link in &self.links {
-            let mut built = LinkHops::default();
-            let directions = [
-                ("there", link.there, &mut built.there),
-                ("back", link.back.unwrap_or(link.there), &mut built.back),
-            ];
-            for (direction, config, places) in directions {
-                for _ in 0..link.count {
-                    let hop = config.build(streams.stream("hop", hops.len())).map_err(|error| {
-                        ScenarioError::Link { link: link.name.clone(), direction, error }
-                    })?;
-                    places.push(hops.len());
-                    hops.push(hop);
-                }
-            }
-            links.push(built);
-        }
-        Ok(links)
+        index: usize,
+        stations: u32,
+    ) -> Result<Cell<Parcel>, ScenarioError> {
+        let stations = stations.max(self.radio.stations);
+        let radio = CellConfig { stations, ..self.radio.clone() };
+        radio
+            .build(streams.stream("cell", index))
+            .map_err(|error| ScenarioError::Cell { cell: self.name.clone(), error })
     }
 }
 
 impl FlowConfig {
-    /// The legs there, those back, and how many lead there.
-    fn legs(&self, links: &BTreeMap<&str, &LinkHops>) -> Result<(Vec<u32>, u32), ScenarioError> {
-        let mut crossed = Vec::new();
-        for name in &self.path {
-            let link = links.get(name.as_str()).ok_or_else(|| ScenarioError::UnknownLink {
-                flow: self.name.clone(),
-                link: name.clone(),
-                known: match links.keys().copied().collect::<Vec<_>>() {
-                    known if known.is_empty() => "none".to_owned(),
-                    known => known.join(", "),
-                },
-            })?;
-            crossed.push(*link);
-        }
-        let there = crossed.iter().flat_map(|link| &link.there);
-        let back = crossed.iter().rev().flat_map(|link| &link.back);
-        let (first, second): (Vec<_>, Vec<_>) = if self.backwards {
-            (back.collect(), there.collect())
-        } else {
-            (there.collect(), back.collect())
-        };
-        let there = first.len() as u32;
-        Ok((first.into_iter().chain(second).map(|hop| *hop as u32).collect(), there))
-    }
-
-    fn build(&self, duration: Span, streams: Streams, index: usize) -> Result<Flow, ScenarioError> {
-        let mut rng = streams.stream("flow", index);
-        let spread = rng.random_range(0..=self.start_spread.as_nanos());
-        let starts_at = Time::ZERO + self.start + Span::from_nanos(spread);
-        let ends_at = Time::ZERO + self.stop.unwrap_or(duration).min(duration);
-        let between = (starts_at, ends_at);
-        match (&self.updates, &self.load) {
-            (Some(updates), None) => {
-                let law = updates
-                    .build_law(streams.stream("law", index))
-                    .map_err(|error| ScenarioError::Law { flow: self.name.clone(), error })?;
-                let ours = Sizes::of_our_protocol(updates.payload);
-                let sizes = Sizes {
-                    overhead: updates.overhead.unwrap_or(ours.overhead),
-                    ack: updates.ack.unwrap_or(ours.ack),
-                    distribution: updates.sizes,
-                    ..ours
-                };
-                if sizes.payload + sizes.overhead == Bytes::ZERO || sizes.ack == Bytes::ZERO {
-                    let what = "packets of no bytes; raise `payload`, `overhead` or `ack`";
+    /// The legs there and those back, and how many lead there.
+    fn legs(
+        &self,
+        scenario: &Scenario,
+        links: &[LinkHops],
+        stations: &mut Stations,
+    ) -> Result<(Vec<Leg>, u32), ScenarioError> {
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        for (position, name) in self.path.iter().enumerate() {
+            if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
+                let leg = |hop: &usize| Leg::Hop(*hop as u32);
+                there.extend(links[link].there.iter().map(leg));
+                // Back is turned round as a whole below.
+                back.extend(links[link].back.iter().rev().map(leg));
+            } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
+                let (begins, ends) = (position == 0, position + 1 == self.path.len());
+                if !begins && !ends {
+                    let what = "a cell can only be the first or the last of a path";
                     return Err(ScenarioError::Flow { flow: self.name.clone(), what });
                 }
-                Ok(Flow::Updates(UpdateFlow::new(law, sizes, between, rng)))
+                let (up, down) = stations.join(cell, self.dscp);
+                let (first, second) = if begins { (up, down) } else { (down, up) };
+                there.push(first);
+                back.push(second);
+            } else {
+                return Err(self.unknown_link(name, scenario));
             }
-            (None, Some(load)) => {
-                let pattern = load
-                    .pattern()
-                    .map_err(|what| ScenarioError::Flow { flow: self.name.clone(), what })?;
-                Ok(Flow::Load(Load::new(pattern, load.size, load.rate, between, rng)))
-            }
-            _ => Err(ScenarioError::NotOneKind(self.name.clone())),
         }
+        back.reverse();
+        if self.backwards {
+            (there, back) = (back, there);
+        }
+        let ahead = there.len() as u32;
+        there.append(&mut back);
+        Ok((there, ahead))
     }
-}
 
-impl LoadConfig {
-    fn pattern(&self) -> Result<Pattern, &'static str> {
-        if self.rate == BitRate::from_bps(0) || self.size == Bytes::ZERO {
-            return Err("`rate` and `size` must be above zero");
-        }
-        match (self.pattern, self.on, self.off) {
-            (PatternName::Constant, None, None) => Ok(Pattern::Constant),
-            (PatternName::Poisson, None, None) => Ok(Pattern::Poisson),
-            (PatternName::OnOff, Some(on), Some(off)) => Ok(Pattern::OnOff { on, off }),
-            _ => Err("`on` and `off` belong to the pattern `on-off`, which needs both"),
+    fn unknown_link(&self, name: &str, scenario: &Scenario) -> ScenarioError {
+        let links = scenario.links.iter().map(|link| link.name.as_str());
+        let cells = scenario.cells.iter().map(|cell| cell.name.as_str());
+        let known: Vec<_> = links.chain(cells).collect();
+        ScenarioError::UnknownLink {
+            flow: self.name.clone(),
+            link: name.to_owned(),
+            known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
         }
     }
 }

@@ -7,6 +7,7 @@
 //! `docs/lab.md` describes every key.
 
 mod build;
+mod flow;
 mod law;
 mod set;
 
@@ -17,6 +18,8 @@ use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
 use crate::reproduce::Reproduction;
+use crate::tcp::congestion::Algorithm;
+use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
 
 pub use build::{Built, LinkHops};
@@ -43,6 +46,9 @@ pub struct Scenario {
     /// Wired links.
     #[serde(default, rename = "link")]
     pub links: Vec<LinkConfig>,
+    /// Wi-Fi cells.
+    #[serde(default, rename = "cell")]
+    pub cells: Vec<CellsConfig>,
     /// Who sends what over which way.
     #[serde(rename = "flow")]
     pub flows: Vec<FlowConfig>,
@@ -69,6 +75,16 @@ pub struct LinkConfig {
     pub back: Option<HopConfig>,
 }
 
+/// A Wi-Fi cell: its access point, and a station for each flow that begins in it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellsConfig {
+    /// Its name, for ways and reports.
+    pub name: String,
+    /// PHY, MAC and channel. `stations` is made as large as the flows need.
+    pub radio: CellConfig,
+}
+
 /// A flow, or several alike.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +94,8 @@ pub struct FlowConfig {
     /// So many alike.
     #[serde(default = "one")]
     pub count: u32,
-    /// The links that it crosses, by name, in order.
+    /// The links that it crosses, by name, in order. It may begin or end with a cell: there, each
+    /// flow is a station of its own, and the access point the other end.
     #[serde(default)]
     pub path: Vec<String>,
     /// Whether it goes from the end of its path to the beginning.
@@ -92,8 +109,13 @@ pub struct FlowConfig {
     pub start_spread: Span,
     /// When it sends no more; at the end of the run unless said.
     pub stop: Option<Span>,
+    /// The DSCP of its packets, which decides how they contend in a cell.
+    #[serde(default)]
+    pub dscp: u8,
     /// It keeps a monitor fresh.
     pub updates: Option<UpdatesConfig>,
+    /// It is a TCP stream.
+    pub tcp: Option<TcpConfig>,
     /// It is cross traffic.
     pub load: Option<LoadConfig>,
 }
@@ -118,6 +140,27 @@ pub struct UpdatesConfig {
     /// How the size of an update on the wire is drawn.
     #[serde(default)]
     pub sizes: SizeDistribution,
+}
+
+/// A TCP stream with its application; a bulk transfer without end unless said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpConfig {
+    /// The congestion control.
+    pub control: Algorithm,
+    /// The payload of a full segment; 1448 bytes unless said.
+    pub segment: Option<Bytes>,
+    /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
+    pub receive_buffer: Option<[Bytes; 2]>,
+    /// Writes blocks of `block` bytes at this rate instead.
+    pub rate: Option<BitRate>,
+    /// With `rate`: each block is an update, and its age counts from its writing.
+    #[serde(default)]
+    pub updates: bool,
+    /// With `rate`: the size of a block; a full segment unless said.
+    pub block: Option<Bytes>,
+    /// Sends this much and closes instead.
+    pub file: Option<Bytes>,
 }
 
 /// Cross traffic.
@@ -191,8 +234,16 @@ pub enum ScenarioError {
         /// What is wrong.
         error: FieldError,
     },
-    /// Neither updates nor load, or both.
-    #[error("flow `{0}` needs exactly one of [flow.updates] and [flow.load]")]
+    /// A cell that makes no sense.
+    #[error("cell `{cell}`: {error}")]
+    Cell {
+        /// The cell.
+        cell: String,
+        /// What is wrong.
+        error: CellError,
+    },
+    /// None of the kinds, or several.
+    #[error("flow `{0}` needs exactly one of [flow.updates], [flow.tcp] and [flow.load]")]
     NotOneKind(String),
     /// A law that makes no sense.
     #[error("flow `{flow}`: {error}")]

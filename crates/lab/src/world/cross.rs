@@ -22,7 +22,7 @@ pub enum Pattern {
 
 /// A flow of cross traffic under way.
 #[derive(Debug)]
-pub struct Load {
+pub struct Cross {
     pattern: Pattern,
     size: Bytes,
     /// Between packets, or their mean.
@@ -36,7 +36,7 @@ pub struct Load {
     measured_since: Time,
 }
 
-impl Load {
+impl Cross {
     /// Packets of `size` on the wire, `rate` in all while they come, between two moments.
     pub fn new(
         pattern: Pattern,
@@ -45,7 +45,7 @@ impl Load {
         (starts_at, ends_at): (Time, Time),
         rng: Pcg64,
     ) -> Self {
-        let mut load = Self {
+        let mut cross = Self {
             pattern,
             size,
             period: rate.time_to_send(size),
@@ -57,9 +57,9 @@ impl Load {
             measured_since: Time::ZERO,
         };
         if let Pattern::OnOff { on, .. } = pattern {
-            load.off_at = starts_at + load.drawn(on);
+            cross.off_at = starts_at + cross.drawn(on);
         }
-        load
+        cross
     }
 
     /// What was before counts no more.
@@ -115,13 +115,13 @@ mod tests {
 
     fn packets(pattern: Pattern, seconds: u64) -> u64 {
         let (start, end) = (Time::ZERO, Time::ZERO + Span::from_secs(seconds));
-        let rng = Streams::new(1, 0).stream("load", 0);
+        let rng = Streams::new(1, 0).stream("cross", 0);
         // 1 ms a packet.
-        let mut load =
-            Load::new(pattern, Bytes::new(1250), BitRate::from_mbps(10), (start, end), rng);
+        let mut cross =
+            Cross::new(pattern, Bytes::new(1250), BitRate::from_mbps(10), (start, end), rng);
         let mut sent = 0;
-        while let Some(at) = load.next_event() {
-            assert!(load.on_wake(at).is_some() && at < end);
+        while let Some(at) = cross.next_event() {
+            assert!(cross.on_wake(at).is_some() && at < end);
             sent += 1;
         }
         sent

@@ -1,8 +1,8 @@
-//! A network in virtual time: hops, and flows whose packets travel over them.
+//! A network in virtual time: hops and cells, and flows whose packets travel over them.
 //!
 //! ```text
 //!            wake (earliest first, see `engine::Agenda`)
-//!   agenda ─────────────► hop: poll ─► parcel ─► its next leg: enqueue
+//!   agenda ─────────────► hop, cell: poll ─► parcel ─► its next leg: enqueue
 //!      ▲                  flow: on_wake ─► parcel ─► its first leg
 //!      │                                    └──► past its last leg: the flow takes it
 //!      └── next_event of whatever was touched
@@ -11,20 +11,23 @@
 //! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
 //! here is what runs on the road.
 
-mod flow;
-mod load;
+mod cross;
 mod parcel;
+mod stream;
+mod updates;
 
-use freshline_core::link::{Hop, HopStats};
-use freshline_core::router::Fifo;
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::link::Hop;
+use freshline_core::router::{Drop, Fifo};
+use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
-pub use flow::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
-pub use load::{Load, Pattern};
-pub use parcel::{Ack, Body, Parcel, Update};
+pub use cross::{Cross, Pattern};
+pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
+pub use stream::{Application, Stream, StreamOutcome};
+pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
+use crate::wifi::{Category, Cell, Transmission};
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Fifo<Parcel>, Parcel, Pcg64>;
@@ -34,20 +37,42 @@ pub type Wire = Hop<Fifo<Parcel>, Parcel, Pcg64>;
 pub enum Flow {
     /// A source that keeps a monitor fresh.
     Updates(UpdateFlow),
+    /// A TCP stream.
+    Stream(Stream),
     /// Cross traffic.
-    Load(Load),
+    Cross(Cross),
+}
+
+/// A leg of a way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leg {
+    /// Over a wired hop, by its number.
+    Hop(u32),
+    /// Over the air.
+    Air {
+        /// The cell, by its number.
+        cell: u32,
+        /// The station that sends.
+        from: u32,
+        /// The station that receives.
+        to: u32,
+        /// How it contends.
+        category: Category,
+    },
 }
 
 /// A flow with its way.
 pub struct Routed {
     /// What it is.
     pub flow: Flow,
-    /// Its legs there, then those back, as indices of hops.
-    pub legs: Vec<u32>,
+    /// Its legs there, then those back.
+    pub legs: Vec<Leg>,
     /// How many of the legs lead there.
     pub there: u32,
     /// What its packets did on each leg.
     pub passed: Vec<Passed>,
+    /// Its packets that were dropped.
+    pub dropped: u64,
 }
 
 /// What a flow's packets did on a leg.
@@ -61,15 +86,16 @@ pub struct Passed {
 
 impl Routed {
     /// A flow over `legs`, of which the first `there` lead there.
-    pub fn new(flow: Flow, legs: Vec<u32>, there: u32) -> Self {
+    pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
-        Self { flow, legs, there, passed }
+        Self { flow, legs, there, passed, dropped: 0 }
     }
 }
 
 /// A network while it runs.
 pub struct World {
     hops: Vec<Wire>,
+    cells: Vec<Cell<Parcel>>,
     flows: Vec<Routed>,
     agenda: Agenda,
     now: Time,
@@ -77,10 +103,11 @@ pub struct World {
 }
 
 impl World {
-    /// A network at time zero. Hops come before flows where both are due.
-    pub fn new(hops: Vec<Wire>, flows: Vec<Routed>) -> Self {
-        let agenda = Agenda::new(hops.len() + flows.len());
-        let mut world = Self { hops, flows, agenda, now: Time::ZERO, events: 0 };
+    /// A network at time zero. Where several are due, hops come before cells, and those before
+    /// flows.
+    pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
+        let agenda = Agenda::new(hops.len() + cells.len() + flows.len());
+        let mut world = Self { hops, cells, flows, agenda, now: Time::ZERO, events: 0 };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
@@ -89,12 +116,16 @@ impl World {
 
     /// Runs until `end`, what is due then included.
     pub fn run_until(&mut self, end: Time) {
+        let (hops, cells) = (self.hops.len(), self.cells.len());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(at);
             self.events += 1;
-            match component.checked_sub(self.hops.len()) {
-                None => self.wake_hop(component),
-                Some(flow) => self.wake_flow(flow),
+            if component < hops {
+                self.wake_hop(component);
+            } else if component < hops + cells {
+                self.wake_cell(component - hops);
+            } else {
+                self.wake_flow(component - hops - cells);
             }
         }
         self.now = self.now.max(end);
@@ -102,11 +133,13 @@ impl World {
 
     /// What was before counts no more.
     pub fn begin_measuring(&mut self) {
-        for Routed { flow, passed, .. } in &mut self.flows {
+        for Routed { flow, passed, dropped, .. } in &mut self.flows {
             passed.fill(Passed::default());
+            *dropped = 0;
             match flow {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
-                Flow::Load(load) => load.begin_measuring(self.now),
+                Flow::Stream(stream) => stream.begin_measuring(self.now),
+                Flow::Cross(cross) => cross.begin_measuring(self.now),
             }
         }
     }
@@ -126,85 +159,156 @@ impl World {
         &self.flows
     }
 
-    /// What a hop has counted since time zero, and how long it has sent.
-    pub fn hop(&self, hop: usize) -> (&HopStats, Span) {
-        (self.hops[hop].stats(), self.hops[hop].busy(self.now))
+    /// The wired hops.
+    pub fn hops(&self) -> &[Wire] {
+        &self.hops
+    }
+
+    /// The cells.
+    pub fn cells(&self) -> &[Cell<Parcel>] {
+        &self.cells
     }
 
     fn wake_hop(&mut self, hop: usize) {
-        while let Some(delivered) = self.hops[hop].poll(self.now, &mut |_| {}) {
-            let mut parcel = delivered.packet;
-            let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
-            passed.packets += 1;
-            passed.time += self.now.since(parcel.since);
-            parcel.leg += 1;
-            self.carry(parcel);
+        loop {
+            let Self { hops, flows, now, .. } = self;
+            let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop)) else {
+                break;
+            };
+            self.next_leg(delivered.packet);
         }
         self.agenda.set(hop, self.hops[hop].next_event());
     }
 
+    fn wake_cell(&mut self, cell: usize) {
+        loop {
+            let Self { cells, flows, now, .. } = self;
+            let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop)) else {
+                break;
+            };
+            self.next_leg(delivered.packet);
+        }
+        self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
+    }
+
     fn wake_flow(&mut self, flow: usize) {
-        let sent = match &mut self.flows[flow].flow {
-            Flow::Updates(updates) => updates.on_wake(self.now),
-            Flow::Load(load) => load.on_wake(self.now).map(|size| (size, Body::Load)),
-        };
-        if let Some((size, body)) = sent {
-            self.carry(Parcel { flow: flow as u32, leg: 0, since: self.now, size, body });
+        match &mut self.flows[flow].flow {
+            Flow::Updates(updates) => {
+                if let Some(load) = updates.on_wake(self.now) {
+                    self.send(flow, Direction::There, load);
+                }
+            }
+            Flow::Cross(cross) => {
+                if let Some(size) = cross.on_wake(self.now) {
+                    self.send(flow, Direction::There, Load { size, body: Body::Filler });
+                }
+            }
+            Flow::Stream(stream) => {
+                stream.on_wake(self.now);
+                self.transmit(flow);
+            }
         }
         self.reschedule_flow(flow);
+    }
+
+    /// Sends all that a stream has to send.
+    fn transmit(&mut self, flow: usize) {
+        while let Flow::Stream(stream) = &mut self.flows[flow].flow
+            && let Some((direction, load)) = stream.poll_transmit(self.now)
+        {
+            self.send(flow, direction, load);
+        }
+    }
+
+    fn send(&mut self, flow: usize, direction: Direction, load: Load) {
+        let leg = match direction {
+            Direction::There => 0,
+            Direction::Back => self.flows[flow].there,
+        };
+        self.carry(Parcel { flow: flow as u32, leg, direction, since: self.now, load });
+    }
+
+    /// A parcel has come to the end of its leg.
+    fn next_leg(&mut self, mut parcel: Parcel) {
+        let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
+        passed.packets += 1;
+        passed.time += self.now.since(parcel.since);
+        parcel.leg += 1;
+        parcel.since = self.now;
+        self.carry(parcel);
     }
 
     /// Puts a parcel on its leg, or hands it to its flow when it has no more.
     fn carry(&mut self, mut parcel: Parcel) {
         let Routed { flow, legs, there, .. } = &mut self.flows[parcel.flow as usize];
-        let at_monitor = parcel.leg == *there && !matches!(parcel.body, Body::Ack(_));
-        if !at_monitor && let Some(&hop) = legs.get(parcel.leg as usize) {
-            if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.body)
-                && let Some(size) = updates.size_on_hop()
-            {
-                parcel.size = size;
-            }
-            parcel.since = self.now;
-            let hop = hop as usize;
-            self.hops[hop].enqueue(self.now, parcel, &mut |_| {});
-            self.agenda.set(hop, self.hops[hop].next_event());
-            return;
+        let end = match parcel.direction {
+            Direction::There => *there,
+            Direction::Back => legs.len() as u32,
+        };
+        if parcel.leg == end {
+            return self.arrive(parcel);
         }
-        match (flow, parcel.body) {
+        if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.load.body)
+            && let Some(size) = updates.size_on_hop()
+        {
+            parcel.load.size = size;
+        }
+        let leg = legs[parcel.leg as usize];
+        let Self { hops, cells, flows, agenda, now, .. } = self;
+        let drops = &mut |drop: Drop<Parcel>| dropped(flows, &drop);
+        match leg {
+            Leg::Hop(hop) => {
+                let hop = hop as usize;
+                hops[hop].enqueue(*now, parcel, drops);
+                agenda.set(hop, hops[hop].next_event());
+            }
+            Leg::Air { cell, from, to, category } => {
+                let cell = cell as usize;
+                let sent = Transmission { from, to, category, packet: parcel };
+                cells[cell].enqueue(*now, sent, drops);
+                agenda.set(hops.len() + cell, cells[cell].next_event());
+            }
+        }
+    }
+
+    /// A parcel has come to its end.
+    fn arrive(&mut self, parcel: Parcel) {
+        let flow = parcel.flow as usize;
+        match (&mut self.flows[flow].flow, parcel.load.body) {
             (Flow::Updates(updates), Body::Update(update)) => {
-                let (size, body) = updates.on_update(self.now, update);
-                self.carry(Parcel { size, body, ..parcel });
+                let ack = updates.on_update(self.now, update);
+                self.send(flow, Direction::Back, ack);
             }
             (Flow::Updates(updates), Body::Ack(ack)) => {
                 updates.on_ack(self.now, ack);
-                self.reschedule_flow(parcel.flow as usize);
+                self.reschedule_flow(flow);
             }
-            (Flow::Load(load), _) => load.on_delivered(parcel.size),
-            (Flow::Updates(_), Body::Load) => {}
+            (Flow::Stream(stream), Body::Segment(number)) => {
+                stream.on_segment(self.now, parcel.direction, number);
+                self.transmit(flow);
+                self.reschedule_flow(flow);
+            }
+            (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
+            // A flow carries its own bodies only.
+            (Flow::Updates(_) | Flow::Stream(_), _) => {}
         }
     }
 
     fn reschedule_flow(&mut self, flow: usize) {
         let next = match &self.flows[flow].flow {
             Flow::Updates(updates) => updates.next_event(),
-            Flow::Load(load) => load.next_event(),
+            Flow::Stream(stream) => stream.next_event(),
+            Flow::Cross(cross) => cross.next_event(),
         };
-        self.agenda.set(self.hops.len() + flow, next);
+        self.agenda.set(self.hops.len() + self.cells.len() + flow, next);
     }
 }
 
-/// The sizes of our own protocol over UDP and IPv4 (`docs/protocol.md`).
-impl Sizes {
-    /// Updates with `payload`.
-    pub fn of_our_protocol(payload: Bytes) -> Self {
-        use freshline_core::wire;
-        const UNDERLAY: u64 = 28;
-        let length = (wire::Update::HEADER_LEN as u64 + payload.get()).max(wire::Ack::LEN as u64);
-        Self {
-            payload,
-            overhead: Bytes::new(length - payload.get() + UNDERLAY),
-            ack: Bytes::new(wire::Ack::LEN as u64 + UNDERLAY),
-            distribution: SizeDistribution::Constant,
-        }
+/// A flow hears of its packet that was dropped.
+fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
+    let Routed { flow, dropped, .. } = &mut flows[drop.packet.flow as usize];
+    *dropped += 1;
+    if let (Flow::Stream(stream), Body::Segment(number)) = (flow, drop.packet.load.body) {
+        stream.on_dropped(number);
     }
 }

@@ -8,13 +8,31 @@ use freshline_core::unit::{Bytes, Time};
 pub struct Parcel {
     /// Whose it is.
     pub flow: u32,
-    /// The leg of its way that it is on.
+    /// The leg of its flow's way that it is on.
     pub leg: u32,
+    /// Whether it goes to the far end or comes back.
+    pub direction: Direction,
     /// When it entered this leg.
     pub since: Time,
+    /// What is sent.
+    pub load: Load,
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the source to the far end.
+    There,
+    /// From the far end to the source.
+    Back,
+}
+
+/// What a flow sends.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
     /// Its size on the wire, headers included.
     pub size: Bytes,
-    /// What it carries.
+    /// What it is.
     pub body: Body,
 }
 
@@ -25,8 +43,10 @@ pub enum Body {
     Update(Update),
     /// A monitor's answer on its way back.
     Ack(Ack),
+    /// A TCP segment, which its flow keeps under this number.
+    Segment(u32),
     /// Cross traffic.
-    Load,
+    Filler,
 }
 
 /// An update.
@@ -51,6 +71,6 @@ pub struct Ack {
 
 impl Packet for Parcel {
     fn size(&self) -> Bytes {
-        self.size
+        self.load.size
     }
 }

@@ -9,10 +9,11 @@
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
 use freshline_core::source::{self, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::wire;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
-use super::parcel::{Ack, Body, Update};
+use super::parcel::{Ack, Body, Load, Update};
 
 /// How large updates are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,20 @@ pub enum SizeDistribution {
     Exponential,
     /// Exponential, drawn anew for each hop, as in tandem queues with independent services.
     ExponentialEachHop,
+}
+
+impl Sizes {
+    /// Those of our own protocol over UDP and IPv4 (`docs/protocol.md`).
+    pub fn of_our_protocol(payload: Bytes) -> Self {
+        const UNDERLAY: u64 = 28;
+        let length = (wire::Update::HEADER_LEN as u64 + payload.get()).max(wire::Ack::LEN as u64);
+        Self {
+            payload,
+            overhead: Bytes::new(length - payload.get() + UNDERLAY),
+            ack: Bytes::new(wire::Ack::LEN as u64 + UNDERLAY),
+            distribution: SizeDistribution::Constant,
+        }
+    }
 }
 
 /// A flow of updates under way.
@@ -130,8 +145,8 @@ impl UpdateFlow {
         self.tally = Tally::new(now);
     }
 
-    /// Something to do has come due: gives the size and the body of an update to send.
-    pub fn on_wake(&mut self, now: Time) -> Option<(Bytes, Body)> {
+    /// Something to do has come due: gives an update to send.
+    pub fn on_wake(&mut self, now: Time) -> Option<Load> {
         if self.law.next_event().is_some_and(|at| at <= now) {
             self.law.on_tick(now);
         }
@@ -139,15 +154,16 @@ impl UpdateFlow {
         due.then(|| self.send(now))
     }
 
-    /// An update has come to the monitor: gives the size and the body of the ack.
-    pub fn on_update(&mut self, now: Time, update: Update) -> (Bytes, Body) {
+    /// An update has come to the monitor: gives the ack.
+    pub fn on_update(&mut self, now: Time, update: Update) -> Load {
         if self.newest.is_none_or(|newest| update.seq > newest) {
             self.newest = Some(update.seq);
             self.fresh = self.fresh.wrapping_add(1);
             self.tally.delivered_fresh += 1;
             self.tally.age.on_update(now, update.generated_at);
         }
-        (self.sizes.ack, Body::Ack(Ack { update, received_at: now, fresh: self.fresh }))
+        let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh });
+        Load { size: self.sizes.ack, body }
     }
 
     /// An ack has come back to the source.
@@ -193,7 +209,7 @@ impl UpdateFlow {
         (at < self.ends_at).then_some(at)
     }
 
-    fn send(&mut self, now: Time) -> (Bytes, Body) {
+    fn send(&mut self, now: Time) -> Load {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.tally.sent += 1;
@@ -204,7 +220,7 @@ impl UpdateFlow {
             SizeDistribution::Constant => whole,
             _ => exponential(whole, &mut self.rng),
         };
-        (size, Body::Update(Update { seq, generated_at: now }))
+        Load { size, body: Body::Update(Update { seq, generated_at: now }) }
     }
 
     /// The size that an update has on its next hop, if it is drawn anew.

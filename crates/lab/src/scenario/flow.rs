@@ -1,0 +1,149 @@
+//! Flows of a scenario: what they are, and where in a cell they stand.
+
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
+use rand_pcg::Pcg64;
+
+use super::{CellsConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig};
+use super::{UpdatesConfig, law::BadLaw};
+use crate::engine::Streams;
+use crate::tcp::apps::{Cbr, UpdateSource};
+use crate::tcp::congestion::Algorithm;
+use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
+use crate::wifi::Category;
+use crate::world::{Application, Cross, Flow, Leg, Pattern, Sizes, Stream, UpdateFlow};
+
+/// The initial window of a TCP stream (RFC 6928).
+const INITIAL_WINDOW: Packets = Packets::new(10);
+
+/// The stations of each cell. Station 0 is the access point; each flow gets the next one.
+pub(super) struct Stations(Vec<u32>);
+
+impl Stations {
+    pub(super) fn new(cells: &[CellsConfig]) -> Self {
+        Self(vec![1; cells.len()])
+    }
+
+    /// A new station of a cell: its legs to the access point and from it.
+    pub(super) fn join(&mut self, cell: usize, dscp: u8) -> (Leg, Leg) {
+        let station = self.0[cell];
+        self.0[cell] += 1;
+        let leg =
+            |from, to| Leg::Air { cell: cell as u32, from, to, category: Category::of_dscp(dscp) };
+        (leg(station, 0), leg(0, station))
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().copied()
+    }
+}
+
+impl FlowConfig {
+    /// The flow with the number `index`, which sends between two moments.
+    pub(super) fn build(
+        &self,
+        between: (Time, Time),
+        streams: Streams,
+        index: usize,
+        rng: Pcg64,
+    ) -> Result<Flow, ScenarioError> {
+        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
+        match (&self.updates, &self.tcp, &self.load) {
+            (Some(updates), None, None) => {
+                let sizes = updates.sizes().map_err(bad)?;
+                let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
+                Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
+            }
+            (None, Some(tcp), None) => {
+                if self.path.is_empty() {
+                    return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
+                }
+                Ok(Flow::Stream(tcp.build(between, rng).map_err(bad)?))
+            }
+            (None, None, Some(load)) => {
+                let pattern = load.pattern().map_err(bad)?;
+                Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, between, rng)))
+            }
+            _ => Err(ScenarioError::NotOneKind(self.name.clone())),
+        }
+    }
+}
+
+impl UpdatesConfig {
+    fn sizes(&self) -> Result<Sizes, &'static str> {
+        let ours = Sizes::of_our_protocol(self.payload);
+        let sizes = Sizes {
+            overhead: self.overhead.unwrap_or(ours.overhead),
+            ack: self.ack.unwrap_or(ours.ack),
+            distribution: self.sizes,
+            ..ours
+        };
+        if sizes.payload + sizes.overhead == Bytes::ZERO || sizes.ack == Bytes::ZERO {
+            return Err("packets of no bytes; raise `payload`, `overhead` or `ack`");
+        }
+        Ok(sizes)
+    }
+}
+
+impl TcpConfig {
+    fn build(&self, between: (Time, Time), rng: Pcg64) -> Result<Stream, &'static str> {
+        let marks = self.control == Algorithm::Dctcp;
+        let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
+        sender.segment = self.segment.unwrap_or(sender.segment);
+        let mut receiver =
+            ReceiverParams { ecn: marks.then_some(Echo::EachMark), ..ReceiverParams::default() };
+        if let Some([default, max]) = self.receive_buffer {
+            receiver.buffer = BufferParams { default, max };
+        }
+        if sender.segment == Bytes::ZERO {
+            return Err("`segment` is zero; give the payload of a full segment");
+        }
+        if receiver.buffer.default > receiver.buffer.max {
+            return Err("`receive_buffer` begins above its maximum; give [at first, at most]");
+        }
+        let application = self.application(between.0, sender.segment)?;
+        let law = self.control.build(INITIAL_WINDOW, rng);
+        Ok(Stream::new(Sender::new(sender, law), Receiver::new(receiver), application, between))
+    }
+
+    fn application(&self, starts_at: Time, segment: Bytes) -> Result<Application, &'static str> {
+        let size = self.block.unwrap_or(segment);
+        match (self.rate, self.file) {
+            (None, None) if self.updates || self.block.is_some() => {
+                Err("`updates` and `block` need a `rate`")
+            }
+            (Some(_), None) if size == Bytes::ZERO => Err("`block` is zero; give its size"),
+            (Some(rate), None) if rate == BitRate::from_bps(0) => Err("`rate` is zero"),
+            (Some(rate), None) if self.updates => Ok(Application::Updates {
+                source: UpdateSource::new(),
+                size,
+                period: rate.time_to_send(size),
+                next_at: starts_at,
+            }),
+            (Some(rate), None) => Ok(Application::Cbr(Cbr::new(starts_at, size, rate))),
+            (None, Some(file)) => Ok(Application::File(file)),
+            (None, None) => Ok(Application::Bulk),
+            (Some(_), Some(_)) => Err("`rate` and `file` exclude each other"),
+        }
+    }
+}
+
+impl LoadConfig {
+    fn pattern(&self) -> Result<Pattern, &'static str> {
+        if self.rate == BitRate::from_bps(0) || self.size == Bytes::ZERO {
+            return Err("`rate` and `size` must be above zero");
+        }
+        let long_enough = |length: &Span| !length.is_zero();
+        match (self.pattern, self.on, self.off) {
+            (PatternName::Constant, None, None) => Ok(Pattern::Constant),
+            (PatternName::Poisson, None, None) => Ok(Pattern::Poisson),
+            (PatternName::OnOff, on, off) => {
+                match (on.filter(long_enough), off.filter(long_enough)) {
+                    (Some(on), Some(off)) => Ok(Pattern::OnOff { on, off }),
+                    _ => Err("the pattern `on-off` needs `on` and `off`, both above zero"),
+                }
+            }
+            _ => Err("`on` and `off` belong to the pattern `on-off`"),
+        }
+    }
+}

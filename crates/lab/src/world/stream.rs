@@ -1,0 +1,249 @@
+//! A TCP stream with its application.
+//!
+//! ```text
+//!   application ─► sender ─► segments ─► … ─► receiver ─► what it delivers, and how old that is
+//!                     ▲                          │
+//!                     └──────── … ◄─── acks ◄────┘
+//! ```
+
+use std::collections::VecDeque;
+
+use freshline_core::age::{AgeMeter, AgeSummary};
+use freshline_core::router::Packet;
+use freshline_core::unit::{Bytes, Span, Time};
+use slab::Slab;
+
+use super::parcel::{Body, Direction, Load};
+use crate::tcp::apps::{Cbr, UpdateSource};
+use crate::tcp::{Receiver, Segment, Sender, SenderStats};
+
+/// Who writes into a stream.
+#[derive(Debug)]
+pub enum Application {
+    /// Always has more. Each new segment counts as fresh state, sampled when it first left
+    /// (001 section I).
+    Bulk,
+    /// Writes at a constant rate. Each new segment counts as fresh state, as with `Bulk`.
+    Cbr(Cbr),
+    /// Writes an update at each of the schedule's moments; state is as old as its update.
+    Updates {
+        /// Knows where in the stream each update ends.
+        source: UpdateSource,
+        /// Payload of each update.
+        size: Bytes,
+        /// Between two updates.
+        period: Span,
+        /// When the next is due.
+        next_at: Time,
+    },
+    /// Writes this much and closes: what is left of it.
+    File(Bytes),
+}
+
+/// A stream under way.
+#[derive(Debug)]
+pub struct Stream {
+    sender: Sender,
+    receiver: Receiver,
+    application: Application,
+    starts_at: Time,
+    ends_at: Time,
+    has_begun: bool,
+    /// Segments that travel.
+    segments: Slab<Segment>,
+    /// Segments at the receiver that are not yet delivered: where they end, when they first left.
+    waiting: VecDeque<(u64, Time)>,
+    finished_at: Option<Time>,
+    tally: Tally,
+}
+
+/// What is measured, from the end of the warm-up on.
+#[derive(Debug, Clone)]
+struct Tally {
+    since: Time,
+    age: AgeMeter,
+    before: SenderStats,
+    delivered_before: Bytes,
+}
+
+/// What a stream was like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StreamOutcome {
+    /// The age at the receiver; `None` if it never knew one.
+    pub age: Option<AgeSummary>,
+    /// Mean round trip.
+    pub rtt_mean: Option<Span>,
+    /// Payload delivered, in bit/s.
+    pub goodput_bps: f64,
+    /// Segments sent again, of all segments; 0 to 1.
+    pub retransmitted: f64,
+    /// From the beginning until everything was acknowledged, for a file.
+    pub completion: Option<Span>,
+}
+
+impl Stream {
+    /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
+    pub fn new(
+        sender: Sender,
+        receiver: Receiver,
+        application: Application,
+        (starts_at, ends_at): (Time, Time),
+    ) -> Self {
+        let (since, before, delivered_before) = (Time::ZERO, SenderStats::default(), Bytes::ZERO);
+        Self {
+            sender,
+            receiver,
+            application,
+            starts_at,
+            ends_at,
+            has_begun: false,
+            segments: Slab::new(),
+            waiting: VecDeque::new(),
+            finished_at: None,
+            tally: Tally { since, age: AgeMeter::new(), before, delivered_before },
+        }
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        let (before, delivered_before) = (*self.sender.stats(), self.receiver.delivered());
+        self.tally = Tally { since: now, age: AgeMeter::new(), before, delivered_before };
+    }
+
+    /// Something to do has come due; then [`Stream::poll_transmit`].
+    pub fn on_wake(&mut self, now: Time) {
+        if !self.has_begun {
+            if now < self.starts_at {
+                return;
+            }
+            self.has_begun = true;
+            self.sender.connect(now);
+            if let Application::Bulk = self.application {
+                self.sender.set_unlimited();
+            }
+        }
+        if now < self.ends_at {
+            self.write(now);
+        }
+        if self.sender.next_event().is_some_and(|at| at <= now) {
+            self.sender.on_tick(now);
+        }
+        if self.receiver.next_event().is_some_and(|at| at <= now) {
+            self.receiver.on_tick(now);
+        }
+    }
+
+    /// The next segment to send, from either end; call it until there is none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
+        let (direction, segment) = match self.sender.poll_transmit(now) {
+            Some(segment) => (Direction::There, segment),
+            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+        };
+        let size = segment.size();
+        let body = Body::Segment(self.segments.insert(segment) as u32);
+        Some((direction, Load { size, body }))
+    }
+
+    /// A segment has come to an end of the stream.
+    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32) {
+        let Some(segment) = self.segments.try_remove(number as usize) else { return };
+        match direction {
+            Direction::There => {
+                self.receiver.on_segment(now, &segment);
+                self.on_delivered(now, &segment);
+            }
+            Direction::Back => {
+                self.sender.on_segment(now, &segment);
+                self.write_file();
+                if self.finished_at.is_none() && self.sender.is_finished() {
+                    self.finished_at = Some(now);
+                }
+            }
+        }
+    }
+
+    /// A segment was dropped on its way.
+    pub fn on_dropped(&mut self, number: u32) {
+        self.segments.try_remove(number as usize);
+    }
+
+    /// When to call [`Stream::on_wake`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        if !self.has_begun {
+            return Some(self.starts_at);
+        }
+        let application = match &self.application {
+            Application::Cbr(cbr) => cbr.next_event(),
+            Application::Updates { next_at, .. } => Some(*next_at),
+            Application::Bulk | Application::File(_) => None,
+        };
+        let application = application.filter(|at| *at < self.ends_at);
+        [application, self.sender.next_event(), self.receiver.next_event()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What was measured until `now`.
+    pub fn outcome(&self, now: Time) -> StreamOutcome {
+        let Tally { since, age, before, delivered_before } = &self.tally;
+        let stats = self.sender.stats();
+        let samples = stats.rtt_samples - before.rtt_samples;
+        let sent = stats.segments.get() - before.segments.get();
+        let again = stats.retransmissions.get() - before.retransmissions.get();
+        let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
+        StreamOutcome {
+            age: age.summary(now),
+            rtt_mean: (samples > 0).then(|| (stats.rtt_sum - before.rtt_sum) / samples),
+            goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
+            retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
+            completion: self.finished_at.map(|at| at.since(self.starts_at)),
+        }
+    }
+
+    fn write(&mut self, now: Time) {
+        match &mut self.application {
+            Application::Cbr(cbr) => cbr.on_tick(now, &mut self.sender),
+            Application::Updates { source, size, period, next_at } => {
+                while *next_at <= now {
+                    source.generate(*next_at, *size, &mut self.sender);
+                    *next_at += (*period).max(Span::from_nanos(1));
+                }
+            }
+            Application::Bulk => {}
+            Application::File(_) => self.write_file(),
+        }
+    }
+
+    /// Writes what the send buffer takes, and closes behind the last byte.
+    fn write_file(&mut self) {
+        if let Application::File(left) = &mut self.application
+            && *left > Bytes::ZERO
+        {
+            *left = *left - self.sender.write(*left);
+            if *left == Bytes::ZERO {
+                self.sender.close();
+            }
+        }
+    }
+
+    /// How old is what `segment` let the receiver deliver?
+    fn on_delivered(&mut self, now: Time, segment: &Segment) {
+        let delivered = self.receiver.delivered();
+        if let Application::Updates { source, .. } = &mut self.application {
+            while let Some(update) = source.poll_delivered(delivered) {
+                self.tally.age.on_update(now, update.generated_at);
+            }
+            return;
+        }
+        if segment.len > 0 && !segment.retransmission {
+            self.waiting.push_back((segment.seq + u64::from(segment.len), segment.sent_at));
+        }
+        // The newest of those that are now whole.
+        let whole = self.waiting.iter().filter(|(end, _)| *end <= delivered.get());
+        if let Some(sent_at) = whole.map(|(_, sent_at)| *sent_at).max() {
+            self.waiting.retain(|(end, _)| *end > delivered.get());
+            self.tally.age.on_update(now, sent_at);
+        }
+    }
+}
