@@ -86,6 +86,7 @@ fn kinds() -> impl Strategy<Value = CellConfig> {
         config("stations = 4"),
         config(&format!("stations = 5\nqueue = '5p'\nlifetime = '20ms'\n{noisy}")),
         config(&format!("standard = '802.11g'\nrate = 'minstrel'\nstations = 6\n{noisy}")),
+        config(&format!("access = 'edca'\nstations = 4\nqueue = '30p'\n{noisy}")),
         config("standard = '802.11n'\nrate = 'mcs7'\nstations = 4\nqueue = '20p'"),
         config(&format!(
             "standard = '802.11n'\nrate = 'mcs4'\nstations = 4\nlifetime = '50ms'\n{noisy}"

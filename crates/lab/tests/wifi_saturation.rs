@@ -32,7 +32,7 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
     let parts = CellParts {
         stations: stations + 1,
         timing: Timing::of(Standard::A),
-        framing: Framing::new(Standard::A, 1),
+        framing: Framing::new(Standard::A, &Access::DCF, 1),
         modes: vec![mode()],
         access: Access::DCF,
         rules,
@@ -73,7 +73,7 @@ fn throughput(stations: u32, rules: Rules, seconds: u64) -> f64 {
 /// Megabits of payload a second by the model.
 fn model(stations: u32, retry_limit: Option<u8>) -> f64 {
     let Access::Dcf(contention) = Access::DCF else { unreachable!("the DCF is the DCF") };
-    let (timing, framing) = (Timing::of(Standard::A), Framing::new(Standard::A, 1));
+    let (timing, framing) = (Timing::of(Standard::A), Framing::new(Standard::A, &Access::DCF, 1));
     let packet = PAYLOAD + Bytes::new(8 + 20);
     let model = Bianchi::new(stations, contention, &timing, &framing, &mode(), packet);
     let model = Bianchi { retry_limit, ..model };

@@ -75,6 +75,18 @@ fn without_aggregation_every_packet_pays_for_its_access() {
 }
 
 #[test]
+fn a_txop_is_filled_with_frames() {
+    let file = "standard = '802.11n'\nrate = 'mcs7'\nmax_mpdus = 1\nlifetime = '10s'";
+    // 13 exchanges with SIFS between them are 3000 of at most 3008 µs, after AIFS and half of the
+    // small window.
+    let exchange_us = (36.0 + 34.0 * 4.0) + 16.0 + 28.0;
+    let cycle_us = 34.0 + 3.5 * 9.0 + 13.0 * exchange_us + 12.0 * 16.0;
+    let ([rate], stats) = shares(file, [(0, 1, Category::Video)]);
+    assert!((rate / (13.0 * PAYLOAD / cycle_us) - 1.0).abs() < 0.005, "{rate}");
+    assert_eq!(stats.stations[0].collisions, 0);
+}
+
+#[test]
 fn higher_categories_go_first() {
     let file = "standard = '802.11n'\nrate = 'mcs7'\nmax_mpdus = 1\nstations = 5\nlifetime = '60s'";
     let flows = [

@@ -123,7 +123,7 @@ mod tests {
     fn cell(stations: u32) -> Bianchi {
         let contention = *Access::DCF.params(Category::BestEffort);
         let timing = Timing::of(Standard::A);
-        let framing = Framing::new(Standard::A, 1);
+        let framing = Framing::new(Standard::A, &Access::DCF, 1);
         let mode = Mode::legacy(Standard::A, BitRate::from_mbps(12)).unwrap();
         Bianchi::new(stations, contention, &timing, &framing, &mode, Bytes::new(1052))
     }

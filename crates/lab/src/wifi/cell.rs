@@ -86,6 +86,8 @@ pub struct Cell<P> {
     contention: Contention,
     /// By contender, its flows with something to send, in the order of their turns.
     turns: Vec<VecDeque<u32>>,
+    /// By mode, how long the response to one MPDU takes, and that to more.
+    responses: Vec<[Span; 2]>,
     flows: Vec<Flow<P>>,
     /// By contender and receiver, the flow, or `NO_FLOW`.
     flow_of: Vec<u32>,
@@ -103,6 +105,7 @@ impl<P: Packet> Cell<P> {
     pub fn new(parts: CellParts, rng: Pcg64) -> Self {
         let stations = parts.stations as usize;
         let contenders = parts.stations * Category::COUNT as u32;
+        let response = |mode| [1, 2].map(|mpdus| parts.framing.response(mode, mpdus));
         let params = |id| parts.access.params(Contender::of(id).category);
         Self {
             medium: Medium::new(parts.timing, parts.rules, &parts.access),
@@ -112,6 +115,7 @@ impl<P: Packet> Cell<P> {
                 (0..contenders).map(|id| params(id).cw_min),
             ),
             turns: (0..contenders).map(|_| VecDeque::new()).collect(),
+            responses: parts.modes.iter().map(response).collect(),
             flows: Vec::new(),
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
@@ -321,7 +325,8 @@ impl<P: Packet> Cell<P> {
         let flow = &mut self.flows[index as usize];
         let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
         let (framing, mode) = (&self.parts.framing, &self.parts.modes[mode_index]);
-        let response = self.parts.timing.sifs + framing.response(mode, framing.max_mpdus);
+        let [ack, block_ack] = self.responses[mode_index];
+        let response = self.parts.timing.sifs + ack.max(block_ack);
         let burst = flow.transmit(framing, mode, (budget - response).min(MAX_ON_AIR));
         let on_air = mode.duration(burst.psdu);
         let stats = &mut self.stats.stations[who.station as usize];
@@ -334,7 +339,7 @@ impl<P: Packet> Cell<P> {
             flow: index as usize,
             mode: mode_index,
             end: start + on_air,
-            response: framing.response(mode, burst.mpdus),
+            response: if burst.mpdus > 1 { block_ack } else { ack },
             mpdus: burst.mpdus,
             received: 0,
         });
@@ -431,7 +436,7 @@ impl<P: Packet> Cell<P> {
         let Some(flow) = self.next_flow(by.id(), at, drops) else { return false };
         let (framing, slowest) = (&self.parts.framing, &self.parts.modes[0]);
         let frame = slowest.duration(framing.single(self.flows[flow].first_size()));
-        let end = start + frame + self.parts.timing.sifs + framing.response(slowest, 1);
+        let end = start + frame + self.parts.timing.sifs + self.responses[0][0];
         if end > self.txop_end {
             return false;
         }
@@ -450,10 +455,15 @@ fn counted<P>(stats: &mut CellStats, from: u32, drops: &mut Drops<'_, P>) -> imp
     }
 }
 
-/// A sink that puts what arrives at `at` into `outbox`.
+/// A sink that puts what arrives at `at` into `outbox`, which is in the order of arrival.
 fn into<P>(outbox: &mut VecDeque<Delivered<P>>, at: Time, from: u32, to: u32) -> impl FnMut(P) {
     move |packet| {
-        let place = outbox.partition_point(|other| other.at <= at);
-        outbox.insert(place, Delivered { at, from, to, packet });
+        let delivered = Delivered { at, from, to, packet };
+        if outbox.back().is_none_or(|last| last.at <= at) {
+            outbox.push_back(delivered);
+        } else {
+            let place = outbox.partition_point(|other| other.at <= at);
+            outbox.insert(place, delivered);
+        }
     }
 }

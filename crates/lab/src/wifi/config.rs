@@ -50,7 +50,11 @@ pub struct CellConfig {
     pub queue: Packets,
     /// How long a packet may wait there.
     pub lifetime: Span,
-    /// The rules of contention, if not those of the standard.
+    /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
+    /// to (as 802.11e stations).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessConfig>,
+    /// The rules of contention, if not those of `access`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
     /// How signals fade; the channel is ideal if they do not.
@@ -79,12 +83,23 @@ impl Default for CellConfig {
             max_mpdus: Framing::BLOCK,
             queue: Packets::new(500),
             lifetime: Span::from_millis(500),
+            access: None,
             rules: None,
             propagation: None,
             side_m: None,
             places: Vec::new(),
         }
     }
+}
+
+/// How the stations of a cell contend, with the parameters of the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessConfig {
+    /// All packets alike.
+    Dcf,
+    /// By categories.
+    Edca,
 }
 
 /// The rate of a cell.
@@ -168,6 +183,9 @@ pub enum CellError {
     /// Aggregates of no frames, or of more than a block acknowledgement covers.
     #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
     MaxMpdus(usize),
+    /// HT and VHT stations have EDCA.
+    #[error("`access` is dcf, but 802.11n and ac always contend by edca; leave it out")]
+    Access,
     /// Frames that are never sent.
     #[error("`rules.retry_limit` is 0; give at least 1, or leave it out for no limit")]
     RetryLimit,
@@ -189,7 +207,7 @@ pub enum CellError {
     NoPropagation,
 }
 
-/// So that a cell's tables stay below some MB.
+/// So that a cell's table of flows stays at 16 MB.
 const MAX_STATIONS: u32 = 1000;
 
 impl CellConfig {
@@ -197,14 +215,18 @@ impl CellConfig {
     pub fn build<P: Packet>(&self, mut rng: Pcg64) -> Result<Cell<P>, CellError> {
         self.check()?;
         let (modes, rate) = self.modes()?;
-        let qos = self.standard.is_qos();
+        let (access, rules) = match self.access {
+            Some(AccessConfig::Edca) => (Access::EDCA, Rules::EDCA),
+            None if self.standard.aggregates() => (Access::EDCA, Rules::EDCA),
+            _ => (Access::DCF, Rules::DCF),
+        };
         let parts = CellParts {
             stations: self.stations,
             timing: Timing::of(self.standard),
-            framing: Framing::new(self.standard, self.max_mpdus),
+            framing: Framing::new(self.standard, &access, self.max_mpdus),
             modes,
-            access: if qos { Access::EDCA } else { Access::DCF },
-            rules: self.rules.unwrap_or(if qos { Rules::EDCA } else { Rules::DCF }),
+            access,
+            rules: self.rules.unwrap_or(rules),
             channel: self.channel(&mut rng)?,
             rate,
             queue: self.queue,
@@ -226,6 +248,9 @@ impl CellConfig {
         if !(1..=Framing::BLOCK).contains(&self.max_mpdus) {
             return Err(CellError::MaxMpdus(self.max_mpdus));
         }
+        if self.standard.aggregates() && self.access == Some(AccessConfig::Dcf) {
+            return Err(CellError::Access);
+        }
         if self.rules.is_some_and(|rules| rules.retry_limit == Some(0)) {
             return Err(CellError::RetryLimit);
         }
@@ -243,7 +268,8 @@ impl CellConfig {
             _ => None,
         };
         let plain = (width, guard, streams) == (Width::Mhz20, Guard::Long, 1);
-        let legacy = |rate| (!standard.is_qos() && plain).then(|| Mode::legacy(standard, rate))?;
+        let legacy =
+            |rate| (!standard.aggregates() && plain).then(|| Mode::legacy(standard, rate))?;
         let (modes, choice) = match rate {
             RateConfig::Legacy(rate) => (legacy(rate).into_iter().collect(), RateChoice::Fixed),
             RateConfig::Mcs(mcs) => (wide(mcs).into_iter().collect(), RateChoice::Fixed),
@@ -337,6 +363,7 @@ mod tests {
     fn files_say_what_a_cell_is() {
         for file in [
             "",
+            "access = 'edca'\nrate = '24mbit'",
             "standard = '802.11g'\nrate = '54mbit'\nstations = 10",
             "standard = '802.11n'\nrate = 'mcs7'\nwidth = '40MHz'\nguard = 'short'\nstreams = 2",
             "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nqueue = '100p'",
@@ -359,6 +386,7 @@ mod tests {
             ("streams = 0\nstandard = '802.11n'\nrate = 'mcs0'", "and 0 `streams`"),
             ("queue = '0p'", "`queue` is zero"),
             ("lifetime = '0s'", "`lifetime` is zero"),
+            ("standard = '802.11ac'\nrate = 'mcs0'\naccess = 'dcf'", "`access` is dcf"),
             ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),
             ("[propagation]\nexponent = 3", "give either `side_m` or one of `places`"),
             ("side_m = 3.0", "need `propagation`"),

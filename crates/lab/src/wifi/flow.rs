@@ -214,7 +214,7 @@ impl<P> Flow<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::{Guard, Standard, Width};
+    use crate::wifi::{Access, Guard, Standard, Width};
 
     fn flow(packets: u32) -> Flow<u32> {
         let mut flow = Flow::new(0, 1, RateControl::Fixed(0), [0.0].into());
@@ -226,7 +226,12 @@ mod tests {
 
     fn send(flow: &mut Flow<u32>) -> usize {
         let mode = Mode::ht(7, Width::Mhz20, Guard::Long).unwrap();
-        flow.transmit(&Framing::new(Standard::N, 64), &mode, Span::from_micros(5_484)).mpdus
+        flow.transmit(
+            &Framing::new(Standard::N, &Access::EDCA, 64),
+            &mode,
+            Span::from_micros(5_484),
+        )
+        .mpdus
     }
 
     /// Settles one burst of which all but the `lost` MPDUs arrive: what is delivered and dropped.

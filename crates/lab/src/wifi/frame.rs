@@ -5,6 +5,7 @@
 
 use freshline_core::unit::{BitRate, Bytes, Span};
 
+use super::category::Access;
 use super::mode::Mode;
 use super::timing::Standard;
 
@@ -30,6 +31,8 @@ pub const MAX_ON_AIR: Span = Span::from_micros(5_484);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
     standard: Standard,
+    /// Whether frames tell their category.
+    qos: bool,
     /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
 }
@@ -38,10 +41,12 @@ impl Framing {
     /// How many MPDUs a block acknowledgement covers.
     pub const BLOCK: usize = 64;
 
-    /// The frames of `standard`, with up to `max_mpdus` in one A-MPDU where it has A-MPDUs.
-    pub fn new(standard: Standard, max_mpdus: usize) -> Self {
-        let most = if standard.is_qos() { Self::BLOCK } else { 1 };
-        Self { standard, max_mpdus: max_mpdus.clamp(1, most) }
+    /// The frames of `standard` among stations that contend by `access`, with up to `max_mpdus`
+    /// in one A-MPDU where the standard has A-MPDUs.
+    pub fn new(standard: Standard, access: &Access, max_mpdus: usize) -> Self {
+        let most = if standard.aggregates() { Self::BLOCK } else { 1 };
+        let qos = matches!(access, Access::Edca(_));
+        Self { standard, qos, max_mpdus: max_mpdus.clamp(1, most) }
     }
 
     /// The largest packet that one MPDU carries (9.2.4.7.1, Table 9-19): an MSDU of 2304 bytes,
@@ -58,7 +63,7 @@ impl Framing {
 
     /// The size of the MPDU that carries `packet`.
     pub fn mpdu(&self, packet: Bytes) -> Bytes {
-        let qos = if self.standard.is_qos() { QOS_CONTROL } else { 0 };
+        let qos = if self.qos { QOS_CONTROL } else { 0 };
         packet + Bytes::new(OVERHEAD + qos)
     }
 
@@ -99,22 +104,25 @@ mod tests {
     #[test]
     fn a_kilobyte_of_udp_makes_an_mpdu_of_1088_bytes() {
         let packet = Bytes::new(1024 + 8 + 20);
-        assert_eq!(Framing::new(Standard::A, 64).mpdu(packet), Bytes::new(1088));
-        assert_eq!(Framing::new(Standard::N, 64).mpdu(packet), Bytes::new(1090));
+        assert_eq!(Framing::new(Standard::A, &Access::DCF, 64).mpdu(packet), Bytes::new(1088));
+        assert_eq!(Framing::new(Standard::N, &Access::EDCA, 64).mpdu(packet), Bytes::new(1090));
     }
 
     #[test]
     fn mpdus_of_an_aggregate_start_on_words_behind_delimiters() {
-        let framing = Framing::new(Standard::N, 64);
+        let framing = Framing::new(Standard::N, &Access::EDCA, 64);
         let first = framing.appended(Bytes::ZERO, Bytes::new(1090));
         assert_eq!(first, Bytes::new(1094));
         assert_eq!(framing.appended(first, Bytes::new(1090)), Bytes::new(1096 + 1094));
-        assert_eq!(Framing::new(Standard::Ac, 64).single(Bytes::new(1090)), Bytes::new(1094));
+        assert_eq!(
+            Framing::new(Standard::Ac, &Access::EDCA, 64).single(Bytes::new(1090)),
+            Bytes::new(1094)
+        );
     }
 
     #[test]
     fn responses_come_at_basic_rates() {
-        let a = Framing::new(Standard::A, 1);
+        let a = Framing::new(Standard::A, &Access::DCF, 1);
         let micros = |mbit| {
             let mode = Mode::legacy(Standard::A, BitRate::from_mbps(mbit)).unwrap();
             a.response(&mode, 1).as_micros()
@@ -122,12 +130,12 @@ mod tests {
         assert_eq!([6, 9, 12, 18, 24, 54].map(micros), [44, 44, 32, 32, 28, 28]);
         // 278 bits in 3 symbols of 96 bits.
         let ac = Mode::vht(9, 1, Width::Mhz80, Guard::Long).unwrap();
-        assert_eq!(Framing::new(Standard::Ac, 64).response(&ac, 2).as_micros(), 32);
+        assert_eq!(Framing::new(Standard::Ac, &Access::EDCA, 64).response(&ac, 2).as_micros(), 32);
     }
 
     #[test]
     fn old_standards_do_not_aggregate() {
-        assert_eq!(Framing::new(Standard::G, 64).max_mpdus, 1);
-        assert_eq!(Framing::new(Standard::N, 100).max_mpdus, 64);
+        assert_eq!(Framing::new(Standard::G, &Access::DCF, 64).max_mpdus, 1);
+        assert_eq!(Framing::new(Standard::N, &Access::EDCA, 100).max_mpdus, 64);
     }
 }

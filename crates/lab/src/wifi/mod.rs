@@ -80,7 +80,7 @@ mod timing;
 pub use category::{Access, Category, CategoryParams, user_priority};
 pub use cell::{Cell, CellParts, Delivered, Transmission};
 pub use channel::{Channel, Place, Propagation};
-pub use config::{CellConfig, CellError, ParseRateError, RateConfig};
+pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
 pub use contention::Countdown;
 pub use error_model::log_success_per_bit;
 pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR};

@@ -34,8 +34,8 @@ pub enum Standard {
 }
 
 impl Standard {
-    /// Whether stations speak EDCA with quality of service: from 802.11n on they must.
-    pub fn is_qos(self) -> bool {
+    /// Whether it has A-MPDUs, and with them modulation and coding schemes and, always, EDCA.
+    pub fn aggregates(self) -> bool {
         matches!(self, Self::N | Self::Ac)
     }
 }
