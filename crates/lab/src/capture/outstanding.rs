@@ -1,0 +1,70 @@
+//! What was sent and is not acknowledged: bytes of a TCP flow, or updates of a session.
+
+use std::collections::VecDeque;
+
+use freshline_core::unit::Time;
+
+/// One segment, or one update, by its place in the sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) at: Time,
+    /// Whether any of it was sent a second time: an ack may then be for either, and tells no time
+    /// (Karn, Partridge, "Improving Round-Trip Time Estimates in Reliable Transport Protocols",
+    /// SIGCOMM 1987).
+    resent: bool,
+}
+
+/// A bounded list of it, in the order of the sequence.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    sent: VecDeque<Sent>,
+    limit: usize,
+    /// What there was no room for.
+    untracked: u64,
+}
+
+impl Outstanding {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { sent: VecDeque::new(), limit, untracked: 0 }
+    }
+
+    pub(super) fn untracked(&self) -> u64 {
+        self.untracked
+    }
+
+    /// `start..end` was sent for the first time, behind all that was sent before.
+    pub(super) fn on_sent(&mut self, at: Time, start: u64, end: u64) {
+        debug_assert!(self.sent.back().is_none_or(|last| last.end <= start));
+        if self.sent.len() < self.limit {
+            self.sent.push_back(Sent { start, end, at, resent: false });
+        } else {
+            self.untracked += 1;
+        }
+    }
+
+    /// Some of `start..end` was sent again.
+    pub(super) fn on_resent(&mut self, start: u64, end: u64) {
+        let first = self.sent.partition_point(|sent| sent.end <= start);
+        for sent in self.sent.range_mut(first..).take_while(|sent| sent.start < end) {
+            sent.resent = true;
+        }
+    }
+
+    /// The last one that lies wholly before `end`, if it was sent but once.
+    pub(super) fn last_before(&self, end: u64) -> Option<Sent> {
+        let index = self.sent.partition_point(|sent| sent.end <= end).checked_sub(1)?;
+        self.sent.get(index).copied().filter(|sent| !sent.resent)
+    }
+
+    /// Forgets all that lies wholly before `end` and returns the last that was sent but once.
+    pub(super) fn clear_before(&mut self, end: u64) -> Option<Sent> {
+        let mut freshest = None;
+        while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end <= end) {
+            freshest = Some(sent).filter(|sent| !sent.resent).or(freshest);
+            self.sent.pop_front();
+        }
+        freshest
+    }
+}
