@@ -3,6 +3,7 @@
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
 //! names cannot be understood, 130 a second Ctrl-C.
 
+mod age;
 mod demo;
 mod emulate;
 mod law;
@@ -34,6 +35,7 @@ enum Command {
     Emulate(emulate::Args),
     Demo(demo::Args),
     Probe(probe::Args),
+    Age(age::Args),
 }
 
 /// Why a subcommand ended early.
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Emulate(args) => emulate::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Probe(args) => probe::run(args),
+        Command::Age(args) => age::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -239,8 +239,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The frames of a file as (ns, bytes), and how it ended.
-    fn frames(file: &[u8]) -> (Vec<(u64, Vec<u8>)>, Result<(), CaptureError>) {
+    /// When a frame was captured, in ns, and its bytes.
+    type Found = (u64, Vec<u8>);
+
+    /// The frames of a file, and how it ended.
+    fn frames(file: &[u8]) -> (Vec<Found>, Result<(), CaptureError>) {
         let mut found = Vec::new();
         let end = read_frames(file, |frame| {
             assert_eq!((frame.link, frame.wire_len), (LinkType::Ethernet, 9));
