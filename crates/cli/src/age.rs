@@ -1,5 +1,6 @@
 //! `freshline age`: what a packet capture tells of age.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -57,6 +58,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// So many flows, those with the most payload, and so many sessions are printed for people.
+const ROWS: usize = 40;
+
 /// The JSON document; `docs/src/json.md` describes each key.
 #[derive(Debug, Serialize)]
 struct Document {
@@ -86,16 +90,27 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn print_tables(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if !report.flows.is_empty() {
-        print_flows(&mut out, &report.flows)?;
+    let mut flows: Vec<_> = report.flows.iter().collect();
+    flows.sort_by_key(|flow| Reverse(flow.bytes));
+    let mut sessions: Vec<_> = report.sessions.iter().collect();
+    sessions.sort_by_key(|session| Reverse(session.updates));
+    let beyond = flows.len().saturating_sub(ROWS) + sessions.len().saturating_sub(ROWS);
+    flows.truncate(ROWS);
+    sessions.truncate(ROWS);
+
+    if !flows.is_empty() {
+        print_flows(&mut out, &flows)?;
     }
-    for session in &report.sessions {
+    for session in sessions {
         print_session(&mut out, session)?;
+    }
+    if beyond > 0 {
+        writeln!(out, "and {beyond} smaller flows and sessions; --json has them all")?;
     }
     print_counts(&mut out, report)
 }
 
-fn print_flows(out: &mut impl Write, flows: &[FlowReport]) -> io::Result<()> {
+fn print_flows(out: &mut impl Write, flows: &[&FlowReport]) -> io::Result<()> {
     let ends = |flow: &FlowReport| format!("{} > {}", flow.from, flow.to);
     let width = flows.iter().map(|flow| ends(flow).len()).max().unwrap_or(0);
     writeln!(

@@ -68,3 +68,49 @@ impl Outstanding {
         freshest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three of 10 each, sent at 1, 2 and 3 ns.
+    fn three() -> Outstanding {
+        let mut outstanding = Outstanding::new(3);
+        for number in 0..3 {
+            let start = 10 * number;
+            outstanding.on_sent(Time::from_nanos(number + 1), start, start + 10);
+        }
+        outstanding
+    }
+
+    fn nanos(sent: Option<Sent>) -> Option<u64> {
+        sent.map(|sent| sent.at.as_nanos())
+    }
+
+    #[test]
+    fn only_what_is_covered_to_its_end_is_found_and_cleared() {
+        let mut outstanding = three();
+        assert_eq!(nanos(outstanding.last_before(9)), None);
+        assert_eq!(nanos(outstanding.last_before(29)), Some(2));
+        assert_eq!(nanos(outstanding.clear_before(29)), Some(2));
+        assert_eq!(nanos(outstanding.clear_before(29)), None);
+        assert_eq!(nanos(outstanding.clear_before(u64::MAX)), Some(3));
+    }
+
+    #[test]
+    fn what_was_sent_again_in_part_tells_no_time() {
+        let mut outstanding = three();
+        outstanding.on_resent(19, 21);
+        assert_eq!(nanos(outstanding.last_before(30)), None);
+        assert_eq!(nanos(outstanding.last_before(10)), Some(1));
+        assert_eq!(nanos(outstanding.clear_before(30)), Some(1));
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let mut outstanding = three();
+        outstanding.on_sent(Time::from_nanos(4), 30, 40);
+        assert_eq!(outstanding.untracked(), 1);
+        assert_eq!(nanos(outstanding.last_before(40)), Some(3));
+    }
+}

@@ -155,3 +155,84 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::LinkType;
+    use freshline_core::unit::Time;
+
+    fn raw(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unused> {
+        dissect(&Frame { at: Time::ZERO, link: LinkType::Raw, wire_len, bytes })
+    }
+
+    /// A TCP header with an ack of 7 and these options, from port 1 to port 2.
+    fn tcp(options: &[u8]) -> Vec<u8> {
+        let header_len = ((20 + options.len()) / 4 * 16) as u8;
+        let header = [0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 7, header_len, 0x10, 0, 0, 0, 0, 0, 0];
+        [&header, options].concat()
+    }
+
+    /// A packet that says to have `said` bytes in all.
+    fn ipv4(said: u16, payload: &[u8]) -> Vec<u8> {
+        let [high, low] = said.to_be_bytes();
+        let header = [0x45, 0, high, low, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        [&header, payload].concat()
+    }
+
+    /// A packet that says to have `said` bytes behind its first header.
+    fn ipv6(next: u8, said: u16, payload: &[u8]) -> Vec<u8> {
+        let [high, low] = said.to_be_bytes();
+        [&[0x60, 0, 0, 0, high, low, next, 64][..], &[1; 32], payload].concat()
+    }
+
+    fn segment_in(bytes: &[u8], wire_len: usize) -> Segment {
+        match raw(bytes, wire_len).unwrap().content {
+            Content::Tcp(segment) => segment,
+            Content::Udp(_) => panic!("a datagram"),
+        }
+    }
+
+    #[test]
+    fn lengths_are_those_that_the_headers_say() {
+        let expected = Segment { seq: 9, ack: Some(7), sacked: None, syn: false, len: 100 };
+        // All but the headers was cut off.
+        assert_eq!(segment_in(&ipv4(140, &tcp(&[])), 140), expected);
+        // Ethernet pads short frames.
+        let padded = ipv4(40, &[&tcp(&[])[..], &[0; 6]].concat());
+        assert_eq!(segment_in(&padded, 46), Segment { len: 0, ..expected });
+        // A packet that the network card will cut says nothing.
+        assert_eq!(segment_in(&ipv4(0, &tcp(&[])), 70_040), Segment { len: 70_000, ..expected });
+        assert_eq!(segment_in(&ipv6(6, 120, &tcp(&[])), 160), expected);
+        assert_eq!(
+            segment_in(&ipv6(6, 0, &tcp(&[])), 100_060),
+            Segment { len: 100_000, ..expected }
+        );
+        // Destination options of eight bytes.
+        let behind_options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(&[])].concat();
+        assert_eq!(segment_in(&ipv6(60, 128, &behind_options), 168), expected);
+    }
+
+    #[test]
+    fn the_first_selective_ack_is_found_behind_other_options() {
+        let sack = [5, 10, 0, 0, 0, 20, 0, 0, 0, 30];
+        let options = [&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0][..], &sack, &[0, 0]].concat();
+        let bytes = ipv4(64, &tcp(&options));
+        assert_eq!(segment_in(&bytes, 64).sacked, Some(30));
+        assert_eq!(segment_in(&bytes[..60], 64).sacked, None, "cut off");
+        assert_eq!(first_sack(&[8, 0, 5, 10]), None, "an option of no length");
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        assert_eq!(raw(b"", 0), Err(Unused::Other));
+        assert_eq!(raw(&ipv4(40, &tcp(&[])[..13]), 40), Err(Unused::Cut));
+        let mut fragment = ipv4(40, &tcp(&[]));
+        fragment[7] = 1;
+        assert_eq!(raw(&fragment, 40), Err(Unused::Fragment));
+        // A header that claims to be longer than the packet.
+        let mut long = ipv4(40, &tcp(&[]));
+        long[32] = 0xF0;
+        assert_eq!(raw(&long, 40), Err(Unused::Cut));
+    }
+}
