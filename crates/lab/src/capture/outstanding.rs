@@ -52,10 +52,10 @@ impl Outstanding {
         }
     }
 
-    /// The last one that lies wholly before `end`, if it was sent but once.
-    pub(super) fn last_before(&self, end: u64) -> Option<Sent> {
-        let index = self.sent.partition_point(|sent| sent.end <= end).checked_sub(1)?;
-        self.sent.get(index).copied().filter(|sent| !sent.resent)
+    /// The one that holds `place`, if it was sent but once.
+    pub(super) fn holding(&self, place: u64) -> Option<Sent> {
+        let index = self.sent.partition_point(|sent| sent.end <= place);
+        self.sent.get(index).copied().filter(|sent| sent.start <= place && !sent.resent)
     }
 
     /// Forgets all that lies wholly before `end` and returns the last that was sent but once.
@@ -88,10 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_covered_to_its_end_is_found_and_cleared() {
+    fn only_what_is_covered_to_its_end_is_cleared() {
         let mut outstanding = three();
-        assert_eq!(nanos(outstanding.last_before(9)), None);
-        assert_eq!(nanos(outstanding.last_before(29)), Some(2));
+        assert_eq!(nanos(outstanding.clear_before(9)), None);
         assert_eq!(nanos(outstanding.clear_before(29)), Some(2));
         assert_eq!(nanos(outstanding.clear_before(29)), None);
         assert_eq!(nanos(outstanding.clear_before(u64::MAX)), Some(3));
@@ -101,8 +100,8 @@ mod tests {
     fn what_was_sent_again_in_part_tells_no_time() {
         let mut outstanding = three();
         outstanding.on_resent(19, 21);
-        assert_eq!(nanos(outstanding.last_before(30)), None);
-        assert_eq!(nanos(outstanding.last_before(10)), Some(1));
+        let at = [9, 10, 29].map(|place| nanos(outstanding.holding(place)));
+        assert_eq!(at, [Some(1), None, None]);
         assert_eq!(nanos(outstanding.clear_before(30)), Some(1));
     }
 
@@ -111,6 +110,7 @@ mod tests {
         let mut outstanding = three();
         outstanding.on_sent(Time::from_nanos(4), 30, 40);
         assert_eq!(outstanding.untracked(), 1);
-        assert_eq!(nanos(outstanding.last_before(40)), Some(3));
+        assert_eq!(nanos(outstanding.holding(29)), Some(3));
+        assert_eq!(nanos(outstanding.holding(30)), None);
     }
 }

@@ -88,13 +88,12 @@ impl Session {
 
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
         self.ended_at = now.max(self.ended_at);
-        let end = ack.seq.saturating_add(1);
-        match self.outstanding.last_before(end).filter(|update| update.start == ack.seq) {
+        match self.outstanding.holding(ack.seq) {
             Some(update) => {
                 self.acks += 1;
                 self.round_trips.record(now.since(update.at + ack.hold));
                 self.at_source.on_update(now, update.at);
-                self.outstanding.clear_before(end);
+                self.outstanding.clear_before(update.end);
             }
             None => self.late_acks += 1,
         }

@@ -17,6 +17,8 @@
 //! - A segment of which any byte was sent twice gives neither age nor rtt, whichever ack it is.
 //! - An ack that covers several segments is one delivery, of the newest among them; that one's rtt
 //!   is the sample. A delayed ack therefore counts as later delivery, as it does for the sender.
+//! - A super-segment, which the network card cuts to size, is one segment and delivered with its
+//!   last byte; an ack within it is a sample all the same, since all of it left at once.
 //! - Bytes behind a gap wait for it in the receiver: they age until the cumulative ack. Their rtt
 //!   is that of the selective ack, which says that they have arrived.
 //! - What the capture has missed (it began within the flow, or lost packets) is not guessed: an
@@ -103,8 +105,7 @@ impl Flow {
         let sacked = sacked.map(|seq| self.place(seq)).filter(|sacked| *sacked <= self.sent);
         let mentioned = ack.max(sacked.unwrap_or(0));
         if mentioned > self.mentioned {
-            let newest = self.outstanding.last_before(mentioned);
-            let newest = newest.filter(|newest| newest.end > self.mentioned);
+            let newest = self.outstanding.holding(mentioned - 1);
             if let Some(rtt) = newest.and_then(|newest| now.checked_since(newest.at)) {
                 self.round_trips.record(rtt);
             }

@@ -144,12 +144,19 @@ fn what_was_sent_twice_tells_no_time_and_what_waits_behind_it_ages() {
 
 #[test]
 fn a_super_segment_is_delivered_with_its_last_byte() {
-    let packets =
-        [Tcp::data(0, 100_000).at(0), Tcp::ack(50_000).at(20_000), Tcp::ack(100_000).at(25_000)];
+    let packets = [
+        Tcp::data(0, 100_000).at(0),
+        Tcp::ack(50_000).at(20_000),
+        Tcp::ack(100_000).at(25_000),
+        Tcp::data(100_000, 1000).at(30_000),
+        Tcp::ack(101_000).at(50_000),
+    ];
     let report = report(&pcap(LinkType::Raw, &packets));
     let flow = only_flow(&report);
-    let rtt = flow.rtt.unwrap();
-    assert_eq!((flow.bytes, rtt.samples, rtt.mean_ms), (100_000, 1, 25.0));
+    let (rtt, age) = (flow.rtt.unwrap(), flow.age.unwrap());
+    assert_eq!((flow.bytes, age.fresh, age.mean_ms), (101_000, 2, (25.0 + 50.0) / 2.0));
+    // All of it left at once: the ack of its first half is a sample as well.
+    assert_eq!((rtt.samples, rtt.min_ms, rtt.max_ms), (3, 20.0, 25.0));
 }
 
 #[test]
