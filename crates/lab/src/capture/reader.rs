@@ -1,8 +1,8 @@
 //! Frames from a capture file, pcap or pcapng, as a stream.
 //!
-//! At most one block is held at a time, and a block of more than [`MAX_BLOCK`] is taken for
-//! damage, so that memory is bounded whatever the file says. Formats: the Internet-Drafts
-//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; the parsing of blocks is `pcap-parser`'s.
+//! At most one block is held at a time, and one of more than 16 MiB is taken for damage, so that
+//! memory is bounded whatever the file says. Formats: the Internet-Drafts draft-ietf-opsawg-pcap
+//! and draft-ietf-opsawg-pcapng; the parsing of blocks is `pcap-parser`'s.
 
 use std::io::{self, Read};
 
