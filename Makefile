@@ -18,7 +18,7 @@ demo: ## ACP+ beside Lazy and two fixed rates, on the same emulated path
 	@cargo run --release -p freshline -- demo $(ARGS)
 
 test: ## format, clippy and every test; needs no root
-	@scripts/setup build
+	@scripts/setup build test
 	@scripts/test $(ARGS)
 
 bench: ## the benchmarks; figures and what they mean: docs/performance.md

@@ -3,6 +3,7 @@
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
 //! names cannot be understood, 130 a second Ctrl-C.
 
+mod age;
 mod demo;
 mod emulate;
 mod lab;
@@ -36,6 +37,7 @@ enum Command {
     Demo(demo::Args),
     Probe(probe::Args),
     Lab(lab::Args),
+    Age(age::Args),
 }
 
 /// Why a subcommand ended early.
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Age(args) => age::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -1,1 +1,32 @@
 //! Packet captures: what a real one tells of age, and captures of the lab's own hops.
+//!
+//! ```text
+//! file ─► reader ─► packet ─┬─► tcp         age, delay and goodput of each direction of a flow
+//!         pcap,    link, IP,└─► session     age of our own sessions, at the source and at the
+//!         pcapng   TCP, UDP                 monitor
+//!                          analysis         which packet belongs where; all bounds, all counts
+//! ```
+//!
+//! [`measure`] streams a file through this and returns a [`Report`], also where the file ends
+//! badly. The [`PcapWriter`] goes the other way.
+
+mod ages;
+mod analysis;
+mod feed;
+mod link_type;
+mod outstanding;
+mod packet;
+mod reader;
+mod report;
+mod round_trips;
+mod session;
+mod tcp;
+mod writer;
+
+pub use ages::Ages;
+pub use analysis::{Limits, Measured, measure};
+pub use link_type::LinkType;
+pub use reader::{CaptureError, Frame, read_frames};
+pub use report::{FlowReport, Packets, Report, SessionReport};
+pub use round_trips::RoundTripTimes;
+pub use writer::PcapWriter;

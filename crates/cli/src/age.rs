@@ -1,0 +1,218 @@
+//! `freshline age`: what a packet capture tells of age.
+
+use std::cmp::Reverse;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::value_parser;
+use freshline_core::unit::BitRate;
+use freshline_lab::capture::{
+    Ages, CaptureError, FlowReport, Limits, Report, RoundTripTimes, SessionReport, measure,
+};
+use miette::{IntoDiagnostic, WrapErr};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Measure age in a packet capture: of TCP flows, and of Freshline's own sessions over UDP.
+///
+/// For each direction of a TCP flow: the age at the receiver if each segment held fresh
+/// information when it was sent, with delay and goodput. The age of a segment on arrival is taken
+/// to be its round trip, and the time between deliveries that between acks; so capture at the
+/// sender. A session over udp:// has its age at the source, if captured there, and at the monitor,
+/// wherever it was captured. Sessions over quic:// are encrypted and cannot be told.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+How old a file transfer would make its contents:
+
+    tcpdump -i eth0 -s 128 -w transfer.pcap tcp port 5201 &
+    iperf3 -c 192.0.2.7 -t 20
+    kill %1
+    freshline age transfer.pcap
+
+The mean ages of all flows, in ms:
+
+    freshline age --json transfer.pcap | jq '.flows[].age.mean_ms'
+
+Reads pcap and pcapng in either order of bytes, with frames of Ethernet (VLAN tags included),
+Linux cooked (1 and 2), loopback or raw IP. The front of each packet is enough: -s 128.
+
+EXIT CODES
+
+0  the whole file was read
+1  the file is cut short or damaged: what stands before was measured and printed
+2  there is no such file, it is no capture, or none of its link types can be read")]
+pub(crate) struct Args {
+    /// The capture: a pcap or pcapng file, of any length.
+    file: PathBuf,
+    /// Measure so many flows and as many sessions, and count the packets of further ones. Each
+    /// direction that carries data is a flow and may take 60 KiB.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_flows as u32, value_parser = value_parser!(u32).range(1..))]
+    max_flows: u32,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// So many flows, those with the most payload, and so many sessions are printed for people.
+const ROWS: usize = 40;
+
+/// The JSON document; `docs/json.md` describes each key.
+#[derive(Debug, Serialize)]
+struct Document {
+    #[serde(flatten)]
+    report: Report,
+    error: Option<String>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let name = args.file.display();
+    let file = File::open(&args.file)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot open the capture {name}"))
+        .map_err(Failure::Usage)?;
+    let limits = Limits { max_flows: args.max_flows as usize, ..Limits::default() };
+    let measured = measure(file, limits);
+    let foreign = matches!(measured.error, Some(CaptureError::Foreign | CaptureError::LinkType(_)));
+    if !foreign {
+        let error = measured.error.as_ref().map(ToString::to_string);
+        let document = Document { report: measured.report, error };
+        if args.json { print_json(&document)? } else { printed(print_tables(&document.report))? }
+    }
+    let Some(error) = measured.error else { return Ok(()) };
+    let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());
+    report.map_err(if foreign { Failure::Usage } else { Failure::Runtime })
+}
+
+fn print_tables(report: &Report) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut flows: Vec<_> = report.flows.iter().collect();
+    flows.sort_by_key(|flow| Reverse(flow.bytes));
+    let mut sessions: Vec<_> = report.sessions.iter().collect();
+    sessions.sort_by_key(|session| Reverse(session.updates));
+    let beyond = flows.len().saturating_sub(ROWS) + sessions.len().saturating_sub(ROWS);
+    flows.truncate(ROWS);
+    sessions.truncate(ROWS);
+
+    if !flows.is_empty() {
+        print_flows(&mut out, &flows)?;
+    }
+    for session in sessions {
+        print_session(&mut out, session)?;
+    }
+    if beyond > 0 {
+        writeln!(out, "and {beyond} smaller flows and sessions; --json has them all")?;
+    }
+    print_counts(&mut out, report)
+}
+
+fn print_flows(out: &mut impl Write, flows: &[&FlowReport]) -> io::Result<()> {
+    let ends = |flow: &FlowReport| format!("{} > {}", flow.from, flow.to);
+    let width = flows.iter().map(|flow| ends(flow).len()).max().unwrap_or(0);
+    writeln!(
+        out,
+        "{:<width$} {:>9} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "TCP flow",
+        "segments",
+        "resent",
+        "goodput",
+        "rtt ms",
+        "min ms",
+        "age ms",
+        "p95 ms",
+        "max ms",
+        "acks ms"
+    )?;
+    for flow in flows {
+        let rtt = |field: fn(RoundTripTimes) -> f64| number(flow.rtt.map(field));
+        let age = |field: fn(Ages) -> f64| number(flow.age.map(field));
+        writeln!(
+            out,
+            "{:<width$} {:>9} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            ends(flow),
+            flow.segments,
+            flow.resent,
+            flow.goodput_bps.map_or_else(|| "-".to_owned(), goodput),
+            rtt(|rtt| rtt.mean_ms),
+            rtt(|rtt| rtt.min_ms),
+            age(|age| age.mean_ms),
+            age(|age| age.p95_ms),
+            age(|age| age.max_ms),
+            age(|age| age.inter_delivery_mean_ms),
+        )?;
+    }
+    Ok(())
+}
+
+fn print_session(out: &mut impl Write, session: &SessionReport) -> io::Result<()> {
+    let SessionReport { session: id, name, source, monitor, .. } = session;
+    let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+    let rate = number(session.updates_per_s);
+    let rtt = |field: fn(RoundTripTimes) -> f64| number(session.rtt.map(field));
+    writeln!(out, "session {id}{name}, {source} > {monitor}")?;
+    writeln!(
+        out,
+        "  {} updates, {rate}/s, {} acks; rtt {} ms, at least {} ms",
+        session.updates,
+        session.acks,
+        rtt(|rtt| rtt.mean_ms),
+        rtt(|rtt| rtt.min_ms),
+    )?;
+    let places = [("source", session.age_at_source), ("monitor", session.age_at_monitor)];
+    for (place, ages) in places {
+        let age = |field: fn(Ages) -> f64| number(ages.map(field));
+        writeln!(
+            out,
+            "  age at the {place:<8} {:>9} ms, p95 {:>9} ms, max {:>9} ms",
+            age(|age| age.mean_ms),
+            age(|age| age.p95_ms),
+            age(|age| age.max_ms),
+        )?;
+    }
+    Ok(())
+}
+
+/// What was read, and all that limits what the tables say.
+fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let packets = &report.packets;
+    let sum = |count: fn(&FlowReport) -> u64| report.flows.iter().map(count).sum::<u64>();
+    let untracked_updates: u64 = report.sessions.iter().map(|session| session.untracked).sum();
+    writeln!(
+        out,
+        "{} packets in {:.3} s: {} of TCP, {} of sessions, {} of other protocols",
+        packets.read, report.duration_s, packets.tcp, packets.session, packets.other
+    )?;
+    let reservations = [
+        (packets.fragments, "fragments of IP packets were left out"),
+        (packets.cut, "packets were captured too short to be read; capture with -s 128 or more"),
+        (packets.unknown_link, "frames are of link types that cannot be read"),
+        (packets.over_limit, "packets belong to flows beyond --max-flows and were left out"),
+        (
+            sum(|flow| flow.untracked) + untracked_updates,
+            "segments or updates were left out: too many under way",
+        ),
+        (sum(|flow| flow.unseen_acks), "acks are of payload that the capture does not hold"),
+    ];
+    for (count, what) in reservations.into_iter().filter(|(count, _)| *count > 0) {
+        writeln!(out, "{count} {what}")?;
+    }
+    Ok(())
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// A rate with three figures or so, where the exact one would fill the table.
+fn goodput(bps: u64) -> String {
+    let rounded = match bps {
+        10_000_000.. => bps / 100_000 * 100_000,
+        10_000.. => bps / 100 * 100,
+        _ => bps,
+    };
+    BitRate::from_bps(rounded).to_string()
+}

@@ -1,0 +1,386 @@
+//! Frames from a capture file, pcap or pcapng, as a stream.
+//!
+//! At most one block is held at a time, and one of more than 16 MiB is taken for damage, so that
+//! memory is bounded whatever the file says. Formats: the Internet-Drafts draft-ietf-opsawg-pcap
+//! and draft-ietf-opsawg-pcapng; the parsing of blocks is `pcap-parser`'s.
+
+use std::io::{self, Read};
+
+use freshline_core::unit::Time;
+use pcap_parser::nom;
+use pcap_parser::pcapng::{
+    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, parse_block_be, parse_block_le,
+};
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{
+    LegacyPcapBlock, PcapError, PcapHeader, parse_pcap_frame, parse_pcap_frame_be,
+    parse_pcap_frame_modified, parse_pcap_header,
+};
+
+use super::LinkType;
+use super::feed::{Feed, Stop};
+
+/// How every pcapng file begins, in either order of bytes.
+const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
+/// The most interfaces in one section of a pcapng file.
+const MAX_INTERFACES: usize = 1 << 16;
+
+/// One captured frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// When it was captured, in ns since 1970.
+    pub at: Time,
+    /// What its first header is.
+    pub link: LinkType,
+    /// Its length on the wire in bytes.
+    pub wire_len: usize,
+    /// What was captured of it, from its beginning on.
+    pub bytes: &'a [u8],
+}
+
+/// Why a capture could not be read, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// It does not begin like a capture.
+    #[error("this is not a pcap or pcapng file; make one with `tcpdump -i IFACE -w FILE`")]
+    Foreign,
+    /// It ends within a packet, as when the disk was full or the writer was killed.
+    #[error("the file ends within a packet: byte {at} is its last; what stands before was read")]
+    Truncated {
+        /// Bytes in the file.
+        at: u64,
+    },
+    /// It holds what the format does not allow.
+    #[error("the file is damaged at byte {at}: {what}; what stands before was read")]
+    Damaged {
+        /// Where the block begins that cannot be read.
+        at: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// All of its frames are of kinds that are not read here.
+    #[error(
+        "frames of link type {0} cannot be read; capture on an interface with IP or Ethernet, or \
+         convert the file"
+    )]
+    LinkType(u32),
+    /// The file could not be read.
+    #[error("reading failed at byte {at}")]
+    Read {
+        /// How far it went.
+        at: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Hands every frame of `input` to `on_frame`, in the order of the file. Frames without a time
+/// (pcapng's simple packet blocks) are left out.
+///
+/// # Errors
+/// [`CaptureError`] where the file is foreign, damaged, truncated or unreadable; the frames before
+/// that place have been handed over.
+pub fn read_frames(
+    input: impl Read,
+    mut on_frame: impl FnMut(Frame<'_>),
+) -> Result<(), CaptureError> {
+    let mut feed = Feed::new(input);
+    let mut pcapng = false;
+    let look = |bytes: &[u8]| {
+        let first = bytes.first_chunk().ok_or(Stop::Incomplete)?;
+        pcapng = *first == PCAPNG;
+        Ok(0)
+    };
+    match feed.step(look) {
+        Ok(true) if pcapng => read_pcapng(&mut feed, &mut on_frame),
+        Ok(true) => read_pcap(&mut feed, &mut on_frame),
+        Ok(false) | Err(CaptureError::Truncated { .. }) => Err(CaptureError::Foreign),
+        Err(error) => Err(error),
+    }
+}
+
+type Parsed<'a, T> = nom::IResult<&'a [u8], T, PcapError<&'a [u8]>>;
+
+/// What `parse` finds at the front of `bytes`, with its length.
+fn parse_with<'a, T>(
+    parse: impl Fn(&'a [u8]) -> Parsed<'a, T>,
+    bytes: &'a [u8],
+) -> Result<(T, usize), Stop> {
+    match parse(bytes) {
+        Ok((rest, found)) => Ok((found, bytes.len() - rest.len())),
+        Err(nom::Err::Incomplete(_)) => Err(Stop::Incomplete),
+        Err(_) => Err(Stop::Damaged("its block has no valid form")),
+    }
+}
+
+fn read_pcap<R: Read>(
+    feed: &mut Feed<R>,
+    on_frame: &mut impl FnMut(Frame<'_>),
+) -> Result<(), CaptureError> {
+    let mut header = PcapHeader::default();
+    let head = feed.step(|bytes| {
+        let (found, len) = parse_with(parse_pcap_header, bytes)?;
+        header = found;
+        Ok(len)
+    });
+    match head {
+        // The format has a magic number, which is all that can be wrong with its header.
+        Err(CaptureError::Damaged { .. }) => return Err(CaptureError::Foreign),
+        result => result?,
+    };
+    // The upper half holds the length of a check sequence behind each frame.
+    let link = LinkType::from_number(header.network.0 as u32 & 0xFFFF);
+    let tick = if header.is_nanosecond_precision() { 1 } else { 1_000 };
+    let parse: for<'a> fn(&'a [u8]) -> Parsed<'a, LegacyPcapBlock<'a>> = if header.is_bigendian() {
+        parse_pcap_frame_be
+    } else if header.is_modified_format() {
+        parse_pcap_frame_modified
+    } else {
+        parse_pcap_frame
+    };
+    let mut next = |bytes: &[u8]| {
+        let (block, len) = parse_with(parse, bytes)?;
+        let nanos = u64::from(block.ts_sec) * 1_000_000_000 + u64::from(block.ts_usec) * tick;
+        on_frame(Frame {
+            at: Time::from_nanos(nanos),
+            link,
+            wire_len: block.origlen as usize,
+            bytes: block.data,
+        });
+        Ok(len)
+    };
+    while feed.step(&mut next)? {}
+    Ok(())
+}
+
+fn read_pcapng<R: Read>(
+    feed: &mut Feed<R>,
+    on_frame: &mut impl FnMut(Frame<'_>),
+) -> Result<(), CaptureError> {
+    let mut section = Section::default();
+    let mut next = |bytes: &[u8]| {
+        let parse = if section.big_endian { parse_block_be } else { parse_block_le };
+        let (block, len) = parse_with(parse, bytes)?;
+        match block {
+            Block::SectionHeader(header) => {
+                section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
+            }
+            Block::InterfaceDescription(interface) => section.describe(&interface)?,
+            Block::EnhancedPacket(packet) => on_frame(section.frame(&packet)?),
+            // Statistics, names, comments, and packets without a time.
+            _ => {}
+        }
+        Ok(len)
+    };
+    while feed.step(&mut next)? {}
+    Ok(())
+}
+
+/// What holds for the blocks of a pcapng file until its next section header.
+#[derive(Default)]
+struct Section {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+}
+
+struct Interface {
+    link: LinkType,
+    /// The option `if_tsresol`: ticks a second as a power of 10, or of 2 with the top bit set.
+    resolution: u8,
+    /// To add to every time, in s.
+    offset: i64,
+}
+
+impl Section {
+    fn describe(&mut self, block: &InterfaceDescriptionBlock<'_>) -> Result<(), Stop> {
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(Stop::Damaged("more than 65536 interfaces"));
+        }
+        // The parser takes the option to be little-endian in every section.
+        let offset = block.if_tsoffset;
+        self.interfaces.push(Interface {
+            link: LinkType::from_number(block.linktype.0 as u32),
+            resolution: block.if_tsresol,
+            offset: if self.big_endian { offset.swap_bytes() } else { offset },
+        });
+        Ok(())
+    }
+
+    fn frame<'a>(&self, block: &'a EnhancedPacketBlock<'a>) -> Result<Frame<'a>, Stop> {
+        let interface = usize::try_from(block.if_id).ok().and_then(|id| self.interfaces.get(id));
+        let interface = interface.ok_or(Stop::Damaged("a packet of an unknown interface"))?;
+        let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+        Ok(Frame {
+            at: interface.time(ticks),
+            link: interface.link,
+            wire_len: block.origlen as usize,
+            bytes: block.packet_data(),
+        })
+    }
+}
+
+impl Interface {
+    fn time(&self, ticks: u64) -> Time {
+        let nanos = u128::from(ticks) * 1_000_000_000;
+        let power = u32::from(self.resolution & 0x7F);
+        let since_offset = if self.resolution & 0x80 != 0 {
+            nanos >> power
+        } else {
+            10_u128.checked_pow(power).map_or(0, |second| nanos / second)
+        };
+        // Below 2^94, and the offset's product below 2^94 too.
+        let nanos = since_offset as i128 + i128::from(self.offset) * 1_000_000_000;
+        Time::from_nanos(nanos.clamp(0, u64::MAX.into()) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// When a frame was captured, in ns, and its bytes.
+    type Found = (u64, Vec<u8>);
+
+    /// The frames of a file, and how it ended.
+    fn frames(file: &[u8]) -> (Vec<Found>, Result<(), CaptureError>) {
+        let mut found = Vec::new();
+        let end = read_frames(file, |frame| {
+            assert_eq!((frame.link, frame.wire_len), (LinkType::Ethernet, 9));
+            found.push((frame.at.as_nanos(), frame.bytes.to_vec()));
+        });
+        (found, end)
+    }
+
+    #[derive(Clone, Copy)]
+    enum Order {
+        Little,
+        Big,
+    }
+
+    impl Order {
+        fn put<const N: usize>(self, little: [u8; N]) -> Vec<u8> {
+            match self {
+                Self::Little => little.to_vec(),
+                Self::Big => little.into_iter().rev().collect(),
+            }
+        }
+
+        fn u16(self, number: u16) -> Vec<u8> {
+            self.put(number.to_le_bytes())
+        }
+
+        fn u32(self, number: u32) -> Vec<u8> {
+            self.put(number.to_le_bytes())
+        }
+
+        /// A file with one frame of three bytes, of nine on the wire, at 2 s and 7 ticks.
+        fn pcap(self, magic: u32) -> Vec<u8> {
+            let head = [self.u32(magic), self.u16(2), self.u16(4), vec![0; 12], self.u32(1)];
+            let frame = [2, 7, 3, 9].map(|number| self.u32(number));
+            [head.concat(), frame.concat(), b"abc".to_vec()].concat()
+        }
+
+        fn block(self, kind: u32, body: &[u8]) -> Vec<u8> {
+            let len = self.u32(12 + body.len() as u32);
+            [&self.u32(kind), &len, body, &len].concat()
+        }
+
+        /// The same with `ticks`, on an interface with a time resolution and an offset in s.
+        fn pcapng(self, resolution: u8, offset: u64, ticks: u64) -> Vec<u8> {
+            let head = [self.u32(0x1A2B_3C4D), self.u16(1), self.u16(0), vec![0xFF; 8]];
+            let link = [self.u16(1), self.u16(0), self.u32(0)];
+            let options = [
+                [self.u16(9), self.u16(1), vec![resolution, 0, 0, 0]].concat(),
+                [self.u16(14), self.u16(8), self.put(offset.to_le_bytes())].concat(),
+                vec![0; 4],
+            ];
+            let packet = [0, (ticks >> 32) as u32, ticks as u32, 3, 9].map(|n| self.u32(n));
+            [
+                self.block(0x0A0D_0D0A, &head.concat()),
+                self.block(1, &[link.concat(), options.concat()].concat()),
+                self.block(6, &[packet.concat(), b"abc\0".to_vec()].concat()),
+            ]
+            .concat()
+        }
+    }
+
+    #[test]
+    fn pcap_is_read_in_both_byte_orders_and_resolutions() {
+        for order in [Order::Little, Order::Big] {
+            for (magic, tick) in [(0xA1B2_C3D4, 1_000), (0xA1B2_3C4D, 1)] {
+                let (found, end) = frames(&order.pcap(magic));
+                assert_eq!(found, [(2_000_000_000 + 7 * tick, b"abc".to_vec())]);
+                end.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn pcapng_is_read_in_both_byte_orders_and_any_resolution() {
+        for order in [Order::Little, Order::Big] {
+            let cases = [(6, 5_000_007, 5_000_007_000), (9, 7, 7), (0x80 | 10, 512, 500_000_000)];
+            for (resolution, ticks, nanos) in cases {
+                let (found, end) = frames(&order.pcapng(resolution, 3, ticks));
+                assert_eq!(found, [(3_000_000_000 + nanos, b"abc".to_vec())]);
+                end.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn sections_follow_each_other_in_any_order_of_bytes() {
+        let file = [Order::Big.pcapng(9, 0, 1), Order::Little.pcapng(9, 0, 2)].concat();
+        let (found, end) = frames(&file);
+        assert_eq!(found.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 2]);
+        end.unwrap();
+    }
+
+    #[test]
+    fn what_is_no_capture_is_said_to_be_none() {
+        for foreign in [&b""[..], b"abc", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"] {
+            assert!(matches!(frames(foreign).1, Err(CaptureError::Foreign)));
+        }
+    }
+
+    #[test]
+    fn a_cut_file_keeps_the_frames_before_the_cut() {
+        let files = [(Order::Little.pcap(0xA1B2_C3D4), 19), (Order::Big.pcapng(9, 0, 1), 36)];
+        for (file, last_block) in files {
+            let again = &file[file.len() - last_block..];
+            for cut in 1..last_block {
+                let (found, end) = frames(&[&file, &again[..cut]].concat());
+                assert_eq!(found.len(), 1);
+                let at = (file.len() + cut) as u64;
+                assert!(matches!(end, Err(CaptureError::Truncated { at: place }) if place == at));
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_of_an_interface_that_was_not_described_is_damage() {
+        let mut file = Order::Little.pcapng(9, 0, 1);
+        let at = file.len() - 36 + 8;
+        file[at] = 1;
+        let (_, end) = frames(&file);
+        assert_eq!(
+            end.unwrap_err().to_string(),
+            format!(
+                "the file is damaged at byte {}: a packet of an unknown interface; what stands \
+                 before was read",
+                file.len() - 36
+            )
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_a_result(bytes: Vec<u8>, order: bool, ng: bool, cut in 0usize..200) {
+            let order = if order { Order::Big } else { Order::Little };
+            let mut file = if ng { order.pcapng(6, 0, 0) } else { order.pcap(0xA1B2_C3D4) };
+            file.truncate(cut);
+            file.extend(bytes);
+            let _ = read_frames(&file[..], |_| {});
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The age of one of our own sessions over UDP, as a capture shows it.
+//!
+//! ```text
+//! at the source   age(t) = t − s    an update was captured at s, its ack at t
+//! at the monitor  age(r) = r − (g + o)
+//!                 generated at g, as the ack repeats it; received at r, as the ack says;
+//!                 o: what the source's updates say of the distance between both clocks
+//! ```
+//!
+//! The first is the source's own upper bound if the capture was made at the source, and too low by
+//! the way from the source to the place of the capture elsewhere. The second takes no time from
+//! the capture and is the same wherever it was made; it is as exact as the source's estimate of
+//! the offset ([`freshline_core::session::ClockOffset`]) and does not know of updates whose acks
+//! were not captured.
+
+use std::net::SocketAddr;
+
+use freshline_core::session::ClockOffset;
+use freshline_core::unit::Time;
+use freshline_core::wire::{Ack, SessionId, Update};
+
+use super::ages::Sawtooth;
+use super::outstanding::Outstanding;
+use super::packet::Ends;
+use super::report::SessionReport;
+use super::round_trips::RoundTrips;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    id: SessionId,
+    name: String,
+    source: SocketAddr,
+    monitor: SocketAddr,
+    began_at: Time,
+    ended_at: Time,
+    /// One more than the highest number seen.
+    next_seq: u64,
+    clock_offset: Option<i64>,
+    outstanding: Outstanding,
+    updates: u64,
+    copies: u64,
+    acks: u64,
+    late_acks: u64,
+    round_trips: RoundTrips,
+    at_source: Sawtooth,
+    at_monitor: Sawtooth,
+}
+
+impl Session {
+    /// The session `id`, of which the first update has been captured on its way between `ends`.
+    pub(super) fn new(now: Time, ends: Ends, id: SessionId, max_outstanding: usize) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            source: ends.from,
+            monitor: ends.to,
+            began_at: now,
+            ended_at: now,
+            next_seq: 0,
+            clock_offset: None,
+            outstanding: Outstanding::new(max_outstanding),
+            updates: 0,
+            copies: 0,
+            acks: 0,
+            late_acks: 0,
+            round_trips: RoundTrips::default(),
+            at_source: Sawtooth::default(),
+            at_monitor: Sawtooth::default(),
+        }
+    }
+
+    pub(super) fn on_update(&mut self, now: Time, ends: Ends, update: &Update<'_>) {
+        (self.source, self.monitor) = (ends.from, ends.to);
+        self.ended_at = now.max(self.ended_at);
+        if let Some(opening) = update.opening.filter(|_| self.name.is_empty()) {
+            opening.name.clone_into(&mut self.name);
+        }
+        self.clock_offset = update.clock_offset.or(self.clock_offset);
+        // Numbers that go back are copies, or were overtaken before they came here.
+        let Some(end) = update.seq.checked_add(1).filter(|end| *end > self.next_seq) else {
+            self.copies += 1;
+            return;
+        };
+        self.updates += 1;
+        self.next_seq = end;
+        self.outstanding.on_sent(now, update.seq, end);
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
+        self.ended_at = now.max(self.ended_at);
+        match self.outstanding.holding(ack.seq) {
+            Some(update) => {
+                self.acks += 1;
+                self.round_trips.record(now.since(update.at + ack.hold));
+                self.at_source.on_update(now, update.at);
+                self.outstanding.clear_before(update.end);
+            }
+            None => self.late_acks += 1,
+        }
+        if let Some(offset) = self.clock_offset {
+            let generated_at = ClockOffset::translate(ack.generated_at, offset);
+            self.at_monitor.on_update(ack.received_at, generated_at);
+        }
+    }
+
+    pub(super) fn report(&self, capture_began_at: Time) -> SessionReport {
+        let duration = self.ended_at.since(self.began_at);
+        let rate = self.updates as f64 / duration.as_secs_f64();
+        SessionReport {
+            session: self.id.to_string(),
+            name: self.name.clone(),
+            source: self.source,
+            monitor: self.monitor,
+            start_s: self.began_at.since(capture_began_at).as_secs_f64(),
+            duration_s: duration.as_secs_f64(),
+            updates: self.updates,
+            copies: self.copies,
+            acks: self.acks,
+            late_acks: self.late_acks,
+            untracked: self.outstanding.untracked(),
+            updates_per_s: (!duration.is_zero()).then_some(rate),
+            rtt: self.round_trips.times(),
+            age_at_source: self.at_source.ages(),
+            age_at_monitor: self.at_monitor.ages(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The age that an application with always fresh information would have seen at the far end of
+//! one direction of a TCP flow.
+//!
+//! ```text
+//! segment sent at s, not acknowledged before, acknowledged at t:
+//!     rtt = t − s                      age at its arrival ≈ rtt
+//!     time between two deliveries      ≈ time between the acks
+//!     age(t) = t − s of the newest segment delivered in order, and grows until the next
+//! ```
+//!
+//! Shreedhar, Kaul, Yates, "An Empirical Study of Ageing in the Cloud", section I. A segment is
+//! taken to hold fresh information when it is sent; where packets are captured stands for the
+//! sender, so that a capture made elsewhere misses the way from the sender to there.
+//!
+//! Where the paper is silent:
+//!
+//! - A segment of which any byte was sent twice gives neither age nor rtt, whichever ack it is.
+//! - An ack that covers several segments is one delivery, of the newest among them; that one's rtt
+//!   is the sample. A delayed ack therefore counts as later delivery, as it does for the sender.
+//! - A super-segment, which the network card cuts to size, is one segment and delivered with its
+//!   last byte; an ack within it is a sample all the same, since all of it left at once.
+//! - Bytes behind a gap wait for it in the receiver: they age until the cumulative ack. Their rtt
+//!   is that of the selective ack, which says that they have arrived.
+//! - What the capture has missed (it began within the flow, or lost packets) is not guessed: an
+//!   ack of bytes that were not seen is counted and changes nothing.
+
+use freshline_core::unit::{BitRate, Bytes, Time};
+
+use super::ages::Sawtooth;
+use super::outstanding::Outstanding;
+use super::packet::Ends;
+use super::report::FlowReport;
+use super::round_trips::RoundTrips;
+
+/// One direction of a TCP flow, from its first captured segment with payload on.
+#[derive(Debug)]
+pub(super) struct Flow {
+    ends: Ends,
+    began_at: Time,
+    /// When new bytes were last acknowledged.
+    acked_at: Time,
+    /// Sequence numbers, continued beyond 32 bits: behind the last byte sent, behind the last one
+    /// acknowledged, and behind the last one that an ack of any kind has mentioned.
+    sent: u64,
+    acked: u64,
+    mentioned: u64,
+    outstanding: Outstanding,
+    segments: u64,
+    resent: u64,
+    bytes: u64,
+    acked_bytes: u64,
+    unseen_acks: u64,
+    round_trips: RoundTrips,
+    age: Sawtooth,
+}
+
+impl Flow {
+    /// A flow whose next segment begins at `seq`.
+    pub(super) fn new(now: Time, ends: Ends, seq: u32, max_outstanding: usize) -> Self {
+        // Room for numbers before the first.
+        let start = (1 << 32) + u64::from(seq);
+        Self {
+            ends,
+            began_at: now,
+            acked_at: now,
+            sent: start,
+            acked: start,
+            mentioned: start,
+            outstanding: Outstanding::new(max_outstanding),
+            segments: 0,
+            resent: 0,
+            bytes: 0,
+            acked_bytes: 0,
+            unseen_acks: 0,
+            round_trips: RoundTrips::default(),
+            age: Sawtooth::default(),
+        }
+    }
+
+    /// A segment with `len` bytes of payload, above zero, was sent.
+    pub(super) fn on_segment(&mut self, now: Time, seq: u32, len: u32) {
+        let start = self.place(seq);
+        let end = start + u64::from(len);
+        self.segments += 1;
+        self.bytes += u64::from(len);
+        if start < self.sent {
+            self.resent += 1;
+            self.outstanding.on_resent(start, end);
+        }
+        if end > self.sent {
+            self.outstanding.on_sent(now, start.max(self.sent), end);
+            self.sent = end;
+        }
+    }
+
+    /// The far end has acknowledged all before `ack`, and perhaps what lies before `sacked`.
+    pub(super) fn on_ack(&mut self, now: Time, ack: u32, sacked: Option<u32>) {
+        let ack = self.place(ack);
+        // The end of the flow takes a number too.
+        if ack > self.sent + 1 {
+            self.unseen_acks += 1;
+            return;
+        }
+        let ack = ack.min(self.sent);
+        let sacked = sacked.map(|seq| self.place(seq)).filter(|sacked| *sacked <= self.sent);
+        let mentioned = ack.max(sacked.unwrap_or(0));
+        if mentioned > self.mentioned {
+            let newest = self.outstanding.holding(mentioned - 1);
+            if let Some(rtt) = newest.and_then(|newest| now.checked_since(newest.at)) {
+                self.round_trips.record(rtt);
+            }
+            self.mentioned = mentioned;
+        }
+        if ack > self.acked {
+            self.acked_bytes += ack - self.acked;
+            self.acked = ack;
+            self.acked_at = now.max(self.acked_at);
+            if let Some(delivered) = self.outstanding.clear_before(ack) {
+                self.age.on_update(now, delivered.at);
+            }
+        }
+    }
+
+    /// The full sequence number of the 32 bits that came, nearest to what was sent last.
+    fn place(&self, seq: u32) -> u64 {
+        let distance = seq.wrapping_sub(self.sent as u32) as i32;
+        self.sent.wrapping_add_signed(distance.into())
+    }
+
+    pub(super) fn report(&self, capture_began_at: Time) -> FlowReport {
+        let duration = self.acked_at.since(self.began_at);
+        let goodput = BitRate::of(Bytes::new(self.acked_bytes), duration);
+        FlowReport {
+            from: self.ends.from,
+            to: self.ends.to,
+            start_s: self.began_at.since(capture_began_at).as_secs_f64(),
+            duration_s: duration.as_secs_f64(),
+            segments: self.segments,
+            bytes: self.bytes,
+            acked_bytes: self.acked_bytes,
+            resent: self.resent,
+            untracked: self.outstanding.untracked(),
+            unseen_acks: self.unseen_acks,
+            goodput_bps: goodput.map(BitRate::as_bps),
+            rtt: self.round_trips.times(),
+            age: self.age.ages(),
+        }
+    }
+}
