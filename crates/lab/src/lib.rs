@@ -5,4 +5,5 @@
 
 pub mod capture;
 pub mod tcp;
+pub mod torture;
 pub mod wifi;
