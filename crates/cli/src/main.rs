@@ -5,6 +5,7 @@
 
 mod demo;
 mod emulate;
+mod lab;
 mod law;
 mod monitor;
 mod output;
@@ -34,6 +35,7 @@ enum Command {
     Emulate(emulate::Args),
     Demo(demo::Args),
     Probe(probe::Args),
+    Lab(lab::Args),
 }
 
 /// Why a subcommand ended early.
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Emulate(args) => emulate::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Probe(args) => probe::run(args),
+        Command::Lab(args) => lab::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

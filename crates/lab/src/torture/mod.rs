@@ -38,14 +38,13 @@ pub use trial::{Breach, Counts};
 use std::ops::Range;
 
 use rayon::prelude::*;
-use serde::Serialize;
 
 use sabotage::{Nobody, Sabotage};
 use trace::Trace;
 use trial::Trial;
 
 /// What became of many seeds.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Sums over all seeds.
     pub counts: Counts,
@@ -54,7 +53,7 @@ pub struct Report {
 }
 
 /// A seed under which a property did not hold.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     /// What was drawn from the seed.
     pub plan: Plan,
@@ -63,7 +62,7 @@ pub struct Failure {
 }
 
 /// One seed again, with the last that was seen of its world.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Replay {
     /// What was drawn from the seed.
     pub plan: Plan,

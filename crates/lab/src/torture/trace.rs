@@ -6,8 +6,8 @@ use freshline_core::unit::Time;
 
 use super::observation::Observation;
 
-/// As much as a person reads.
-const KEPT: usize = 60;
+/// The last few seconds of a few sources.
+const KEPT: usize = 2_000;
 
 #[derive(Default)]
 pub(super) struct Trace(VecDeque<(Time, Observation)>);

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freshline_core::session::SourceEvent;
 use freshline_core::unit::{Span, Time};
-use serde::Serialize;
 
 use super::checks::{self, Check, Timetable};
 use super::observation::Observation;
@@ -15,7 +14,7 @@ use super::trace::Trace;
 use super::world::World;
 
 /// A property that did not hold.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Breach {
     /// Which, in words.
     pub property: &'static str,
@@ -26,7 +25,7 @@ pub struct Breach {
 }
 
 /// What happened in worlds, all of them or one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// The time that passed in them.
     pub simulated: Span,

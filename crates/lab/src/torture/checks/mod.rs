@@ -13,6 +13,7 @@ mod service;
 use freshline_core::unit::{Span, Time};
 
 use super::observation::Observation;
+use super::path::Damaged;
 use super::plan::{MAX_RATE, Plan};
 use super::world::World;
 
@@ -75,10 +76,13 @@ impl Timetable {
         // docs/src/protocol.md, "Silence and backoff"; what was under way when the world was
         // healed is no part of the healed world.
         let mut served = healed + plan.longest_jitter() + LONGEST_PAUSE + (delay * 2) * 3;
+        if plan.damaged == Damaged::Delivered {
+            // A damaged number that is far too high shows when 8 updates have been stale.
+            served += LONGEST_PAUSE * 8;
+        }
         if plan.leaves_orphans() {
-            // They may fill the monitor until they have been idle; the next try comes after 2 s.
-            // A damaged number that is far too high shows after 8 periods of at most 2 s.
-            served += (plan.monitor.idle * 2).max(Span::from_secs(16)) + LONGEST_PAUSE;
+            // They may fill the monitor until they have been idle; then comes the next try.
+            served += plan.monitor.idle * 2 + LONGEST_PAUSE;
         }
         // The source forgets the offset of troubled times after 20 s.
         let settled = served + Span::from_secs(22);
