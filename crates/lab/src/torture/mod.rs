@@ -25,6 +25,7 @@ mod plan;
 mod planted;
 mod sabotage;
 mod source_host;
+mod timetable;
 mod trace;
 mod trial;
 mod world;

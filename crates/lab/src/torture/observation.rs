@@ -57,7 +57,7 @@ impl Observation {
 impl fmt::Display for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Happened(what) => write!(f, "{what:?}"),
+            Self::Happened(what) => write!(f, "{what}"),
             Self::Sent { source, session, seq, rate } => {
                 write!(f, "source {source}, session {session}: sends {seq} at {rate}")
             }

@@ -1,5 +1,7 @@
 //! The path between one source and the monitor, both ways, and what it does to datagrams.
 
+use std::fmt;
+
 use freshline_core::unit::{Span, Time};
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -26,6 +28,34 @@ pub struct Weather {
     pub foreign: f64,
     /// What does not pass at all.
     pub partition: Partition,
+}
+
+impl fmt::Display for Weather {
+    /// What differs from a healthy path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::default() {
+            return f.write_str("healthy");
+        }
+        write!(f, "jitter {}", self.jitter)?;
+        for (name, probability) in [
+            ("loss", self.loss),
+            ("bursts", self.bursts),
+            ("duplication", self.duplication),
+            ("corruption", self.corruption),
+            ("truncation", self.truncation),
+            ("foreign", self.foreign),
+        ] {
+            if probability > 0.0 {
+                write!(f, ", {name} {probability:.3}")?;
+            }
+        }
+        match self.partition {
+            Partition::Neither => Ok(()),
+            Partition::ToMonitor => f.write_str(", nothing reaches the monitor"),
+            Partition::ToSource => f.write_str(", nothing reaches the source"),
+            Partition::Both => f.write_str(", nothing passes"),
+        }
+    }
 }
 
 /// The directions in which nothing passes.

@@ -5,12 +5,13 @@ use std::fmt;
 use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw,
 };
-use freshline_core::unit::{Span, UpdateRate};
+use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
 use serde::Serialize;
 
 use super::path::{Damaged, Partition, Weather};
+use super::timetable::Timetable;
 
 /// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
 /// other, slow enough for thousands of seeds.
@@ -40,6 +41,8 @@ pub struct Plan {
     pub incidents: Vec<Incident>,
     /// When everything works again.
     pub healed_at: Span,
+    /// How long the monitor is away once more when all has settled, on healthy paths.
+    pub absence: Span,
 }
 
 /// The monitor's host.
@@ -144,6 +147,29 @@ pub enum What {
     },
 }
 
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Weather { source, weather } => write!(f, "path of source {source}: {weather}"),
+            Self::MonitorDies => f.write_str("the monitor dies"),
+            Self::MonitorStarts => f.write_str("a monitor starts"),
+            Self::SourceRestarts { source, leave: Leave::Crash } => {
+                write!(f, "source {source} crashes and starts anew")
+            }
+            Self::SourceRestarts { source, leave: Leave::Close } => {
+                write!(f, "source {source} closes its session and starts anew")
+            }
+            Self::AddressChanges { source } => write!(f, "source {source} has another address"),
+            Self::LabelsStep { source, by_ms: 0 } => {
+                write!(f, "labels of source {source} are true")
+            }
+            Self::LabelsStep { source, by_ms } => {
+                write!(f, "labels of source {source} are off by {by_ms:+} ms")
+            }
+        }
+    }
+}
+
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,14 +203,20 @@ impl Plan {
         }
         incidents.sort_by_key(|incident| incident.at);
         let max_sources = sources.len() + rng.random_range(0..4);
-        Self {
+        let mut plan = Self {
             seed,
             damaged: if rng.random_bool(0.2) { Damaged::Delivered } else { Damaged::Dropped },
             monitor: MonitorPlan { ppm: ppm(rng), max_sources, idle: millis(rng, 5_000..10_000) },
             sources,
             incidents,
             healed_at: HEALED_AT,
+            absence: millis(rng, 0..9_000),
+        };
+        let Timetable { away, back, .. } = Timetable::of(&plan);
+        for (at, what) in [(away, What::MonitorDies), (back, What::MonitorStarts)] {
+            plan.incidents.push(Incident { at: at.since(Time::ZERO), what });
         }
+        plan
     }
 
     /// How much longer than their delay datagrams may be under way when the world is healed.
@@ -220,7 +252,10 @@ impl fmt::Display for Plan {
     /// A line a host and a line an incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MonitorPlan { ppm, max_sources, idle } = &self.monitor;
-        writeln!(f, "damaged datagrams are {:?}", self.damaged)?;
+        match self.damaged {
+            Damaged::Dropped => writeln!(f, "damaged datagrams are dropped")?,
+            Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
+        }
         writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
         for (index, SourcePlan { law, name, delay, ppm }) in self.sources.iter().enumerate() {
             writeln!(
@@ -229,7 +264,7 @@ impl fmt::Display for Plan {
             )?;
         }
         for Incident { at, what } in &self.incidents {
-            writeln!(f, "{:>9.3} s  {what:?}", at.as_secs_f64())?;
+            writeln!(f, "{:>9.3} s  {what}", at.as_secs_f64())?;
         }
         Ok(())
     }
@@ -300,32 +335,37 @@ mod tests {
         let plans: Vec<_> = (0..300).map(Plan::draw).collect();
         let text = plans.iter().map(Plan::to_string).collect::<String>();
         for word in [
-            "AcpPlus",
+            "AcpPlus,",
             "Acp,",
-            "Lazy",
-            "Fixed",
-            "Dropped",
-            "Delivered",
-            "MonitorDies",
-            "MonitorStarts",
-            "Crash",
-            "Close",
-            "AddressChanges",
-            "LabelsStep",
-            "Both",
-            "ToMonitor",
-            "ToSource",
+            "Lazy,",
+            "Fixed,",
             "name \"\"",
+            "are dropped",
+            "are delivered",
+            "monitor dies",
+            "monitor starts",
+            "crashes",
+            "closes",
+            "another address",
+            "off by +",
+            "off by -",
+            "bursts",
+            "foreign",
+            "passes",
+            "reaches the monitor",
+            "reaches the source",
         ] {
             assert!(text.contains(word), "{word} was never drawn");
         }
     }
 
     #[test]
-    fn nothing_happens_after_the_healing() {
+    fn after_the_healing_only_the_monitor_goes_and_comes_back() {
         for seed in 0..300 {
             let plan = Plan::draw(seed);
-            assert!(plan.incidents.iter().all(|incident| incident.at <= plan.healed_at));
+            let later = plan.incidents.iter().filter(|incident| incident.at > plan.healed_at);
+            let later: Vec<_> = later.map(|incident| incident.what).collect();
+            assert_eq!(later, [What::MonitorDies, What::MonitorStarts]);
             assert!(plan.monitor.max_sources >= plan.sources.len());
         }
     }

@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use freshline_core::session::SourceEvent;
 use freshline_core::unit::{Span, Time};
 
-use super::checks::{self, Check, Timetable};
+use super::checks::{self, Check};
 use super::observation::Observation;
 use super::plan::Plan;
 use super::sabotage::Sabotage;
+use super::timetable::Timetable;
 use super::trace::Trace;
 use super::world::World;
 

@@ -4,8 +4,9 @@
 use freshline_core::source::Phase;
 use freshline_core::unit::Span;
 
-use super::{CLOCKS_DIFFER, Check, LONGEST_PAUSE, Timetable};
+use super::{CLOCKS_DIFFER, Check};
 use crate::torture::plan::Plan;
+use crate::torture::timetable::{LONGEST_PAUSE, Timetable};
 use crate::torture::world::World;
 
 /// Estimates of the clocks' offset are up to so old.
@@ -65,7 +66,8 @@ impl Check for Normal {
     }
 
     fn on_step(&mut self, world: &World) -> Result<(), String> {
-        if world.now < self.timetable.settled {
+        let Timetable { settled, away, .. } = self.timetable;
+        if !(settled..away).contains(&world.now) {
             return Ok(());
         }
         (0..world.sources.len()).try_for_each(|source| self.check(world, source))

@@ -1,16 +1,17 @@
-//! Service resumes after the healing, within the documented wait, and never pauses longer again.
+//! Service resumes after the healing, within the documented wait, and never pauses longer while
+//! the monitor is there; and once more, after an absence of the monitor.
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Check, Timetable};
+use super::Check;
 use crate::torture::observation::Observation;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::SourceHost;
+use crate::torture::timetable::Timetable;
 use crate::torture::world::World;
 
 pub(super) struct Service {
-    served: Time,
-    longest_wait: Span,
+    timetable: Timetable,
     sources: Vec<Served>,
 }
 
@@ -22,9 +23,18 @@ struct Served {
 }
 
 impl Service {
-    pub(super) fn new(plan: &Plan, Timetable { healed, served, .. }: Timetable) -> Self {
-        let sources = vec![Served::default(); plan.sources.len()];
-        Self { served, longest_wait: served.since(healed), sources }
+    pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
+        Self { timetable, sources: vec![Served::default(); plan.sources.len()] }
+    }
+
+    /// The longest that a source may have been without service; `None` while nothing is demanded.
+    fn longest_wait(&self, now: Time) -> Option<Span> {
+        let Timetable { healed, served, away, back, found, .. } = self.timetable;
+        if now >= found {
+            Some(found.since(back))
+        } else {
+            (served..away).contains(&now).then(|| served.since(healed))
+        }
     }
 }
 
@@ -50,13 +60,11 @@ impl Check for Service {
     }
 
     fn on_step(&mut self, world: &World) -> Result<(), String> {
-        if world.now < self.served {
-            return Ok(());
-        }
+        let Some(longest_wait) = self.longest_wait(world.now) else { return Ok(()) };
         for (source, served) in self.sources.iter().enumerate() {
             for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
                 let wait = world.now.since(last);
-                if wait > self.longest_wait {
+                if wait > longest_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
                 }
             }
