@@ -50,17 +50,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(seed) => Report::of_one(replay(seed), args.verbose),
         None => Report::of_many(args.seeds),
     };
-    if args.json { print_json(&report) } else { printed(report.print()) }?;
-    match report.failures.first() {
-        None => Ok(()),
-        Some(first) => Err(Failure::Runtime(miette!(
-            help = format!("replay it: {}", first.replay),
-            "{} of {} seeds failed, the first is {}",
-            report.failures.len(),
-            report.seeds,
-            first.plan.seed,
-        ))),
-    }
+    if args.json { print_json(&report) } else { printed(report.print(&mut io::stdout().lock())) }?;
+    report.verdict()
 }
 
 /// What is told of all seeds.
@@ -128,8 +119,19 @@ impl Report {
         }
     }
 
-    fn print(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    /// A failure if some seed failed.
+    fn verdict(&self) -> Result<(), Failure> {
+        let Some(first) = self.failures.first() else { return Ok(()) };
+        Err(Failure::Runtime(miette!(
+            help = format!("replay it: {}", first.replay),
+            "{} of {} seeds failed, the first is {}",
+            self.failures.len(),
+            self.seeds,
+            first.plan.seed,
+        )))
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
         match (&self.details, self.failures.first()) {
             (Some(Details { plan, trace }), _) => {
                 writeln!(out, "freshline {}, seed {}\n{plan}", self.version, plan.seed)?;
@@ -169,4 +171,35 @@ impl From<Failed> for FailedSeed {
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn a_seed_that_fails_is_told_with_what_was_drawn_and_how_to_replay_it() {
+        let what = "update 7 counts as fresh after 9".to_owned();
+        let breach =
+            Breach { property: "freshest never goes back", what, at: Span::from_millis(1_500) };
+        let failed = Failed { plan: Plan::draw(17), breach };
+        let report = Report::new(2_000, Counts::default(), vec![failed]);
+
+        let mut out = Vec::new();
+        report.print(&mut out).expect("memory takes it");
+        let told = String::from_utf8(out).expect("text");
+        assert!(told.contains(&Plan::draw(17).to_string()), "{told}");
+        for part in [
+            env!("CARGO_PKG_VERSION"),
+            "seed 17, 1.500 s: not so: freshest never goes back: update 7 counts as fresh after 9",
+            "2000 seeds, 1 failed",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+
+        let Err(Failure::Runtime(failure)) = report.verdict() else { panic!("no failure") };
+        let help = failure.help().expect("help").to_string();
+        assert_eq!(help, "replay it: freshline lab torture --seed 17 --verbose");
+    }
 }
