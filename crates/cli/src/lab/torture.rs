@@ -148,7 +148,7 @@ impl Report {
         }
         writeln!(
             out,
-            "{} seeds, {} failed: {:.1} h of faults and healing, {} incidents, {} updates sent, \
+            "{} seeds, {} failed: {:.2} h of faults and healing, {} incidents, {} updates sent, \
              {} fresh, {} sessions opened",
             self.seeds,
             self.failures.len(),

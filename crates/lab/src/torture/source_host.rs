@@ -19,6 +19,8 @@ pub(super) struct SourceHost {
     pub(super) port: u16,
     /// How far the labels of the application's states are off, in ns.
     labels_off_by: i64,
+    /// The world asks far more often than it changes.
+    next_event: Option<Time>,
     plan: SourcePlan,
     rng: Pcg64,
 }
@@ -26,13 +28,17 @@ pub(super) struct SourceHost {
 impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
         let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
-        Self { endpoint, clock, port: 1, labels_off_by: 0, plan, rng }
+        let mut host =
+            Self { endpoint, clock, port: 1, labels_off_by: 0, next_event: None, plan, rng };
+        host.plan_next_event();
+        host
     }
 
     /// Replaces the process by a new one; gives the last words of the old one.
     pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
         let last_words = (leave == Leave::Close).then(|| self.endpoint.close().to_vec());
         (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
+        self.plan_next_event();
         last_words
     }
 
@@ -42,15 +48,15 @@ impl SourceHost {
 
     /// When it wants to send or to be woken; `None` if never, which is a fault.
     pub(super) fn next_event(&self) -> Option<Time> {
-        let timer = self.endpoint.next_timer().map(|(at, _)| at);
-        let next = [timer, self.endpoint.next_update_at()].into_iter().flatten().min();
-        next.map(|local| self.clock.world(local))
+        self.next_event
     }
 
     pub(super) fn tick(&mut self, now: Time) -> Option<SourceEvent> {
         let local = self.clock.read(now);
         let due = self.endpoint.next_timer().is_some_and(|(at, _)| at <= local);
-        due.then(|| self.endpoint.on_tick(local)).flatten()
+        let event = due.then(|| self.endpoint.on_tick(local)).flatten();
+        self.plan_next_event();
+        event
     }
 
     /// The update that is due, if one is, with its number.
@@ -65,17 +71,26 @@ impl SourceHost {
         let sample = Sample { generated_at, payload: &state };
         let len = self.endpoint.write_update(local, sample, &mut out).expect("the buffer is long");
         out.truncate(len);
+        self.plan_next_event();
         Some((seq, out))
     }
 
     /// What a datagram tells it; nothing if it is left aside.
     pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Option<SourceEvent> {
-        self.endpoint.on_datagram(self.clock.read(now), datagram).ok()
+        let event = self.endpoint.on_datagram(self.clock.read(now), datagram).ok();
+        self.plan_next_event();
+        event
     }
 
     /// The age at the monitor as this source knows it.
     pub(super) fn known_age(&self, now: Time) -> Option<Span> {
         self.endpoint.age().process().age(self.clock.read(now))
+    }
+
+    fn plan_next_event(&mut self) {
+        let timer = self.endpoint.next_timer().map(|(at, _)| at);
+        let next = [timer, self.endpoint.next_update_at()].into_iter().flatten().min();
+        self.next_event = next.map(|local| self.clock.world(local));
     }
 }
 

@@ -105,6 +105,9 @@ impl World {
             self.monitor.tick(now);
         }
         for source in 0..self.sources.len() {
+            if self.sources[source].next_event().is_none_or(|at| at > now) {
+                continue;
+            }
             if let Some(event) = self.sources[source].tick(now) {
                 self.learned(source, event);
             }
