@@ -4,6 +4,7 @@ mod library;
 mod list;
 mod reproduce;
 mod run;
+mod torture;
 
 use crate::Failure;
 
@@ -19,6 +20,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Reproduce(reproduce::Args),
+    Torture(torture::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -26,5 +28,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::List(args) => list::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Torture(args) => torture::run(args),
     }
 }

@@ -9,5 +9,6 @@ pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod tcp;
+pub mod torture;
 pub mod wifi;
 pub mod world;

@@ -22,8 +22,9 @@ impl Backoff {
         self.attempts
     }
 
-    pub(super) fn reset(&mut self) {
-        self.attempts = 0;
+    /// Goes on as after so many attempts.
+    pub(super) fn reset(&mut self, attempts: u32) {
+        self.attempts = attempts;
     }
 
     /// The wait after the attempt that is made now.

@@ -171,6 +171,8 @@ pub struct Source {
     backoff: Backoff,
     /// When the session was last opened.
     opened_at: Time,
+    /// How many times in a row it had to be opened again soon after.
+    short_lives: u32,
     /// While opening: when to try next.
     next_attempt_at: Time,
     cookie: Cookie,
@@ -208,6 +210,7 @@ impl Source {
             reach: Reach::Opening { attempts: 0 },
             backoff,
             opened_at: now,
+            short_lives: 0,
             next_attempt_at: now,
             cookie: Cookie::default(),
             next_seq: 0,
@@ -493,11 +496,15 @@ impl Source {
 
     fn open_again(&mut self, now: Time) {
         if now.since(self.opened_at) >= self.params.longest_wait {
-            self.backoff.reset();
+            self.short_lives = 0;
+            self.backoff.reset(0);
             self.next_attempt_at = now;
         } else {
             // Somebody else may be at the monitor with our name: two that displace each other at
-            // once would never come to rest.
+            // once would never come to rest. What was tried before the opening does not count:
+            // an outage says nothing of that.
+            self.backoff.reset(self.short_lives);
+            self.short_lives = self.short_lives.saturating_add(1);
             self.next_attempt_at = now + self.backoff.next();
         }
         self.reach = Reach::Opening { attempts: self.backoff.attempts() };

@@ -1,0 +1,22 @@
+//! No answer of the monitor is longer than its question: it is of no use for floods.
+
+use super::Check;
+use crate::torture::observation::Observation;
+use crate::torture::world::World;
+
+pub(super) struct Answers;
+
+impl Check for Answers {
+    fn property(&self) -> &'static str {
+        "no answer is longer than its question"
+    }
+
+    fn on_observation(&mut self, _: &World, seen: &Observation) -> Result<(), String> {
+        match seen {
+            Observation::Answered { question, answer } if answer > question => {
+                Err(format!("{answer} bytes in answer to {question}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

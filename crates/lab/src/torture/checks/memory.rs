@@ -1,0 +1,59 @@
+//! The monitor's memory is bounded: by its cap, by the payloads, and in time, since who is silent
+//! is forgotten. Every record that ever was is accounted for.
+
+use freshline_core::session::MonitorParams;
+use freshline_core::unit::Span;
+
+use super::Check;
+use crate::torture::plan::Plan;
+use crate::torture::world::World;
+
+pub(super) struct Memory {
+    max_sources: usize,
+    max_payload: usize,
+    /// A record is forgotten after `idle`, at most as long again later.
+    longest_silence: Span,
+}
+
+impl Memory {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            max_sources: plan.monitor.max_sources,
+            max_payload: MonitorParams::default().max_payload,
+            // Waking up in 64 steps costs a rounding each.
+            longest_silence: plan.monitor.idle * 2 + Span::from_millis(1),
+        }
+    }
+}
+
+impl Check for Memory {
+    fn property(&self) -> &'static str {
+        "memory is bounded"
+    }
+
+    fn on_step(&mut self, world: &World) -> Result<(), String> {
+        let Some(monitor) = &world.monitor.endpoint else { return Ok(()) };
+        let records = monitor.len();
+        if records > self.max_sources {
+            return Err(format!("{records} records, {} are allowed", self.max_sources));
+        }
+        let counted = monitor.counters();
+        let ended = counted.closed + counted.expired + counted.superseded;
+        if counted.opened != ended + records as u64 {
+            return Err(format!("{records} records, but {counted:?}"));
+        }
+        for record in world.monitor.records() {
+            let silence = world.monitor.silence(world.now, record);
+            if silence > self.longest_silence {
+                return Err(format!(
+                    "session {} is held though silent for {silence}",
+                    record.session
+                ));
+            }
+            if record.payload.capacity() > self.max_payload {
+                return Err(format!("session {}: too long a state is held", record.session));
+            }
+        }
+        Ok(())
+    }
+}

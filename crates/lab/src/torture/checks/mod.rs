@@ -1,0 +1,51 @@
+//! What must hold in every world: one checker a property.
+
+mod age;
+mod answers;
+mod content;
+mod freshest;
+mod memory;
+mod normal;
+mod progress;
+mod rate;
+mod service;
+
+use super::observation::Observation;
+use super::plan::{MAX_RATE, Plan};
+use super::timetable::Timetable;
+use super::world::World;
+
+/// By how much readings of two clocks of these worlds can differ, beyond rounding: ⌈2 · 200 ppm⌉.
+const CLOCKS_DIFFER: f64 = 0.000_4;
+
+/// Watches one property. `Err` says what broke it.
+pub(super) trait Check: Send {
+    /// The property, in words.
+    fn property(&self) -> &'static str;
+
+    /// Something was seen.
+    fn on_observation(&mut self, _world: &World, _seen: &Observation) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A step of the world is over.
+    fn on_step(&mut self, _world: &World) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A checker for each property.
+pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
+    let timetable = Timetable::of(plan);
+    vec![
+        Box::new(age::Age::new(plan)),
+        Box::new(answers::Answers),
+        Box::new(content::Content::new(plan)),
+        Box::new(freshest::Freshest::default()),
+        Box::new(memory::Memory::new(plan)),
+        Box::new(progress::Progress::new(plan)),
+        Box::new(rate::Rate),
+        Box::new(service::Service::new(plan, timetable)),
+        Box::new(normal::Normal::new(plan, timetable)),
+    ]
+}

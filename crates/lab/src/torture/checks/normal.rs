@@ -1,0 +1,75 @@
+//! Age returns to normal: some time after the healing it is what the rate and the path make it,
+//! and both ends know it.
+
+use freshline_core::source::Phase;
+use freshline_core::unit::Span;
+
+use super::{CLOCKS_DIFFER, Check};
+use crate::torture::plan::Plan;
+use crate::torture::timetable::{LONGEST_PAUSE, Timetable};
+use crate::torture::world::World;
+
+/// Estimates of the clocks' offset are up to so old.
+const OFFSET_LASTS: Span = Span::from_secs(20);
+
+pub(super) struct Normal {
+    timetable: Timetable,
+    /// One way to the monitor, of each source.
+    delays: Vec<Span>,
+}
+
+impl Normal {
+    pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
+        Self { timetable, delays: plan.sources.iter().map(|source| source.delay).collect() }
+    }
+
+    fn check(&self, world: &World, source: usize) -> Result<(), String> {
+        let host = &world.sources[source];
+        let session = host.endpoint.session();
+        let Some(record) = world.monitor.record(session) else {
+            return Err(format!("source {source} is unknown to the monitor"));
+        };
+        let Some(sampled) = world.ledger.sampled_at(session, record.newest_seq) else {
+            return Err(format!("source {source} never sent what is held of it"));
+        };
+        let age = world.now.since(sampled);
+        let delay = self.delays[source];
+        let law = host.endpoint.law();
+        // A law changes its rate by a quarter at a time; the last period may have been the longer.
+        let pause = match law.phase() {
+            Phase::Probing => LONGEST_PAUSE,
+            Phase::Steering => law.rate().period() * 2,
+        };
+        let normal = delay + pause + Span::from_millis(1);
+        if age > normal {
+            return Err(format!("source {source}: an age of {age}, {normal} would be normal"));
+        }
+        let error = Span::from_micros(1) + delay + OFFSET_LASTS.mul_f64(CLOCKS_DIFFER);
+        if let Some(known) = world.monitor.known_age(world.now, record)
+            && known.as_nanos().abs_diff(age.as_nanos()) > error.as_nanos()
+        {
+            return Err(format!(
+                "the monitor knows an age of {known} of source {source}, in truth it is {age}"
+            ));
+        }
+        let most = age + normal + delay;
+        host.known_age(world.now)
+            .is_some_and(|known| known <= most)
+            .then_some(())
+            .ok_or_else(|| format!("source {source} does not know its age of {age}"))
+    }
+}
+
+impl Check for Normal {
+    fn property(&self) -> &'static str {
+        "age returns to normal"
+    }
+
+    fn on_step(&mut self, world: &World) -> Result<(), String> {
+        let Timetable { settled, away, .. } = self.timetable;
+        if !(settled..away).contains(&world.now) {
+            return Ok(());
+        }
+        (0..world.sources.len()).try_for_each(|source| self.check(world, source))
+    }
+}

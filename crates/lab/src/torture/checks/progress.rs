@@ -1,0 +1,46 @@
+//! Time goes on: nobody stalls, and nobody spins.
+
+use freshline_core::unit::{Span, Time};
+
+use super::{Check, MAX_RATE};
+use crate::torture::plan::Plan;
+use crate::torture::source_host::SourceHost;
+use crate::torture::world::World;
+
+/// Of each update of a source a second: sending, arriving, being answered, all of that copied,
+/// timers, and strangers.
+const STEPS_AN_UPDATE: u64 = 16;
+
+pub(super) struct Progress {
+    most_steps_a_second: u64,
+    second_began_at: Time,
+    steps: u64,
+}
+
+impl Progress {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let most_steps_a_second = plan.sources.len() as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
+        Self { most_steps_a_second, second_began_at: Time::ZERO, steps: 0 }
+    }
+}
+
+impl Check for Progress {
+    fn property(&self) -> &'static str {
+        "time goes on"
+    }
+
+    fn on_step(&mut self, world: &World) -> Result<(), String> {
+        let stalls = |source: &SourceHost| source.next_event().is_none();
+        if let Some(stalled) = world.sources.iter().position(stalls) {
+            return Err(format!("source {stalled} waits for nothing"));
+        }
+        if world.now.since(self.second_began_at) >= Span::from_secs(1) {
+            (self.second_began_at, self.steps) = (world.now, 0);
+        }
+        self.steps += 1;
+        if self.steps > self.most_steps_a_second {
+            return Err(format!("more than {} steps in a second", self.most_steps_a_second));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Rates are finite, positive and within the law's bounds.
+
+use super::{Check, MAX_RATE};
+use crate::torture::observation::Observation;
+use crate::torture::world::World;
+
+pub(super) struct Rate;
+
+impl Check for Rate {
+    fn property(&self) -> &'static str {
+        "rates stay within their bounds"
+    }
+
+    fn on_observation(&mut self, _: &World, seen: &Observation) -> Result<(), String> {
+        let Observation::Sent { source, rate, .. } = seen else { return Ok(()) };
+        let per_second = rate.per_second();
+        if per_second.is_finite() && per_second > 0.0 && per_second <= MAX_RATE {
+            return Ok(());
+        }
+        Err(format!("source {source} has a rate of {rate}"))
+    }
+}

@@ -1,0 +1,74 @@
+//! Service resumes after the healing, within the documented wait, and never pauses longer while
+//! the monitor is there; and once more, after an absence of the monitor.
+
+use freshline_core::unit::{Span, Time};
+
+use super::Check;
+use crate::torture::observation::Observation;
+use crate::torture::plan::Plan;
+use crate::torture::source_host::SourceHost;
+use crate::torture::timetable::Timetable;
+use crate::torture::world::World;
+
+pub(super) struct Service {
+    timetable: Timetable,
+    sources: Vec<Served>,
+}
+
+/// When a source was last served, the start of the world included.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    fresh: Time,
+    acked: Time,
+}
+
+impl Service {
+    pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
+        Self { timetable, sources: vec![Served::default(); plan.sources.len()] }
+    }
+
+    /// The longest that a source may have been without service; `None` while nothing is demanded.
+    fn longest_wait(&self, now: Time) -> Option<Span> {
+        let Timetable { healed, served, away, back, found, .. } = self.timetable;
+        if now >= found {
+            Some(found.since(back))
+        } else {
+            (served..away).contains(&now).then(|| served.since(healed))
+        }
+    }
+}
+
+impl Check for Service {
+    fn property(&self) -> &'static str {
+        "service resumes"
+    }
+
+    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+        match seen {
+            Observation::Fresh { session, .. } => {
+                let is_theirs = |host: &SourceHost| host.endpoint.session() == *session;
+                if let Some(source) = world.sources.iter().position(is_theirs) {
+                    self.sources[source].fresh = world.now;
+                }
+            }
+            Observation::Learned { source, .. } if seen.is_ack() => {
+                self.sources[*source].acked = world.now;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_step(&mut self, world: &World) -> Result<(), String> {
+        let Some(longest_wait) = self.longest_wait(world.now) else { return Ok(()) };
+        for (source, served) in self.sources.iter().enumerate() {
+            for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
+                let wait = world.now.since(last);
+                if wait > longest_wait {
+                    return Err(format!("source {source}: nothing was {what} for {wait}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Whole endpoints under faults: sources and a monitor of `freshline_core::session` in virtual
+//! time, over paths that lose, delay, reorder, copy, damage and cut datagrams, between hosts that
+//! die, start again and move, with clocks that disagree.
+//!
+//! ```text
+//!  seed ──► plan ──► world ──► what can be seen ──► checkers, one a property
+//!                     ▲                             │ first breach
+//!   faults first, then all is healed                ▼
+//!   and progress is demanded               seed, plan, trace: the same again by the seed
+//! ```
+//!
+//! One seed is one world and one thread; the same seed is the same world on any machine and any
+//! number of threads, as long as the version is the same. The approach is that of simulation
+//! testing of distributed databases: Zhou et al., "FoundationDB: A Distributed Unbundled
+//! Transactional Key Value Store", SIGMOD 2021, section 4.
+
+mod checks;
+mod clock;
+mod ledger;
+mod monitor_host;
+mod observation;
+mod path;
+mod plan;
+#[cfg(feature = "planted-faults")]
+mod planted;
+mod sabotage;
+mod source_host;
+mod timetable;
+mod trace;
+mod trial;
+mod world;
+
+pub use path::{Damaged, Partition, Weather};
+pub use plan::{Incident, Law, Leave, MonitorPlan, Plan, SourcePlan, What};
+#[cfg(feature = "planted-faults")]
+pub use planted::Planted;
+pub use trial::{Breach, Counts};
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use sabotage::{Nobody, Sabotage};
+use trace::Trace;
+use trial::Trial;
+
+/// What became of many seeds.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Sums over all seeds.
+    pub counts: Counts,
+    /// The seeds that failed, in order.
+    pub failures: Vec<Failure>,
+}
+
+/// A seed under which a property did not hold.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What was drawn from the seed.
+    pub plan: Plan,
+    /// What broke.
+    pub breach: Breach,
+}
+
+/// One seed again, with the last that was seen of its world.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// What was drawn from the seed.
+    pub plan: Plan,
+    /// What broke, if anything did.
+    pub breach: Option<Breach>,
+    /// What happened.
+    pub counts: Counts,
+    /// The last events before the breach or the end, a line each.
+    pub trace: Vec<String>,
+}
+
+/// Runs every seed, on as many threads as there are cores; `on_done` is called after each.
+pub fn torture(seeds: Range<u64>, on_done: impl Fn() + Sync) -> Report {
+    run(seeds, on_done, || Box::new(Nobody))
+}
+
+/// As [`torture`], in worlds with a fault that must be found.
+#[cfg(feature = "planted-faults")]
+pub fn torture_planted(seeds: Range<u64>, fault: Planted) -> Report {
+    run(seeds, || {}, || Box::new(fault))
+}
+
+/// Runs one seed and keeps its last events.
+pub fn replay(seed: u64) -> Replay {
+    let plan = Plan::draw(seed);
+    let mut trial = Trial::new(&plan, Box::new(Nobody), Some(Trace::default()));
+    let breach = trial.run();
+    let trace = trial.trace.as_ref().map(Trace::lines).unwrap_or_default();
+    Replay { plan, breach, counts: trial.counts, trace }
+}
+
+fn run(
+    seeds: Range<u64>,
+    on_done: impl Fn() + Sync,
+    sabotage: impl Fn() -> Box<dyn Sabotage> + Sync,
+) -> Report {
+    let outcomes: Vec<_> = seeds
+        .into_par_iter()
+        .map(|seed| {
+            let plan = Plan::draw(seed);
+            let mut trial = Trial::new(&plan, sabotage(), None);
+            let breach = trial.run();
+            on_done();
+            (trial.counts, breach.map(|breach| Failure { plan, breach }))
+        })
+        .collect();
+    let mut report = Report::default();
+    for (counts, failure) in outcomes {
+        report.counts += counts;
+        report.failures.extend(failure);
+    }
+    report
+}

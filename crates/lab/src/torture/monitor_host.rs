@@ -1,0 +1,116 @@
+//! The monitor and its clock; it may be down.
+
+use freshline_core::session::{Clocked, Monitor, MonitorParams, Record, Secret, Verdict};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Ack, Message, SessionId};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use super::clock::Clock;
+use super::observation::Observation;
+use super::plan::MonitorPlan;
+
+/// Where a datagram comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    /// The index of the source, or a number beyond these for a stranger.
+    pub(super) host: usize,
+    pub(super) port: u16,
+}
+
+pub(super) struct MonitorHost {
+    /// `None` while it is down.
+    pub(super) endpoint: Option<Monitor<Address>>,
+    clock: Clock,
+    plan: MonitorPlan,
+    rng: Pcg64,
+}
+
+impl MonitorHost {
+    pub(super) fn new(plan: MonitorPlan, mut rng: Pcg64) -> Self {
+        let clock = Clock::random(&mut rng, plan.ppm);
+        let mut host = Self { endpoint: None, clock, plan, rng };
+        host.start();
+        host
+    }
+
+    pub(super) fn die(&mut self) {
+        self.endpoint = None;
+    }
+
+    pub(super) fn start(&mut self) {
+        let MonitorPlan { max_sources, idle, ppm } = self.plan;
+        let params = MonitorParams { max_sources, idle, ..MonitorParams::default() };
+        self.endpoint = Some(Monitor::new(params, Secret::new(self.rng.random())));
+        self.clock = Clock::random(&mut self.rng, ppm);
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        let local = self.endpoint.as_ref()?.next_event()?;
+        Some(self.clock.world(local))
+    }
+
+    pub(super) fn tick(&mut self, now: Time) {
+        if let Some(monitor) = &mut self.endpoint {
+            monitor.on_tick(self.clock.read(now), |_, _| {});
+        }
+    }
+
+    /// Hands in a datagram; gives the answer, which may be empty.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        from: Address,
+        datagram: &[u8],
+        mut see: impl FnMut(Observation),
+    ) -> Vec<u8> {
+        let Some(monitor) = &mut self.endpoint else { return Vec::new() };
+        let local = self.clock.read(now);
+        let at = Clocked { received_at: local, now: local };
+        let mut reply = [0; Ack::LEN];
+        let receipt = monitor.on_datagram(at, from, datagram, &mut reply);
+        let answer = reply[..receipt.reply].to_vec();
+        match receipt.verdict {
+            Verdict::Fresh { source, payload, opened } => {
+                let record = monitor.record(source).expect("it was just made or refreshed");
+                see(Observation::Fresh {
+                    session: record.session,
+                    seq: record.newest_seq,
+                    opened,
+                    given: payload.to_vec(),
+                    held: record.payload.clone(),
+                });
+            }
+            Verdict::Stale { .. } => {
+                if let Ok(Message::Update(update)) = Message::parse(datagram) {
+                    see(Observation::Stale { session: update.session, seq: update.seq });
+                }
+            }
+            _ => {}
+        }
+        if !answer.is_empty() {
+            see(Observation::Answered { question: datagram.len(), answer: answer.len() });
+        }
+        answer
+    }
+
+    /// All that it holds.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record<Address>> {
+        self.endpoint.iter().flat_map(|monitor| monitor.records().map(|(_, record)| record))
+    }
+
+    /// What it holds of a session.
+    pub(super) fn record(&self, session: SessionId) -> Option<&Record<Address>> {
+        self.records().find(|record| record.session == session)
+    }
+
+    /// The age of a record as the monitor knows it.
+    pub(super) fn known_age(&self, now: Time, record: &Record<Address>) -> Option<Span> {
+        record.age.age(self.clock.read(now))
+    }
+
+    /// How long a record has not been heard.
+    pub(super) fn silence(&self, now: Time, record: &Record<Address>) -> Span {
+        self.clock.read(now).since(record.heard_at)
+    }
+}

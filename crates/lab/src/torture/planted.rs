@@ -1,0 +1,89 @@
+//! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
+//! to fail. For tests only; not part of an ordinary build.
+
+use freshline_core::unit::{Time, UpdateRate};
+use freshline_core::wire::Message;
+
+use super::observation::Observation;
+use super::sabotage::Sabotage;
+use super::source_host::state;
+
+/// A fault of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// The monitor takes an older update for fresh.
+    OlderTakenForFresh,
+    /// A source believes the monitor fresher than it is.
+    AgeFlattered,
+    /// The monitor damages what it holds.
+    StateDamaged,
+    /// The monitor keeps the records of silent sources.
+    RecordsKept,
+    /// The monitor's answers have a byte too many.
+    AnswerTooLong,
+    /// A law goes beyond its ceiling.
+    RateRunsAway,
+    /// A timer is due again at once, for ever.
+    TimerSpins,
+    /// A source never takes up a challenge.
+    NeverReopens,
+    /// The monitor misses most updates.
+    MostUpdatesMissed,
+}
+
+impl Planted {
+    /// All faults with the property that each breaks.
+    pub const ALL: [(Self, &'static str); 9] = [
+        (Self::OlderTakenForFresh, "freshest never goes back"),
+        (Self::AgeFlattered, "age is never negative"),
+        (Self::StateDamaged, "states arrive whole"),
+        (Self::RecordsKept, "memory is bounded"),
+        (Self::AnswerTooLong, "no answer is longer than its question"),
+        (Self::RateRunsAway, "rates stay within their bounds"),
+        (Self::TimerSpins, "time goes on"),
+        (Self::NeverReopens, "service resumes"),
+        (Self::MostUpdatesMissed, "age returns to normal"),
+    ];
+}
+
+/// One update of so many passes [`Planted::MostUpdatesMissed`].
+const PASSES: u64 = 10;
+
+impl Sabotage for Planted {
+    fn intercepts(&mut self, datagram: &[u8]) -> bool {
+        match (self, Message::parse(datagram)) {
+            (Self::NeverReopens, Ok(Message::Challenge(_))) => true,
+            (Self::MostUpdatesMissed, Ok(Message::Update(update))) => {
+                update.opening.is_none() && update.seq % PASSES != 0
+            }
+            _ => false,
+        }
+    }
+
+    fn stops_monitor_timer(&self) -> bool {
+        *self == Self::RecordsKept
+    }
+
+    fn next_event(&self, now: Time, next: Time) -> Time {
+        if *self == Self::TimerSpins { now } else { next }
+    }
+
+    fn rewrite(&mut self, seen: &mut Observation) {
+        match (self, &mut *seen) {
+            (Self::OlderTakenForFresh, Observation::Stale { session, seq }) => {
+                let (session, seq, given) = (*session, *seq, state(*session, *seq));
+                let held = given.clone();
+                *seen = Observation::Fresh { session, seq, opened: false, given, held };
+            }
+            (Self::AgeFlattered, Observation::Learned { age: Some(age), .. }) => *age = *age / 4,
+            (Self::StateDamaged, Observation::Fresh { held, .. }) => held.push(0),
+            (Self::AnswerTooLong, Observation::Answered { question, answer }) => {
+                *answer = *question + 1;
+            }
+            (Self::RateRunsAway, Observation::Sent { rate, .. }) => {
+                *rate = UpdateRate::saturating(rate.per_second() * 1e6);
+            }
+            _ => {}
+        }
+    }
+}

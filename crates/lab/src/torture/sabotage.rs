@@ -1,0 +1,32 @@
+//! Where something can be made to go wrong that no fault of a path or a host brings about: the
+//! endpoints themselves. In an ordinary build nothing is.
+
+use freshline_core::unit::Time;
+
+use super::observation::Observation;
+
+/// Gets between the endpoints and the world. By default it does nothing.
+pub(super) trait Sabotage: Send {
+    /// Whether a datagram that has arrived never reaches its endpoint.
+    fn intercepts(&mut self, _datagram: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether the monitor's timer is never served.
+    fn stops_monitor_timer(&self) -> bool {
+        false
+    }
+
+    /// When the world goes on, instead of at `next`.
+    fn next_event(&self, _now: Time, next: Time) -> Time {
+        next
+    }
+
+    /// Changes what is seen.
+    fn rewrite(&mut self, _observation: &mut Observation) {}
+}
+
+/// Leaves everything as it is.
+pub(super) struct Nobody;
+
+impl Sabotage for Nobody {}

@@ -1,0 +1,109 @@
+//! A source, the application that it serves, and their clocks.
+
+use freshline_core::session::{Sample, Source, SourceEvent, SourceParams};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::SessionId;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use super::clock::Clock;
+use super::plan::{Leave, SourcePlan};
+
+/// Longer than any update of these sources.
+const BUFFER: usize = 512;
+
+pub(super) struct SourceHost {
+    pub(super) endpoint: Source,
+    pub(super) clock: Clock,
+    /// The port from which it sends now.
+    pub(super) port: u16,
+    /// How far the labels of the application's states are off, in ns.
+    labels_off_by: i64,
+    /// The world asks far more often than it changes.
+    next_event: Option<Time>,
+    plan: SourcePlan,
+    rng: Pcg64,
+}
+
+impl SourceHost {
+    pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
+        let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
+        let mut host =
+            Self { endpoint, clock, port: 1, labels_off_by: 0, next_event: None, plan, rng };
+        host.plan_next_event();
+        host
+    }
+
+    /// Replaces the process by a new one; gives the last words of the old one.
+    pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
+        let last_words = (leave == Leave::Close).then(|| self.endpoint.close().to_vec());
+        (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
+        self.plan_next_event();
+        last_words
+    }
+
+    pub(super) fn step_labels(&mut self, by_ms: i64) {
+        self.labels_off_by = by_ms * 1_000_000;
+    }
+
+    /// When it wants to send or to be woken; `None` if never, which is a fault.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.next_event
+    }
+
+    pub(super) fn tick(&mut self, now: Time) -> Option<SourceEvent> {
+        let local = self.clock.read(now);
+        let due = self.endpoint.next_timer().is_some_and(|(at, _)| at <= local);
+        let event = due.then(|| self.endpoint.on_tick(local)).flatten();
+        self.plan_next_event();
+        event
+    }
+
+    /// The update that is due, if one is, with its number.
+    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<u8>)> {
+        let local = self.clock.read(now);
+        self.endpoint.next_update_at().filter(|at| *at <= local)?;
+        let seq = self.endpoint.counters().sent;
+        let state = state(self.endpoint.session(), seq);
+        let generated_at =
+            Time::from_nanos(local.as_nanos().saturating_add_signed(self.labels_off_by));
+        let mut out = vec![0; BUFFER];
+        let sample = Sample { generated_at, payload: &state };
+        let len = self.endpoint.write_update(local, sample, &mut out).expect("the buffer is long");
+        out.truncate(len);
+        self.plan_next_event();
+        Some((seq, out))
+    }
+
+    /// What a datagram tells it; nothing if it is left aside.
+    pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Option<SourceEvent> {
+        let event = self.endpoint.on_datagram(self.clock.read(now), datagram).ok();
+        self.plan_next_event();
+        event
+    }
+
+    /// The age at the monitor as this source knows it.
+    pub(super) fn known_age(&self, now: Time) -> Option<Span> {
+        self.endpoint.age().process().age(self.clock.read(now))
+    }
+
+    fn plan_next_event(&mut self) {
+        let timer = self.endpoint.next_timer().map(|(at, _)| at);
+        let next = [timer, self.endpoint.next_update_at()].into_iter().flatten().min();
+        self.next_event = next.map(|local| self.clock.world(local));
+    }
+}
+
+/// The state that a source sends as update `seq`: told by it alone, of varying length.
+pub(super) fn state(session: SessionId, seq: u64) -> Vec<u8> {
+    let text = format!("{session} {seq} ");
+    text.bytes().cycle().take(8 + (seq % 97) as usize).collect()
+}
+
+fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
+    let clock = Clock::random(rng, plan.ppm);
+    let params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
+    let session = SessionId(rng.random());
+    let source = Source::new(params, session, plan.law.build(), clock.read(now));
+    (source.expect("names are short"), clock)
+}

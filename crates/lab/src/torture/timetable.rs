@@ -1,0 +1,59 @@
+//! What is demanded when.
+//!
+//! ```text
+//!  0 ──── faults ──── healed ─ wait ─ served ─── settled ──── away ── back ─ wait ─ found ── end
+//!                                     every source is served  monitor is gone       served again
+//!                                                age normal
+//! ```
+
+use freshline_core::unit::{Span, Time};
+
+use super::path::Damaged;
+use super::plan::Plan;
+
+/// The longest pause that a healthy source makes on its own: the longest wait between openings, a
+/// quarter of spread included. A probe's timeout and the longest period of the laws are shorter.
+pub(super) const LONGEST_PAUSE: Span = Span::from_millis(2_500);
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timetable {
+    /// All faults are over.
+    pub(super) healed: Time,
+    /// Every source has been served again.
+    pub(super) served: Time,
+    /// The clocks' offset is that of healthy times.
+    pub(super) settled: Time,
+    /// The monitor dies once more, though the paths are healthy.
+    pub(super) away: Time,
+    /// Another one starts.
+    pub(super) back: Time,
+    /// Every source has found it.
+    pub(super) found: Time,
+    /// The run is over.
+    pub(super) end: Time,
+}
+
+impl Timetable {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let delay = plan.sources.iter().map(|source| source.delay).max().unwrap_or(Span::ZERO);
+        // docs/protocol.md, "Silence and backoff".
+        let wait = LONGEST_PAUSE + (delay * 2) * 3;
+        let healed = Time::ZERO + plan.healed_at;
+        // What was under way when the world was healed is no part of the healed world.
+        let mut served = healed + plan.longest_jitter() + wait;
+        if plan.damaged == Damaged::Delivered {
+            // A damaged number that is far too high shows when 8 updates have been stale.
+            served += LONGEST_PAUSE * 8;
+        }
+        if plan.leaves_orphans() {
+            // They may fill the monitor until they have been idle; then comes the next try.
+            served += plan.monitor.idle * 2 + LONGEST_PAUSE;
+        }
+        // The source forgets the offset of troubled times after 20 s.
+        let settled = served + Span::from_secs(22);
+        let away = settled + Span::from_secs(4);
+        let back = away + plan.absence;
+        let found = back + wait;
+        Self { healed, served, settled, away, back, found, end: found + Span::from_secs(1) }
+    }
+}

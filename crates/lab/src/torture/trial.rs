@@ -1,0 +1,127 @@
+//! One seed: its world, watched by all checkers until the end or the first breach.
+
+use std::ops::AddAssign;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use freshline_core::session::SourceEvent;
+use freshline_core::unit::{Span, Time};
+
+use super::checks::{self, Check};
+use super::observation::Observation;
+use super::plan::Plan;
+use super::sabotage::Sabotage;
+use super::timetable::Timetable;
+use super::trace::Trace;
+use super::world::World;
+
+/// A property that did not hold.
+#[derive(Debug, Clone)]
+pub struct Breach {
+    /// Which, in words.
+    pub property: &'static str,
+    /// What was seen instead.
+    pub what: String,
+    /// When, since the start of the world.
+    pub at: Span,
+}
+
+/// What happened in worlds, all of them or one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// The time that passed in them.
+    pub simulated: Span,
+    /// Steps of the worlds: moments at which something happened.
+    pub steps: u64,
+    /// Incidents of the plans.
+    pub incidents: u64,
+    /// Updates sent.
+    pub sent: u64,
+    /// Of these, taken for the freshest by a monitor.
+    pub fresh: u64,
+    /// Times a session was opened at its source.
+    pub opened: u64,
+}
+
+impl Counts {
+    fn count(&mut self, seen: &Observation) {
+        match seen {
+            Observation::Happened(_) => self.incidents += 1,
+            Observation::Sent { .. } => self.sent += 1,
+            Observation::Fresh { .. } => self.fresh += 1,
+            Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
+            _ => {}
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.simulated += other.simulated;
+        self.steps += other.steps;
+        self.incidents += other.incidents;
+        self.sent += other.sent;
+        self.fresh += other.fresh;
+        self.opened += other.opened;
+    }
+}
+
+/// A world, its watchers, and what they have seen.
+pub(super) struct Trial {
+    world: World,
+    checks: Vec<Box<dyn Check>>,
+    end: Time,
+    pub(super) counts: Counts,
+    pub(super) trace: Option<Trace>,
+}
+
+impl Trial {
+    pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>, trace: Option<Trace>) -> Self {
+        Self {
+            world: World::new(plan, sabotage),
+            checks: checks::all(plan),
+            end: Timetable::of(plan).end,
+            counts: Counts::default(),
+            trace,
+        }
+    }
+
+    /// Runs to the end; gives the first breach. A panic is one.
+    pub(super) fn run(&mut self) -> Option<Breach> {
+        let broken = catch_unwind(AssertUnwindSafe(|| self.watch()));
+        let (property, what) = match broken {
+            Ok(Ok(())) => return None,
+            Ok(Err(broken)) => broken,
+            Err(panic) => ("nothing panics", words_of(&*panic)),
+        };
+        Some(Breach { property, what, at: self.counts.simulated })
+    }
+
+    fn watch(&mut self) -> Result<(), (&'static str, String)> {
+        loop {
+            let next = self.world.next_event().min(self.end);
+            self.counts.simulated = next.since(Time::ZERO);
+            self.counts.steps += 1;
+            let seen = self.world.step(next);
+            for observation in &seen {
+                self.counts.count(observation);
+                if let Some(trace) = &mut self.trace {
+                    trace.record(next, observation);
+                }
+            }
+            for check in &mut self.checks {
+                seen.iter()
+                    .try_for_each(|observation| check.on_observation(&self.world, observation))
+                    .and_then(|()| check.on_step(&self.world))
+                    .map_err(|what| (check.property(), what))?;
+            }
+            if next >= self.end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}

@@ -1,0 +1,263 @@
+//! Sources, their paths and a monitor in virtual time.
+//!
+//! Each host and each path draws from a random stream of its own. The hosts read their clocks, the
+//! world alone knows the time.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use freshline_core::session::SourceEvent;
+use freshline_core::unit::{Span, Time};
+use rand::{Rng, RngExt};
+use rand_pcg::Pcg64;
+
+use super::ledger::Ledger;
+use super::monitor_host::{Address, MonitorHost};
+use super::observation::Observation;
+use super::path::{Direction, Path};
+use super::plan::{Plan, What};
+use super::sabotage::Sabotage;
+use super::source_host::SourceHost;
+
+/// The hosts from which strangers send.
+const STRANGERS: std::ops::Range<usize> = 1_000..1_100;
+
+/// The random streams of a seed; stream 0 draws the plan.
+const STRANGERS_STREAM: u128 = 1;
+const MONITOR_STREAM: u128 = 2;
+const SOURCE_STREAMS: u128 = 1_000;
+const PATH_STREAMS: u128 = 2_000;
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) sources: Vec<SourceHost>,
+    pub(super) monitor: MonitorHost,
+    pub(super) ledger: Ledger,
+    paths: Vec<Path>,
+    sabotage: Box<dyn Sabotage>,
+    strangers: Pcg64,
+    events: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    seen: Vec<Observation>,
+}
+
+enum Event {
+    ToMonitor { from: Address, datagram: Vec<u8> },
+    ToSource { to: Address, datagram: Vec<u8> },
+    Incident(What),
+}
+
+/// An event with its place in the order: by time, then by number.
+struct Scheduled {
+    at: Time,
+    number: u64,
+    event: Event,
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>) -> Self {
+        let stream = |number| Pcg64::new(plan.seed.into(), number);
+        let each = || (0..).zip(&plan.sources);
+        let mut world = Self {
+            now: Time::ZERO,
+            sources: each()
+                .map(|(i, source)| SourceHost::new(source.clone(), stream(SOURCE_STREAMS + i)))
+                .collect(),
+            monitor: MonitorHost::new(plan.monitor.clone(), stream(MONITOR_STREAM)),
+            ledger: Ledger::default(),
+            paths: each()
+                .map(|(i, source)| Path::new(source.delay, plan.damaged, stream(PATH_STREAMS + i)))
+                .collect(),
+            sabotage,
+            strangers: stream(STRANGERS_STREAM),
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            seen: Vec::new(),
+        };
+        for incident in &plan.incidents {
+            world.schedule(Time::ZERO + incident.at, Event::Incident(incident.what));
+        }
+        world
+    }
+
+    /// When the next step is due; [`Time::MAX`] if never.
+    pub(super) fn next_event(&self) -> Time {
+        let next = self
+            .sources
+            .iter()
+            .map(SourceHost::next_event)
+            .chain([self.monitor_timer(), self.events.peek().map(|Reverse(next)| next.at)])
+            .flatten()
+            .min()
+            .unwrap_or(Time::MAX);
+        self.sabotage.next_event(self.now, next).max(self.now)
+    }
+
+    /// Lets everything happen that is due at `now`, which is [`World::next_event`]; gives what
+    /// could be seen of it.
+    pub(super) fn step(&mut self, now: Time) -> Vec<Observation> {
+        self.now = now;
+        while self.events.peek().is_some_and(|Reverse(next)| next.at <= now) {
+            let Some(Reverse(next)) = self.events.pop() else { break };
+            self.happen(next.event);
+        }
+        if self.monitor_timer().is_some_and(|at| at <= now) {
+            self.monitor.tick(now);
+        }
+        for source in 0..self.sources.len() {
+            if self.sources[source].next_event().is_none_or(|at| at > now) {
+                continue;
+            }
+            if let Some(event) = self.sources[source].tick(now) {
+                self.learned(source, event);
+            }
+            self.send_update(source);
+        }
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.iter_mut().for_each(|observation| self.sabotage.rewrite(observation));
+        seen
+    }
+
+    fn monitor_timer(&self) -> Option<Time> {
+        self.monitor.next_event().filter(|_| !self.sabotage.stops_monitor_timer())
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        self.scheduled += 1;
+        self.events.push(Reverse(Scheduled { at, number: self.scheduled, event }));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::ToMonitor { from, datagram } => self.reach_monitor(from, &datagram),
+            Event::ToSource { to, datagram } => self.reach_source(to, &datagram),
+            Event::Incident(what) => self.befall(what),
+        }
+    }
+
+    fn befall(&mut self, what: What) {
+        self.seen.push(Observation::Happened(what));
+        match what {
+            What::Weather { source, weather } => self.paths[source].weather = weather,
+            What::MonitorDies => self.monitor.die(),
+            What::MonitorStarts => self.monitor.start(),
+            What::SourceRestarts { source, leave } => {
+                if let Some(last_words) = self.sources[source].restart(self.now, leave) {
+                    self.carry_to_monitor(source, &last_words);
+                }
+            }
+            What::AddressChanges { source } => self.sources[source].port += 1,
+            What::LabelsStep { source, by_ms } => self.sources[source].step_labels(by_ms),
+        }
+    }
+
+    fn send_update(&mut self, source: usize) {
+        let host = &mut self.sources[source];
+        let session = host.endpoint.session();
+        let Some((seq, datagram)) = host.update(self.now) else { return };
+        let rate = host.endpoint.law().rate();
+        self.ledger.sampled(session, seq, self.now);
+        self.seen.push(Observation::Sent { source, session, seq, rate });
+        self.carry_to_monitor(source, &datagram);
+    }
+
+    fn carry_to_monitor(&mut self, source: usize, datagram: &[u8]) {
+        let from = Address { host: source, port: self.sources[source].port };
+        self.carry(source, Direction::ToMonitor, datagram, |datagram| Event::ToMonitor {
+            from,
+            datagram,
+        });
+    }
+
+    fn reach_monitor(&mut self, from: Address, datagram: &[u8]) {
+        if self.sabotage.intercepts(datagram) {
+            return;
+        }
+        let seen = &mut self.seen;
+        let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
+        if !answer.is_empty() && from.host < self.sources.len() {
+            self.carry(from.host, Direction::ToSource, &answer, |datagram| Event::ToSource {
+                to: from,
+                datagram,
+            });
+        }
+    }
+
+    fn reach_source(&mut self, to: Address, datagram: &[u8]) {
+        let host = &mut self.sources[to.host];
+        if to.port != host.port || self.sabotage.intercepts(datagram) {
+            return;
+        }
+        if let Some(event) = host.receive(self.now, datagram) {
+            self.learned(to.host, event);
+        }
+    }
+
+    fn learned(&mut self, source: usize, event: SourceEvent) {
+        let host = &self.sources[source];
+        let (session, age) = (host.endpoint.session(), host.known_age(self.now));
+        self.seen.push(Observation::Learned { source, session, event, age });
+    }
+
+    fn carry(
+        &mut self,
+        source: usize,
+        direction: Direction,
+        datagram: &[u8],
+        event: impl Fn(Vec<u8>) -> Event,
+    ) {
+        if self.strangers.random_bool(self.paths[source].weather.foreign) {
+            self.send_foreign(source);
+        }
+        let mut arrivals = Vec::new();
+        self.paths[source].carry(self.now, direction, datagram, |at, datagram| {
+            arrivals.push((at, event(datagram)));
+        });
+        for (at, event) in arrivals {
+            self.schedule(at, event);
+        }
+    }
+
+    /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
+    fn send_foreign(&mut self, source: usize) {
+        let rng = &mut self.strangers;
+        let mut datagram = vec![0; rng.random_range(0..150)];
+        rng.fill_bytes(&mut datagram);
+        for (byte, ours) in datagram.iter_mut().zip(b"FL\x01") {
+            if rng.random_bool(0.9) {
+                *byte = *ours;
+            }
+        }
+        if let Some(kind) = datagram.get_mut(3) {
+            *kind = rng.random_range(0..6);
+        }
+        let event = if rng.random() {
+            let from = Address { host: rng.random_range(STRANGERS), port: 1 };
+            Event::ToMonitor { from, datagram }
+        } else {
+            Event::ToSource {
+                to: Address { host: source, port: self.sources[source].port },
+                datagram,
+            }
+        };
+        let transit = Span::from_millis(1);
+        self.schedule(self.now + transit, event);
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Scheduled {}
