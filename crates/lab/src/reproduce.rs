@@ -127,7 +127,7 @@ pub enum ReproduceError {
         /// The row.
         what: String,
         /// What is wrong.
-        error: SetError,
+        error: Box<SetError>,
     },
     /// A row's metric is not there.
     #[error("row `{what}`: there is no metric `{metric}` of `{of}`; there is: {known}")]
@@ -159,7 +159,7 @@ pub fn reproduce(
     done: impl Fn(&Compared),
 ) -> Result<Vec<Compared>, ReproduceError> {
     let scenario = Scenario::parse_with(text, changes)
-        .map_err(|error| ReproduceError::Row { what: "all".to_owned(), error })?;
+        .map_err(|error| ReproduceError::Row { what: "all".to_owned(), error: error.into() })?;
     let reproduction = scenario.reproduce.ok_or(ReproduceError::NothingToReproduce)?;
     let mut runs = Runs { text, known: BTreeMap::new() };
     let mut table = Vec::new();
@@ -243,7 +243,8 @@ impl Row {
         name: &str,
         of: &str,
     ) -> Result<Metric, ReproduceError> {
-        let failed = |error| ReproduceError::Row { what: self.what.clone(), error };
+        let failed =
+            |error: SetError| ReproduceError::Row { what: self.what.clone(), error: error.into() };
         let metrics = runs.metrics(changes).map_err(failed)?;
         let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
         found.cloned().ok_or_else(|| {
