@@ -6,7 +6,7 @@ mod tcp_net;
 use freshline_core::link::{Hop, LinkParams, Path};
 use freshline_core::router::{Backlog, Dequeued, Drops, Fifo, Limit, Qdisc};
 use freshline_core::unit::{BitRate, Packets, Span, Time};
-use freshline_lab::tcp::congestion::{Algorithm, BbrParams};
+use freshline_lab::tcp::congestion::{Algorithm, BbrParams, Cubic, CubicParams, HyStartParams};
 use freshline_lab::tcp::{Echo, ReceiverParams, SenderParams};
 use rand_pcg::Pcg64;
 use tcp_net::{Carried, Net, at, law};
@@ -44,6 +44,19 @@ fn laws_that_wait_for_loss_fill_the_link_and_the_queue() {
         assert!((share - 1.0).abs() < 0.01, "{name}: {share}");
         assert!(rtt > full / 2 && rtt < full, "{name}: {rtt}");
     }
+}
+
+#[test]
+fn hystart_leaves_slow_start_before_the_queue_overflows() {
+    let lost_by_ten_seconds = |hystart| {
+        let params = CubicParams { hystart, ..CubicParams::default() };
+        let mut net = Net::over(FORWARD, BACK, 1);
+        let id = net.add_bulk(Box::new(Cubic::new(params, Packets::new(10))));
+        net.run(at(10.0));
+        net.streams[id].sender.stats().retransmissions.get()
+    };
+    assert_eq!(lost_by_ten_seconds(Some(HyStartParams::default())), 0);
+    assert!(lost_by_ten_seconds(None) > 500);
 }
 
 #[test]

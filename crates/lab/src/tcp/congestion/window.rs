@@ -87,3 +87,34 @@ impl Window {
         self.cwnd = halved.max(self.initial.min(self.cwnd));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn a_pause_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        let paused = |timeouts| {
+            let mut window = Window::new(Packets::new(10));
+            window.cwnd = 100.0;
+            window.reduce_to(100.0);
+            let rto = Span::from_millis(240);
+            window.restart(Idle { span: rto * timeouts + Span::from_millis(1), rto });
+            (window.cwnd, window.ssthresh)
+        };
+        assert_eq!(paused(0), (100.0, 100.0));
+        assert_eq!(paused(1), (50.0, 100.0));
+        assert_eq!(paused(3), (12.5, 100.0));
+        assert_eq!(paused(100), (10.0, 100.0));
+    }
+
+    #[test]
+    fn slow_start_stops_at_the_threshold_and_leaves_the_rest() {
+        let mut window = Window::new(Packets::new(10));
+        window.ssthresh = 12.0;
+        assert_eq!(window.slow_start(Packets::new(5)), 3.0);
+        assert_eq!(window.cwnd, 12.0);
+        assert!(!window.in_slow_start());
+    }
+}
