@@ -17,12 +17,14 @@ pub(super) struct Window {
     pub(super) ssthresh: f64,
     /// Where a restart after a pause begins again.
     initial: f64,
+    /// Window and threshold before the last congestion.
+    before: (f64, f64),
 }
 
 impl Window {
     pub(super) fn new(initial: Packets) -> Self {
         let initial = initial.get().max(1) as f64;
-        Self { cwnd: initial, ssthresh: f64::INFINITY, initial }
+        Self { cwnd: initial, ssthresh: f64::INFINITY, initial, before: (initial, initial) }
     }
 
     pub(super) fn packets(&self) -> Packets {
@@ -64,7 +66,20 @@ impl Window {
         self.additive(left);
     }
 
-    /// Sets window and threshold after congestion.
+    /// Congestion: goes down to `window`, and remembers from where.
+    pub(super) fn answer_congestion(&mut self, window: f64) {
+        self.before = (self.cwnd, self.ssthresh);
+        self.reduce_to(window);
+    }
+
+    /// There was no congestion.
+    pub(super) fn take_back(&mut self) {
+        let (cwnd, ssthresh) = self.before;
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+    }
+
+    /// Sets window and threshold.
     pub(super) fn reduce_to(&mut self, window: f64) {
         self.ssthresh = window.max(LEAST);
         self.cwnd = self.ssthresh;

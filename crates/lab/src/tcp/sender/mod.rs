@@ -60,6 +60,8 @@ pub struct SenderStats {
     pub mark_reductions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Recoveries and timeouts that turned out to be needless, and were taken back.
+    pub needless_recoveries: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
     /// Round trips measured.
