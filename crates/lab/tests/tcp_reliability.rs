@@ -189,3 +189,19 @@ proptest! {
         }
     }
 }
+
+/// Jitter makes segments late by up to 30 ms, and a quarter of the round trip is waited.
+#[test]
+fn segments_that_are_late_cost_no_window() {
+    let hop = "rate=50mbit,delay=20ms,queue=1000p";
+    let jittery = "rate=50mbit,delay=20ms,jitter=15ms,order=free,queue=1000p";
+    for (forward, needless) in [(hop, false), (jittery, true)] {
+        let mut net = Net::over(forward, "delay=20ms", 5);
+        let id = net.add_bulk(law(Algorithm::Reno));
+        net.run(at(20.0));
+        let goodput = net.goodput_until(id, at(40.0));
+        let stats = net.streams[id].sender.stats();
+        assert_eq!(stats.needless_recoveries > 0, needless, "{stats:?}");
+        assert!(goodput > 0.9 * 50e6 * 1448.0 / 1500.0, "{goodput}");
+    }
+}

@@ -32,17 +32,29 @@
 //!
 //! # What is as in Linux
 //!
-//! Timestamps, SACK, RACK with tail loss probes, proportional rate reduction, timeouts 200 ms
-//! above the round trip, an initial window of 10 segments, restart after idle, delayed acks of
-//! 40 ms with quick ones at the start, both buffers tuned, HyStart, pacing for the laws that ask
-//! for it.
+//! Timestamps, SACK and duplicate SACK, RACK with tail loss probes, proportional rate reduction,
+//! answers to losses that were none taken back (Eifel), timeouts 200 ms above the round trip, an
+//! initial window of 10 segments, restart after idle, delayed acks of 40 ms with quick ones at the
+//! start, both buffers tuned, HyStart, pacing for the laws that ask for it.
+//!
+//! Over 20 Mbit/s and 20 ms, from the start of the connection (`tests/tcp_beside_linux.rs`):
+//!
+//! | law | queue | s | mean RTT, lab | Linux 6.18 | sent again, lab | Linux 6.18 |
+//! |---|---|---|---|---|---|---|
+//! | cubic | 500 packets | 60 | 265.5 ms | 270.1 ms | 69 | 68 |
+//! | reno | 500 packets | 60 | 242.7 ms | 241.9 ms | 540 | 540 |
+//! | cubic | 2000 packets | 100 | 883 ms | 827 ms | 0 | 0 |
+//! | reno | 2000 packets | 100 | 968 ms | 1052 ms | 0 | 0 |
+//! | bbr | 2000 packets | 60 | 25.5 ms | 27.6 ms | 0 | 0 |
+//!
+//! Goodputs agree within 0.2 %. In the third and fourth the send buffer is the limit.
 //!
 //! # What is left out
 //!
 //! Segmentation offload: segments are packets. A stream goes one way, and the way back carries
 //! acks only; a dialogue takes two streams. The receiving application reads at once, so the
-//! window never closes and there are no window probes. Reductions are not undone when a
-//! retransmission turns out to have been needless (F-RTO, Eifel).
+//! window never closes and there are no window probes. Timeouts are not told from delays before
+//! their retransmission is acknowledged (F-RTO).
 
 pub mod apps;
 pub mod congestion;

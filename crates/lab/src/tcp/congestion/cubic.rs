@@ -156,7 +156,7 @@ impl CongestionControl for Cubic {
         } else {
             cwnd
         };
-        self.window.reduce_to(cwnd * decrease);
+        self.window.answer_congestion(cwnd * decrease);
         self.epoch = None;
     }
 
@@ -164,6 +164,10 @@ impl CongestionControl for Cubic {
         self.window.collapse();
         (self.w_max, self.least_rtt, self.epoch) = (0.0, None, None);
         self.hystart = self.params.hystart.map(HyStart::new);
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, now: Time, idle: Idle) {

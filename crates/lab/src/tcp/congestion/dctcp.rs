@@ -94,11 +94,15 @@ impl CongestionControl for Dctcp {
             Signal::Mark => 1.0 - self.share / 2.0,
             Signal::Loss => 0.5,
         };
-        self.window.reduce_to(self.window.cwnd * left);
+        self.window.answer_congestion(self.window.cwnd * left);
     }
 
     fn on_timeout(&mut self, _now: Time) {
         self.window.collapse();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

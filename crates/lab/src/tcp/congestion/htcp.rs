@@ -158,7 +158,7 @@ impl CongestionControl for HTcp {
     fn on_congestion(&mut self, now: Time, _signal: Signal) {
         self.adapt_backoff();
         self.throughput.on_loss();
-        self.window.reduce_to(self.window.cwnd * self.backoff);
+        self.window.answer_congestion(self.window.cwnd * self.backoff);
         self.last_loss = Some(now);
     }
 
@@ -168,6 +168,10 @@ impl CongestionControl for HTcp {
 
     fn on_recovered(&mut self, now: Time) {
         self.last_loss = Some(now);
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

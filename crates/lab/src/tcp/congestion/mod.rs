@@ -133,6 +133,10 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// All that was outstanding when the recovery began is acknowledged.
     fn on_recovered(&mut self, _now: Time) {}
 
+    /// The loss that was last answered was none: the segment had only been late (RFC 3522). The
+    /// answer is taken back.
+    fn on_needless(&mut self, _now: Time) {}
+
     /// Sending starts again after a pause, however short.
     fn on_idle(&mut self, _now: Time, _idle: Idle) {}
 }

@@ -44,11 +44,15 @@ impl CongestionControl for Reno {
     }
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.reduce_to(self.window.cwnd / 2.0);
+        self.window.answer_congestion(self.window.cwnd / 2.0);
     }
 
     fn on_timeout(&mut self, _now: Time) {
         self.window.collapse();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

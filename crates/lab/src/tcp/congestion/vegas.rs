@@ -94,7 +94,7 @@ impl CongestionControl for Vegas {
     }
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.reduce_to(self.window.cwnd / 2.0);
+        self.window.answer_congestion(self.window.cwnd / 2.0);
     }
 
     fn on_timeout(&mut self, _now: Time) {
@@ -103,6 +103,10 @@ impl CongestionControl for Vegas {
 
     fn on_recovered(&mut self, _now: Time) {
         self.delay.restart();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

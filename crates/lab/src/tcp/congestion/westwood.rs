@@ -88,11 +88,15 @@ impl CongestionControl for Westwood {
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
         let cwnd = self.window.cwnd;
-        self.window.reduce_to(self.pipe().unwrap_or(cwnd / 2.0).min(cwnd));
+        self.window.answer_congestion(self.pipe().unwrap_or(cwnd / 2.0).min(cwnd));
     }
 
     fn on_timeout(&mut self, _now: Time) {
         self.window.collapse();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

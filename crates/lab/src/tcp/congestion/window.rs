@@ -17,12 +17,14 @@ pub(super) struct Window {
     pub(super) ssthresh: f64,
     /// Where a restart after a pause begins again.
     initial: f64,
+    /// Window and threshold before the last congestion.
+    before: (f64, f64),
 }
 
 impl Window {
     pub(super) fn new(initial: Packets) -> Self {
         let initial = initial.get().max(1) as f64;
-        Self { cwnd: initial, ssthresh: f64::INFINITY, initial }
+        Self { cwnd: initial, ssthresh: f64::INFINITY, initial, before: (initial, initial) }
     }
 
     pub(super) fn packets(&self) -> Packets {
@@ -64,7 +66,20 @@ impl Window {
         self.additive(left);
     }
 
-    /// Sets window and threshold after congestion.
+    /// Congestion: goes down to `window`, and remembers from where.
+    pub(super) fn answer_congestion(&mut self, window: f64) {
+        self.before = (self.cwnd, self.ssthresh);
+        self.reduce_to(window);
+    }
+
+    /// There was no congestion.
+    pub(super) fn take_back(&mut self) {
+        let (cwnd, ssthresh) = self.before;
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+    }
+
+    /// Sets window and threshold.
     pub(super) fn reduce_to(&mut self, window: f64) {
         self.ssthresh = window.max(LEAST);
         self.cwnd = self.ssthresh;
@@ -85,5 +100,36 @@ impl Window {
         let timeouts = idle.span.as_nanos() / idle.rto.as_nanos().max(1);
         let halved = self.cwnd / (1u64 << timeouts.min(62)) as f64;
         self.cwnd = halved.max(self.initial.min(self.cwnd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn a_pause_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        let paused = |timeouts| {
+            let mut window = Window::new(Packets::new(10));
+            window.cwnd = 100.0;
+            window.reduce_to(100.0);
+            let rto = Span::from_millis(240);
+            window.restart(Idle { span: rto * timeouts + Span::from_millis(1), rto });
+            (window.cwnd, window.ssthresh)
+        };
+        assert_eq!(paused(0), (100.0, 100.0));
+        assert_eq!(paused(1), (50.0, 100.0));
+        assert_eq!(paused(3), (12.5, 100.0));
+        assert_eq!(paused(100), (10.0, 100.0));
+    }
+
+    #[test]
+    fn slow_start_stops_at_the_threshold_and_leaves_the_rest() {
+        let mut window = Window::new(Packets::new(10));
+        window.ssthresh = 12.0;
+        assert_eq!(window.slow_start(Packets::new(5)), 3.0);
+        assert_eq!(window.cwnd, 12.0);
+        assert!(!window.in_slow_start());
     }
 }

@@ -139,7 +139,7 @@ impl CongestionControl for Yeah {
         } else {
             cwnd / 2.0
         };
-        self.window.reduce_to(cwnd - cut);
+        self.window.answer_congestion(cwnd - cut);
         self.reno = (self.reno / 2.0).max(LEAST_RENO);
         self.uncongested = 0;
     }
@@ -150,6 +150,10 @@ impl CongestionControl for Yeah {
 
     fn on_recovered(&mut self, _now: Time) {
         self.delay.restart();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
     }
 
     fn on_idle(&mut self, _now: Time, idle: Idle) {

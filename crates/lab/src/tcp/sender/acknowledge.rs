@@ -78,6 +78,11 @@ impl Sender {
         }
 
         // 4. Recovery: its end, its beginning.
+        if flight.retransmission_acked
+            && self.episode.is_some_and(|episode| episode.is_needless(segment.echo))
+        {
+            self.take_back(now);
+        }
         self.leave_episode(now);
         let lost = self.look_for_losses(now);
         if segment.flags.ece && self.params.ecn && self.episode.is_none() {
@@ -171,6 +176,14 @@ impl Sender {
             self.rack.on_recovered();
             self.law.on_recovered(now);
         }
+    }
+
+    /// What looked lost was only late.
+    fn take_back(&mut self, now: Time) {
+        self.stats.needless_recoveries += 1;
+        self.episode = None;
+        self.rack.on_recovered();
+        self.law.on_needless(now);
     }
 
     /// Lets RACK mark what is lost, and opens a recovery where that is news: how many segments.

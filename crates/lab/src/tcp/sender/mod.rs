@@ -30,7 +30,7 @@ use transmit::WindowUse;
 pub struct SenderParams {
     /// The payload of a full segment: 1448 bytes, for packets of 1500 bytes.
     pub segment: Bytes,
-    /// The send buffer (`tcp_wmem`).
+    /// The send buffer (`tcp_wmem`), of whose memory 9/16 are payload.
     pub buffer: BufferParams,
     /// Holds back a segment that is not full while data is in flight (Nagle, RFC 9293 section
     /// 3.7.4). Off: who cares for age sets `TCP_NODELAY`.
@@ -60,6 +60,8 @@ pub struct SenderStats {
     pub mark_reductions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Recoveries and timeouts that turned out to be needless, and were taken back.
+    pub needless_recoveries: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
     /// Round trips measured.
@@ -172,9 +174,8 @@ impl Sender {
     /// How many bytes the send buffer would take.
     pub fn writable(&self) -> Bytes {
         let window = self.law.window().get().max(transmit::INITIAL_WINDOW);
-        let window = Bytes::new(window * self.params.segment.get());
         let held = self.source.written - self.board.acked_to().min(self.source.written);
-        Bytes::new(self.params.buffer.for_window(window).saturating_sub(held))
+        Bytes::new(self.params.buffer.payload(window).saturating_sub(held))
     }
 
     /// From now on the buffer is always full, as with a file that does not end.

@@ -278,6 +278,11 @@ impl CongestionControl for Bbr {
         }
     }
 
+    fn on_needless(&mut self, now: Time) {
+        self.phases.forget_growth();
+        self.on_recovered(now);
+    }
+
     fn on_idle(&mut self, now: Time, _idle: Idle) {
         self.phases.restarts_from_idle();
         self.aggregation.restart(now);
