@@ -182,6 +182,7 @@ impl Group<'_> {
         self.mean("age_mean", "s", age(|flow| Some(flow.age?.mean)));
         self.mean("age_p95", "s", age(|flow| Some(flow.age?.p95)));
         self.mean("rtt_mean", "s", age(|flow| flow.rtt_mean));
+        self.mean("source_age_mean", "s", age(|flow| flow.source_age_mean));
         self.mean("completion", "s", age(|flow| flow.completion));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
         self.mean("retransmitted", "1", flows.iter().map(|flow| Some(flow.retransmitted)));

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::age::{AgeMeter, AgeSummary};
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
@@ -61,7 +61,11 @@ pub struct Stream {
 #[derive(Debug, Clone)]
 struct Tally {
     since: Time,
+    /// The true age, at the receiver.
     age: AgeMeter,
+    /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
+    source_age: AgeProcess,
+    newest_ack: u64,
     before: SenderStats,
     delivered_before: Bytes,
 }
@@ -71,6 +75,8 @@ struct Tally {
 pub struct StreamOutcome {
     /// The age at the receiver; `None` if it never knew one.
     pub age: Option<AgeSummary>,
+    /// The sender's own estimate of the mean age, from round trips and gaps between acks.
+    pub source_age_mean: Option<Span>,
     /// Mean round trip.
     pub rtt_mean: Option<Span>,
     /// Payload delivered, in bit/s.
@@ -81,6 +87,19 @@ pub struct StreamOutcome {
     pub completion: Option<Span>,
 }
 
+impl Tally {
+    fn new(since: Time, before: SenderStats, delivered_before: Bytes) -> Self {
+        Self {
+            since,
+            age: AgeMeter::new(),
+            source_age: AgeProcess::new(),
+            newest_ack: 0,
+            before,
+            delivered_before,
+        }
+    }
+}
+
 impl Stream {
     /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
     pub fn new(
@@ -89,7 +108,6 @@ impl Stream {
         application: Application,
         (starts_at, ends_at): (Time, Time),
     ) -> Self {
-        let (since, before, delivered_before) = (Time::ZERO, SenderStats::default(), Bytes::ZERO);
         Self {
             sender,
             receiver,
@@ -100,14 +118,14 @@ impl Stream {
             segments: Slab::new(),
             waiting: VecDeque::new(),
             finished_at: None,
-            tally: Tally { since, age: AgeMeter::new(), before, delivered_before },
+            tally: Tally::new(Time::ZERO, SenderStats::default(), Bytes::ZERO),
         }
     }
 
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
-        let (before, delivered_before) = (*self.sender.stats(), self.receiver.delivered());
-        self.tally = Tally { since: now, age: AgeMeter::new(), before, delivered_before };
+        let (before, delivered) = (*self.sender.stats(), self.receiver.delivered());
+        self.tally = Tally::new(now, before, delivered);
     }
 
     /// Something to do has come due; then [`Stream::poll_transmit`].
@@ -154,6 +172,11 @@ impl Stream {
             }
             Direction::Back => {
                 self.sender.on_segment(now, &segment);
+                if let Some(sent_at) = segment.echo.filter(|_| segment.ack > self.tally.newest_ack)
+                {
+                    self.tally.newest_ack = segment.ack;
+                    let _: Freshness = self.tally.source_age.on_update(now, sent_at);
+                }
                 self.write_file();
                 if self.finished_at.is_none() && self.sender.is_finished() {
                     self.finished_at = Some(now);
@@ -186,7 +209,7 @@ impl Stream {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
-        let Tally { since, age, before, delivered_before } = &self.tally;
+        let Tally { since, age, source_age, before, delivered_before, .. } = &self.tally;
         let stats = self.sender.stats();
         let samples = stats.rtt_samples - before.rtt_samples;
         let sent = stats.segments.get() - before.segments.get();
@@ -194,6 +217,7 @@ impl Stream {
         let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
         StreamOutcome {
             age: age.summary(now),
+            source_age_mean: source_age.mean(now),
             rtt_mean: (samples > 0).then(|| (stats.rtt_sum - before.rtt_sum) / samples),
             goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
