@@ -54,7 +54,7 @@ impl Rack {
         self.deadline
     }
 
-    /// `sent` was delivered; `echo` is the timestamp that the ack returned.
+    /// `sent` was delivered; `echo` is the timestamp returned, where that is of this segment.
     pub(super) fn on_delivered(
         &mut self,
         now: Time,

@@ -126,7 +126,9 @@ impl Sender {
         let Self { board, rack, rate, .. } = self;
         let advances = board.on_ack(segment.ack, segment.sack, |sent, how| {
             rate.on_delivered(now, sent.sent_at, sent.then);
-            rack.on_delivered(now, sent, segment.echo, min_rtt);
+            // Beyond a hole, the echo is of a segment before it.
+            let echo = segment.echo.filter(|_| how == How::Acked);
+            rack.on_delivered(now, sent, echo, min_rtt);
             if sent.retransmitted {
                 flight.retransmission_acked |= how == How::Acked;
                 return;
