@@ -63,7 +63,7 @@ impl Rack {
         min_rtt: Span,
     ) {
         let rtt = now.since(sent.sent_at);
-        if sent.retransmitted {
+        if sent.again_at.is_some() {
             // It may have been the original that arrived.
             let original = echo.is_some_and(|echo| echo < sent.sent_at) || rtt < min_rtt;
             if original {

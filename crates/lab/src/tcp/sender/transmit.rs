@@ -87,9 +87,6 @@ impl Sender {
 
     fn sent_again(&mut self, now: Time, sent: &Sent) -> Segment {
         self.stats.retransmissions += Packets::new(1);
-        if let Some(episode) = &mut self.episode {
-            episode.on_sent_again(now);
-        }
         self.segment(now, sent.seq, sent.end, sent.fin, true)
     }
 
