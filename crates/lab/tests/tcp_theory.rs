@@ -28,6 +28,8 @@ fn reno_under_random_loss_follows_the_square_root_of_p() {
         let theory = (1.5 / loss).sqrt() * SEGMENT_BITS / 0.1;
         println!("p = {loss}: {:.3} of theory", goodput / theory);
         assert!((goodput / theory - 1.0).abs() < 0.15, "p = {loss}: {}", goodput / theory);
+        let needless = net.streams[id].sender.stats().needless_recoveries;
+        assert_eq!(needless, 0, "nothing was late, all of it lost");
     }
 }
 

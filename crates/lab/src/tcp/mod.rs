@@ -47,7 +47,9 @@
 //! | reno | 2000 packets | 100 | 968 ms | 1052 ms | 0 | 0 |
 //! | bbr | 2000 packets | 60 | 25.5 ms | 27.6 ms | 0 | 0 |
 //!
-//! Goodputs agree within 0.2 %. In the third and fourth the send buffer is the limit.
+//! Goodputs agree within 0.2 %. In the third and fourth the send buffer is the limit. Under random
+//! loss, Reno's goodput over 40 s is 6.5 Mbit/s with 1 % (Linux: 6.3) and 1.5 Mbit/s with 10 %
+//! (Linux: 1.4), the mean of five seeds beside one run.
 //!
 //! # What is left out
 //!

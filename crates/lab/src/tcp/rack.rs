@@ -54,7 +54,7 @@ impl Rack {
         self.deadline
     }
 
-    /// `sent` was delivered; `echo` is the timestamp that the ack returned.
+    /// `sent` was delivered; `echo` is the timestamp returned, where that is of this segment.
     pub(super) fn on_delivered(
         &mut self,
         now: Time,
@@ -63,7 +63,7 @@ impl Rack {
         min_rtt: Span,
     ) {
         let rtt = now.since(sent.sent_at);
-        if sent.retransmitted {
+        if sent.again_at.is_some() {
             // It may have been the original that arrived.
             let original = echo.is_some_and(|echo| echo < sent.sent_at) || rtt < min_rtt;
             if original {

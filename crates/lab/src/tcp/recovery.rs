@@ -7,8 +7,6 @@
 //!                                one more if the ack advances and finds no loss
 //! ```
 
-use freshline_core::unit::Time;
-
 /// Why the sender is not just sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -26,8 +24,6 @@ pub(super) struct Episode {
     pub(super) cause: Cause,
     /// The first offset not sent when it began.
     pub(super) until: u64,
-    /// When a segment was first sent again.
-    again_at: Option<Time>,
     reduction: Prr,
 }
 
@@ -57,7 +53,7 @@ impl Episode {
     pub(super) fn new(cause: Cause, until: u64, before: u64, target: u64) -> Self {
         let reduction =
             Prr { before: before.max(1), target, delivered: 0, sent: 0, window: before };
-        Self { cause, until, again_at: None, reduction }
+        Self { cause, until, reduction }
     }
 
     /// The window that PRR allows, if it governs.
@@ -67,16 +63,6 @@ impl Episode {
 
     pub(super) fn on_sent(&mut self) {
         self.reduction.sent += 1;
-    }
-
-    pub(super) fn on_sent_again(&mut self, now: Time) {
-        self.again_at.get_or_insert(now);
-    }
-
-    /// Whether an ack that delivers a segment sent again shows that the original had arrived: it
-    /// returns a timestamp from before the repetition (Eifel, RFC 3522).
-    pub(super) fn is_needless(&self, echo: Option<Time>) -> bool {
-        matches!((self.again_at, echo), (Some(again), Some(echo)) if echo < again)
     }
 
     pub(super) fn on_ack(&mut self, ack: Progress) {

@@ -36,7 +36,8 @@ pub(super) struct Sent {
     pub(super) fin: bool,
     /// When it was sent last.
     pub(super) sent_at: Time,
-    pub(super) retransmitted: bool,
+    /// When it was sent again for the first time.
+    pub(super) again_at: Option<Time>,
     /// The state of delivery at that time.
     pub(super) then: Snapshot,
     state: State,
@@ -126,7 +127,7 @@ impl Scoreboard {
             end,
             fin,
             sent_at: now,
-            retransmitted: false,
+            again_at: None,
             then,
             state: State::InFlight,
             transmission,
@@ -226,7 +227,7 @@ impl Scoreboard {
         self.log(id);
         let sent = self.segment_mut(id)?;
         sent.state = State::InFlight;
-        sent.retransmitted = true;
+        sent.again_at.get_or_insert(now);
         (sent.sent_at, sent.then, sent.transmission) = (now, then, transmission);
         Some(*sent)
     }

@@ -178,3 +178,30 @@ impl CongestionControl for HTcp {
         self.window.restart(idle);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_rises_with_the_time_since_the_last_loss() {
+        let mut law = HTcp::new(HTcpParams::default(), Packets::new(10));
+        (law.least_rtt, law.most_rtt) = (REFERENCE_RTT, REFERENCE_RTT * 3);
+        law.on_congestion(Time::ZERO, Signal::Loss);
+        let after = |seconds| law.increase(Time::ZERO + Span::from_secs(seconds));
+        // With half of the window left after a loss, the increase is f itself.
+        assert_eq!([after(0), after(1), after(3), after(5)], [1.0, 1.0, 22.0, 45.0]);
+    }
+
+    #[test]
+    fn the_backoff_leaves_the_queue_just_empty() {
+        let mut law = HTcp::new(HTcpParams::default(), Packets::new(10));
+        law.least_rtt = Span::from_millis(70);
+        law.most_rtt = Span::from_millis(100);
+        law.adapt_backoff();
+        assert!((law.backoff - 0.7).abs() < 1e-12);
+        law.throughput.most = 100.0;
+        law.adapt_backoff();
+        assert_eq!(law.backoff, 0.5, "throughput has changed");
+    }
+}

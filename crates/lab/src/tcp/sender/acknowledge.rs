@@ -18,6 +18,8 @@ struct Flight {
     /// The first and the last beyond it.
     sacked: Option<(Time, Time)>,
     retransmission_acked: bool,
+    /// A segment was sent again, and the timestamp returned is from before that (Eifel, RFC 3522).
+    original_arrived: bool,
 }
 
 impl Sender {
@@ -78,9 +80,7 @@ impl Sender {
         }
 
         // 4. Recovery: its end, its beginning.
-        if flight.retransmission_acked
-            && self.episode.is_some_and(|episode| episode.is_needless(segment.echo))
-        {
+        if flight.original_arrived && self.episode.is_some_and(|it| it.cause != Cause::Mark) {
             self.take_back(now);
         }
         self.leave_episode(now);
@@ -123,12 +123,18 @@ impl Sender {
     fn take_delivered(&mut self, now: Time, segment: &Segment) -> (Flight, bool) {
         let mut flight = Flight::default();
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+        let left_edge = self.board.acked_to();
         let Self { board, rack, rate, .. } = self;
         let advances = board.on_ack(segment.ack, segment.sack, |sent, how| {
             rate.on_delivered(now, sent.sent_at, sent.then);
-            rack.on_delivered(now, sent, segment.echo, min_rtt);
-            if sent.retransmitted {
+            // Beyond a hole, the echo is of a segment before it.
+            let echo = segment.echo.filter(|_| how == How::Acked);
+            rack.on_delivered(now, sent, echo, min_rtt);
+            if let Some(again_at) = sent.again_at {
                 flight.retransmission_acked |= how == How::Acked;
+                // The echo is of the segment at the left edge.
+                let original = echo.is_some_and(|echo| echo < again_at);
+                flight.original_arrived |= sent.seq == left_edge && original;
                 return;
             }
             let ends = match how {

@@ -17,8 +17,8 @@ pub(super) struct Timers {
     probe: Option<Time>,
     /// A probe is to be sent.
     probe_due: bool,
-    /// Where the last segment ended when the probe repeated it.
-    probing: Option<u64>,
+    /// A probe that is not answered; there is never more than one.
+    probing: Option<Probe>,
 }
 
 impl Timers {
@@ -30,21 +30,40 @@ impl Timers {
         std::mem::take(&mut self.probe_due)
     }
 
-    /// The probe repeats the last segment, which ends at `end`.
-    pub(super) fn probe_repeats(&mut self, end: u64) {
-        self.probing = Some(end);
+    /// A probe is sent, which ends at `end`.
+    pub(super) fn on_probe(&mut self, end: u64, content: Content) {
+        self.probing = Some(Probe { end, content });
     }
 
     /// Whether an ack shows that a probe has repaired a loss (RFC 8985 section 7.4): what was sent
     /// after it is acknowledged, and nothing has told that it arrived twice.
     pub(super) fn probe_repaired(&mut self, acked_to: u64, ack: Kind) -> bool {
-        let Some(end) = self.probing else { return false };
+        let Some(Probe { end, content }) = self.probing else { return false };
         let beyond = acked_to > end;
-        if beyond || acked_to == end && ack != Kind::News || ack == Kind::Duplicate {
+        let answered = match content {
+            Content::New => acked_to >= end,
+            Content::Repetition => beyond || acked_to == end && ack != Kind::News,
+        };
+        if answered || ack == Kind::Duplicate {
             self.probing = None;
         }
-        beyond && ack != Kind::Duplicate
+        content == Content::Repetition && beyond && ack != Kind::Duplicate
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    end: u64,
+    content: Content,
+}
+
+/// What a probe carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// New data.
+    New,
+    /// The last segment again.
+    Repetition,
 }
 
 /// What an ack is to a probe.

@@ -2,6 +2,7 @@
 
 use freshline_core::unit::{Bytes, Packets, Time};
 
+use super::timers::Content;
 use super::{Sender, State};
 use crate::tcp::congestion::Idle;
 use crate::tcp::scoreboard::Sent;
@@ -65,12 +66,13 @@ impl Sender {
     /// A tail loss probe: new data, or else what was sent last (RFC 8985 section 7.3).
     fn probe(&mut self, now: Time) -> Option<Segment> {
         self.stats.tail_probes += 1;
-        if self.next_new().is_some() {
+        if let Some((end, _)) = self.next_new() {
+            self.timers.on_probe(end, Content::New);
             return self.send_new(now);
         }
         let then = self.rate.on_sent(now, self.board.in_flight());
         let sent = self.board.retransmit_last(now, then)?;
-        self.timers.probe_repeats(sent.end);
+        self.timers.on_probe(sent.end, Content::Repetition);
         Some(self.sent_again(now, &sent))
     }
 
@@ -85,9 +87,6 @@ impl Sender {
 
     fn sent_again(&mut self, now: Time, sent: &Sent) -> Segment {
         self.stats.retransmissions += Packets::new(1);
-        if let Some(episode) = &mut self.episode {
-            episode.on_sent_again(now);
-        }
         self.segment(now, sent.seq, sent.end, sent.fin, true)
     }
 
