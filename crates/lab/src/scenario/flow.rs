@@ -90,6 +90,7 @@ impl TcpConfig {
         let marks = self.control == Algorithm::Dctcp;
         let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
         sender.segment = self.segment.unwrap_or(sender.segment);
+        sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
         let mut receiver =
             ReceiverParams { ecn: marks.then_some(Echo::EachMark), ..ReceiverParams::default() };
         if let Some([default, max]) = self.receive_buffer {
