@@ -32,6 +32,8 @@ pub struct Drop<P> {
 /// Why a packet went no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
+    /// It is larger than the link takes.
+    TooBig,
     /// It met a queue at its limit.
     QueueFull,
     /// The link lost it after it had been sent.
@@ -42,11 +44,12 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of a packet's way.
-    pub const ALL: [Self; 3] = [Self::QueueFull, Self::Loss, Self::LineFull];
+    pub const ALL: [Self; 4] = [Self::TooBig, Self::QueueFull, Self::Loss, Self::LineFull];
 
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::TooBig => "too_big",
             Self::QueueFull => "queue_full",
             Self::Loss => "loss",
             Self::LineFull => "line_full",
