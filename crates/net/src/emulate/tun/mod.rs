@@ -159,13 +159,15 @@ pub struct Sandbox {
     inner: Device,
     inside: Inside,
     lanes: [Lane; 2],
+    signals: Signals,
 }
 
 impl Sandbox {
     /// The largest MTU of the interfaces where no hop says otherwise.
     const DEFAULT_MTU: u16 = 1500;
 
-    /// Makes the devices and the namespace.
+    /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
+    /// are kept for the command; a process with other threads blocks them there.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
         let ConditionsConfig { forward, back } = config.conditions.clone();
         let mtu = mtu(forward.hop.iter().chain(&back.hop));
@@ -179,12 +181,14 @@ impl Sandbox {
         if !std::path::Path::new("/dev/net/tun").exists() {
             return Err(RunError::NeedsTun);
         }
+        // The thread that this starts must not receive them either.
+        let signals = Signals::take().map_err(system("receive signals"))?;
         let (outer, prefix) = outer_device()?;
         let (inside, inner) = Inside::open(prefix.inner(), mtu)?;
         let netlink = Netlink::open().map_err(system("configure interfaces"))?;
         let ends = prefix.outer();
         outer.set_up(&netlink, ends, mtu).map_err(system("configure the outer TUN device"))?;
-        Ok(Self { config, ends, mtu, outer, inner, inside, lanes })
+        Ok(Self { config, ends, mtu, outer, inner, inside, lanes, signals })
     }
 
     /// The address at which the command finds this host.
@@ -209,9 +213,9 @@ impl Sandbox {
             Some(host) => command.env("FRESHLINE_HOST6", host.to_string()),
             None => command.env_remove("FRESHLINE_HOST6"),
         };
-        let signals = Signals::take().map_err(system("receive signals"))?;
+        let signals = &self.signals;
         let mut driver =
-            Driver::new(&self.outer, &self.inner, &signals).map_err(system("poll its devices"))?;
+            Driver::new(&self.outer, &self.inner, signals).map_err(system("poll its devices"))?;
         let (clock, epoch) = (Clock::new(), wall_clock());
         let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
         let start = clock.now();
@@ -219,7 +223,7 @@ impl Sandbox {
         let mut relay = Relay::new([self.inner, self.outer], self.lanes, pool, captures, start);
         let waker = Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
         let running = self.inside.start(command, waker)?;
-        driver.drive(&mut relay, &running, &signals).map_err(system("poll its devices"))?;
+        driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
 
         let [forward, back] = relay.report();
         let report = RunReport {
@@ -244,7 +248,12 @@ fn mtu<'a>(hops: impl Iterator<Item = &'a HopConfig>) -> u16 {
 
 /// The outer device, by whose name its prefix is taken.
 fn outer_device() -> Result<(Device, address::Prefix), RunError> {
-    for (number, prefix) in free_prefixes().map_err(system("list interfaces"))? {
+    let mut free: Vec<_> = free_prefixes().map_err(system("list interfaces"))?.collect();
+    // Connections to a run that has ended may still be retransmitting to its address, so the next
+    // run takes another one.
+    let first = std::process::id() as usize % free.len().max(1);
+    free.rotate_left(first);
+    for (number, prefix) in free {
         match Device::create(&format!("{}{number}", address::INSIDE)) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             created => return Ok((created.map_err(system("make a TUN device"))?, prefix)),
