@@ -33,6 +33,8 @@ pub(super) struct Running {
     thread: JoinHandle<io::Result<ExitStatus>>,
     /// The process that stands for the command; see [`init`].
     pub(super) init: Pid,
+    /// Keeps the namespace when the command has ended.
+    namespace: Sender<(Command, Arc<Waker>)>,
     /// A waker that is dropped wakes nobody, not even for what it was told before.
     _ended: Arc<Waker>,
 }
@@ -48,7 +50,12 @@ impl Inside {
             // If nobody listens any more, no command comes either.
             let _ = device_out.send(device);
             match command_in.recv() {
-                Ok((command, waker)) => live(command, &waker, &pid_out),
+                Ok((command, waker)) => {
+                    let ended = live(command, &waker, pid_out)?;
+                    // What the command sent last needs the namespace until it has arrived.
+                    let _ = command_in.recv();
+                    Ok(ended)
+                }
                 Err(_) => Ok(ExitStatus::default()),
             }
         };
@@ -67,7 +74,9 @@ impl Inside {
         // If the thread has ended, it says why when it is joined.
         let _ = self.commands.send((command, Arc::clone(&ended)));
         match self.started.recv() {
-            Ok(init) => Ok(Running { thread: self.thread, init, _ended: ended }),
+            Ok(init) => {
+                Ok(Running { thread: self.thread, init, namespace: self.commands, _ended: ended })
+            }
             Err(_) => Err(match join(self.thread) {
                 Err(source) => RunError::Command { program, source },
                 Ok(_) => gone(),
@@ -77,9 +86,10 @@ impl Inside {
 }
 
 impl Running {
-    /// The exit code of the command when it has ended, as a shell counts it: 128 and the signal
-    /// if one ended it.
+    /// Leaves the namespace when the command has ended: its exit code as a shell counts it, which
+    /// is 128 and the signal if one ended it.
     pub(super) fn exit_code(self) -> Result<u8, RunError> {
+        drop(self.namespace);
         let status = join(self.thread).map_err(system("wait for the command"))?;
         let code = status.code().or_else(|| Some(128 + status.signal()?));
         Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
@@ -121,12 +131,12 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
 }
 
 /// Runs the command to its end.
-fn live(command: Command, waker: &Waker, started: &Sender<Pid>) -> io::Result<ExitStatus> {
+fn live(command: Command, waker: &Waker, started: Sender<Pid>) -> io::Result<ExitStatus> {
     let mut child = init::spawn(command)?;
     // Process ids are positive `i32`s.
     let _ = started.send(Pid::from_raw(child.id() as i32));
     let status = child.wait();
-    // The thread ends right after this. If the waker fails there is no poll left to wake.
+    // If the waker fails there is no poll left to wake.
     let _ = waker.wake();
     status
 }

@@ -201,7 +201,8 @@ impl Sandbox {
         (self.mtu >= IPV6_MIN_MTU).then_some(self.ends.v6)
     }
 
-    /// Runs `command` to its end, with `FRESHLINE_HOST` and `FRESHLINE_HOST6` set to the
+    /// Runs `command` to its end and delivers what it has sent until then, if that takes no more
+    /// than 2 s. The command has the variables `FRESHLINE_HOST` and `FRESHLINE_HOST6`, the
     /// addresses of this host. Whatever the command has started ends with it.
     ///
     /// Until then, SIGHUP, SIGINT, SIGQUIT and SIGTERM of the calling thread are for the command:
@@ -288,14 +289,23 @@ impl Driver {
         Ok(Self { poll, alarm })
     }
 
-    /// Relays until the command has ended.
+    /// How long what is on the paths may take to arrive when the command has ended.
+    const LINGER: Span = Span::from_secs(2);
+
+    /// Relays until the command has ended and nothing of it is on the paths any more: the ends of
+    /// its connections arrive too. A command that was ended by a signal is not waited for.
     fn drive(&mut self, relay: &mut Relay, command: &Running, signals: &Signals) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
-        let mut first_signal = None;
+        let (mut first_signal, mut last) = (None, None);
         loop {
             relay.turn();
-            let wake = relay.next_event();
             let now = relay.now();
+            let next = relay.next_event();
+            let is_empty = next.is_none() && !relay.is_busy();
+            if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
+                return Ok(());
+            }
+            let wake = next.into_iter().chain(last).min();
             let timeout = if relay.is_busy() || wake.is_some_and(|wake| wake <= now) {
                 Some(Duration::ZERO)
             } else {
@@ -309,7 +319,7 @@ impl Driver {
             for event in &events {
                 match event.token() {
                     SIGNALS => signals.forward(command, relay.now(), &mut first_signal),
-                    COMMAND => return Ok(()),
+                    COMMAND => last = Some(relay.now() + Self::LINGER),
                     Token(device @ (0 | 1)) => relay.wake(device),
                     _ => {}
                 }
