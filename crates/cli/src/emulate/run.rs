@@ -25,7 +25,7 @@ use crate::output::{print_json, printed};
 #[command(after_long_help = "\
 EXAMPLES
 
-Have cat and head read 1 MB over 2 Mbit/s, 40 ms and some loss:
+Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost on the way back:
 
     cat > path.toml <<END
     [[forward.hop]]
@@ -38,7 +38,7 @@ Have cat and head read 1 MB over 2 Mbit/s, 40 ms and some loss:
     delay = \"20ms\"
     loss = 0.01
     END
-    freshline emulate run path.toml -- ping -c 3 100.64.64.1
+    freshline emulate run path.toml -- sh -c 'ping -c 3 $FRESHLINE_HOST'
 
 A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
 (kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (100p or 64kB;

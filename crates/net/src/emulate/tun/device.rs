@@ -118,7 +118,8 @@ impl Device {
 
     /// Reads what the kernel sends next, a packet or a super-packet, and hands out the packets in
     /// it with their checksums done. What is for the link itself is left out: routers do not
-    /// forward it, and the kernel's own announcements are of this kind. Fails with [`io::ErrorKind::WouldBlock`] if there is nothing.
+    /// forward it, and the kernel's own announcements are of this kind. Fails with
+    /// [`io::ErrorKind::WouldBlock`] if there is nothing.
     pub(super) fn read(
         &mut self,
         pool: &mut Pool,

@@ -1,10 +1,10 @@
 //! The path emulator for any program: a command in a network namespace of its own behind a path.
 //!
 //! ```text
-//!   this namespace  │               emulator                │  a namespace without a name
-//!                   │                                       │
-//!   freshline1 TUN ◄┼─ reader ◄──── forward path ◄───────── ┼─ freshline TUN ◄── command
-//!                  ─┼───────────► return path ──────────────┼►
+//! host's namespace │             the emulator             │ a namespace without a name
+//!                  │                                      │
+//!  freshline1 TUN ◄┼──────────── forward path ◄───────────┼── freshline TUN ◄── command
+//!                 ─┼───────────► return path ─────────────┼─►
 //! ```
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
