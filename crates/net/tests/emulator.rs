@@ -307,7 +307,10 @@ fn the_report_keeps_its_keys() {
     let report = serde_json::to_value(emulator.unwrap().handle().report()).unwrap();
     let hop = &report["forward"]["hops"][0];
     assert_eq!(hop["conditions"]["delay"], "1ms");
-    assert_eq!(hop["drops"], serde_json::json!({"queue_full": 0, "loss": 0, "line_full": 0}));
+    assert_eq!(
+        hop["drops"],
+        serde_json::json!({"too_big": 0, "queue_full": 0, "loss": 0, "line_full": 0})
+    );
     assert_eq!(hop["sojourn_mean_ms"], 0.0);
     assert_eq!(report["return"]["timing_error"]["p99_ms"], 0.0);
 }
