@@ -154,6 +154,8 @@ pub struct TcpConfig {
     pub least_variation: Option<Span>,
     /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
     pub receive_buffer: Option<[Bytes; 2]>,
+    /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
+    pub send_buffer: Option<[Bytes; 2]>,
     /// Writes blocks of `block` bytes at this rate instead.
     pub rate: Option<BitRate>,
     /// With `rate`: each block is an update, and its age counts from its writing.
