@@ -5,7 +5,7 @@ use rand::Rng;
 use super::line::Line;
 use super::serialiser::Serialiser;
 use super::{HopStats, LinkParams};
-use crate::router::{Drop, DropReason, Drops, Packet, Qdisc};
+use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{Bytes, Packets, Span, Time};
 
 /// A packet at the end of a hop or path.
@@ -96,6 +96,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     pub fn busy(&self, now: Time) -> Span {
         let under_way = |sending: &Transmission<P>| now.since(sending.start).min(sending.duration);
         self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, under_way)
+    }
+
+    /// What waits, without what is in transmission.
+    pub fn backlog(&self) -> Backlog {
+        self.queue.backlog()
     }
 
     /// How many packets are in the hop: waiting, in transmission and under way.

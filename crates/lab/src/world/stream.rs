@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::age::{AgeMeter, AgeSummary};
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary};
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
@@ -165,6 +165,26 @@ impl Stream {
     /// A segment was dropped on its way.
     pub fn on_dropped(&mut self, number: u32) {
         self.segments.try_remove(number as usize);
+    }
+
+    /// The sending end.
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The age at the receiver.
+    pub const fn age(&self) -> &AgeProcess {
+        self.tally.age.process()
+    }
+
+    /// Payload delivered in order since the stream began.
+    pub fn delivered(&self) -> Bytes {
+        self.receiver.delivered()
+    }
+
+    /// A segment that travels, by its number.
+    pub fn segment(&self, number: u32) -> Option<&Segment> {
+        self.segments.get(number as usize)
     }
 
     /// When to call [`Stream::on_wake`] next.
