@@ -1,6 +1,7 @@
 //! What `freshline lab run` writes down of one run: captures and time series.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use freshline_lab::capture::{HopCaptures, hop_called};
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
 use freshline_lab::watch::watch;
-use miette::{IntoDiagnostic, Report, WrapErr, miette};
+use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
 use crate::Failure;
@@ -47,9 +48,8 @@ impl Watched {
         let built = scenario.build(0).map_err(|error| bad(name, &error.into()))?;
         let captures = self.captures(scenario, &built)?;
         let series = self.series(scenario, &built)?;
-        let done = watch(scenario, built, captures, series).into_diagnostic();
-        let done = done.wrap_err("cannot write a capture or a time series");
-        done.map(drop).map_err(Failure::Runtime)
+        let done = watch(scenario, built, captures, series);
+        written(done.map(drop), "a capture or a time series")
     }
 
     fn captures(&self, scenario: &Scenario, built: &Built) -> Result<HopCaptures<Out>, Failure> {
@@ -65,7 +65,7 @@ impl Watched {
         let mut captures = HopCaptures::new(scenario, built);
         for (file, hops) in hops_of_file {
             let begun = create(file.into()).and_then(|out| captures.add(&hops, out));
-            begun.map_err(|error| cannot_write(error, file))?;
+            written(begun, file)?;
         }
         Ok(captures)
     }
@@ -75,7 +75,7 @@ impl Watched {
         let open = |table: &str| create(folder.join(format!("{}.csv", table.replace('/', "_"))));
         let begun = fs::create_dir_all(folder)
             .and_then(|()| Series::new(scenario, built, self.every, open));
-        begun.map(Some).map_err(|error| cannot_write(error, &folder.display().to_string()))
+        written(begun.map(Some), folder.display())
     }
 }
 
@@ -83,10 +83,7 @@ fn create(path: PathBuf) -> io::Result<Out> {
     File::create(path).map(BufWriter::new)
 }
 
-fn cannot_write(error: io::Error, what: &str) -> Failure {
-    let report: Result<(), Report> = Err(error).into_diagnostic();
-    match report.wrap_err_with(|| format!("cannot write {what}")) {
-        Err(report) => Failure::Runtime(report),
-        Ok(()) => unreachable!("it was an error"),
-    }
+fn written<T>(result: io::Result<T>, what: impl Display) -> Result<T, Failure> {
+    let told = result.into_diagnostic().wrap_err_with(|| format!("cannot write {what}"));
+    told.map_err(Failure::Runtime)
 }

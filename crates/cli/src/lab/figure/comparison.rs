@@ -122,7 +122,7 @@ fn panel<'a>(
     let mut chart = ChartBuilder::on(area)
         .margin_right(MARGIN)
         .set_label_area_size(LabelAreaPosition::Left, LABELS)
-        .set_label_area_size(LabelAreaPosition::Bottom, AXIS - 14)
+        .set_label_area_size(LabelAreaPosition::Bottom, AXIS - 22)
         .build_cartesian_2d(ends.start / factor..ends.end / factor, rooms..0.0)?;
     chart
         .configure_mesh()

@@ -12,7 +12,9 @@ use super::scale::{axis, scale};
 use super::{BLACK, Figure, GREY, GRID, text};
 
 /// In pixels.
-const SIZE: (u32, u32) = (900, 560);
+const SIZE: (u32, u32) = (1040, 560);
+/// The names of the lines, to the right.
+const LEGEND: u32 = 170;
 
 /// The values of one point of the sweep, and what was measured there.
 type Point<'a> = (&'a BTreeMap<String, Value>, &'a [Metric]);
@@ -147,6 +149,7 @@ fn draw<'a>(
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(root)
         .margin(18)
+        .margin_right(LEGEND + 18)
         .caption(title, text(18, &BLACK))
         .set_label_area_size(LabelAreaPosition::Left, 80)
         .set_label_area_size(LabelAreaPosition::Bottom, 50)
@@ -166,12 +169,7 @@ fn draw<'a>(
     for (index, Line { of, points }) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
         let places = points.iter().map(|(x, metric)| (*x, metric.value / factor));
-        chart
-            .draw_series(LineSeries::new(places.clone(), color.stroke_width(2)))?
-            .label(*of)
-            .legend(move |(x, y)| {
-                PathElement::new(vec![(x, y), (x + 18, y)], color.stroke_width(2))
-            });
+        chart.draw_series(LineSeries::new(places.clone(), color.stroke_width(2)))?;
         chart.draw_series(places.map(|at| Circle::new(at, 3, color.filled())))?;
         let intervals = points.iter().filter_map(|(x, metric)| {
             let half = metric.ci95?;
@@ -179,14 +177,10 @@ fn draw<'a>(
             Some(PathElement::new(ends.to_vec(), color.stroke_width(1)))
         });
         chart.draw_series(intervals)?;
+        let (x, y) = ((SIZE.0 - LEGEND) as i32, 60 + 20 * index as i32);
+        root.draw(&PathElement::new([(x, y + 6), (x + 18, y + 6)], color.stroke_width(2)))?;
+        root.draw_text(of, &text(13, &BLACK), (x + 24, y))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font(text(13, &BLACK))
-        .draw()?;
     root.present()
 }
 
