@@ -169,7 +169,7 @@ impl<P: Packet> Cell<P> {
     pub fn next_event(&self) -> Option<Time> {
         let medium = self.medium.busy_until.or(self.contention.next());
         let arrival = self.outbox.front().map(|delivered| delivered.at);
-        [medium, arrival].into_iter().flatten().min()
+        Time::earliest([medium, arrival])
     }
 
     /// What happened so far.
