@@ -34,10 +34,13 @@ type Entry = u128;
 /// Later than every entry.
 const NEVER: Entry = Entry::MAX;
 
+/// The lower bits of `NEVER`.
+const NOBODY: u32 = u32::MAX;
+
 impl Agenda {
     /// An empty agenda for components 0 to `components` − 1, fewer than 2³².
     pub fn new(components: usize) -> Self {
-        assert!(components < u32::MAX as usize, "components are numbered in 32 bits");
+        assert!(components < NOBODY as usize, "components are numbered in 32 bits");
         Self { nodes: vec![NEVER; 2 * components.max(1)] }
     }
 
@@ -62,8 +65,9 @@ impl Agenda {
 
     /// Who wakes next, and when.
     pub fn next(&self) -> Option<(Time, usize)> {
-        let entry = self.nodes[1];
-        (entry != NEVER).then(|| (Time::from_nanos((entry >> 32) as u64), entry as u32 as usize))
+        let (at, component) = ((self.nodes[1] >> 32) as u64, self.nodes[1] as u32);
+        // Comparing all 128 bits would wait for the two halves that were just written.
+        (component != NOBODY).then(|| (Time::from_nanos(at), component as usize))
     }
 }
 
