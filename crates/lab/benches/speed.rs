@@ -6,7 +6,9 @@
 //! it are part of them. In a Wi-Fi cell an access to the medium and its end are an event each,
 //! however many stations hear it.
 //!
-//! The baselines are of machines like the one that the figures in `docs/performance.md` are of.
+//! Time is the thread's own, so that a busy machine gives the numbers of an idle one.
+//!
+//! The baselines are of machines like the one that the figures in `docs/lab.md` are of.
 
 use std::time::Duration;
 
@@ -183,9 +185,9 @@ fn measure(case: &Case) -> Vec<Speed> {
     let slice = |_| {
         let (before, start) = (world.events(), cpu_time());
         world.run_until(world.now() + case.slice);
-        let wall = (cpu_time() - start).as_secs_f64();
+        let taken = (cpu_time() - start).as_secs_f64();
         let events = (world.events() - before) as f64;
-        Speed { pace: case.slice.as_secs_f64() / wall, events_per_s: events / wall }
+        Speed { pace: case.slice.as_secs_f64() / taken, events_per_s: events / taken }
     };
     (0..SLICES).map(slice).collect()
 }
