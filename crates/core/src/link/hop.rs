@@ -91,7 +91,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// When something happens next: call [`Hop::poll`] then.
     pub fn next_event(&self) -> Option<Time> {
-        [self.line.next_arrival(), self.next_departure()].into_iter().flatten().min()
+        Time::earliest([self.line.next_arrival(), self.next_departure()])
     }
 
     /// What went through so far.

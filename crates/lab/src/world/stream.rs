@@ -221,10 +221,7 @@ impl Stream {
             Application::Bulk | Application::File(_) => None,
         };
         let application = application.filter(|at| *at < self.ends_at);
-        [application, self.sender.next_event(), self.receiver.next_event()]
-            .into_iter()
-            .flatten()
-            .min()
+        Time::earliest([application, self.sender.next_event(), self.receiver.next_event()])
     }
 
     /// What was measured until `now`.

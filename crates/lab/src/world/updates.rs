@@ -210,7 +210,7 @@ impl UpdateFlow {
     /// When to call [`UpdateFlow::on_wake`] next.
     pub fn next_event(&self) -> Option<Time> {
         let tick = self.law.next_event().filter(|_| self.next_seq > 0);
-        [self.next_update_at(), tick].into_iter().flatten().min()
+        Time::earliest([self.next_update_at(), tick])
     }
 
     /// What was measured until `now`.
