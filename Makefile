@@ -17,7 +17,7 @@ demo: ## ACP+ beside Lazy and two fixed rates, on the same emulated path
 	@scripts/setup build
 	@cargo run --release -p freshline -- demo $(ARGS)
 
-test: ## format, clippy and every test; needs no root
+test: ## format, clippy and every test; what needs root says so and is skipped without
 	@scripts/setup build test
 	@scripts/test $(ARGS)
 

