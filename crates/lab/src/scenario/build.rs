@@ -10,7 +10,7 @@ use rand::RngExt;
 use super::flow::Stations;
 use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
-use crate::wifi::{Cell, CellConfig};
+use crate::wifi::{Category, Cell, CellConfig};
 use crate::world::{Flow, Leg, Parcel, Routed, Wire, World};
 
 /// What [`Scenario::build`] made, with the places of what the scenario names.
@@ -45,11 +45,12 @@ impl Scenario {
         if self.runs == 0 {
             return Err(ScenarioError::Zero("`runs`".to_owned()));
         }
-        let links = self.links.iter().map(|link| (&link.name, link.count));
-        let cells = self.cells.iter().map(|cell| (&cell.name, 1));
-        check_names("links or cells", links.chain(cells))?;
-        // None of a flow is a flow left out.
-        check_names("flows", self.flows.iter().map(|flow| (&flow.name, 1)))?;
+        if let Some(link) = self.links.iter().find(|link| link.count == 0) {
+            return Err(ScenarioError::Zero(format!("`count` of `{}`", link.name)));
+        }
+        let links = self.links.iter().map(|link| &link.name);
+        check_names("links or cells", links.chain(self.cells.iter().map(|cell| &cell.name)))?;
+        check_names("flows", self.flows.iter().map(|flow| &flow.name))?;
         self.build(0).map(drop)
     }
 
@@ -83,16 +84,13 @@ impl Scenario {
     }
 }
 
-/// No two have one name, and none is there zero times.
+/// No two have one name.
 fn check_names<'a>(
     kind: &'static str,
-    all: impl Iterator<Item = (&'a String, u32)>,
+    all: impl Iterator<Item = &'a String>,
 ) -> Result<(), ScenarioError> {
     let mut names = BTreeSet::new();
-    for (name, count) in all {
-        if count == 0 {
-            return Err(ScenarioError::Zero(format!("`count` of `{name}`")));
-        }
+    for name in all {
         if !names.insert(name) {
             return Err(ScenarioError::SameName(kind, name.clone()));
         }
@@ -209,10 +207,13 @@ impl FlowConfig {
                     return Err(bad("a cell can only be the first or the last of a path"));
                 }
                 is_in_cell = true;
-                let (up, down) = stations.join(cell, self.station.as_deref(), self.dscp);
+                let (up, down) = stations.join(cell, self.station.as_deref());
                 let (first, second) = if begins { (up, down) } else { (down, up) };
-                there.push(first);
-                back.push(second);
+                let dscps = [self.dscp, self.back_dscp.unwrap_or(self.dscp)];
+                let [forth, home] = dscps.map(Category::of_dscp);
+                let (ahead, behind) = if self.backwards { (home, forth) } else { (forth, home) };
+                there.push(first.leg(ahead));
+                back.push(second.leg(behind));
             } else {
                 return Err(self.unknown_link(name, scenario));
             }

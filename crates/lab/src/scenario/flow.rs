@@ -30,21 +30,35 @@ impl Stations {
         Self { counts: vec![1; cells.len()], named: BTreeMap::new() }
     }
 
-    /// The station of a name in a cell, or a new one: its legs to the access point and from it.
-    pub(super) fn join(&mut self, cell: usize, name: Option<&str>, dscp: u8) -> (Leg, Leg) {
+    /// The station of a name in a cell, or a new one: to the access point and from it.
+    pub(super) fn join(&mut self, cell: usize, name: Option<&str>) -> (Air, Air) {
         let next = self.counts[cell];
         let station = match name {
             Some(name) => *self.named.entry((cell, name.to_owned())).or_insert(next),
             None => next,
         };
         self.counts[cell] = next.max(station + 1);
-        let leg =
-            |from, to| Leg::Air { cell: cell as u32, from, to, category: Category::of_dscp(dscp) };
-        (leg(station, 0), leg(0, station))
+        let cell = cell as u32;
+        (Air { cell, from: station, to: 0 }, Air { cell, from: 0, to: station })
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = u32> {
         self.counts.iter().copied()
+    }
+}
+
+/// From one station of a cell to another.
+pub(super) struct Air {
+    cell: u32,
+    from: u32,
+    to: u32,
+}
+
+impl Air {
+    /// For packets that contend so.
+    pub(super) fn leg(&self, category: Category) -> Leg {
+        let Self { cell, from, to } = *self;
+        Leg::Air { cell, from, to, category }
     }
 }
 

@@ -117,6 +117,8 @@ pub struct FlowConfig {
     /// The DSCP of its packets, which decides how they contend in a cell.
     #[serde(default)]
     pub dscp: u8,
+    /// The DSCP of what comes back to its source, acks; `dscp` unless said.
+    pub back_dscp: Option<u8>,
     /// It keeps a monitor fresh.
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.
