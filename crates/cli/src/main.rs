@@ -1,7 +1,7 @@
 //! The `freshline` command: one file a subcommand.
 //!
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood, 130 a second Ctrl-C.
+//! names cannot be understood, 130 a second Ctrl-C. `emulate run` ends as its command does.
 
 mod age;
 mod demo;
@@ -46,6 +46,8 @@ enum Failure {
     Usage(miette::Report),
     /// It was understood, and failed.
     Runtime(miette::Report),
+    /// The command that it ran ended with this exit code, and has said why.
+    Command(u8),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Command(code)) => return ExitCode::from(code),
         Err(Failure::Runtime(report)) => (report, 1),
         Err(Failure::Usage(report)) => (report, 2),
     };

@@ -1,6 +1,6 @@
 //! What a link does to packets: exact times, honest counts, and no dependence on the driver.
 
-use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConfig};
+use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceFile};
 use freshline_core::router::{
     Backlog, Dequeued, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
 };
@@ -227,15 +227,88 @@ fn a_queue_may_make_the_link_wait() {
     assert_eq!(arrivals(&out), [(0, at_ms(5)), (1, at_ms(15)), (2, at_ms(25))]);
 }
 
+/// A hop that follows a trace.
+fn traced(trace: &str, rest: &str) -> HopConfig {
+    let mut hop: HopConfig = rest.parse().unwrap();
+    hop.trace = Some(TraceFile::new("test"));
+    hop.read_trace(|_| Ok::<_, std::io::Error>(trace.to_owned())).unwrap();
+    hop
+}
+
+fn traced_path(trace: &str, rest: &str) -> TestPath {
+    let hop = vec![traced(trace, rest)];
+    PathConfig { hop }.build(|hop| Pcg64::new(SEED, hop as u128)).unwrap()
+}
+
+#[test]
+fn a_trace_delivers_1500_bytes_an_opportunity() {
+    let mut path = traced_path("5\n10\n", "delay=1ms");
+    let sizes = [500, 1000, 1000, 1000, 2500];
+    for (id, size) in (0..).zip(sizes) {
+        path.enqueue(Time::ZERO, Update { id, size }, &mut no_drop);
+    }
+    // 5 ms: packets 0 and 1. 10 ms: 2 and the half of 3. 15 ms: the rest of 3 and 1000 bytes of
+    // 4; 20 ms: the rest of it.
+    let expected = [(0, 6), (1, 6), (2, 11), (3, 16), (4, 21)];
+    assert_eq!(arrivals(&drain(&mut path)), expected.map(|(id, at)| (id, at_ms(at))));
+    let hop = &path.hops()[0];
+    assert_eq!(hop.stats().sojourn.max(), Span::from_millis(15));
+    assert_eq!(hop.utilisation(Time::ZERO, at_ms(20)), 1.0);
+    assert_eq!(hop.utilisation(Time::ZERO, at_ms(40)), 0.5);
+}
+
+#[test]
+fn an_opportunity_that_nothing_waits_for_is_gone() {
+    let mut path = traced_path("5\n5\n8\n", "queue=1p");
+    // It comes with the opportunities of 5 ms, and so too late for them.
+    path.enqueue(at_ms(5), kilobyte(0), &mut no_drop);
+    // While it waits for its opportunity, it waits in the queue.
+    let mut dropped = Vec::new();
+    path.enqueue(at_ms(6), kilobyte(1), &mut |drop| dropped.push(drop.packet.id));
+    assert_eq!(dropped, [1]);
+    assert_eq!(path.next_event(), Some(at_ms(8)));
+    // Hours later, what is left of 8 ms is gone as well.
+    path.enqueue(at_ms(8_000_000), kilobyte(2), &mut no_drop);
+    let late = at_ms(9_000_000);
+    let out: Vec<_> = std::iter::from_fn(|| path.poll(late, &mut no_drop)).collect();
+    assert_eq!(arrivals(&out), [(0, at_ms(8)), (2, at_ms(8_000_005))]);
+}
+
+#[test]
+fn what_is_larger_than_the_mtu_is_dropped_in_front_of_the_queue() {
+    let mut path = path(&["mtu=1000B,rate=8mbit"]);
+    let mut dropped = Vec::new();
+    path.enqueue(Time::ZERO, kilobyte(0), &mut no_drop);
+    path.enqueue(Time::ZERO, Update { id: 1, size: 1001 }, &mut |drop| dropped.push(drop.reason));
+    assert_eq!(dropped, [DropReason::TooBig]);
+    assert_eq!(path.hops()[0].stats().drops.of(DropReason::TooBig), Packets::new(1));
+    assert_eq!(arrivals(&drain(&mut path)), [(0, at_ms(1))]);
+}
+
+#[test]
+fn packets_can_be_watched_as_they_pass_from_hop_to_hop() {
+    let mut path = path(&["delay=2ms", "delay=3ms", "delay=4ms"]);
+    let mut seen = Vec::new();
+    path.enqueue(Time::ZERO, kilobyte(0), &mut no_drop);
+    path.advance(at_ms(20), &mut no_drop, &mut |hop, delivered| seen.push((hop, delivered.at)));
+    assert_eq!(seen, [(0, at_ms(2)), (1, at_ms(5))]);
+    assert_eq!(arrivals(&drain(&mut path)), [(0, at_ms(9))]);
+}
+
 /// A path of one to four arbitrary hops.
 fn any_path() -> impl Strategy<Value = Vec<HopConfig>> {
     let hop = (0u64..20_000, 0u64..30, any::<bool>(), 0u64..5, 1u64..6).prop_map(
         |(kbit, delay, free, loss, queue)| {
             let order = if free { "free" } else { "kept" };
             let jitter = delay / 2;
-            let rate = if kbit > 0 { format!("rate={kbit}kbit,") } else { String::new() };
             let rest = format!("delay={delay}ms,jitter={jitter}ms,order={order}");
-            format!("{rate}{rest},loss=0.{loss},queue={queue}p").parse().unwrap()
+            let rest = format!("{rest},loss=0.{loss},queue={queue}p");
+            match kbit {
+                0..1_000 => rest.parse().unwrap(),
+                1_000..5_000 => traced("3\n3\n4\n9\n", &rest),
+                5_000..6_000 => format!("{rest},mtu=2000B,to_bad=0.1,to_good=0.4").parse().unwrap(),
+                _ => format!("rate={kbit}kbit,{rest}").parse().unwrap(),
+            }
         },
     );
     prop::collection::vec(hop, 1..5)

@@ -228,7 +228,8 @@ impl Row {
         changes: &[Change],
     ) -> Result<Change, ReproduceError> {
         let change = |value: f64| {
-            let value = format!("{value}{}", best.unit);
+            // No unit has more than three digits behind the point.
+            let value = format!("{value:.3}{}", best.unit);
             Change::new(best.key.clone(), toml::Value::String(value))
         };
         let mut tried = Vec::new();

@@ -34,11 +34,14 @@ impl Clock {
     }
 }
 
-/// The wall clock in ms since 1970, as a label for people; it may jump, so nothing is measured
-/// with it.
+/// The wall clock since 1970, as a label for people; it may jump, so nothing is measured with it.
+pub fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// [`wall_clock`] in ms.
 pub fn wall_clock_ms() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since_1970.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Default for Clock {

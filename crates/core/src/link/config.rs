@@ -7,29 +7,47 @@ use core::str::FromStr;
 
 use rand::Rng;
 
-use super::{Hop, LinkParams, Loss, Order, Path};
+use super::{GilbertElliott, Hop, LinkParams, Loss, Order, Path, TraceFile, TraceFileError};
 use crate::router::{Fifo, Limit, Packet};
-use crate::unit::{BitRate, Span};
+use crate::unit::{BitRate, Bytes, Span};
 
 /// One hop. What is left out is ideal: no rate is infinitely fast, no delay is none.
 ///
 /// In a flag it is written as it prints, `rate=6mbit,delay=10ms,jitter=1ms,loss=0.01,queue=100p`,
 /// where each part may be left out; in a file each part is a key of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct HopConfig {
     /// The rate of transmission, above zero.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rate: Option<BitRate>,
+    /// A trace of delivery opportunities, in place of a rate.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub trace: Option<TraceFile>,
+    /// The largest IP packet that the hop takes, at least [`HopConfig::MIN_MTU`].
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub mtu: Option<Bytes>,
     /// The propagation delay.
     pub delay: Span,
     /// The delay of each packet is uniform in `delay` ± `jitter`; at most `delay`.
     pub jitter: Span,
     /// Whether jitter may reorder packets: `kept` (it may not) or `free`.
     pub order: Order,
-    /// The probability that a packet is lost behind the transmitter, from 0 to 1.
+    /// The probability that a packet is lost behind the transmitter, from 0 to 1; with `to_bad`,
+    /// in the good state.
     pub loss: f64,
+    /// Loss in bursts ([`GilbertElliott`]): the probability with which a packet turns the good
+    /// state bad, from 0 to 1.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub to_bad: Option<f64>,
+    /// The probability with which a packet turns the bad state good, above 0 and at most 1;
+    /// needed with `to_bad`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub to_good: Option<f64>,
+    /// The probability of loss in the bad state, from 0 to 1; 1 unless said.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub bad_loss: Option<f64>,
     /// What the drop-tail queue in front of the transmitter holds, above zero.
     pub queue: Limit,
 }
@@ -49,23 +67,57 @@ pub enum FieldError {
         delay: Span,
     },
     /// A probability outside of 0 to 1.
-    #[error("`loss` is {0}; give a probability from 0 to 1, such as 0.05 for 5 %")]
-    LossOutOfRange(f64),
+    #[error("`{field}` is {value}; give a probability from 0 to 1, such as 0.05 for 5 %")]
+    NotAProbability {
+        /// The name of the field.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A bad state without an end.
+    #[error("`to_bad` needs a `to_good` above 0, or the bad state never ends")]
+    NoWayBack,
+    /// A bad state without a beginning.
+    #[error("`{0}` means nothing without `to_bad`; add `to_bad`, or leave it out")]
+    NoBadState(&'static str),
+    /// No IPv4 packet is sure to pass.
+    #[error("`mtu` is {0}; give at least 68B, which every IPv4 link takes")]
+    MtuTooSmall(Bytes),
+    /// Two ways to say when packets are sent.
+    #[error("`rate` and `trace` exclude each other; leave one out")]
+    RateAndTrace,
+    /// A trace of which nobody read the file.
+    #[error("the trace `{0}` has not been read; traces can be used in files only")]
+    TraceNotRead(String),
     /// A queue that lets nothing through.
     #[error("`queue` is zero, and everything passes through the queue; give at least `1p`")]
     ZeroQueue,
 }
 
 impl HopConfig {
+    /// The smallest MTU: every IPv4 link takes packets of 68 bytes (RFC 791, section 3.2).
+    pub const MIN_MTU: Bytes = Bytes::new(68);
+
+    /// Reads the trace that it names, if it names one, from what `read` makes of the name.
+    pub fn read_trace<E>(
+        &mut self,
+        read: impl FnOnce(&str) -> Result<String, E>,
+    ) -> Result<(), TraceFileError<E>> {
+        self.trace.as_mut().map_or(Ok(()), |trace| trace.read(read))
+    }
+
     fn check(&self) -> Result<(), FieldError> {
         if self.rate == Some(BitRate::from_bps(0)) {
             return Err(FieldError::ZeroRate);
         }
+        if self.rate.is_some() && self.trace.is_some() {
+            return Err(FieldError::RateAndTrace);
+        }
+        if let Some(mtu) = self.mtu.filter(|mtu| *mtu < Self::MIN_MTU) {
+            return Err(FieldError::MtuTooSmall(mtu));
+        }
         if self.jitter > self.delay {
             return Err(FieldError::JitterAboveDelay { jitter: self.jitter, delay: self.delay });
-        }
-        if !(0.0..=1.0).contains(&self.loss) {
-            return Err(FieldError::LossOutOfRange(self.loss));
         }
         if self.queue.is_zero() {
             return Err(FieldError::ZeroQueue);
@@ -73,17 +125,53 @@ impl HopConfig {
         Ok(())
     }
 
+    fn checked_loss(&self) -> Result<Loss, FieldError> {
+        let good_loss = probability("loss", self.loss)?;
+        let Some(to_bad) = self.to_bad else {
+            let idle = [("to_good", self.to_good), ("bad_loss", self.bad_loss)];
+            return match idle.iter().find(|(_, value)| value.is_some()) {
+                Some((field, _)) => Err(FieldError::NoBadState(field)),
+                None if good_loss > 0.0 => Ok(Loss::Bernoulli(good_loss)),
+                None => Ok(Loss::Never),
+            };
+        };
+        let to_bad = probability("to_bad", to_bad)?;
+        let to_good = probability("to_good", self.to_good.unwrap_or(0.0))?;
+        let bad_loss = probability("bad_loss", self.bad_loss.unwrap_or(1.0))?;
+        if to_good == 0.0 {
+            return Err(FieldError::NoWayBack);
+        }
+        Ok(Loss::GilbertElliott(GilbertElliott { good_loss, bad_loss, to_bad, to_good }))
+    }
+
     /// The hop, with its random stream.
     pub fn build<P: Packet, R: Rng>(&self, rng: R) -> Result<Hop<Fifo<P>, P, R>, FieldError> {
         self.check()?;
+        let trace = match &self.trace {
+            None => None,
+            Some(file) => {
+                let unread = || FieldError::TraceNotRead(file.name().to_string());
+                Some(file.trace().ok_or_else(unread)?)
+            }
+        };
         let link = LinkParams {
+            mtu: self.mtu,
             rate: self.rate,
+            trace,
             delay: self.delay,
             jitter: self.jitter,
             order: self.order,
-            loss: if self.loss > 0.0 { Loss::Bernoulli(self.loss) } else { Loss::Never },
+            loss: self.checked_loss()?,
         };
         Ok(Hop::new(link, Fifo::new(self.queue), rng))
+    }
+}
+
+fn probability(field: &'static str, value: f64) -> Result<f64, FieldError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(FieldError::NotAProbability { field, value })
     }
 }
 
@@ -94,7 +182,10 @@ pub enum ParseHopError {
     #[error("`{0}` is not of the form `key=value`; write for example `rate=6mbit,delay=10ms`")]
     NotAPair(String),
     /// A key that no hop has.
-    #[error("a hop has no `{0}`; it has `rate`, `delay`, `jitter`, `order`, `loss` and `queue`")]
+    #[error(
+        "a hop has no `{0}`; it has `rate`, `mtu`, `delay`, `jitter`, `order`, `loss`, `to_bad`, \
+         `to_good`, `bad_loss` and `queue`, and in a file `trace`"
+    )]
     UnknownKey(String),
     /// A key with two values.
     #[error("`{0}` is given twice; give it once")]
@@ -121,10 +212,14 @@ impl FromStr for HopConfig {
             let (key, value) = (key.trim(), value.trim());
             match key {
                 "rate" => hop.rate = Some(read(key, value)?),
+                "mtu" => hop.mtu = Some(read(key, value)?),
                 "delay" => hop.delay = read(key, value)?,
                 "jitter" => hop.jitter = read(key, value)?,
                 "order" => hop.order = read(key, value)?,
                 "loss" => hop.loss = read(key, value)?,
+                "to_bad" => hop.to_bad = Some(read(key, value)?),
+                "to_good" => hop.to_good = Some(read(key, value)?),
+                "bad_loss" => hop.bad_loss = Some(read(key, value)?),
                 "queue" => hop.queue = read(key, value)?,
                 _ => return Err(ParseHopError::UnknownKey(key.to_string())),
             }
@@ -149,11 +244,25 @@ impl fmt::Display for HopConfig {
         if let Some(rate) = self.rate {
             write!(f, "rate={rate},")?;
         }
+        if let Some(trace) = &self.trace {
+            write!(f, "trace={},", trace.name())?;
+        }
+        if let Some(mtu) = self.mtu {
+            write!(f, "mtu={mtu},")?;
+        }
         write!(f, "delay={},", self.delay)?;
         if !self.jitter.is_zero() {
             write!(f, "jitter={},order={},", self.jitter, self.order)?;
         }
-        write!(f, "loss={},queue={}", self.loss, self.queue)
+        write!(f, "loss={},", self.loss)?;
+        let burst =
+            [("to_bad", self.to_bad), ("to_good", self.to_good), ("bad_loss", self.bad_loss)];
+        for (key, value) in burst {
+            if let Some(value) = value {
+                write!(f, "{key}={value},")?;
+            }
+        }
+        write!(f, "queue={}", self.queue)
     }
 }
 
@@ -203,6 +312,14 @@ pub struct PathError {
 }
 
 impl PathConfig {
+    /// Reads the traces that its hops name from what `read` makes of the names.
+    pub fn read_traces<E>(
+        &mut self,
+        mut read: impl FnMut(&str) -> Result<String, E>,
+    ) -> Result<(), TraceFileError<E>> {
+        self.hop.iter_mut().try_for_each(|hop| hop.read_trace(&mut read))
+    }
+
     /// The path; `rng_of` gives the random stream of each hop, counted from 0.
     pub fn build<P: Packet, R: Rng>(
         &self,
@@ -274,6 +391,13 @@ mod tests {
             ("loss=1.5", "`loss` is 1.5; give a probability from 0 to 1"),
             ("loss=-0.1", "`loss` is -0.1; give"),
             ("loss=nan", "`loss` is NaN; give"),
+            ("to_bad=2,to_good=1", "`to_bad` is 2; give a probability"),
+            ("to_bad=0.1,to_good=-1", "`to_good` is -1; give"),
+            ("to_bad=0.1,to_good=1,bad_loss=7", "`bad_loss` is 7; give"),
+            ("to_bad=0.1", "`to_bad` needs a `to_good` above 0"),
+            ("bad_loss=0.1", "`bad_loss` means nothing without `to_bad`; add"),
+            ("to_good=0.1", "`to_good` means nothing"),
+            ("mtu=67B", "`mtu` is 67B; give at least 68B"),
             ("queue=0p", "`queue` is zero, and everything passes through the queue; give"),
             ("queue=0B", "`queue` is zero"),
         ] {
@@ -298,6 +422,26 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_is_used_once_its_file_has_been_read() {
+        let named = |name: &str| HopConfig { trace: Some(TraceFile::new(name)), ..<_>::default() };
+        let build = |hop: &HopConfig| hop.build::<Update, _>(Pcg64::new(0, 0)).err();
+        let mut hop = named("lte.trace");
+        let message = build(&hop).unwrap().to_string();
+        assert!(message.contains("`lte.trace` has not been read"), "{message}");
+
+        hop.read_trace(|name| Ok::<_, &str>(if name == "lte.trace" { "1\n3" } else { "" }.into()))
+            .unwrap();
+        assert_eq!(build(&hop), None);
+        hop.rate = Some(BitRate::from_bps(1));
+        assert_eq!(build(&hop), Some(FieldError::RateAndTrace));
+
+        let missing = named("a").read_trace(|_| Err("no such file")).unwrap_err();
+        assert_eq!(missing.to_string(), "cannot read the trace `a`: no such file");
+        let malformed = named("a").read_trace(|_| Ok::<_, &str>("fast".into())).unwrap_err();
+        assert!(malformed.to_string().starts_with("the trace `a`, line 1: `fast` is not a time"));
+    }
+
+    #[test]
     fn no_hops_are_one_ideal_hop() {
         let path = PathConfig::default().build::<Update, _>(|_| Pcg64::new(0, 0)).unwrap();
         assert_eq!(path.hops().len(), 1);
@@ -313,15 +457,19 @@ mod tests {
             delay = "10ms"
             jitter = "1ms"
             order = "free"
+            mtu = "1500B"
             queue = "64kB"
             [[return.hop]]
             delay = "15ms"
             loss = 0.05
+            to_bad = 0.01
+            to_good = 0.25
+            bad_loss = 0.5
         "#;
         let path = |text: &str| PathConfig { hop: [text.parse().unwrap()].into() };
         let flags = ConditionsConfig {
-            forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,queue=64kB"),
-            back: path("delay=15ms,loss=0.05"),
+            forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,mtu=1500B,queue=64kB"),
+            back: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
         };
         assert_eq!(toml::from_str::<ConditionsConfig>(file).unwrap(), flags);
         let written = toml::to_string(&flags).unwrap();
@@ -343,10 +491,23 @@ mod tests {
             delay in any::<u64>().prop_map(Span::from_nanos),
             jitter in any::<u64>().prop_map(Span::from_nanos),
             loss in 0.0f64..=1.0,
+            bad_loss in prop::option::of(0.0f64..=1.0),
+            mtu in prop::option::of(any::<u64>().prop_map(Bytes::new)),
             bytes in any::<u64>().prop_map(Bytes::new),
         ) {
-            let queue = Limit::Bytes(bytes);
-            let hop = HopConfig { rate, delay, jitter, order: Order::Kept, loss, queue };
+            let hop = HopConfig {
+                rate,
+                trace: None,
+                mtu,
+                delay,
+                jitter,
+                order: Order::Kept,
+                loss,
+                to_bad: bad_loss,
+                to_good: bad_loss,
+                bad_loss,
+                queue: Limit::Bytes(bytes),
+            };
             prop_assert_eq!(hop.to_string().parse(), Ok(hop));
         }
 

@@ -3,7 +3,8 @@
 use rand::Rng;
 
 use super::line::Line;
-use super::serialiser::Serialiser;
+use super::loss::LossProcess;
+use super::transmitter::Transmitter;
 use super::{HopStats, LinkParams};
 use crate::router::{Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{Bytes, Packets, Span, Time};
@@ -25,8 +26,9 @@ pub struct Delivered<P> {
 pub struct Hop<Q, P, R> {
     link: LinkParams,
     queue: Q,
-    serialiser: Serialiser,
+    transmitter: Transmitter,
     in_transmission: Option<Transmission<P>>,
+    loss: LossProcess,
     line: Line<P>,
     rng: R,
     stats: HopStats,
@@ -54,9 +56,10 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     /// An idle hop.
     pub fn new(link: LinkParams, queue: Q, rng: R) -> Self {
         Self {
+            transmitter: Transmitter::new(&link),
+            loss: LossProcess::new(link.loss),
             link,
             queue,
-            serialiser: Serialiser::new(link.rate),
             in_transmission: None,
             line: Line::new(),
             rng,
@@ -68,6 +71,10 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         self.advance(now, drops);
         self.stats.arrived.count(packet.size());
+        if self.link.mtu.is_some_and(|mtu| packet.size() > mtu) {
+            counted(&mut self.stats, drops)(Drop { packet, reason: DropReason::TooBig });
+            return;
+        }
         self.queue.enqueue(now, packet, &mut counted(&mut self.stats, drops));
         if self.in_transmission.is_none() {
             self.transmit_next(now, drops);
@@ -98,6 +105,17 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, under_way)
     }
 
+    /// The part of the link's capacity between `since`, which is before the first packet, and
+    /// `now` that was used, from 0 to 1: of the time for a rate, of the opportunities for a trace.
+    pub fn utilisation(&self, since: Time, now: Time) -> f64 {
+        let elapsed = now.since(since).as_secs_f64();
+        match &self.transmitter {
+            Transmitter::Trace(replay) => replay.utilisation(since, now),
+            Transmitter::Rate(_) if elapsed > 0.0 => self.busy(now).as_secs_f64() / elapsed,
+            Transmitter::Rate(_) => 0.0,
+        }
+    }
+
     /// How many packets are in the hop: waiting, in transmission and under way.
     pub fn inside(&self) -> Packets {
         let moving = usize::from(self.in_transmission.is_some()) + self.line.len();
@@ -105,11 +123,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     }
 
     /// When the transmitter acts next: the end of a transmission, or the start of one for which
-    /// the queue makes it wait.
+    /// the trace or the queue makes it wait.
     fn next_departure(&self) -> Option<Time> {
         match &self.in_transmission {
             Some(sending) => Some(sending.end()),
-            None => self.queue.next_event(),
+            None => self.transmitter.next_start().or_else(|| self.queue.next_event()),
         }
     }
 
@@ -120,26 +138,36 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
                 self.stats.busy += sent.duration;
                 self.put_on_line(at, sent.packet, drops);
             }
-            if !self.transmit_next(at, drops) {
+            let started = self.transmit_next(at, drops);
+            // A queue that gave nothing is not asked again for the same moment.
+            if !started && self.next_departure().is_none_or(|next| next <= at) {
                 break;
             }
         }
     }
 
-    /// Whether there was something to transmit.
+    /// Whether there was something to transmit, and it may be transmitted now.
     fn transmit_next(&mut self, now: Time, drops: &mut Drops<'_, P>) -> bool {
+        if self.queue.backlog().packets == Packets::ZERO {
+            self.transmitter.rest();
+            return false;
+        }
+        if !self.transmitter.may_start(now) {
+            return false;
+        }
         let Some(next) = self.queue.dequeue(now, &mut counted(&mut self.stats, drops)) else {
+            self.transmitter.rest();
             return false;
         };
         self.stats.sojourn.record(next.sojourn);
-        let duration = self.serialiser.send(now, next.packet.size());
+        let duration = self.transmitter.send(now, next.packet.size());
         self.in_transmission = Some(Transmission { packet: next.packet, start: now, duration });
         true
     }
 
     fn put_on_line(&mut self, at: Time, packet: P, drops: &mut Drops<'_, P>) {
         let drops = &mut counted(&mut self.stats, drops);
-        if self.link.loss.strikes(&mut self.rng) {
+        if self.loss.strikes(&mut self.rng) {
             drops(Drop { packet, reason: DropReason::Loss });
         } else if let Err(packet) = self.line.send(at, packet, &self.link, &mut self.rng) {
             drops(Drop { packet, reason: DropReason::LineFull });

@@ -1,4 +1,4 @@
-//! Propagation: loss, delay and jitter, and the packets that are under way.
+//! Propagation: delay and jitter, and the packets that are under way.
 
 use alloc::collections::VecDeque;
 
@@ -7,25 +7,6 @@ use rand::{Rng, RngExt};
 use super::LinkParams;
 use crate::router::Packet;
 use crate::unit::{Bytes, Span, Time};
-
-/// Random loss on a link.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Loss {
-    /// Nothing is lost.
-    #[default]
-    Never,
-    /// Each packet is lost with this probability (0 to 1), whatever happened to the others.
-    Bernoulli(f64),
-}
-
-impl Loss {
-    pub(super) fn strikes(self, rng: &mut impl Rng) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Bernoulli(probability) => rng.random::<f64>() < probability,
-        }
-    }
-}
 
 /// Whether jitter may let a packet overtake another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,10 +1,10 @@
 //! The link's stop: rate, delay and loss, as a [`Hop`], and hops in series as a [`Path`].
 //!
 //! ```text
-//! enqueue ─► qdisc ─► serialiser ─► loss ─► line (delay ± jitter) ─► poll
-//!              │      (rate)          │       │
-//!              ▼                      ▼       ▼
-//!             drops                 drops   drops
+//! enqueue ─► mtu ─► qdisc ─► transmitter ─► loss ─► line (delay ± jitter) ─► poll
+//!             │       │    (rate or trace)    │       │
+//!             ▼       ▼                       ▼       ▼
+//!           drops   drops                   drops   drops
 //! ```
 //!
 //! Everything here is a state machine on the driver's time. The canonical loop hands packets in
@@ -35,7 +35,8 @@
 //! A driver that is late changes nothing: what happened between two calls is worked out in the
 //! order in which it happened, at the times at which it happened. A transmission starts at the
 //! very end of the one before it, and a packet enters a hop when the hop before delivered it.
-//! When a departure and an arrival coincide, the departure comes first.
+//! When a departure and an arrival coincide, the departure comes first; so what arrives at the
+//! very time of a trace's delivery opportunity is too late for it.
 //!
 //! # Randomness
 //!
@@ -52,26 +53,42 @@ mod config;
 mod histogram;
 mod hop;
 mod line;
+mod loss;
 mod path;
 mod serialiser;
 mod stats;
+mod trace;
+mod trace_file;
+mod transmitter;
 
 pub use config::{
     ConditionsConfig, FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError,
 };
 pub use histogram::SpanHistogram;
 pub use hop::{Delivered, Hop};
-pub use line::{Loss, Order};
+pub use line::Order;
+pub use loss::{GilbertElliott, Loss};
 pub use path::Path;
 pub use stats::{DropCounts, HopStats, Traffic};
+pub use trace::{Trace, TraceError};
+pub use trace_file::{TraceFile, TraceFileError};
 
-use crate::unit::{BitRate, Span};
+use alloc::sync::Arc;
+
+use crate::unit::{BitRate, Bytes, Span};
 
 /// What a link does to packets behind its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkParams {
+    /// The largest packet that it takes; `None` is any size. A larger one is dropped in front of
+    /// the queue.
+    pub mtu: Option<Bytes>,
     /// The rate of transmission; `None` is infinitely fast.
     pub rate: Option<BitRate>,
+    /// When packets are transmitted, in place of a rate. It starts at [`Time::ZERO`].
+    ///
+    /// [`Time::ZERO`]: crate::unit::Time::ZERO
+    pub trace: Option<Arc<Trace>>,
     /// The propagation delay, from the end of the transmission to the delivery.
     pub delay: Span,
     /// The delay of a packet is drawn uniformly from `delay` ± `jitter`, and never negative.

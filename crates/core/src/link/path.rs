@@ -29,13 +29,13 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
 
     /// Hands in a packet.
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        self.advance(now, drops);
+        self.advance(now, drops, &mut |_, _| ());
         self.hops[0].enqueue(now, packet, drops);
     }
 
     /// The next packet that has arrived at the end by `now`; call it until there is none.
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
-        self.advance(now, drops);
+        self.advance(now, drops, &mut |_, _| ());
         self.hops.last_mut()?.poll(now, drops)
     }
 
@@ -54,13 +54,25 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
         self.hops.iter().fold(Packets::ZERO, |sum, hop| sum + hop.inside())
     }
 
-    /// Hands on from hop to hop what left one until `now`. Packets only go downstream and each
-    /// hop has its own random stream, so hop after hop gives the same as event after event.
-    fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+    /// Hands on from hop to hop what left one until `now`, and shows it to `watch` with the number
+    /// of the hop that it left, counted from 0.
+    ///
+    /// [`Path::enqueue`] and [`Path::poll`] do this without a watch; a driver that wants to see
+    /// everything calls it before them, with the same `now`. What leaves the last hop is seen by
+    /// [`Path::poll`].
+    pub fn advance(
+        &mut self,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+        watch: &mut dyn FnMut(usize, &Delivered<P>),
+    ) {
+        // Packets only go downstream and each hop has its own random stream, so hop after hop
+        // gives the same as event after event.
         for next in 1..self.hops.len() {
             let (upstream, downstream) = self.hops.split_at_mut(next);
             let (from, to) = (&mut upstream[next - 1], &mut downstream[0]);
             while let Some(delivered) = from.poll(now, drops) {
+                watch(next - 1, &delivered);
                 to.enqueue(delivered.at, delivered.packet, drops);
             }
         }

@@ -101,9 +101,9 @@ fn check_names<'a>(
 impl LinkConfig {
     fn build(&self, streams: Streams, hops: &mut Vec<Wire>) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
-        let back = self.back.unwrap_or(self.there);
+        let back = self.back.as_ref().unwrap_or(&self.there);
         for (direction, config, places) in
-            [("there", self.there, &mut built.there), ("back", back, &mut built.back)]
+            [("there", &self.there, &mut built.there), ("back", back, &mut built.back)]
         {
             for _ in 0..self.count {
                 places.push(hops.len());
@@ -116,7 +116,7 @@ impl LinkConfig {
     fn hop(
         &self,
         direction: &'static str,
-        config: HopConfig,
+        config: &HopConfig,
         streams: Streams,
         index: usize,
     ) -> Result<Wire, ScenarioError> {

@@ -115,16 +115,17 @@ impl TcpConfig {
         let marks = self.control == Algorithm::Dctcp;
         let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
         sender.segment = self.segment.unwrap_or(sender.segment);
+        sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
         let mut receiver =
             ReceiverParams { ecn: marks.then_some(Echo::EachMark), ..ReceiverParams::default() };
-        if let Some([default, max]) = self.receive_buffer {
-            receiver.buffer = BufferParams { default, max };
-        }
+        let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
+        receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
+        sender.buffer = self.send_buffer.map_or(sender.buffer, buffer);
         if sender.segment == Bytes::ZERO {
             return Err("`segment` is zero; give the payload of a full segment");
         }
-        if receiver.buffer.default > receiver.buffer.max {
-            return Err("`receive_buffer` begins above its maximum; give [at first, at most]");
+        if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
+            return Err("a buffer begins above its maximum; give [at first, at most]");
         }
         let application = self.application(between.0, sender.segment)?;
         let law = self.control.build(INITIAL_WINDOW, rng);

@@ -157,8 +157,12 @@ pub struct TcpConfig {
     pub control: Algorithm,
     /// The payload of a full segment; 1448 bytes unless said.
     pub segment: Option<Bytes>,
+    /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
+    pub least_variation: Option<Span>,
     /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
     pub receive_buffer: Option<[Bytes; 2]>,
+    /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
+    pub send_buffer: Option<[Bytes; 2]>,
     /// Writes blocks of `block` bytes at this rate instead.
     pub rate: Option<BitRate>,
     /// With `rate`: each block is an update, and its age counts from its writing.

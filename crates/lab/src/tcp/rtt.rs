@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! srtt ← srtt + (rtt − srtt)/8        var ← var + (|srtt − rtt| − var)/4
-//! rto = srtt + max(4·var, 200 ms), doubled with each timeout, at most 120 s
+//! rto = srtt + max(4·var, least), doubled with each timeout, at most 120 s
 //! ```
 //!
-//! As in Linux, the 200 ms are the least variation and not the least timeout, and 120 s the
+//! As in Linux, `least` is the least variation, 200 ms, and not the least timeout, and 120 s the
 //! most; RFC 6298 asks for a timeout of at least 1 s.
 
 use freshline_core::unit::{Span, Time};
@@ -14,7 +14,6 @@ use super::filter::WindowedMin;
 
 /// The timeout before there is a sample (RFC 6298 section 2.1).
 const INITIAL_RTO: Span = Span::from_secs(1);
-const MIN_VARIATION: Span = Span::from_millis(200);
 const MAX_RTO: Span = Span::from_secs(120);
 /// For how long a minimum counts, as in Linux (`tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Span = Span::from_secs(300);
@@ -25,11 +24,13 @@ pub(super) struct RttEstimator {
     smoothed: Option<(Span, Span)>,
     min: WindowedMin,
     backoff: u32,
+    least_variation: Span,
 }
 
 impl RttEstimator {
-    pub(super) fn new() -> Self {
-        Self { smoothed: None, min: WindowedMin::new(MIN_RTT_WINDOW), backoff: 0 }
+    pub(super) fn new(least_variation: Span) -> Self {
+        let min = WindowedMin::new(MIN_RTT_WINDOW);
+        Self { smoothed: None, min, backoff: 0, least_variation }
     }
 
     /// A round trip: `oldest` from the first segment that an ack covers, which holds the
@@ -55,9 +56,9 @@ impl RttEstimator {
     }
 
     pub(super) fn rto(&self) -> Span {
-        let base = self
-            .smoothed
-            .map_or(INITIAL_RTO, |(srtt, variation)| srtt + (variation * 4).max(MIN_VARIATION));
+        let base = self.smoothed.map_or(INITIAL_RTO, |(srtt, variation)| {
+            srtt + (variation * 4).max(self.least_variation)
+        });
         (base * (1 << self.backoff)).min(MAX_RTO)
     }
 
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_timeout_is_200_ms_above_a_steady_round_trip() {
-        let mut rtt = RttEstimator::new();
+        let mut rtt = RttEstimator::new(Span::from_millis(200));
         assert_eq!(rtt.rto(), Span::from_secs(1));
         let sample = Span::from_millis(40);
         for ms in 0..50 {
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn timeouts_double_up_to_two_minutes_and_an_ack_ends_it() {
-        let mut rtt = RttEstimator::new();
+        let mut rtt = RttEstimator::new(Span::from_millis(200));
         for seconds in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
             assert_eq!(rtt.rto(), Span::from_secs(seconds));
             rtt.back_off();

@@ -1,4 +1,5 @@
-//! The path emulator: a UDP relay with the rate, delay, jitter, loss and queues of any path.
+//! The path emulator: a UDP relay with the rate, delay, jitter, loss and queues of any path. For
+//! any protocol, with root, there is [`tun`].
 //!
 //! ```text
 //! clients ◄──► listening socket ──► forward path ──► one socket a client ──► target
@@ -17,6 +18,7 @@ mod datagram;
 mod flows;
 mod relay;
 mod report;
+pub mod tun;
 
 use std::io;
 use std::net::SocketAddr;

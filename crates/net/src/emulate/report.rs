@@ -76,7 +76,7 @@ pub struct HopReport {
     pub bytes_in: u64,
     /// Bytes that left at the far end.
     pub bytes_out: u64,
-    /// Dropped packets by reason: `queue_full`, `loss`, `line_full`.
+    /// Dropped packets by reason: `too_big`, `queue_full`, `loss`, `line_full`.
     pub drops: BTreeMap<&'static str, u64>,
     /// The mean time in the queue, without the transmission, in ms.
     pub sojourn_mean_ms: f64,
@@ -86,7 +86,8 @@ pub struct HopReport {
     pub sojourn_p99_ms: f64,
     /// Its maximum, in ms.
     pub sojourn_max_ms: f64,
-    /// The part of the time in which the link transmitted, from 0 to 1.
+    /// The part of the link's capacity that was used, from 0 to 1: of the time with a rate, of
+    /// the delivery opportunities with a trace.
     pub utilisation: f64,
 }
 
@@ -99,7 +100,7 @@ impl DirectionReport {
         now: Time,
     ) -> Self {
         // A path that was told nothing is one ideal hop.
-        let conditions = config.hop.iter().copied().chain([HopConfig::default()]);
+        let conditions = config.hop.iter().cloned().chain([HopConfig::default()]);
         let hops = path.hops().iter().zip(conditions);
         Self {
             hops: hops.map(|(hop, told)| HopReport::new(told, hop, start, now)).collect(),
@@ -120,8 +121,6 @@ impl HopReport {
         now: Time,
     ) -> Self {
         let stats = hop.stats();
-        let elapsed = now.since(start).as_secs_f64();
-        let busy = hop.busy(now).as_secs_f64();
         Self {
             conditions,
             packets_in: stats.arrived.packets.get(),
@@ -134,7 +133,7 @@ impl HopReport {
             sojourn_p50_ms: stats.sojourn.quantile(0.5).as_millis_f64(),
             sojourn_p99_ms: stats.sojourn.quantile(0.99).as_millis_f64(),
             sojourn_max_ms: stats.sojourn.max().as_millis_f64(),
-            utilisation: if elapsed > 0.0 { busy / elapsed } else { 0.0 },
+            utilisation: hop.utilisation(start, now),
         }
     }
 }

@@ -37,11 +37,20 @@ pub struct SenderParams {
     pub nagle: bool,
     /// Whether data is sent as capable of ECN.
     pub ecn: bool,
+    /// A retransmission timeout is at least so much above the smoothed round trip: 200 ms, as in
+    /// Linux.
+    pub least_variation: Span,
 }
 
 impl Default for SenderParams {
     fn default() -> Self {
-        Self { segment: Bytes::new(1448), buffer: BufferParams::SEND, nagle: false, ecn: false }
+        Self {
+            segment: Bytes::new(1448),
+            buffer: BufferParams::SEND,
+            nagle: false,
+            ecn: false,
+            least_variation: Span::from_millis(200),
+        }
     }
 }
 
@@ -136,7 +145,7 @@ impl Sender {
             source: Source { written: 0, unlimited: false, closed: false },
             board: Scoreboard::default(),
             rack: Rack::default(),
-            rtt: RttEstimator::new(),
+            rtt: RttEstimator::new(params.least_variation),
             rate: DeliveryRate::new(),
             pacer: Pacer::default(),
             timers: Timers::default(),

@@ -1,0 +1,120 @@
+//! `freshline emulate run`: any program behind a path.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
+
+use super::path_file::read_conditions;
+use super::seed_or_drawn;
+use super::table::{print_conditions, print_hops};
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Run a command behind an emulated path, whatever protocols it speaks. Needs root.
+///
+/// The command gets a network namespace of its own, in which every route leads over the path.
+/// It finds this host at the address in its variable FRESHLINE_HOST, over IPv6 in
+/// FRESHLINE_HOST6. What it sends takes the forward hops, what it receives the return hops. A hop
+/// is a drop-tail queue, a transmitter and a line, in this order; what is left out of it is
+/// ideal, and so is a direction without hops. When the command ends, so does all that it has
+/// started. A run within a run is behind both paths.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost on the way back:
+
+    cat > path.toml <<END
+    [[forward.hop]]
+    rate = \"2mbit\"
+    delay = \"20ms\"
+    queue = \"100p\"
+
+    [[return.hop]]
+    rate = \"20mbit\"
+    delay = \"20ms\"
+    loss = 0.01
+    END
+    freshline emulate run path.toml -- sh -c 'ping -c 3 $FRESHLINE_HOST'
+
+A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
+(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (100p or 64kB;
+1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
+packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said).
+Instead of a rate it may have a trace in mahimahi's format: trace = \"lte.trace\", a path relative
+to the file.
+
+EXIT CODES
+
+That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
+1  root, /dev/net/tun, the command or something else of the system is not to be had
+2  the flags or the file cannot be understood")]
+pub(super) struct Args {
+    /// The path file (TOML).
+    #[arg(value_name = "PATH")]
+    file: PathBuf,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Repeat the random choices of an earlier run; drawn and printed if left out.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print the summary as one JSON document on standard output, after what the command prints
+    /// there; else it is a table on standard error.
+    #[arg(long)]
+    json: bool,
+    /// Capture packets, such as forward.1=sent.pcap for what leaves the first forward hop; hop 0
+    /// is what enters the path. May be given several times, for one file as well.
+    #[arg(long, value_name = "HOP=FILE", value_parser = capture)]
+    pcap: Vec<Capture>,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
+    let seed = seed_or_drawn(args.seed);
+    let config = RunConfig { conditions: conditions.clone(), captures: args.pcap, seed };
+    let sandbox = Sandbox::new(config).map_err(failure)?;
+    eprintln!("this host is {} to the command, seed {seed}", sandbox.host());
+    print_conditions(&conditions);
+
+    let (program, arguments) = args.command.split_first().expect("clap requires a command");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let report = sandbox.run(command).map_err(failure)?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        printed(print_summary(&report))?;
+    }
+    match report.exit_code {
+        0 => Ok(()),
+        code => Err(Failure::Command(code)),
+    }
+}
+
+fn capture(text: &str) -> Result<Capture, String> {
+    let (point, file) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` names no file; write forward.1=FILE"))?;
+    let point = point.parse().map_err(|error| format!("{error}"))?;
+    Ok(Capture { point, file: file.into() })
+}
+
+fn failure(error: RunError) -> Failure {
+    let usage = matches!(error, RunError::Path { .. } | RunError::NoSuchHop { .. });
+    let report = miette::Report::msg(error);
+    if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
+}
+
+fn print_summary(report: &RunReport) -> io::Result<()> {
+    let mut out = io::stderr().lock();
+    print_hops(&mut out, &report.forward, &report.back)?;
+    writeln!(
+        out,
+        "{:.1} s; exit code {}, {} interface errors",
+        report.duration_s, report.exit_code, report.device_errors,
+    )
+}

@@ -1,0 +1,225 @@
+//! What passes a point of a path, as packet captures in the classic pcap format, with times in
+//! ns and packets from their IP headers on (`LINKTYPE_RAW`).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use freshline_core::link::ConditionsConfig;
+use freshline_core::unit::Time;
+
+use super::RunError;
+
+/// One of the two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the command to the outside.
+    Forward,
+    /// From the outside to the command.
+    Return,
+}
+
+/// A point of a path, written `forward.1`: behind that hop, where 0 is in front of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapturePoint {
+    /// The path.
+    pub way: Way,
+    /// The hop that packets have left, counted from 1, or 0 for what enters the path.
+    pub behind: usize,
+}
+
+/// A point that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a point of a path; write `forward.1` for what leaves the first hop, \
+     `return.0` for what enters the way back"
+)]
+pub struct ParseCapturePointError(String);
+
+impl FromStr for CapturePoint {
+    type Err = ParseCapturePointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = text.split_once('.').and_then(|(way, hop)| {
+            let way = [Way::Forward, Way::Return].into_iter().find(|known| known.name() == way)?;
+            Some(Self { way, behind: hop.parse().ok()? })
+        });
+        parsed.ok_or_else(|| ParseCapturePointError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for CapturePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.way.name(), self.behind)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Return => "return",
+        }
+    }
+}
+
+/// What to capture, and into which file. Points may share a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// The point.
+    pub point: CapturePoint,
+    /// The file, which is overwritten.
+    pub file: PathBuf,
+}
+
+/// The captures of a run.
+#[derive(Debug)]
+pub(super) struct Captures {
+    /// The wall clock at [`Time::ZERO`].
+    epoch: Duration,
+    files: Vec<(PathBuf, BufWriter<File>)>,
+    /// Points and the places of their files.
+    points: Vec<(CapturePoint, usize)>,
+    /// The first failure to write.
+    failure: Option<RunError>,
+}
+
+impl Captures {
+    /// How much of a packet is kept: all of it.
+    const SNAP_LEN: u32 = 1 << 18;
+    const LINKTYPE_RAW: u32 = 101;
+    const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
+
+    /// Creates the files. Times are `epoch` after 1970 at [`Time::ZERO`].
+    pub(super) fn create(
+        captures: &[Capture],
+        conditions: &ConditionsConfig,
+        epoch: Duration,
+    ) -> Result<Self, RunError> {
+        let mut all = Self { epoch, files: Vec::new(), points: Vec::new(), failure: None };
+        for Capture { point, file } in captures {
+            let path = match point.way {
+                Way::Forward => &conditions.forward,
+                Way::Return => &conditions.back,
+            };
+            // A path that was told nothing is one ideal hop.
+            let hops = path.hop.len().max(1);
+            if point.behind > hops {
+                return Err(RunError::NoSuchHop { point: *point, hops });
+            }
+            let place = match all.files.iter().position(|(known, _)| known == file) {
+                Some(place) => place,
+                None => {
+                    let created = File::create(file).map(BufWriter::new).and_then(with_header);
+                    let refused = |source| RunError::Capture { file: file.clone(), source };
+                    all.files.push((file.clone(), created.map_err(refused)?));
+                    all.files.len() - 1
+                }
+            };
+            all.points.push((*point, place));
+        }
+        Ok(all)
+    }
+
+    /// Whether nothing is captured.
+    pub(super) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Writes a packet that passed `point` at `at` to the files that want it.
+    pub(super) fn record(&mut self, point: CapturePoint, at: Time, packet: &[u8]) {
+        let since_1970 = self.epoch + Duration::from(at.since(Time::ZERO));
+        for (_, place) in self.points.iter().filter(|(wanted, _)| *wanted == point) {
+            let (path, file) = &mut self.files[*place];
+            if let Err(source) = write_record(file, since_1970, packet) {
+                self.failure.get_or_insert(RunError::Capture { file: path.clone(), source });
+            }
+        }
+    }
+
+    /// Writes what is still in memory; the first failure of the whole run, if there was one.
+    pub(super) fn finish(mut self) -> Result<(), RunError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        for (path, file) in &mut self.files {
+            file.flush().map_err(|source| RunError::Capture { file: path.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
+fn with_header(mut file: BufWriter<File>) -> io::Result<BufWriter<File>> {
+    let (major, minor) = (2u16, 4u16);
+    file.write_all(&Captures::MAGIC_NANOS.to_le_bytes())?;
+    file.write_all(&major.to_le_bytes())?;
+    file.write_all(&minor.to_le_bytes())?;
+    // Times are in UTC, and of unknown accuracy.
+    file.write_all(&[0; 8])?;
+    file.write_all(&Captures::SNAP_LEN.to_le_bytes())?;
+    file.write_all(&Captures::LINKTYPE_RAW.to_le_bytes())?;
+    Ok(file)
+}
+
+fn write_record(file: &mut impl Write, since_1970: Duration, packet: &[u8]) -> io::Result<()> {
+    // The format ends in 2106, and a packet has at most 64 kB.
+    let (secs, len) = (since_1970.as_secs() as u32, packet.len() as u32);
+    for field in [secs, since_1970.subsec_nanos(), len, len] {
+        file.write_all(&field.to_le_bytes())?;
+    }
+    file.write_all(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn points_read_as_they_print() {
+        for text in ["forward.0", "return.12"] {
+            assert_eq!(text.parse::<CapturePoint>().unwrap().to_string(), text);
+        }
+        for text in ["forward", "back.1", "forward.x", "return.-1"] {
+            let message = text.parse::<CapturePoint>().unwrap_err().to_string();
+            assert!(message.contains("write `forward.1`"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_hop_that_is_not_there_is_refused() {
+        let capture = Capture { point: "return.2".parse().unwrap(), file: "/nowhere/x".into() };
+        let refused = Captures::create(&[capture], &ConditionsConfig::default(), Duration::ZERO);
+        let message = refused.unwrap_err().to_string();
+        assert_eq!(message, "there is no return.2: that path has 1 hop(s)");
+    }
+
+    #[test]
+    fn points_may_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("both.pcap");
+        let capture = |point: &str| Capture { point: point.parse().unwrap(), file: file.clone() };
+        let captures = [capture("forward.0"), capture("return.1")];
+        let epoch = Duration::from_secs(1_000);
+        let mut captures =
+            Captures::create(&captures, &ConditionsConfig::default(), epoch).unwrap();
+        let at = Time::ZERO + Span::from_nanos(5);
+        captures.record("forward.0".parse().unwrap(), at, b"out");
+        captures.record("forward.1".parse().unwrap(), at, b"not wanted");
+        captures.record("return.1".parse().unwrap(), at, b"back");
+        captures.finish().unwrap();
+        let written = std::fs::read(&file).unwrap();
+        assert_eq!(written.len(), 24 + (16 + 3) + (16 + 4));
+        assert_eq!(written[24..32], [0xe8, 3, 0, 0, 5, 0, 0, 0]);
+        assert!(written.ends_with(b"back"));
+    }
+}

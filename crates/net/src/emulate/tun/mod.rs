@@ -1,0 +1,371 @@
+//! The path emulator for any program: a command in a network namespace of its own behind a path.
+//!
+//! ```text
+//! host's namespace │             the emulator             │ a namespace without a name
+//!                  │                                      │
+//!  freshline1 TUN ◄┼──────────── forward path ◄───────────┼── freshline TUN ◄── command
+//!                 ─┼───────────► return path ─────────────┼─►
+//! ```
+//!
+//! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
+//! any protocol count from their IP headers on. The kernel hands over super-packets (of TCP and
+//! UDP with segmentation offload); they are segmented before they enter a queue, so that queues
+//! hold real packets, and what is delivered at the same time is joined again.
+//!
+//! Needs root: the emulator makes TUN devices and namespaces. It leaves nothing behind, however
+//! it ends: devices last as long as they are open, and the namespace as long as the command.
+
+mod address;
+mod capture;
+mod device;
+mod init;
+mod inside;
+mod netlink;
+mod relay;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use freshline_core::link::{ConditionsConfig, HopConfig, PathError};
+use freshline_core::unit::{Bytes, Span, Time};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Uid;
+use serde::Serialize;
+
+use super::report::DirectionReport;
+use crate::alarm::Alarm;
+use crate::clock::{Clock, wall_clock};
+use address::{Ends, free_prefixes};
+use capture::Captures;
+pub use capture::{Capture, CapturePoint, ParseCapturePointError, Way};
+use device::{Device, IPV6_MIN_MTU, Pool};
+use inside::{Inside, Running};
+use netlink::Netlink;
+use relay::{Lane, Relay};
+
+/// What to emulate.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunConfig {
+    /// The paths. Both interfaces take the smallest MTU of all hops, or 1500 bytes.
+    pub conditions: ConditionsConfig,
+    /// What is written into capture files.
+    pub captures: Vec<Capture>,
+    /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
+    /// jitter.
+    pub seed: u64,
+}
+
+/// Why a command could not be run behind a path.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Not root.
+    #[error(
+        "needs root, to make TUN devices and network namespaces: run it with `sudo`, or as root \
+         in a container with CAP_NET_ADMIN and CAP_SYS_ADMIN"
+    )]
+    NeedsRoot,
+    /// The kernel has no TUN devices, or the container hides them.
+    #[error(
+        "needs /dev/net/tun: load the kernel's module (`modprobe tun`), or give it to the \
+         container (`--device /dev/net/tun`)"
+    )]
+    NeedsTun,
+    /// All prefixes are taken, or this is nested too deep.
+    #[error(
+        "no addresses are free in 100.64.0.0/10: runs nest 4 deep, and 15 fit beside each other \
+         in a run; end others first"
+    )]
+    NoAddresses,
+    /// The conditions make no sense.
+    #[error("{way} path, {source}")]
+    Path {
+        /// Which of the two.
+        way: Way,
+        /// The hop and what to do.
+        source: PathError,
+    },
+    /// A capture at a hop that the path does not have.
+    #[error("there is no {point}: that path has {hops} hop(s)")]
+    NoSuchHop {
+        /// The point asked for.
+        point: CapturePoint,
+        /// How many hops the path has.
+        hops: usize,
+    },
+    /// A capture that cannot be written.
+    #[error("cannot write the capture {}: {source}", file.display())]
+    Capture {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The command cannot be started.
+    #[error("cannot start `{program}`: {source}; is it installed, and in the PATH?")]
+    Command {
+        /// The command.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused something else.
+    #[error(
+        "the system refused to {action}: {source}; it takes root with CAP_NET_ADMIN and \
+         CAP_SYS_ADMIN, and a kernel with namespaces and TUN devices"
+    )]
+    System {
+        /// What was to be done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn system(action: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |source| RunError::System { action, source }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunReport {
+    /// The seed of all that was random.
+    pub seed: u64,
+    /// How long the command ran, in s.
+    pub duration_s: f64,
+    /// The exit code of the command; 128 and the signal's number if a signal ended it.
+    pub exit_code: u8,
+    /// From the command to the outside.
+    pub forward: DirectionReport,
+    /// From the outside to the command.
+    #[serde(rename = "return")]
+    pub back: DirectionReport,
+    /// How often an interface did not give or take packets.
+    pub device_errors: u64,
+}
+
+/// A namespace behind a path, ready for a command.
+pub struct Sandbox {
+    config: RunConfig,
+    ends: Ends,
+    mtu: u16,
+    outer: Device,
+    inner: Device,
+    inside: Inside,
+    lanes: [Lane; 2],
+    signals: Signals,
+}
+
+impl Sandbox {
+    /// The largest MTU of the interfaces where no hop says otherwise.
+    const DEFAULT_MTU: u16 = 1500;
+
+    /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
+    /// are kept for the command; a process with other threads blocks them there.
+    pub fn new(config: RunConfig) -> Result<Self, RunError> {
+        let ConditionsConfig { forward, back } = config.conditions.clone();
+        let mtu = mtu(forward.hop.iter().chain(&back.hop));
+        let lanes = [
+            Lane::new(Way::Forward, forward, config.seed, 0)?,
+            Lane::new(Way::Return, back, config.seed, 1)?,
+        ];
+        if !Uid::effective().is_root() {
+            return Err(RunError::NeedsRoot);
+        }
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            return Err(RunError::NeedsTun);
+        }
+        // The thread that this starts must not receive them either.
+        let signals = Signals::take().map_err(system("receive signals"))?;
+        let (outer, prefix) = outer_device()?;
+        let (inside, inner) = Inside::open(prefix.inner(), mtu)?;
+        let netlink = Netlink::open().map_err(system("configure interfaces"))?;
+        let ends = prefix.outer();
+        outer.set_up(&netlink, ends, mtu).map_err(system("configure the outer TUN device"))?;
+        Ok(Self { config, ends, mtu, outer, inner, inside, lanes, signals })
+    }
+
+    /// The address at which the command finds this host.
+    pub fn host(&self) -> Ipv4Addr {
+        self.ends.v4
+    }
+
+    /// The same over IPv6; `None` if the MTU is too small for it.
+    pub fn host6(&self) -> Option<Ipv6Addr> {
+        (self.mtu >= IPV6_MIN_MTU).then_some(self.ends.v6)
+    }
+
+    /// Runs `command` to its end and delivers what it has sent until then, if that takes no more
+    /// than 2 s. The command has the variables `FRESHLINE_HOST` and `FRESHLINE_HOST6`, the
+    /// addresses of this host. Whatever the command has started ends with it.
+    ///
+    /// Until then, SIGHUP, SIGINT, SIGQUIT and SIGTERM of the calling thread are for the command:
+    /// those that did not come from a terminal, which sends them to the command itself, are
+    /// forwarded, and half a second after the first one another one kills the command.
+    pub fn run(self, mut command: Command) -> Result<RunReport, RunError> {
+        command.env("FRESHLINE_HOST", self.host().to_string());
+        match self.host6() {
+            Some(host) => command.env("FRESHLINE_HOST6", host.to_string()),
+            None => command.env_remove("FRESHLINE_HOST6"),
+        };
+        let signals = &self.signals;
+        let mut driver =
+            Driver::new(&self.outer, &self.inner, signals).map_err(system("poll its devices"))?;
+        let (clock, epoch) = (Clock::new(), wall_clock());
+        let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
+        let start = clock.now();
+        let pool = Pool::new(self.mtu);
+        let mut relay = Relay::new([self.inner, self.outer], self.lanes, pool, captures, start);
+        let waker = Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
+        let running = self.inside.start(command, waker)?;
+        driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
+
+        let [forward, back] = relay.report();
+        let report = RunReport {
+            seed: self.config.seed,
+            duration_s: relay.now().since(Time::ZERO).as_secs_f64(),
+            exit_code: running.exit_code()?,
+            forward,
+            back,
+            device_errors: relay.device_errors(),
+        };
+        relay.finish()?;
+        Ok(report)
+    }
+}
+
+/// The smallest MTU of all hops, as far as a device can have it.
+fn mtu<'a>(hops: impl Iterator<Item = &'a HopConfig>) -> u16 {
+    let smallest = hops.filter_map(|hop| hop.mtu).min();
+    let mtu = smallest.map_or(u64::from(Sandbox::DEFAULT_MTU), Bytes::get);
+    u16::try_from(mtu).unwrap_or(u16::MAX)
+}
+
+/// The outer device, by whose name its prefix is taken.
+fn outer_device() -> Result<(Device, address::Prefix), RunError> {
+    let mut free: Vec<_> = free_prefixes().map_err(system("list interfaces"))?.collect();
+    // Connections to a run that has ended may still be retransmitting to its address, so the next
+    // run takes another one.
+    let first = std::process::id() as usize % free.len().max(1);
+    free.rotate_left(first);
+    for (number, prefix) in free {
+        match Device::create(&format!("{}{number}", address::INSIDE)) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            created => return Ok((created.map_err(system("make a TUN device"))?, prefix)),
+        }
+    }
+    Err(RunError::NoAddresses)
+}
+
+/// The two devices have their numbers in the relay as tokens.
+const ALARM: Token = Token(2);
+const SIGNALS: Token = Token(3);
+const COMMAND: Token = Token(4);
+
+/// Wakes the relay.
+struct Driver {
+    poll: Poll,
+    alarm: Alarm,
+}
+
+impl Driver {
+    fn new(outer: &Device, inner: &Device, signals: &Signals) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut alarm = Alarm::new()?;
+        let registry = poll.registry();
+        for (token, device) in [inner, outer].into_iter().enumerate() {
+            let device = device.as_raw_fd();
+            registry.register(&mut SourceFd(&device), Token(token), Interest::READABLE)?;
+        }
+        let arrivals = signals.arrivals.as_raw_fd();
+        registry.register(&mut SourceFd(&arrivals), SIGNALS, Interest::READABLE)?;
+        registry.register(&mut alarm, ALARM, Interest::READABLE)?;
+        Ok(Self { poll, alarm })
+    }
+
+    /// How long what is on the paths may take to arrive when the command has ended.
+    const LINGER: Span = Span::from_secs(2);
+
+    /// Relays until the command has ended and nothing of it is on the paths any more: the ends of
+    /// its connections arrive too. A command that was ended by a signal is not waited for.
+    fn drive(&mut self, relay: &mut Relay, command: &Running, signals: &Signals) -> io::Result<()> {
+        let mut events = Events::with_capacity(16);
+        let (mut first_signal, mut last) = (None, None);
+        loop {
+            relay.turn();
+            let now = relay.now();
+            let next = relay.next_event();
+            let is_empty = next.is_none() && !relay.is_busy();
+            if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
+                return Ok(());
+            }
+            let wake = next.into_iter().chain(last).min();
+            let timeout = if relay.is_busy() || wake.is_some_and(|wake| wake <= now) {
+                Some(Duration::ZERO)
+            } else {
+                self.alarm.set(wake.map(|wake| wake.since(now)))?;
+                None
+            };
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
+            for event in &events {
+                match event.token() {
+                    SIGNALS => signals.forward(command, relay.now(), &mut first_signal),
+                    COMMAND => last = Some(relay.now() + Self::LINGER),
+                    Token(device @ (0 | 1)) => relay.wake(device),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The signals that are for the command, as long as this is.
+struct Signals {
+    arrivals: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    fn take() -> io::Result<Self> {
+        let taken = SigSet::from_iter(init::FORWARDED);
+        let arrivals =
+            SignalFd::with_flags(&taken, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let before = SigSet::thread_get_mask()?;
+        taken.thread_block()?;
+        Ok(Self { arrivals, before })
+    }
+
+    /// How long after the first signal another one is taken for the same: `timeout` and others
+    /// signal a process and its group.
+    const GRACE: Span = Span::from_millis(500);
+
+    /// Forwards what has come. A second signal kills.
+    fn forward(&self, command: &Running, now: Time, first: &mut Option<Time>) {
+        while let Ok(Some(arrival)) = self.arrivals.read_signal() {
+            if init::is_from_kernel(arrival.ssi_code) {
+                continue;
+            }
+            let sent = init::FORWARDED.into_iter().find(|known| *known as u32 == arrival.ssi_signo);
+            let is_second = now.since(*first.get_or_insert(now)) > Self::GRACE;
+            let signal = if is_second { Some(Signal::SIGKILL) } else { sent };
+            // It fails only if the command has ended, which the loop sees.
+            let _ = signal.map(|signal| kill(command.init, signal));
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // The mask was valid before.
+        let _ = self.before.thread_set_mask();
+    }
+}
