@@ -21,7 +21,7 @@ test: ## format, clippy and every test; needs no root
 	@scripts/setup build test
 	@scripts/test $(ARGS)
 
-bench: ## the benchmarks; figures and what they mean: docs/performance.md
+bench: ## the benchmarks; figures and what they mean: docs/performance.md, docs/lab.md
 	@scripts/setup build
 	@cargo bench --workspace $(ARGS)
 

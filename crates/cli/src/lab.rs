@@ -1,10 +1,12 @@
 //! `freshline lab`: the laws in virtual time. One file a subcommand.
 
+mod figure;
 mod library;
 mod list;
 mod reproduce;
 mod run;
 mod torture;
+mod watch;
 
 use crate::Failure;
 

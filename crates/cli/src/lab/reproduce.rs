@@ -1,6 +1,7 @@
 //! `freshline lab reproduce`: figures of papers, ours beside theirs.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use freshline_lab::reproduce::{Compared, Verdict, reproduce};
 use freshline_lab::scenario::Scenario;
@@ -8,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::miette;
 use serde::Serialize;
 
+use super::figure;
 use super::library::{self, Text};
 use crate::Failure;
 use crate::output::{print_json, printed};
@@ -25,6 +27,7 @@ EXAMPLE
 EXIT CODES
 
 0  it ran, whatever the verdicts
+1  a figure cannot be written
 2  the flags or a scenario cannot be understood")]
 pub(crate) struct Args {
     /// A scenario file, the name of one that comes along, or `all` of those.
@@ -41,6 +44,9 @@ pub(crate) struct Args {
     /// Print JSON on standard output: an object a scenario, in an array for `all`.
     #[arg(long)]
     json: bool,
+    /// Draw each figure as NAME.svg into this folder.
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
 }
 
 /// `docs/lab.md` describes each key.
@@ -71,6 +77,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let rows = reproduce(&text, &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
         bar.finish_and_clear();
         let table = Table { name, of, rows };
+        if let Some(folder) = &args.figures {
+            table.draw(folder)?;
+        }
         if !args.json {
             printed(table.print(&mut io::stdout().lock()))?;
         }
@@ -88,6 +97,13 @@ fn reproduces(text: &Text) -> bool {
 }
 
 impl Table {
+    fn draw(&self, folder: &Path) -> Result<(), Failure> {
+        let name = Path::new(&self.name).file_stem().unwrap_or_default().to_string_lossy();
+        let title = format!("{name}: {}", self.of);
+        let figure = figure::comparison(&title, &self.rows).map_err(Failure::Runtime)?;
+        figure.write(&folder.join(format!("{name}.svg"))).map_err(Failure::Runtime)
+    }
+
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.name, self.of)?;
         let number = |value: Option<f64>| value.map_or("-".to_owned(), short);

@@ -5,12 +5,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use freshline_lab::run::{Metric, points, run as run_scenario};
+use freshline_lab::run::{Metric, Point, points, run as run_scenario};
 use indicatif::ProgressBar;
-use miette::{IntoDiagnostic, WrapErr};
+use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
+use super::figure;
 use super::library::{self, bad};
+use super::watch::Watched;
 use crate::Failure;
 use crate::output::{print_json, printed};
 
@@ -20,9 +22,10 @@ use crate::output::{print_json, printed};
 /// threads.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-EXAMPLE
+EXAMPLES
 
     freshline lab run one-mm1-queue --runs 2 --set flow.source.updates.rate=700/s
+    freshline lab run six-hops --pcap r1=r1.pcap --pcap r1/back=r1.pcap --series out
 
 EXIT CODES
 
@@ -48,6 +51,14 @@ pub(crate) struct Args {
     /// Write the metrics as NAME.csv into this folder.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    watched: Watched,
+    /// Draw the metric of --plot over the swept key, a line a flow, into this SVG file.
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    figure: Option<PathBuf>,
+    /// The metric to draw, such as age_mean.
+    #[arg(long, value_name = "METRIC", requires = "figure")]
+    plot: Option<String>,
 }
 
 /// `docs/lab.md` describes each key.
@@ -71,23 +82,31 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = library::find(&args.scenario)?;
     let changes = library::changes(&args.set, args.seed, args.runs)?;
     let points = points(&text.text, &changes).map_err(|error| bad(&text.name, &error))?;
+    refuse_what_does_not_fit(&args, &points)?;
+    args.watched.run(&text.name, &points[0].scenario)?;
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let (seed, runs) = (points[0].scenario.seed, points[0].scenario.runs);
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
     let mut results = Vec::new();
-    for point in points {
+    for point in &points {
         let metrics = run_scenario(&point.scenario, || bar.inc(1))
             .map_err(|error| bad(&text.name, &error.into()))?;
         if !to_stdout {
             bar.suspend(|| print_point(&point.set, &metrics))?;
         }
-        results.push(PointResult { set: point.set, metrics });
+        results.push(PointResult { set: point.set.clone(), metrics });
     }
     bar.finish_and_clear();
     if let Some(folder) = &args.csv {
         let name = Path::new(&text.name).file_stem().unwrap_or_default();
         write_csv(folder, &name.to_string_lossy(), &results).map_err(Failure::Runtime)?;
+    }
+    if let (Some(file), Some(metric)) = (&args.figure, &args.plot) {
+        let title = &points[0].scenario.title;
+        let figure =
+            figure::sweep(title, metric, results.iter().map(|one| (&one.set, &*one.metrics)));
+        figure.map_err(Failure::Usage)?.write(file).map_err(Failure::Runtime)?;
     }
     let Some(out) = args.json else { return Ok(()) };
     let (metrics, points) = match results.len() {
@@ -104,6 +123,26 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .wrap_err_with(|| format!("cannot write {}", out.display()))
         .map_err(Failure::Runtime)
+}
+
+/// Some flags need a sweep, others one point.
+fn refuse_what_does_not_fit(args: &Args, points: &[Point]) -> Result<(), Failure> {
+    let swept: Vec<_> = points[0].set.keys().map(String::as_str).collect();
+    let what = match swept[..] {
+        [] if args.figure.is_some() => {
+            "--figure draws a metric over a swept key, but the scenario has no [sweep]; add one"
+        }
+        [_, _, ..] if args.figure.is_some() => {
+            "--figure draws over one swept key, but the scenario sweeps several; keep one with \
+             --set 'sweep={ \"KEY\" = [VALUES] }'"
+        }
+        [_, ..] if args.watched.is_wanted() => {
+            "--pcap and --series watch one run, but the scenario has a [sweep]; leave it out with \
+             --set sweep={}, and give its keys with --set"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(miette!("{what}")))
 }
 
 fn print_point(set: &BTreeMap<String, toml::Value>, metrics: &[Metric]) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::line::Line;
 use super::loss::LossProcess;
 use super::transmitter::Transmitter;
 use super::{HopStats, LinkParams};
-use crate::router::{Drop, DropReason, Drops, Packet, Qdisc};
+use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{Bytes, Packets, Span, Time};
 
 /// A packet at the end of a hop or path.
@@ -91,7 +91,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// When something happens next: call [`Hop::poll`] then.
     pub fn next_event(&self) -> Option<Time> {
-        [self.line.next_arrival(), self.next_departure()].into_iter().flatten().min()
+        Time::earliest([self.line.next_arrival(), self.next_departure()])
     }
 
     /// What went through so far.
@@ -114,6 +114,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
             Transmitter::Rate(_) if elapsed > 0.0 => self.busy(now).as_secs_f64() / elapsed,
             Transmitter::Rate(_) => 0.0,
         }
+    }
+
+    /// What waits, without what is in transmission.
+    pub fn backlog(&self) -> Backlog {
+        self.queue.backlog()
     }
 
     /// How many packets are in the hop: waiting, in transmission and under way.

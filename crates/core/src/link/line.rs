@@ -57,14 +57,14 @@ impl<P: Packet> Line<P> {
             Order::Kept => arrival.max(self.horizon),
             Order::Free => arrival,
         };
-        let place = if arrival >= self.horizon {
-            self.under_way.len()
+        if arrival >= self.horizon {
+            self.horizon = arrival;
+            self.under_way.push_back((arrival, packet));
         } else {
             // Equal arrivals keep the order of sending.
-            self.under_way.partition_point(|(earlier, _)| *earlier <= arrival)
-        };
-        self.horizon = self.horizon.max(arrival);
-        self.under_way.insert(place, (arrival, packet));
+            let place = self.under_way.partition_point(|(earlier, _)| *earlier <= arrival);
+            self.under_way.insert(place, (arrival, packet));
+        }
         Ok(())
     }
 

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! [`measure`] streams a file through this and returns a [`Report`], also where the file ends
-//! badly. The [`PcapWriter`] goes the other way.
+//! badly. The other way go the [`PcapWriter`] and, for what leaves a hop of the lab,
+//! [`HopCaptures`].
 
 mod ages;
 mod analysis;
 mod feed;
+mod frames;
+mod hops;
 mod link_type;
 mod outstanding;
 mod packet;
@@ -25,6 +28,7 @@ mod writer;
 
 pub use ages::Ages;
 pub use analysis::{Limits, Measured, measure};
+pub use hops::{HopCaptures, NoSuchHop, hop_called};
 pub use link_type::LinkType;
 pub use reader::{CaptureError, Frame, read_frames};
 pub use report::{FlowReport, Packets, Report, SessionReport};

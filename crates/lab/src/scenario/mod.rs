@@ -9,6 +9,7 @@
 mod build;
 mod flow;
 mod law;
+mod lines;
 mod set;
 
 use std::collections::BTreeMap;
@@ -208,6 +209,14 @@ pub enum ScenarioError {
     /// Not TOML, or a key or value that no scenario has. Says the line.
     #[error("{0}")]
     Malformed(String),
+    /// Something in a file, with the line that names what it is about.
+    #[error("line {line}: {error}")]
+    At {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        error: Box<ScenarioError>,
+    },
     /// Warm-up that leaves nothing to measure.
     #[error("`warm_up` ({warm_up}) is not shorter than `duration` ({duration}); shorten it")]
     NothingMeasured {
@@ -279,7 +288,7 @@ impl Scenario {
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
-        scenario.check()?;
+        scenario.check().map_err(|error| error.with_line(text))?;
         Ok(scenario)
     }
 }

@@ -18,7 +18,7 @@ pub enum SetError {
     #[error("`{0}` is not of the form `key=value`, such as `flow.robot.updates.payload=500B`")]
     NotAPair(String),
     /// There is no table of that name.
-    #[error("`{key}`: there is no {kind} called `{name}`")]
+    #[error("`{key}`: there is no {kind} called `{name}`; there is: {known}")]
     NoSuchName {
         /// The whole key.
         key: String,
@@ -26,6 +26,8 @@ pub enum SetError {
         kind: String,
         /// The name.
         name: String,
+        /// The names that there are.
+        known: String,
     },
     /// A part of the key that is no table.
     #[error("`{key}`: `{part}` is no table")]
@@ -94,14 +96,15 @@ impl Change {
                 Value::Table(inner) => inner,
                 Value::Array(all) => {
                     let name = parts.next().unwrap_or_default();
-                    all.iter_mut()
-                        .filter_map(Value::as_table_mut)
-                        .find(|one| one.get("name").and_then(Value::as_str) == Some(name))
-                        .ok_or_else(|| SetError::NoSuchName {
-                            key: self.key.clone(),
-                            kind: part.to_owned(),
-                            name: name.to_owned(),
-                        })?
+                    let known: Vec<_> = all.iter().filter_map(name_of).collect();
+                    let missing = SetError::NoSuchName {
+                        key: self.key.clone(),
+                        kind: part.to_owned(),
+                        name: name.to_owned(),
+                        known: known.join(", "),
+                    };
+                    let named = all.iter_mut().find(|one| name_of(one) == Some(name));
+                    named.and_then(Value::as_table_mut).ok_or(missing)?
                 }
                 _ => {
                     return Err(SetError::NoTable { key: self.key.clone(), part: part.to_owned() });
@@ -110,6 +113,10 @@ impl Change {
         }
         Ok(())
     }
+}
+
+fn name_of(one: &Value) -> Option<&str> {
+    one.get("name")?.as_str()
 }
 
 impl Scenario {

@@ -108,7 +108,7 @@ impl<P: Packet> Cell<P> {
         let response = |mode| [1, 2].map(|mpdus| parts.framing.response(mode, mpdus));
         let params = |id| parts.access.params(Contender::of(id).category);
         Self {
-            medium: Medium::new(parts.timing, parts.rules, &parts.access),
+            medium: Medium::new(parts.stations, parts.timing, parts.rules, &parts.access),
             contention: Contention::new(
                 parts.timing.slot,
                 parts.rules,
@@ -119,7 +119,7 @@ impl<P: Packet> Cell<P> {
             flows: Vec::new(),
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
-            due: Vec::new(),
+            due: Vec::with_capacity(contenders as usize),
             outbox: VecDeque::new(),
             rng,
             stats: CellStats {
@@ -169,7 +169,7 @@ impl<P: Packet> Cell<P> {
     pub fn next_event(&self) -> Option<Time> {
         let medium = self.medium.busy_until.or(self.contention.next());
         let arrival = self.outbox.front().map(|delivered| delivered.at);
-        [medium, arrival].into_iter().flatten().min()
+        Time::earliest([medium, arrival])
     }
 
     /// What happened so far.

@@ -195,10 +195,14 @@ impl Contention {
 
     /// The medium is idle again: everybody counts on from the end of its interframe space.
     pub(super) fn resume(&mut self, start_of: impl Fn(u32) -> Time) {
+        self.next = None;
         for id in &self.counting {
-            self.contenders[*id as usize].start = start_of(*id);
+            let contender = &mut self.contenders[*id as usize];
+            contender.start = start_of(*id);
+            if contender.waiting {
+                self.next = Time::earliest([self.next, Some(contender.expiry(self.slot))]);
+            }
         }
-        self.find_next();
     }
 
     fn find_next(&mut self) {

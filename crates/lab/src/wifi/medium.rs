@@ -66,14 +66,15 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    pub(super) fn new(timing: Timing, rules: Rules, access: &Access) -> Self {
+    /// An idle medium for so many stations.
+    pub(super) fn new(stations: u32, timing: Timing, rules: Rules, access: &Access) -> Self {
         Self {
             timing,
             rules,
             aifs: Category::ALL.map(|category| timing.aifs(access.params(category).aifsn)),
             busy_until: None,
             since: Time::ZERO,
-            sendings: Vec::new(),
+            sendings: Vec::with_capacity(stations as usize),
             unreadable: false,
         }
     }
@@ -134,7 +135,7 @@ mod tests {
     /// From when on stations 0, 1 and 2 count, in µs, after 0 sent for 100 µs and, if it was a
     /// collision, 1 for 200 µs.
     fn starts(rules: Rules, received: usize, collision: bool) -> [u64; 3] {
-        let mut medium = Medium::new(Timing::of(Standard::A), rules, &Access::DCF);
+        let mut medium = Medium::new(3, Timing::of(Standard::A), rules, &Access::DCF);
         for (station, micros) in [(0, 100), (1, 200)].into_iter().take(1 + usize::from(collision)) {
             medium.sendings.push(Sending {
                 by: contender(station),

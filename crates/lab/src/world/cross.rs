@@ -97,6 +97,11 @@ impl Cross {
         self.next_at.filter(|at| *at < self.ends_at)
     }
 
+    /// What arrived, with headers.
+    pub const fn delivered(&self) -> Bytes {
+        self.delivered
+    }
+
     /// What arrived, in bit/s with headers.
     pub fn throughput_bps(&self, now: Time) -> f64 {
         self.delivered.get() as f64 * 8.0 / now.since(self.measured_since).as_secs_f64()

@@ -92,6 +92,19 @@ impl Routed {
     }
 }
 
+/// A packet that leaves a wired hop, for those who watch.
+#[derive(Clone, Copy)]
+pub struct Left<'a> {
+    /// When it comes out at the far end of the hop.
+    pub at: Time,
+    /// The hop, as in [`World::hops`].
+    pub hop: usize,
+    /// The packet.
+    pub parcel: &'a Parcel,
+    /// Whose it is.
+    pub flow: &'a Flow,
+}
+
 /// A network while it runs.
 pub struct World {
     hops: Vec<Wire>,
@@ -116,12 +129,17 @@ impl World {
 
     /// Runs until `end`, what is due then included.
     pub fn run_until(&mut self, end: Time) {
+        self.run_watched(end, |_| {});
+    }
+
+    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop.
+    pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
         let (hops, cells) = (self.hops.len(), self.cells.len());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(at);
             self.events += 1;
             if component < hops {
-                self.wake_hop(component);
+                self.wake_hop(component, &mut watch);
             } else if component < hops + cells {
                 self.wake_cell(component - hops);
             } else {
@@ -169,12 +187,14 @@ impl World {
         &self.cells
     }
 
-    fn wake_hop(&mut self, hop: usize) {
+    fn wake_hop(&mut self, hop: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { hops, flows, now, .. } = self;
             let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop)) else {
                 break;
             };
+            let flow = &flows[delivered.packet.flow as usize].flow;
+            watch(Left { at: delivered.at, hop, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet);
         }
         self.agenda.set(hop, self.hops[hop].next_event());

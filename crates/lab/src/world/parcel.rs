@@ -67,6 +67,8 @@ pub struct Ack {
     pub received_at: Time,
     /// Fresh updates until then.
     pub fresh: u32,
+    /// Whether this was one of them.
+    pub was_fresh: bool,
 }
 
 impl Packet for Parcel {

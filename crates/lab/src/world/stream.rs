@@ -190,6 +190,26 @@ impl Stream {
         self.segments.try_remove(number as usize);
     }
 
+    /// The sending end.
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The age at the receiver.
+    pub const fn age(&self) -> &AgeProcess {
+        self.tally.age.process()
+    }
+
+    /// Payload delivered in order since the stream began.
+    pub fn delivered(&self) -> Bytes {
+        self.receiver.delivered()
+    }
+
+    /// A segment that travels, by its number.
+    pub fn segment(&self, number: u32) -> Option<&Segment> {
+        self.segments.get(number as usize)
+    }
+
     /// When to call [`Stream::on_wake`] next.
     pub fn next_event(&self) -> Option<Time> {
         if !self.has_begun {
@@ -201,10 +221,7 @@ impl Stream {
             Application::Bulk | Application::File(_) => None,
         };
         let application = application.filter(|at| *at < self.ends_at);
-        [application, self.sender.next_event(), self.receiver.next_event()]
-            .into_iter()
-            .flatten()
-            .min()
+        Time::earliest([application, self.sender.next_event(), self.receiver.next_event()])
     }
 
     /// What was measured until `now`.

@@ -156,19 +156,20 @@ impl UpdateFlow {
 
     /// An update has come to the monitor: gives the ack.
     pub fn on_update(&mut self, now: Time, update: Update) -> Load {
-        if self.newest.is_none_or(|newest| update.seq > newest) {
+        let was_fresh = self.newest.is_none_or(|newest| update.seq > newest);
+        if was_fresh {
             self.newest = Some(update.seq);
             self.fresh = self.fresh.wrapping_add(1);
             self.tally.delivered_fresh += 1;
             self.tally.age.on_update(now, update.generated_at);
         }
-        let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh });
+        let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
         Load { size: self.sizes.ack, body }
     }
 
     /// An ack has come back to the source.
     pub fn on_ack(&mut self, now: Time, ack: Ack) {
-        let Ack { update: Update { seq, generated_at }, received_at, fresh } = ack;
+        let Ack { update: Update { seq, generated_at }, received_at, fresh, .. } = ack;
         self.tally.backlog.on_ack(now, seq);
         if self.tally.newest_acked.is_none_or(|newest| seq > newest) {
             self.tally.newest_acked = Some(seq);
@@ -181,10 +182,35 @@ impl UpdateFlow {
         self.law.on_ack(now, &ack);
     }
 
+    /// How large its packets are.
+    pub const fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// The true age at the monitor.
+    pub const fn age(&self) -> &AgeProcess {
+        self.tally.age.process()
+    }
+
+    /// Updates sent and not acknowledged.
+    pub const fn backlog(&self) -> &BacklogProcess {
+        &self.tally.backlog
+    }
+
+    /// Updates sent.
+    pub const fn sent(&self) -> u64 {
+        self.tally.sent
+    }
+
+    /// How many fresh acks came, and the sum of their round trips.
+    pub const fn round_trips(&self) -> (u64, Span) {
+        (self.tally.acked, self.tally.rtt_sum)
+    }
+
     /// When to call [`UpdateFlow::on_wake`] next.
     pub fn next_event(&self) -> Option<Time> {
         let tick = self.law.next_event().filter(|_| self.next_seq > 0);
-        [self.next_update_at(), tick].into_iter().flatten().min()
+        Time::earliest([self.next_update_at(), tick])
     }
 
     /// What was measured until `now`.

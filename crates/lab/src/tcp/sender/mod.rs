@@ -246,15 +246,6 @@ impl Sender {
 
     /// When to call [`Sender::on_tick`] and [`Sender::poll_transmit`] next, if nothing arrives.
     pub fn next_event(&self) -> Option<Time> {
-        let sending = earlier(self.timers.next(), self.window_use.paced_until);
-        earlier(sending, self.rack.deadline())
-    }
-}
-
-/// The earlier of two events, if there is one.
-fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+        Time::earliest([self.timers.next(), self.window_use.paced_until, self.rack.deadline()])
     }
 }

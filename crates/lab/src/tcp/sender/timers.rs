@@ -2,7 +2,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Sender, State, earlier};
+use super::{Sender, State};
 use crate::tcp::congestion::Signal;
 use crate::tcp::recovery::{Cause, Episode};
 
@@ -23,7 +23,7 @@ pub(super) struct Timers {
 
 impl Timers {
     pub(super) fn next(&self) -> Option<Time> {
-        earlier(self.timeout, self.probe)
+        Time::earliest([self.timeout, self.probe])
     }
 
     pub(super) fn take_probe(&mut self) -> bool {

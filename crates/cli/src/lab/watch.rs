@@ -1,0 +1,89 @@
+//! What `freshline lab run` writes down of one run: captures and time series.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+
+use freshline_core::unit::Span;
+use freshline_lab::capture::{HopCaptures, hop_called};
+use freshline_lab::scenario::{Built, Scenario};
+use freshline_lab::series::Series;
+use freshline_lab::watch::watch;
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::library::bad;
+use crate::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Watched {
+    /// Capture what leaves a wired hop in run 0: LINK, or LINK/back for the other direction; of
+    /// links in series the first that a packet meets. Hops that name one FILE share it.
+    #[arg(long, value_name = "HOP=FILE")]
+    pcap: Vec<String>,
+    /// Write time series of run 0 into this folder: flow-NAME.csv and link-NAME.csv.
+    #[arg(long, value_name = "DIR")]
+    series: Option<PathBuf>,
+    /// The length of an interval of the time series.
+    #[arg(long, value_name = "SPAN", default_value = "100ms", requires = "series")]
+    every: Span,
+}
+
+type Out = BufWriter<File>;
+
+impl Watched {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.pcap.is_empty() || self.series.is_some()
+    }
+
+    /// Runs run 0 of the scenario once more, and writes down what is wanted of it.
+    pub(super) fn run(&self, name: &str, scenario: &Scenario) -> Result<(), Failure> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        if self.every.is_zero() {
+            return Err(Failure::Usage(miette!("--every is zero; give a span such as 100ms")));
+        }
+        let built = scenario.build(0).map_err(|error| bad(name, &error.into()))?;
+        let captures = self.captures(scenario, &built)?;
+        let series = self.series(scenario, &built)?;
+        let done = watch(scenario, built, captures, series);
+        written(done.map(drop), "a capture or a time series")
+    }
+
+    fn captures(&self, scenario: &Scenario, built: &Built) -> Result<HopCaptures<Out>, Failure> {
+        let mut hops_of_file = BTreeMap::<&str, Vec<usize>>::new();
+        for text in &self.pcap {
+            let (hop, file) = text.split_once('=').ok_or_else(|| {
+                Failure::Usage(miette!("--pcap {text}: not HOP=FILE, such as uplink=uplink.pcap"))
+            })?;
+            let hop = hop_called(hop, scenario, built)
+                .map_err(|error| Failure::Usage(miette!("--pcap {text}: {error}")))?;
+            hops_of_file.entry(file).or_default().push(hop);
+        }
+        let mut captures = HopCaptures::new(scenario, built);
+        for (file, hops) in hops_of_file {
+            let begun = create(file.into()).and_then(|out| captures.add(&hops, out));
+            written(begun, file)?;
+        }
+        Ok(captures)
+    }
+
+    fn series(&self, scenario: &Scenario, built: &Built) -> Result<Option<Series<Out>>, Failure> {
+        let Some(folder) = &self.series else { return Ok(None) };
+        let open = |table: &str| create(folder.join(format!("{}.csv", table.replace('/', "_"))));
+        let begun = fs::create_dir_all(folder)
+            .and_then(|()| Series::new(scenario, built, self.every, open));
+        written(begun.map(Some), folder.display())
+    }
+}
+
+fn create(path: PathBuf) -> io::Result<Out> {
+    File::create(path).map(BufWriter::new)
+}
+
+fn written<T>(result: io::Result<T>, what: impl Display) -> Result<T, Failure> {
+    let told = result.into_diagnostic().wrap_err_with(|| format!("cannot write {what}"));
+    told.map_err(Failure::Runtime)
+}

@@ -1,0 +1,159 @@
+//! The lab's TCP beside the kernel's, over the same path: 20 Mbit/s, 20 ms, a queue of 2000
+//! packets. The kernel's runs through `freshline emulate run`, and is measured from the emulator's
+//! capture, which must agree with what the socket says of itself.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Shutdown, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use freshline_lab::capture::{FlowReport, Limits, measure};
+use freshline_lab::run::{Metric, run};
+use freshline_lab::scenario::{Change, Scenario};
+use nix::unistd::Uid;
+
+const LAWS: [&str; 3] = ["cubic", "reno", "bbr"];
+const LENGTH: Duration = Duration::from_secs(30);
+
+const PATH: &str = "\
+[[forward.hop]]
+rate = \"20mbit\"
+delay = \"10ms\"
+queue = \"2000p\"
+[[return.hop]]
+delay = \"10ms\"
+";
+
+const SCENARIO: &str = "\
+title = \"the same path\"
+duration = \"30s\"
+runs = 4
+[[link]]
+name = \"bottleneck\"
+there = { rate = \"20mbit\", delay = \"10ms\", queue = \"2000p\" }
+back = { delay = \"10ms\" }
+[[flow]]
+name = \"tcp\"
+path = [\"bottleneck\"]
+start_spread = \"100ms\"
+tcp = { control = \"cubic\", send_buffer = [\"16kB\", \"32MB\"] }
+";
+
+/// What the kernel cannot do here, if anything.
+fn missing() -> Option<String> {
+    if !Uid::effective().is_root() {
+        return Some("root".to_owned());
+    }
+    let no_ss = Command::new("ss").arg("-V").output().is_err().then(|| "ss and ip".to_owned());
+    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let known = known.unwrap_or_default();
+    let unknown = LAWS.iter().find(|law| !known.split_whitespace().any(|one| one == **law));
+    let tun = (!Path::new("/dev/net/tun").exists()).then(|| "/dev/net/tun".to_owned());
+    tun.or(no_ss).or_else(|| unknown.map(|law| format!("TCP {law} in the kernel")))
+}
+
+/// Sends behind the path for [`LENGTH`], and prints each 100 ms what the socket says of itself.
+/// The namespace is new, so that the kernel remembers nothing of earlier streams. The send buffer
+/// may hold the whole queue: what it else holds depends on how large the writes are.
+fn sender(folder: &Path, law: &str, port: u16) -> Child {
+    let capture = folder.join(law).with_extension("pcap");
+    let at = |point: &str| format!("{point}={}", capture.display());
+    let samples = LENGTH.as_millis() / 100;
+    let script = format!(
+        "set -e
+        echo 4096 16384 33554432 >/proc/sys/net/ipv4/tcp_wmem
+        device=$(ip -o route get $FRESHLINE_HOST | sed 's/.* dev \\([^ ]*\\) .*/\\1/')
+        ip route add $FRESHLINE_HOST/32 dev $device congctl {law}
+        exec 3<>/dev/tcp/$FRESHLINE_HOST/{port}
+        cat /dev/zero >&3 & sending=$!
+        for ((i = 0; i < {samples}; i++)); do ss -tinH dport = :{port}; sleep 0.1; done
+        kill $sending"
+    );
+    Command::new(env!("CARGO_BIN_EXE_freshline"))
+        .args(["emulate", "run"])
+        .arg(folder.join("path.toml"))
+        .args(["--seed", "1", "--pcap", &at("forward.0"), "--pcap", &at("return.1")])
+        .args(["--", "bash", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// What the kernel's stream was like: from the capture, and the mean of the socket's own smoothed
+/// round trips in ms.
+fn kernel(folder: &Path, law: &str) -> (FlowReport, f64) {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let sender = sender(folder, law, listener.local_addr().unwrap().port());
+    let (mut stream, _) = listener.accept().unwrap();
+    let incoming = stream.try_clone().unwrap();
+    let reader = thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
+    let printed = sender.wait_with_output().unwrap().stdout;
+    // The other end is gone without a word if much was still under way.
+    let _ = incoming.shutdown(Shutdown::Both);
+    let _ = reader.join().unwrap();
+    let samples = smoothed_rtts_ms(&String::from_utf8(printed).unwrap());
+    let capture = File::open(folder.join(law).with_extension("pcap")).unwrap();
+    let flows = measure(capture, Limits::default()).report.flows;
+    let flow = flows.into_iter().max_by_key(|flow| flow.bytes).expect("a flow in the capture");
+    (flow, samples.iter().sum::<f64>() / samples.len() as f64)
+}
+
+/// The smoothed round trips that `ss` printed: `… rtt:41.2/1.5 …`.
+fn smoothed_rtts_ms(printed: &str) -> Vec<f64> {
+    let rtts = printed.split_whitespace().filter_map(|word| word.strip_prefix("rtt:"));
+    rtts.filter_map(|rtt| rtt.split('/').next()?.parse().ok()).collect()
+}
+
+fn lab(law: &str) -> Vec<Metric> {
+    let change = Change::parse(&format!("flow.tcp.tcp.control={law}")).unwrap();
+    run(&Scenario::parse_with(SCENARIO, &[change]).unwrap(), || {}).unwrap()
+}
+
+fn value(metrics: &[Metric], name: &str) -> f64 {
+    metrics.iter().find(|metric| metric.name == name && metric.of == "tcp").unwrap().value
+}
+
+#[test]
+fn the_lab_carries_what_the_kernel_carries_and_takes_as_long() {
+    if let Some(missing) = missing() {
+        println!("skipped: needs {missing}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("path.toml"), PATH).unwrap();
+    let kernels: Vec<_> = thread::scope(|scope| {
+        let folder = folder.path();
+        let start = |law| scope.spawn(move || kernel(folder, law));
+        let running: Vec<_> = LAWS.into_iter().map(start).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut off_by_too_much = Vec::new();
+    for (law, (kernel, socket_ms)) in LAWS.into_iter().zip(kernels) {
+        let lab = lab(law);
+        let rtt_ms = kernel.rtt.as_ref().expect("round trips in the capture").mean_ms;
+        let goodput = kernel.goodput_bps.expect("something was carried") as f64;
+        let (lab_rtt_ms, lab_goodput) = (value(&lab, "rtt_mean") * 1e3, value(&lab, "goodput"));
+        println!(
+            "{law}: rtt {rtt_ms:.1} ms (socket {socket_ms:.1}), lab {lab_rtt_ms:.1}; goodput \
+             {:.2} Mbit/s, lab {:.2}",
+            goodput / 1e6,
+            lab_goodput / 1e6
+        );
+        for (what, lab, kernel, tolerance) in [
+            ("round trip", lab_rtt_ms, rtt_ms, 0.1),
+            ("goodput", lab_goodput, goodput, 0.1),
+            ("round trip of the capture beside the socket's", rtt_ms, socket_ms, 0.05),
+        ] {
+            let off = (lab / kernel - 1.0).abs();
+            if off >= tolerance {
+                off_by_too_much.push(format!("{law}: {what} {lab} for {kernel}, off by {off:.3}"));
+            }
+        }
+    }
+    assert!(off_by_too_much.is_empty(), "{off_by_too_much:#?}");
+}

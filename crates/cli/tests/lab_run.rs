@@ -1,0 +1,253 @@
+//! `freshline lab run`, `reproduce` and `list` as a user meets them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SCENARIO: &str = r#"title = "A robot and a download on one link"
+duration = "5s"
+runs = 2
+
+[[link]]
+name = "nic"
+there = {}
+
+[[link]]
+name = "uplink"
+there = { rate = "5mbit", delay = "10ms", queue = "30p" }
+
+[[flow]]
+name = "robot"
+path = ["nic", "uplink"]
+updates = { law = "acp+", payload = "500B" }
+
+[[flow]]
+name = "download"
+path = ["nic", "uplink"]
+tcp = { control = "cubic" }
+"#;
+
+/// A folder with a scenario in it, and what the program makes of it there.
+struct Bench(TempDir);
+
+impl Bench {
+    fn with(scenario: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("s.toml"), scenario).expect("a file");
+        Self(folder)
+    }
+
+    fn lab(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
+        command.current_dir(&self.0).arg("lab").args(args).output().expect("freshline starts")
+    }
+
+    /// The standard output of a run that succeeds.
+    fn succeeds(&self, args: &[&str]) -> String {
+        let done = self.lab(args);
+        assert_eq!(done.status.code(), Some(0), "{args:?}: {}", text(&done.stderr));
+        text(&done.stdout)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.succeeds(args)).expect("one JSON document")
+    }
+
+    /// What is said of a run that cannot be understood, on one line.
+    fn is_refused(&self, args: &[&str]) -> String {
+        let done = self.lab(args);
+        assert_eq!(done.status.code(), Some(2), "{args:?}");
+        assert!(done.stdout.is_empty(), "{}", text(&done.stdout));
+        let said = text(&done.stderr);
+        said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+    }
+
+    fn read(&self, name: impl AsRef<Path>) -> String {
+        fs::read_to_string(self.0.path().join(name)).expect("a file")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+}
+
+/// What is said of [`SCENARIO`] with `good` replaced.
+fn said_of(good: &str, bad: &str) -> String {
+    assert!(SCENARIO.contains(good));
+    Bench::with(&SCENARIO.replacen(good, bad, 1)).is_refused(&["run", "s.toml"])
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
+    let unknown_key = said_of("law =", "low =");
+    assert_says(&unknown_key, &["s.toml", "line 16", "unknown field `low`", "one of `law`"]);
+    let wrong_unit = said_of("5mbit", "5 apples");
+    assert_says(&wrong_unit, &["line 11, column 18", "`5 apples`", "for example `6mbit`"]);
+    let no_toml = said_of("[[flow]]", "[[flow]");
+    assert_says(&no_toml, &["s.toml", "line 13"]);
+    let unknown_link = said_of(r#"["nic", "uplink"]"#, r#"["nic", "upnilk"]"#);
+    assert_says(&unknown_link, &["line 14", "`robot` crosses `upnilk`", "there is: nic, uplink"]);
+    let no_rate = said_of("acp+", "fixed");
+    assert_says(&no_rate, &["line 14", "`robot`", "`rate`", "needs one"]);
+    let twice = said_of(r#"name = "download""#, r#"name = "robot""#);
+    assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
+}
+
+#[test]
+fn wrong_sweeps_and_changes_are_refused() {
+    let swept = |key: &str| {
+        let sweep = format!("[sweep]\n\"{key}\" = [1, 2]\n");
+        Bench::with(&(SCENARIO.to_owned() + &sweep)).is_refused(&["run", "s.toml"])
+    };
+    let name = swept("flow.robto.count");
+    assert_says(
+        &name,
+        &["flow.robto.count", "no flow called `robto`", "there is: robot, download"],
+    );
+    let key = swept("flow.robot.cuont");
+    assert_says(&key, &["flow.robot.cuont", "unknown field `cuont`", "`count`"]);
+    let bench = Bench::with(SCENARIO);
+    let set = bench.is_refused(&["run", "s.toml", "--set", "runs"]);
+    assert_says(&set, &["--set", "`runs`", "key=value"]);
+    let missing = bench.is_refused(&["run", "absent.toml"]);
+    assert_says(&missing, &["absent.toml", "freshline lab list"]);
+}
+
+#[test]
+fn json_names_the_seed_and_each_metric_with_its_unit() {
+    let bench = Bench::with(SCENARIO);
+    let document = bench.json(&["run", "s.toml", "--json", "-", "--seed", "7"]);
+    assert_eq!((&document["seed"], &document["runs"]), (&7.into(), &2.into()));
+    assert_eq!(document.get("points"), None);
+    let metrics = document["metrics"].as_array().expect("metrics");
+    let age = metrics.iter().find(|one| one["name"] == "age_mean" && one["of"] == "robot");
+    let age = age.expect("an age");
+    assert_eq!(age["unit"], "s");
+    assert!(age["value"].as_f64() > Some(0.010) && age["ci95"].is_number(), "{age}");
+    let once = bench.json(&["run", "s.toml", "--json", "-", "--runs", "1"]);
+    assert_eq!(once["metrics"][0]["ci95"], Value::Null);
+}
+
+#[test]
+fn a_sweep_is_an_array_a_table_and_a_figure() {
+    let bench = Bench::with(&format!("{SCENARIO}[sweep]\n\"flow.robot.count\" = [1, 3]\n"));
+    let args = ["run", "s.toml", "--json", "-", "--csv", "out"];
+    let figure = ["--figure", "out/s.svg", "--plot", "age_mean"];
+    let document = bench.json(&[&args[..], &figure].concat());
+    assert_eq!(document["points"][1]["set"]["flow.robot.count"], 3);
+    assert!(document["points"][1]["metrics"].is_array());
+    let table = bench.read("out/s.csv");
+    assert!(table.starts_with("flow.robot.count,of,name,value,unit,ci95\n1,robot,"), "{table}");
+    assert!(table.contains("\n3,download,goodput,"), "{table}");
+    let svg = bench.read("out/s.svg");
+    assert_says(&svg, &["<svg", "age_mean (ms)", "flow.robot.count", "robot", "download"]);
+}
+
+#[test]
+fn a_run_is_captured_and_written_down_over_time() {
+    let bench = Bench::with(SCENARIO);
+    let captures = ["--pcap", "nic=a.pcap", "--pcap", "nic/back=a.pcap"];
+    let args = ["run", "s.toml", "--series", "out", "--every", "500ms"];
+    bench.succeeds(&[&args[..], &captures].concat());
+    let flow = bench.read("out/flow-download.csv");
+    assert!(flow.starts_with("time_s,number,age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s\n0.5,0,"));
+    assert_eq!(flow.lines().count(), 11, "{flow}");
+    assert!(bench.read("out/flow-robot.csv").starts_with("time_s,number,age_s,updates_per_s,"));
+    let link = bench.read("out/link-uplink.csv");
+    assert!(link.starts_with("time_s,queue_packets,back_queue_packets\n0.5,"), "{link}");
+    assert!(fs::read(bench.0.path().join("a.pcap")).expect("a capture").len() > 100_000);
+}
+
+#[test]
+fn flags_that_do_not_fit_the_scenario_say_what_would() {
+    let bench = Bench::with(SCENARIO);
+    let hop = bench.is_refused(&["run", "s.toml", "--pcap", "downlink=x.pcap"]);
+    assert_says(&hop, &["no wired hop `downlink`", "LINK/back", "nic, uplink"]);
+    let figure = ["run", "s.toml", "--figure", "x.svg", "--plot", "age_mean"];
+    assert_says(&bench.is_refused(&figure), &["no [sweep]"]);
+    let every = bench.is_refused(&["run", "s.toml", "--series", "out", "--every", "0ms"]);
+    assert_says(&every, &["--every is zero"]);
+    let swept = ["run", "s.toml", "--set", "sweep={ runs = [1, 2] }", "--series", "out"];
+    assert_says(&bench.is_refused(&swept), &["[sweep]", "--set sweep={}"]);
+    let metric = ["run", "s.toml", "--set", "sweep={ runs = [1, 2] }", "--figure", "x.svg"];
+    let metric = bench.lab(&[&metric[..], &["--plot", "age"]].concat());
+    assert_eq!(metric.status.code(), Some(2));
+    assert_says(&text(&metric.stderr), &["no metric `age`", "age_mean"]);
+}
+
+const REPRODUCTION: &str = r#"
+[reproduce]
+of = "a paper, Figure 1"
+[[reproduce.row]]
+id = "near"
+what = "age"
+metric = "age_mean"
+of = "robot"
+paper = 0.03
+tolerance = 10.0
+[[reproduce.row]]
+id = "far"
+what = "age of long ago"
+metric = "age_mean"
+of = "robot"
+paper = 3000.0
+tolerance = 0.1
+[[reproduce.row]]
+what = "age without a number"
+set = { runs = 1 }
+metric = "age_mean"
+of = "robot"
+[[reproduce.trend]]
+what = "nothing rises above itself"
+rising = ["near", "far"]
+[[reproduce.trend]]
+what = "one is in order"
+rising = ["near"]
+"#;
+
+#[test]
+fn a_reproduction_has_rows_verdicts_and_a_figure() {
+    let bench = Bench::with(&(SCENARIO.to_owned() + REPRODUCTION));
+    let document = bench.json(&["reproduce", "s.toml", "--json", "--figures", "out"]);
+    assert_eq!(
+        (&document["name"], &document["of"]),
+        (&"s.toml".into(), &"a paper, Figure 1".into())
+    );
+    let rows = document["rows"].as_array().expect("rows");
+    let verdicts: Vec<_> = rows.iter().map(|row| row["verdict"].as_str().unwrap_or("")).collect();
+    let expected = ["within", "outside", "no value in the paper", "trend broken", "trend holds"];
+    assert_eq!(verdicts, expected);
+    for key in ["what", "unit", "paper", "ours", "ci95", "tolerance"] {
+        assert!(rows.iter().all(|row| row.get(key).is_some()), "{key}");
+    }
+    assert_eq!((&rows[0]["unit"], &rows[2]["paper"]), (&"s".into(), &Value::Null));
+    assert!(rows[0]["ci95"].is_number() && rows[2]["ci95"].is_null());
+    let svg = bench.read("out/s.svg");
+    assert_says(&svg, &["a paper, Figure 1", "age of long ago", "value (s)", "trend broken:"]);
+}
+
+#[test]
+fn a_scenario_without_a_figure_is_not_reproduced() {
+    let said = Bench::with(SCENARIO).is_refused(&["reproduce", "s.toml"]);
+    assert_says(&said, &["s.toml", "no [reproduce]", "freshline lab run"]);
+}
+
+#[test]
+fn all_scenarios_that_come_along_are_listed() {
+    let bench = Bench::with("");
+    let listed = bench.json(&["list", "--json"]);
+    let all = listed.as_array().expect("an array");
+    let queue = all.iter().find(|one| one["name"] == "one-mm1-queue").expect("the queue");
+    assert!(queue["title"].is_string());
+    assert_says(queue["reproduces"].as_str().expect("a figure"), &["000", "3.2"]);
+    assert_eq!(bench.succeeds(&["list"]).lines().count(), all.len());
+}

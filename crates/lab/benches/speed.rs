@@ -1,0 +1,198 @@
+//! How fast the lab is: `cargo bench -p freshline-lab`. One run on one core.
+//!
+//! An event is one wake-up: an entry taken from the agenda, whatever the component then does. A
+//! packet that crosses a wired hop costs two, as in other simulators: the end of its transmission
+//! and its arrival. Handing it on to the next hop, what it does there and what the law does about
+//! it are part of them. In a Wi-Fi cell an access to the medium and its end are an event each,
+//! however many stations hear it.
+//!
+//! Time is the thread's own, so that a busy machine gives the numbers of an idle one.
+//!
+//! The baselines are of machines like the one that the figures in `docs/lab.md` are of.
+
+use std::time::Duration;
+
+use freshline_core::unit::{Span, Time};
+use freshline_lab::scenario::{Change, Scenario};
+use nix::time::{ClockId, clock_gettime};
+
+const PATH: &str = r#"
+title = "ACP+ over six hops"
+duration = "10s"
+
+[[link]]
+name = "hops"
+count = 6
+there = { rate = "6mbit", delay = "1ms", queue = "100p" }
+
+[[flow]]
+name = "source"
+path = ["hops"]
+updates = { law = "acp+", payload = "1024B" }
+"#;
+
+const WIFI: &str = include_str!("../../../scenarios/wifi-sources.toml");
+
+/// Every station always has a packet: together they are offered three times what the cell carries.
+const SATURATED: &str = r#"
+title = "50 saturated stations"
+duration = "10s"
+
+[[cell]]
+name = "wifi"
+radio = { standard = "802.11a", rate = "12mbit", queue = "10p" }
+
+[[flow]]
+name = "station"
+count = 50
+path = ["wifi"]
+start_spread = "10ms"
+load = { pattern = "constant", rate = "500kbit", size = "1052B" }
+"#;
+
+const STREAMS: &str = r#"
+title = "100 TCP streams through one bottleneck"
+duration = "10s"
+
+[[link]]
+name = "bottleneck"
+there = { rate = "1gbit", delay = "10ms", queue = "1700p" }
+
+[[flow]]
+name = "stream"
+count = 100
+path = ["bottleneck"]
+start_spread = "1s"
+tcp = { control = "cubic" }
+"#;
+
+/// An established simulator of packets: events a second, and wall time for a simulated second.
+const ESTABLISHED: f64 = 0.8e6;
+const ESTABLISHED_48_SOURCES: Span = Span::from_millis(1_500);
+const ESTABLISHED_50_STATIONS: Span = Span::from_millis(700);
+/// Events a second of a lean simulator made for data centres.
+const LEAN: f64 = 4e6;
+
+struct Case {
+    name: &'static str,
+    scenario: &'static str,
+    changes: &'static [&'static str],
+    /// Simulated time of one measurement, for about a third of a second.
+    slice: Span,
+    /// What the established simulator takes for a simulated second, where that is known.
+    established: Option<Span>,
+}
+
+const CASES: [Case; 6] = [
+    Case {
+        name: "path of 6 hops, ACP+",
+        scenario: PATH,
+        changes: &[],
+        slice: Span::from_secs(1_000),
+        established: None,
+    },
+    Case {
+        name: "Wi-Fi and 5 hops, 1 source",
+        scenario: WIFI,
+        changes: &["flow.source.count=1"],
+        slice: Span::from_secs(100),
+        established: None,
+    },
+    Case {
+        name: "Wi-Fi and 5 hops, 12 sources",
+        scenario: WIFI,
+        changes: &["flow.source.count=12"],
+        slice: Span::from_secs(100),
+        established: None,
+    },
+    Case {
+        name: "Wi-Fi and 5 hops, 48 sources",
+        scenario: WIFI,
+        changes: &["flow.source.count=48"],
+        slice: Span::from_secs(50),
+        established: Some(ESTABLISHED_48_SOURCES),
+    },
+    Case {
+        name: "Wi-Fi, 50 saturated stations",
+        scenario: SATURATED,
+        changes: &[],
+        slice: Span::from_secs(100),
+        established: Some(ESTABLISHED_50_STATIONS),
+    },
+    Case {
+        name: "100 TCP streams, 1 Gbit/s",
+        scenario: STREAMS,
+        changes: &[],
+        slice: Span::from_secs(2),
+        established: None,
+    },
+];
+
+/// Measurements of each case.
+const SLICES: u32 = 7;
+
+/// What one measurement gave.
+#[derive(Clone, Copy)]
+struct Speed {
+    /// Simulated seconds a second.
+    pace: f64,
+    events_per_s: f64,
+}
+
+fn main() {
+    println!("one core, {SLICES} measurements of each: median, and the best in brackets\n");
+    println!(
+        "{:<30} {:>16} {:>13} {:>7} {:>15} {:>13}",
+        "", "million events/s", "× established", "× lean", "simulated s/s", "× established",
+    );
+    // `cargo bench` adds options of its own; a word chooses the cases with it in their names.
+    let word = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let chosen = |case: &&Case| word.as_ref().is_none_or(|word| case.name.contains(word));
+    CASES.iter().filter(chosen).for_each(report);
+}
+
+fn report(case: &Case) {
+    let measured = measure(case);
+    let [(events, most_events), (pace, best_pace)] =
+        [|speed: &Speed| speed.events_per_s, |speed: &Speed| speed.pace].map(|of| {
+            let mut values: Vec<f64> = measured.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            (values[values.len() / 2], values[values.len() - 1])
+        });
+    let known = case.established.map(|wall| format!("{:.0}", pace * wall.as_secs_f64()));
+    println!(
+        "{:<30} {:>8.2} ({:>5.2}) {:>13.1} {:>7.1} {pace:>8.0} ({best_pace:>4.0}) {:>13}",
+        case.name,
+        events / 1e6,
+        most_events / 1e6,
+        events / ESTABLISHED,
+        events / LEAN,
+        known.unwrap_or_default(),
+    );
+}
+
+/// Runs a case through its warm-up, and then slice after slice.
+fn measure(case: &Case) -> Vec<Speed> {
+    const WARM_UP: Span = Span::from_secs(10);
+    let end = Time::ZERO + WARM_UP + case.slice * u64::from(SLICES);
+    let duration = format!("duration={}ns", end.as_nanos());
+    let changes = case.changes.iter().copied().chain([duration.as_str()]);
+    let changes: Vec<Change> = changes.map(|text| Change::parse(text).expect("a change")).collect();
+    let scenario = Scenario::parse_with(case.scenario, &changes).expect("a scenario");
+    let mut world = scenario.build(0).expect("a world").world;
+    world.run_until(Time::ZERO + WARM_UP);
+    world.begin_measuring();
+    let slice = |_| {
+        let (before, start) = (world.events(), cpu_time());
+        world.run_until(world.now() + case.slice);
+        let taken = (cpu_time() - start).as_secs_f64();
+        let events = (world.events() - before) as f64;
+        Speed { pace: case.slice.as_secs_f64() / taken, events_per_s: events / taken }
+    };
+    (0..SLICES).map(slice).collect()
+}
+
+/// What this thread has used so far: it does not run while others have the core.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
+}

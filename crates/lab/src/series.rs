@@ -1,0 +1,201 @@
+//! Time series of a run: what each flow and each queue did in every interval.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
+use freshline_core::unit::{Bytes, Packets, Span, Time};
+
+use crate::scenario::{Built, LinkHops, Scenario};
+use crate::world::{Flow, Stream, UpdateFlow, World};
+
+/// Writes a table a flow and a table a link: a line an interval.
+///
+/// Of flows alike, all are in one table, told apart by `number`. A value that is not known is
+/// left empty. What is measured runs from time zero: warm-up is not left out.
+pub struct Series<W> {
+    every: Span,
+    at: Time,
+    flows: Vec<FlowTable<W>>,
+    links: Vec<LinkTable<W>>,
+}
+
+struct FlowTable<W> {
+    out: W,
+    /// In the world.
+    flows: Range<usize>,
+    /// Of each flow, at the end of the interval before.
+    marks: Vec<Mark>,
+}
+
+struct LinkTable<W> {
+    out: W,
+    hops: LinkHops,
+}
+
+/// Where the running sums of a flow are at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    age: Integral,
+    backlog: Integral,
+    /// Updates sent, for a flow of updates.
+    sent: u64,
+    delivered: Bytes,
+    round_trips: u64,
+    round_trip_sum: Span,
+}
+
+impl<W: Write> Series<W> {
+    /// Begins the tables of a world built from `scenario`, for intervals of `every`, above zero.
+    /// `open` is called with the name of each table, such as `flow-robot`.
+    ///
+    /// # Errors
+    /// Those of `open` and of what it opened.
+    pub fn new(
+        scenario: &Scenario,
+        built: &Built,
+        every: Span,
+        mut open: impl FnMut(&str) -> io::Result<W>,
+    ) -> io::Result<Self> {
+        let (mut flows, mut links) = (Vec::new(), Vec::new());
+        for (config, range) in scenario.flows.iter().zip(&built.flows) {
+            let mut out = open(&format!("flow-{}", config.name))?;
+            let columns = match &built.world.flows()[range.start].flow {
+                Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
+                Flow::Stream(_) => "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s",
+                Flow::Cross(_) => "throughput_bps",
+            };
+            writeln!(out, "time_s,number,{columns}")?;
+            let marks = vec![Mark::default(); range.len()];
+            flows.push(FlowTable { out, flows: range.clone(), marks });
+        }
+        for (config, hops) in scenario.links.iter().zip(&built.links) {
+            let mut out = open(&format!("link-{}", config.name))?;
+            writeln!(out, "time_s,queue_packets,back_queue_packets")?;
+            links.push(LinkTable { out, hops: hops.clone() });
+        }
+        Ok(Self { every, at: Time::ZERO, flows, links })
+    }
+
+    /// When the present interval ends.
+    pub fn next_at(&self) -> Time {
+        self.at + self.every
+    }
+
+    /// An interval has ended: adds a line of it to each table.
+    ///
+    /// # Errors
+    /// Those of the outputs.
+    pub fn on_interval(&mut self, world: &World) -> io::Result<()> {
+        let now = world.now();
+        let time = now.since(Time::ZERO).as_secs_f64();
+        let interval = now.since(self.at);
+        self.at = now;
+        for FlowTable { out, flows, marks } in &mut self.flows {
+            for (number, (flow, mark)) in world.flows()[flows.clone()].iter().zip(marks).enumerate()
+            {
+                write!(out, "{time},{number},")?;
+                let before = std::mem::replace(mark, Mark::of(&flow.flow, now));
+                let gained = Gained { before, after: *mark, interval };
+                match &flow.flow {
+                    Flow::Updates(updates) => gained.write_updates(out, updates)?,
+                    Flow::Stream(stream) => gained.write_stream(out, stream)?,
+                    Flow::Cross(_) => writeln!(out, "{}", gained.bps())?,
+                }
+            }
+        }
+        for LinkTable { out, hops } in &mut self.links {
+            let waiting = |hops: &[usize]| {
+                let each = hops.iter().map(|&hop| world.hops()[hop].backlog().packets);
+                each.fold(Packets::ZERO, |sum, packets| sum + packets).get()
+            };
+            writeln!(out, "{time},{},{}", waiting(&hops.there), waiting(&hops.back))?;
+        }
+        Ok(())
+    }
+
+    /// Ends all tables.
+    ///
+    /// # Errors
+    /// Those of the outputs.
+    pub fn finish(mut self) -> io::Result<()> {
+        let flows = self.flows.iter_mut().map(|table| &mut table.out);
+        let links = self.links.iter_mut().map(|table| &mut table.out);
+        flows.chain(links).try_for_each(Write::flush)
+    }
+}
+
+impl Mark {
+    fn of(flow: &Flow, now: Time) -> Self {
+        match flow {
+            Flow::Updates(updates) => {
+                let (round_trips, round_trip_sum) = updates.round_trips();
+                Self {
+                    age: updates.age().mark(now),
+                    backlog: updates.backlog().mark(now),
+                    sent: updates.sent(),
+                    delivered: Bytes::ZERO,
+                    round_trips,
+                    round_trip_sum,
+                }
+            }
+            Flow::Stream(stream) => {
+                let stats = stream.sender().stats();
+                Self {
+                    age: stream.age().mark(now),
+                    delivered: stream.delivered(),
+                    round_trips: stats.rtt_samples,
+                    round_trip_sum: stats.rtt_sum,
+                    ..Self::default()
+                }
+            }
+            Flow::Cross(cross) => Self { delivered: cross.delivered(), ..Self::default() },
+        }
+    }
+}
+
+/// What a flow did in an interval.
+struct Gained {
+    before: Mark,
+    after: Mark,
+    interval: Span,
+}
+
+impl Gained {
+    fn write_updates(&self, out: &mut impl Write, updates: &UpdateFlow) -> io::Result<()> {
+        let sent = (self.after.sent - self.before.sent) as f64;
+        let rate = sent / self.interval.as_secs_f64();
+        let backlog = BacklogProcess::mean_between(self.before.backlog, self.after.backlog);
+        let (age, rtt) = (seconds(self.age(updates.age())), seconds(self.rtt()));
+        writeln!(out, "{age},{rate},{},{rtt}", known(backlog))
+    }
+
+    fn write_stream(&self, out: &mut impl Write, stream: &Stream) -> io::Result<()> {
+        let (age, goodput) = (seconds(self.age(stream.age())), self.bps());
+        let (window, srtt) = (stream.sender().window().get(), seconds(stream.sender().srtt()));
+        writeln!(out, "{age},{goodput},{window},{srtt},{}", seconds(self.rtt()))
+    }
+
+    fn age(&self, process: &AgeProcess) -> Option<Span> {
+        process.mean_between(self.before.age, self.after.age)
+    }
+
+    fn rtt(&self) -> Option<Span> {
+        let count = self.after.round_trips - self.before.round_trips;
+        let sum = self.after.round_trip_sum - self.before.round_trip_sum;
+        (count > 0).then(|| sum / count)
+    }
+
+    fn bps(&self) -> f64 {
+        let bytes = self.after.delivered - self.before.delivered;
+        bytes.get() as f64 * 8.0 / self.interval.as_secs_f64()
+    }
+}
+
+fn seconds(span: Option<Span>) -> String {
+    known(span.map(Span::as_secs_f64))
+}
+
+fn known(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}

@@ -1,0 +1,35 @@
+//! One run, written down while it runs.
+//!
+//! Watching changes nothing in the run, and costs nothing where nobody watches: see
+//! [`World::run_watched`](crate::world::World::run_watched).
+
+use std::io::{self, Write};
+
+use freshline_core::unit::Time;
+
+use crate::capture::HopCaptures;
+use crate::scenario::{Built, Scenario};
+use crate::series::Series;
+
+/// Runs a world from time zero to the end of its scenario, and hands the captures back.
+///
+/// # Errors
+/// Those of the outputs.
+pub fn watch<C: Write, S: Write>(
+    scenario: &Scenario,
+    mut built: Built,
+    mut captures: HopCaptures<C>,
+    mut series: Option<Series<S>>,
+) -> io::Result<Vec<C>> {
+    let end = Time::ZERO + scenario.duration;
+    let world = &mut built.world;
+    while world.now() < end {
+        let next = series.as_ref().map_or(end, Series::next_at).min(end);
+        world.run_watched(next, |left| captures.on_left(left));
+        if let Some(series) = &mut series {
+            series.on_interval(world)?;
+        }
+    }
+    series.map_or(Ok(()), Series::finish)?;
+    captures.finish()
+}

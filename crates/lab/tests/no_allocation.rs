@@ -1,0 +1,96 @@
+//! Once its queues have grown, a world allocates nothing.
+//!
+//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
+//! on to the system's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use freshline_core::unit::{Span, Time};
+use freshline_lab::scenario::{Change, Scenario};
+
+thread_local! {
+    /// Allocations of this thread: other tests run beside it.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: each call goes on to the system's allocator with the arguments as they came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+/// Events and allocations of a minute behind a warm-up of five.
+fn events_and_allocations(scenario: &str, changes: &[&str]) -> (u64, u64) {
+    let changes = changes.iter().copied().chain(["duration=360s"]);
+    let changes: Vec<_> = changes.map(|change| Change::parse(change).unwrap()).collect();
+    let mut world = Scenario::parse_with(scenario, &changes).unwrap().build(0).unwrap().world;
+    world.run_until(Time::ZERO + Span::from_secs(300));
+    let (events, allocations) = (world.events(), ALLOCATIONS.get());
+    world.run_until(Time::ZERO + Span::from_secs(360));
+    (world.events() - events, ALLOCATIONS.get() - allocations)
+}
+
+#[test]
+fn a_path_with_updates_allocates_nothing() {
+    let path = r#"
+        title = "three sources and other traffic on six hops"
+        duration = "1s"
+        [[link]]
+        name = "hops"
+        count = 6
+        there = { rate = "6mbit", delay = "1ms", jitter = "500us", loss = 0.01, queue = "100p" }
+        [[flow]]
+        name = "source"
+        count = 3
+        path = ["hops"]
+        start_spread = "1s"
+        updates = { law = "acp+", payload = "1024B" }
+        [[flow]]
+        name = "other"
+        path = ["hops"]
+        backwards = true
+        load = { pattern = "poisson", rate = "1mbit", size = "1000B" }
+    "#;
+    let (events, allocations) = events_and_allocations(path, &[]);
+    assert!(events > 100_000, "{events}");
+    assert_eq!(allocations, 0);
+}
+
+#[test]
+fn a_wi_fi_cell_allocates_nothing() {
+    let wifi = include_str!("../../../scenarios/wifi-sources.toml");
+    // Short queues are soon as long as they get.
+    let changes = ["flow.source.count=12", "cell.wifi.radio.queue=4p"];
+    let (events, allocations) = events_and_allocations(wifi, &changes);
+    assert!(events > 100_000, "{events}");
+    assert_eq!(allocations, 0);
+}
+
+#[test]
+fn what_allocates_is_seen() {
+    let before = ALLOCATIONS.get();
+    drop(std::hint::black_box(vec![1]));
+    assert!(ALLOCATIONS.get() > before);
+}
