@@ -66,14 +66,18 @@ pub struct Best {
     pub of: Option<String>,
 }
 
-/// An order of rows.
+/// An order of rows, or rows that do not differ.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trend {
     /// What it says, in words.
     pub what: String,
     /// Ids of rows whose numbers rise in this order.
+    #[serde(default)]
     pub rising: Vec<String>,
+    /// Ids of rows whose numbers are within 5 % of the first one's.
+    #[serde(default)]
+    pub alike: Vec<String>,
 }
 
 /// A line of the table.
@@ -262,17 +266,14 @@ impl Row {
 
 impl Trend {
     fn compare(&self, rows: &BTreeMap<String, f64>) -> Result<Compared, ReproduceError> {
-        let values: Result<Vec<f64>, _> = self
-            .rising
-            .iter()
-            .map(|id| {
-                rows.get(id).copied().ok_or_else(|| ReproduceError::UnknownRow {
-                    what: self.what.clone(),
-                    id: id.clone(),
-                })
+        let value = |id: &String| {
+            rows.get(id).copied().ok_or_else(|| ReproduceError::UnknownRow {
+                what: self.what.clone(),
+                id: id.clone(),
             })
-            .collect();
-        let holds = values?.is_sorted_by(|lower, higher| lower < higher);
+        };
+        let values = |ids: &[String]| ids.iter().map(value).collect::<Result<Vec<f64>, _>>();
+        let holds = rise(&values(&self.rising)?) && are_alike(&values(&self.alike)?);
         Ok(Compared {
             what: self.what.clone(),
             unit: "1",
@@ -283,6 +284,17 @@ impl Trend {
             verdict: if holds { Verdict::TrendHolds } else { Verdict::TrendBroken },
         })
     }
+}
+
+fn rise(values: &[f64]) -> bool {
+    values.is_sorted_by(|lower, higher| lower < higher)
+}
+
+/// Whether none is farther from the first than a reader of the figure would see.
+fn are_alike(values: &[f64]) -> bool {
+    const VISIBLE: f64 = 0.05;
+    let Some(first) = values.first() else { return true };
+    values.iter().all(|value| (value / first - 1.0).abs() <= VISIBLE)
 }
 
 /// Where the parabola through the lowest of the points and its two neighbours on either side, by
@@ -319,6 +331,13 @@ fn lowest(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trend_rises_or_stays() {
+        assert!(rise(&[1.0, 1.1, 3.0]) && !rise(&[1.0, 1.0]) && !rise(&[2.0, 1.0]));
+        assert!(are_alike(&[1.0, 1.04, 0.96]) && !are_alike(&[1.0, 1.06]));
+        assert!(rise(&[]) && are_alike(&[]), "what a trend does not say holds");
+    }
 
     #[test]
     fn the_lowest_point_of_a_bowl_is_found_between_its_values() {

@@ -13,7 +13,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::scenario::{Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError};
 use crate::wifi::{Cell, StationStats};
-use crate::world::{Flow, Parcel, Passed, StreamOutcome, UpdateOutcome};
+use crate::world::{Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -104,8 +104,13 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
                 Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
             }
         }
+        // None of these flows.
+        if range.is_empty() {
+            continue;
+        }
         let dropped: u64 = flows[range.clone()].iter().map(|flow| flow.dropped).sum();
         group.add("drops", "packets", dropped as f64);
+        group.mean("retries", "1", flows[range.clone()].iter().map(|flow| retries(built, flow)));
         if !updates.is_empty() {
             group.updates(&updates);
             on_links(scenario, built, config, range.start, &mut all);
@@ -123,6 +128,12 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
     }
     all
+}
+
+/// Retries of the station at which a flow begins, since time zero; `None` outside of cells.
+fn retries(built: &Built, flow: &Routed) -> Option<f64> {
+    let Some(Leg::Air { cell, from, .. }) = flow.legs.first() else { return None };
+    Some(built.world.cells()[*cell as usize].stats().stations[*from as usize].retry_rate())
 }
 
 /// Where on its way there a flow's updates are, on average: waiting or in transmission, without
@@ -169,6 +180,7 @@ impl Group<'_> {
         self.mean("backlog", "updates", flows.iter().map(|flow| Some(flow.backlog)));
         self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
         let ages = flows.iter().filter_map(|flow| Some(flow.age?.mean.as_secs_f64()));
         if let Some(index) = jain_index(ages).filter(|_| flows.len() > 1) {
             self.add("age_jain", "1", index);
@@ -185,6 +197,7 @@ impl Group<'_> {
         self.mean("source_age_mean", "s", age(|flow| flow.source_age_mean));
         self.mean("completion", "s", age(|flow| flow.completion));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
         self.mean("retransmitted", "1", flows.iter().map(|flow| Some(flow.retransmitted)));
         let goodputs = flows.iter().map(|flow| flow.goodput_bps);
         if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {

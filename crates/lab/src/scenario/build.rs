@@ -10,8 +10,8 @@ use rand::RngExt;
 use super::flow::Stations;
 use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
-use crate::wifi::{Cell, CellConfig};
-use crate::world::{Leg, Parcel, Routed, Wire, World};
+use crate::wifi::{Category, Cell, CellConfig};
+use crate::world::{Flow, Leg, Parcel, Routed, Wire, World};
 
 /// What [`Scenario::build`] made, with the places of what the scenario names.
 pub struct Built {
@@ -45,10 +45,12 @@ impl Scenario {
         if self.runs == 0 {
             return Err(ScenarioError::Zero("`runs`".to_owned()));
         }
-        let links = self.links.iter().map(|link| (&link.name, link.count));
-        let cells = self.cells.iter().map(|cell| (&cell.name, 1));
-        check_names("links or cells", links.chain(cells))?;
-        check_names("flows", self.flows.iter().map(|flow| (&flow.name, flow.count)))?;
+        if let Some(link) = self.links.iter().find(|link| link.count == 0) {
+            return Err(ScenarioError::Zero(format!("`count` of `{}`", link.name)));
+        }
+        let links = self.links.iter().map(|link| &link.name);
+        check_names("links or cells", links.chain(self.cells.iter().map(|cell| &cell.name)))?;
+        check_names("flows", self.flows.iter().map(|flow| &flow.name))?;
         self.build(0).map(drop)
     }
 
@@ -64,15 +66,14 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            for _ in 0..config.count {
-                let (legs, there) = config.legs(self, &links, &mut stations)?;
+            for way in config.ways(self, &links, &mut stations)? {
                 let mut rng = streams.stream("flow", flows.len());
                 let late = config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
                 let flow = config.build(between, streams, flows.len(), rng)?;
-                flows.push(Routed::new(flow, legs, there));
+                flows.push(way.routed(flow));
             }
             ranges.push(first..flows.len());
         }
@@ -83,16 +84,13 @@ impl Scenario {
     }
 }
 
-/// No two have one name, and none is there zero times.
+/// No two have one name.
 fn check_names<'a>(
     kind: &'static str,
-    all: impl Iterator<Item = (&'a String, u32)>,
+    all: impl Iterator<Item = &'a String>,
 ) -> Result<(), ScenarioError> {
     let mut names = BTreeSet::new();
-    for (name, count) in all {
-        if count == 0 {
-            return Err(ScenarioError::Zero(format!("`count` of `{name}`")));
-        }
+    for name in all {
         if !names.insert(name) {
             return Err(ScenarioError::SameName(kind, name.clone()));
         }
@@ -145,14 +143,57 @@ impl CellsConfig {
     }
 }
 
+/// The legs of a flow there and back.
+struct Way {
+    there: Vec<Leg>,
+    back: Vec<Leg>,
+}
+
+impl Way {
+    /// One way a hop, over that hop alone.
+    fn each_hop(self) -> impl Iterator<Item = Self> {
+        let legs = self.there.into_iter().zip(self.back.into_iter().rev());
+        legs.map(|(there, back)| Self { there: vec![there], back: vec![back] })
+    }
+
+    fn routed(mut self, flow: Flow) -> Routed {
+        let ahead = self.there.len() as u32;
+        self.there.append(&mut self.back);
+        Routed::new(flow, self.there, ahead)
+    }
+}
+
 impl FlowConfig {
-    /// The legs there and those back, and how many lead there.
-    fn legs(
+    /// The ways of all flows alike.
+    fn ways(
         &self,
         scenario: &Scenario,
         links: &[LinkHops],
         stations: &mut Stations,
-    ) -> Result<(Vec<Leg>, u32), ScenarioError> {
+    ) -> Result<Vec<Way>, ScenarioError> {
+        let mut ways = Vec::new();
+        for _ in 0..self.count {
+            let way = self.way(scenario, links, stations)?;
+            if self.each_hop {
+                ways.extend(way.each_hop());
+            } else {
+                ways.push(way);
+            }
+        }
+        Ok(ways)
+    }
+
+    fn way(
+        &self,
+        scenario: &Scenario,
+        links: &[LinkHops],
+        stations: &mut Stations,
+    ) -> Result<Way, ScenarioError> {
+        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        if self.each_hop && self.path.is_empty() {
+            return Err(bad("`each_hop` needs a `path`"));
+        }
+        let mut is_in_cell = false;
         let (mut there, mut back) = (Vec::new(), Vec::new());
         for (position, name) in self.path.iter().enumerate() {
             if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
@@ -163,24 +204,28 @@ impl FlowConfig {
             } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
                 let (begins, ends) = (position == 0, position + 1 == self.path.len());
                 if !begins && !ends {
-                    let what = "a cell can only be the first or the last of a path";
-                    return Err(ScenarioError::Flow { flow: self.name.clone(), what });
+                    return Err(bad("a cell can only be the first or the last of a path"));
                 }
-                let (up, down) = stations.join(cell, self.dscp);
+                is_in_cell = true;
+                let (up, down) = stations.join(cell, self.station.as_deref());
                 let (first, second) = if begins { (up, down) } else { (down, up) };
-                there.push(first);
-                back.push(second);
+                let dscps = [self.dscp, self.back_dscp.unwrap_or(self.dscp)];
+                let [forth, home] = dscps.map(Category::of_dscp);
+                let (ahead, behind) = if self.backwards { (home, forth) } else { (forth, home) };
+                there.push(first.leg(ahead));
+                back.push(second.leg(behind));
             } else {
                 return Err(self.unknown_link(name, scenario));
             }
+        }
+        if self.station.is_some() && !is_in_cell {
+            return Err(bad("`station` needs a `path` that begins or ends with a cell"));
         }
         back.reverse();
         if self.backwards {
             (there, back) = (back, there);
         }
-        let ahead = there.len() as u32;
-        there.append(&mut back);
-        Ok((there, ahead))
+        Ok(Way { there, back })
     }
 
     fn unknown_link(&self, name: &str, scenario: &Scenario) -> ScenarioError {

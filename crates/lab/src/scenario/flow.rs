@@ -1,5 +1,7 @@
 //! Flows of a scenario: what they are, and where in a cell they stand.
 
+use std::collections::BTreeMap;
+
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
@@ -15,25 +17,48 @@ use crate::world::{Application, Cross, Flow, Leg, Pattern, Sizes, Stream, Update
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
 
-/// The stations of each cell. Station 0 is the access point; each flow gets the next one.
-pub(super) struct Stations(Vec<u32>);
+/// The stations of each cell. Station 0 is the access point; each flow gets the next one, or the
+/// one of its name.
+pub(super) struct Stations {
+    counts: Vec<u32>,
+    /// By cell and name.
+    named: BTreeMap<(usize, String), u32>,
+}
 
 impl Stations {
     pub(super) fn new(cells: &[CellsConfig]) -> Self {
-        Self(vec![1; cells.len()])
+        Self { counts: vec![1; cells.len()], named: BTreeMap::new() }
     }
 
-    /// A new station of a cell: its legs to the access point and from it.
-    pub(super) fn join(&mut self, cell: usize, dscp: u8) -> (Leg, Leg) {
-        let station = self.0[cell];
-        self.0[cell] += 1;
-        let leg =
-            |from, to| Leg::Air { cell: cell as u32, from, to, category: Category::of_dscp(dscp) };
-        (leg(station, 0), leg(0, station))
+    /// The station of a name in a cell, or a new one: to the access point and from it.
+    pub(super) fn join(&mut self, cell: usize, name: Option<&str>) -> (Air, Air) {
+        let next = self.counts[cell];
+        let station = match name {
+            Some(name) => *self.named.entry((cell, name.to_owned())).or_insert(next),
+            None => next,
+        };
+        self.counts[cell] = next.max(station + 1);
+        let cell = cell as u32;
+        (Air { cell, from: station, to: 0 }, Air { cell, from: 0, to: station })
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().copied()
+        self.counts.iter().copied()
+    }
+}
+
+/// From one station of a cell to another.
+pub(super) struct Air {
+    cell: u32,
+    from: u32,
+    to: u32,
+}
+
+impl Air {
+    /// For packets that contend so.
+    pub(super) fn leg(&self, category: Category) -> Leg {
+        let Self { cell, from, to } = *self;
+        Leg::Air { cell, from, to, category }
     }
 }
 

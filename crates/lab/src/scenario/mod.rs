@@ -92,13 +92,18 @@ pub struct CellsConfig {
 pub struct FlowConfig {
     /// Its name, for reports.
     pub name: String,
-    /// So many alike.
+    /// So many alike; none at all with 0, so that other flows can be tried without it.
     #[serde(default = "one")]
     pub count: u32,
     /// The links that it crosses, by name, in order. It may begin or end with a cell: there, each
     /// flow is a station of its own, and the access point the other end.
     #[serde(default)]
     pub path: Vec<String>,
+    /// Whether there is one on each hop of the path, which crosses that hop alone.
+    #[serde(default)]
+    pub each_hop: bool,
+    /// The station of the cell at which it begins or ends: flows that give the same name share one.
+    pub station: Option<String>,
     /// Whether it goes from the end of its path to the beginning.
     #[serde(default)]
     pub backwards: bool,
@@ -113,6 +118,8 @@ pub struct FlowConfig {
     /// The DSCP of its packets, which decides how they contend in a cell.
     #[serde(default)]
     pub dscp: u8,
+    /// The DSCP of what comes back to its source, acks; `dscp` unless said.
+    pub back_dscp: Option<u8>,
     /// It keeps a monitor fresh.
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.

@@ -1,0 +1,114 @@
+//! Where the flows of a scenario go, and which of them share what.
+
+use freshline_lab::run::run;
+use freshline_lab::scenario::{Built, Change, Scenario};
+use freshline_lab::wifi::Category;
+use freshline_lab::world::Leg;
+
+const CELL_AND_HOPS: &str = r#"
+title = "A cell, three hops behind it, and traffic on each of them"
+duration = "2s"
+
+[[cell]]
+name = "wifi"
+radio = { access = "edca" }
+
+[[link]]
+name = "hops"
+count = 3
+there = { rate = "10mbit", delay = "1ms" }
+
+[[flow]]
+name = "robot"
+count = 2
+path = ["wifi", "hops"]
+updates = { law = "fixed", rate = "10/s", payload = "500B" }
+
+[[flow]]
+name = "other"
+path = ["hops"]
+each_hop = true
+load = { pattern = "constant", rate = "1mbit", size = "1000B" }
+"#;
+
+fn scenario(changes: &[&str]) -> Result<Scenario, String> {
+    let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
+    Scenario::parse_with(CELL_AND_HOPS, &changes).map_err(|error| error.to_string())
+}
+
+fn built(changes: &[&str]) -> Built {
+    scenario(changes).unwrap().build(0).unwrap()
+}
+
+fn stations(built: &Built) -> usize {
+    built.world.cells()[0].stats().stations.len()
+}
+
+#[test]
+fn each_flow_has_a_station_of_its_own_unless_it_names_one() {
+    assert_eq!(stations(&built(&[])), 1 + 2);
+    assert_eq!(stations(&built(&["flow.robot.station=gateway"])), 1 + 1);
+}
+
+#[test]
+fn a_flow_on_each_hop_crosses_that_hop_alone() {
+    let built = built(&[]);
+    let ways: Vec<_> = built.world.flows()[built.flows[1].clone()].iter().collect();
+    assert_eq!(ways.len(), 3);
+    for (place, way) in ways.iter().enumerate() {
+        let hops = &built.links[0];
+        let there = Leg::Hop(hops.there[place] as u32);
+        // Back, the last hop is the first.
+        let back = Leg::Hop(hops.back[2 - place] as u32);
+        assert_eq!((&way.legs[..], way.there), (&[there, back][..], 1));
+    }
+}
+
+#[test]
+fn what_comes_back_contends_by_its_own_mark() {
+    let categories = |changes: &[&str]| {
+        let built = built(changes);
+        let legs = built.world.flows()[0].legs.iter();
+        let air = legs.filter_map(|leg| match leg {
+            Leg::Air { from, category, .. } => Some((*from == 0, *category)),
+            Leg::Hop(_) => None,
+        });
+        air.collect::<Vec<_>>()
+    };
+    use Category::{BestEffort, Voice};
+    assert_eq!(categories(&["flow.robot.dscp=56"]), [(false, Voice), (true, Voice)]);
+    let unmarked = ["flow.robot.dscp=56", "flow.robot.back_dscp=0"];
+    assert_eq!(categories(&unmarked), [(false, Voice), (true, BestEffort)]);
+    let backwards = [&unmarked[..], &["flow.robot.backwards=true"]].concat();
+    assert_eq!(categories(&backwards), [(true, Voice), (false, BestEffort)]);
+}
+
+#[test]
+fn none_of_a_flow_is_as_if_it_were_not_there() {
+    let without = run(&scenario(&["flow.robot.count=0"]).unwrap(), || {}).unwrap();
+    assert!(without.iter().all(|metric| metric.of != "robot"), "{without:?}");
+    assert!(without.iter().any(|metric| metric.of == "other"));
+}
+
+#[test]
+fn the_goodput_of_all_is_that_of_each_times_their_number() {
+    let metrics = run(&scenario(&["flow.robot.count=5"]).unwrap(), || {}).unwrap();
+    let value = |name| {
+        let found = metrics.iter().find(|metric| metric.name == name && metric.of == "robot");
+        found.unwrap().value
+    };
+    assert!((value("goodput_sum") / value("goodput") - 5.0).abs() < 1e-9);
+    assert!((0.0..1.0).contains(&value("retries")));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_remedy() {
+    for (change, remedy) in [
+        ("flow.other.station=gateway", "`station` needs a `path` that begins or ends with a cell"),
+        ("flow.other.path=[]", "`each_hop` needs a `path`"),
+        ("link.hops.count=0", "`count` of `hops` is 0; give at least 1"),
+    ] {
+        let refused = scenario(&[change]).err().unwrap_or_default();
+        assert!(refused.contains(remedy), "{change}: {refused}");
+    }
+}
