@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Metric, run};
-use crate::scenario::{Change, Scenario, SetError};
+use crate::scenario::{Change, Scenario, SetError, Source};
 
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -155,17 +155,18 @@ pub enum ReproduceError {
     },
 }
 
-/// Runs all rows of the scenario in `text`, with `changes` made first. `done` is called after each
+/// Runs all rows of a scenario, with `changes` made first. `done` is called after each
 /// row.
-pub fn reproduce(
-    text: &str,
+pub fn reproduce<'a>(
+    source: impl Into<Source<'a>>,
     changes: &[Change],
     done: impl Fn(&Compared),
 ) -> Result<Vec<Compared>, ReproduceError> {
-    let scenario = Scenario::parse_with(text, changes)
+    let source = source.into();
+    let scenario = Scenario::parse_with(source, changes)
         .map_err(|error| ReproduceError::Row { what: "all".to_owned(), error: error.into() })?;
     let reproduction = scenario.reproduce.ok_or(ReproduceError::NothingToReproduce)?;
-    let mut runs = Runs { text, known: BTreeMap::new() };
+    let mut runs = Runs { source, known: BTreeMap::new() };
     let mut table = Vec::new();
     let mut by_id = BTreeMap::new();
     for row in &reproduction.rows {
@@ -184,7 +185,7 @@ pub fn reproduce(
 
 /// Runs of one scenario with changes. Several rows may ask for the same.
 struct Runs<'a> {
-    text: &'a str,
+    source: Source<'a>,
     known: BTreeMap<String, Vec<Metric>>,
 }
 
@@ -192,7 +193,7 @@ impl Runs<'_> {
     fn metrics(&mut self, changes: &[Change]) -> Result<&[Metric], SetError> {
         let key = format!("{changes:?}");
         if !self.known.contains_key(&key) {
-            let scenario = Scenario::parse_with(self.text, changes)?;
+            let scenario = Scenario::parse_with(self.source, changes)?;
             self.known.insert(key.clone(), run(&scenario, || {})?);
         }
         Ok(&self.known[&key])

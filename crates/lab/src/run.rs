@@ -11,7 +11,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::scenario::{Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError};
+use crate::scenario::{
+    Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
+};
 use crate::wifi::{Cell, StationStats};
 use crate::world::{Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome};
 
@@ -40,8 +42,12 @@ pub struct Point {
 }
 
 /// The points of a scenario's sweep: all combinations, or one point without a sweep.
-pub fn points(text: &str, changes: &[Change]) -> Result<Vec<Point>, SetError> {
-    let base = Scenario::parse_with(text, changes)?;
+pub fn points<'a>(
+    source: impl Into<Source<'a>>,
+    changes: &[Change],
+) -> Result<Vec<Point>, SetError> {
+    let source = source.into();
+    let base = Scenario::parse_with(source, changes)?;
     let mut combinations = vec![Vec::new()];
     for (key, values) in &base.sweep {
         let extended = combinations.iter().flat_map(|combination: &Vec<Change>| {
@@ -55,7 +61,7 @@ pub fn points(text: &str, changes: &[Change]) -> Result<Vec<Point>, SetError> {
     let point = |swept: Vec<Change>| {
         let set = swept.iter().map(|change| (change.key().to_owned(), change.value().clone()));
         let all: Vec<_> = changes.iter().cloned().chain(swept.iter().cloned()).collect();
-        Ok(Point { set: set.collect(), scenario: Scenario::parse_with(text, &all)? })
+        Ok(Point { set: set.collect(), scenario: Scenario::parse_with(source, &all)? })
     };
     combinations.into_iter().map(point).collect()
 }

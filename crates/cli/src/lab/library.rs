@@ -1,9 +1,9 @@
 //! The scenarios that come with the program, and those in files.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use freshline_lab::scenario::{Change, SetError};
+use freshline_lab::scenario::{Change, SetError, Source};
 use include_dir::{Dir, include_dir};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -15,6 +15,14 @@ static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 pub(super) struct Text {
     pub(super) name: String,
     pub(super) text: String,
+    /// Where it stands, for the traces that it names.
+    folder: PathBuf,
+}
+
+impl Text {
+    pub(super) fn source(&self) -> Source<'_> {
+        Source { text: &self.text, folder: &self.folder }
+    }
 }
 
 /// The scenarios that come with the program, by name.
@@ -24,7 +32,8 @@ pub(super) fn all() -> Vec<Text> {
     let mut all: Vec<_> = toml
         .filter_map(|file| {
             let name = file.path().file_stem()?.to_string_lossy().into_owned();
-            Some(Text { name, text: file.contents_utf8()?.to_owned() })
+            let text = file.contents_utf8()?.to_owned();
+            Some(Text { name, text, folder: PathBuf::new() })
         })
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -46,7 +55,8 @@ pub(super) fn find(name: &str) -> Result<Text, Failure> {
             )
         })
         .map_err(Failure::Usage)?;
-    Ok(Text { name: name.to_owned(), text })
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    Ok(Text { name: name.to_owned(), text, folder })
 }
 
 /// The changes of `--set`, and of the flags that stand for some.

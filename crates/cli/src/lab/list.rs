@@ -34,7 +34,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_iter()
         .map(|text| {
             let scenario =
-                Scenario::parse(&text.text).map_err(|error| bad(&text.name, &error.into()))?;
+                Scenario::parse(text.source()).map_err(|error| bad(&text.name, &error.into()))?;
             let reproduces = scenario.reproduce.map(|reproduction| reproduction.of);
             Ok(Listed { name: text.name, title: scenario.title, reproduces })
         })

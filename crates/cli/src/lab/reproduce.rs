@@ -64,9 +64,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         name => vec![library::find(name)?],
     };
     let mut tables = Vec::new();
-    for Text { name, text } in texts {
+    for text in texts {
+        let name = text.name.clone();
         let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
-        let scenario = Scenario::parse(&text).map_err(|error| bad(&error))?;
+        let scenario = Scenario::parse(text.source()).map_err(|error| bad(&error))?;
         let reproduction = scenario.reproduce.as_ref();
         let of = reproduction.map(|all| all.of.clone()).unwrap_or_default();
         let steps = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
@@ -74,7 +75,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.tick();
-        let rows = reproduce(&text, &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
+        let rows =
+            reproduce(text.source(), &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
         bar.finish_and_clear();
         let table = Table { name, of, rows };
         if let Some(folder) = &args.figures {
@@ -93,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn reproduces(text: &Text) -> bool {
-    Scenario::parse(&text.text).is_ok_and(|scenario| scenario.reproduce.is_some())
+    Scenario::parse(text.source()).is_ok_and(|scenario| scenario.reproduce.is_some())
 }
 
 impl Table {

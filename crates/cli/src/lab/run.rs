@@ -81,7 +81,7 @@ struct PointResult {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = library::find(&args.scenario)?;
     let changes = library::changes(&args.set, args.seed, args.runs)?;
-    let points = points(&text.text, &changes).map_err(|error| bad(&text.name, &error))?;
+    let points = points(text.source(), &changes).map_err(|error| bad(&text.name, &error))?;
     refuse_what_does_not_fit(&args, &points)?;
     args.watched.run(&text.name, &points[0].scenario)?;
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));

@@ -13,6 +13,8 @@ mod lines;
 mod set;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
@@ -254,6 +256,14 @@ pub enum ScenarioError {
         /// What is wrong.
         error: FieldError,
     },
+    /// A trace that cannot be read.
+    #[error("link `{link}`: {error}")]
+    Trace {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        error: String,
+    },
     /// A cell that makes no sense.
     #[error("cell `{cell}`: {error}")]
     Cell {
@@ -283,13 +293,40 @@ pub enum ScenarioError {
     },
 }
 
+/// Where a scenario comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// What it says.
+    pub text: &'a str,
+    /// Where the traces are that it names; the working directory if empty.
+    pub folder: &'a Path,
+}
+
+impl<'a> From<&'a str> for Source<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { text, folder: Path::new("") }
+    }
+}
+
 impl Scenario {
-    /// Reads a scenario and checks it.
-    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self =
+    /// Reads a scenario, and the traces that it names, and checks it.
+    pub fn parse<'a>(source: impl Into<Source<'a>>) -> Result<Self, ScenarioError> {
+        let Source { text, folder } = source.into();
+        let mut scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
-        scenario.check().map_err(|error| error.with_line(text))?;
+        scenario.complete(folder).map_err(|error| error.with_line(text))?;
         Ok(scenario)
+    }
+
+    fn complete(&mut self, folder: &Path) -> Result<(), ScenarioError> {
+        for link in &mut self.links {
+            for hop in [Some(&mut link.there), link.back.as_mut()].into_iter().flatten() {
+                hop.read_trace(|name| fs::read_to_string(folder.join(name))).map_err(|error| {
+                    ScenarioError::Trace { link: link.name.clone(), error: error.to_string() }
+                })?;
+            }
+        }
+        self.check()
     }
 }
 

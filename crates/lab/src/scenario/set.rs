@@ -6,7 +6,7 @@
 
 use toml::{Table, Value};
 
-use super::{Scenario, ScenarioError};
+use super::{Scenario, ScenarioError, Source};
 
 /// A change that cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -121,9 +121,13 @@ fn name_of(one: &Value) -> Option<&str> {
 
 impl Scenario {
     /// Reads a scenario as [`Scenario::parse`] does, with changes made to it.
-    pub fn parse_with(text: &str, changes: &[Change]) -> Result<Self, SetError> {
+    pub fn parse_with<'a>(
+        source: impl Into<Source<'a>>,
+        changes: &[Change],
+    ) -> Result<Self, SetError> {
+        let source @ Source { text, folder } = source.into();
         // First as it stands: errors of the file point at its lines.
-        let plain = Self::parse(text)?;
+        let plain = Self::parse(source)?;
         let Some(last) = changes.last() else { return Ok(plain) };
         let malformed = |error: toml::de::Error| ScenarioError::Malformed(error.to_string());
         let mut table: Table = text.parse().map_err(malformed)?;
@@ -131,7 +135,7 @@ impl Scenario {
             change.apply(&mut table)?;
         }
         let changed: Result<Self, _> = table.try_into().map_err(malformed);
-        let checked = changed.and_then(|scenario| scenario.check().map(|()| scenario));
+        let checked = changed.and_then(|mut scenario| scenario.complete(folder).map(|()| scenario));
         checked.map_err(|error| SetError::Result { key: last.key.clone(), error })
     }
 }
