@@ -10,6 +10,7 @@ mod build;
 mod flow;
 mod law;
 mod lines;
+mod reproduction;
 mod set;
 
 use std::collections::BTreeMap;
@@ -20,13 +21,13 @@ use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
-use crate::reproduce::Reproduction;
 use crate::tcp::congestion::Algorithm;
 use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
 
 pub use build::{Built, LinkHops};
 pub use law::{BadLaw, LawName};
+pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 
 /// An experiment.
@@ -55,7 +56,7 @@ pub struct Scenario {
     /// Who sends what over which way.
     #[serde(rename = "flow")]
     pub flows: Vec<FlowConfig>,
-    /// Keys, as for [`Scenario::set`], each with the values that it takes one after the other;
+    /// Keys, as for [`Change`], each with the values that it takes one after the other;
     /// all combinations are run.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
