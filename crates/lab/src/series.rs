@@ -59,8 +59,9 @@ impl<W: Write> Series<W> {
     ) -> io::Result<Self> {
         let (mut flows, mut links) = (Vec::new(), Vec::new());
         for (config, range) in scenario.flows.iter().zip(&built.flows) {
+            let Some(first) = built.world.flows()[range.clone()].first() else { continue };
             let mut out = open(&format!("flow-{}", config.name))?;
-            let columns = match &built.world.flows()[range.start].flow {
+            let columns = match &first.flow {
                 Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
                 Flow::Stream(_) => "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s",
                 Flow::Cross(_) => "throughput_bps",

@@ -86,6 +86,13 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
 }
 
 #[test]
+fn a_flow_that_nobody_sends_has_no_series_and_the_others_have() {
+    let absent = SCENARIO.replace("name = \"robot\"", "name = \"robot\"\ncount = 0");
+    let scenario = Scenario::parse(&absent[..]).unwrap();
+    assert_eq!(tables(&scenario, "10s").lines().count(), 3);
+}
+
+#[test]
 fn one_direction_holds_what_goes_there_and_nothing_else() {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let there = capture_of(&scenario, &["uplink"]);

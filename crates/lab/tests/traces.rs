@@ -26,7 +26,12 @@ fn a_trace_beside_the_scenario_decides_what_a_link_carries() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source { text: SCENARIO, folder: folder.path() };
     let missing = Scenario::parse(source).unwrap_err().to_string();
-    assert!(missing.contains("`cellular`") && missing.contains("one-a-ms.trace"), "{missing}");
+    assert!(
+        missing.contains("line 7")
+            && missing.contains("`cellular`")
+            && missing.contains("one-a-ms.trace"),
+        "{missing}"
+    );
 
     // An opportunity of 1500 bytes each ms: 12 Mbit/s.
     fs::write(folder.path().join("one-a-ms.trace"), "1\n").unwrap();

@@ -32,7 +32,7 @@ impl ScenarioError {
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
             | Self::SameName("flows", name) => (flow, name),
-            Self::Link { link: name, .. } => (link, name),
+            Self::Link { link: name, .. } | Self::Trace { link: name, .. } => (link, name),
             Self::Cell { cell: name, .. } => (cell, name),
             _ => return self,
         };
