@@ -26,9 +26,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freshline_core::link::{ConditionsConfig, PathError};
+use freshline_core::link::{ConditionsConfig, Path, PathConfig, PathError};
+use freshline_core::router::{Fifo, Packet};
 use freshline_core::unit::{Span, Time};
 use mio::{Events, Interest, Poll, Token, Waker};
+use rand_pcg::Pcg64;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
@@ -199,4 +201,14 @@ impl Handle {
     pub fn report(&self) -> Report {
         self.shared.relay().report()
     }
+}
+
+/// The path of one direction, from a seed that serves both: their hops take the random streams in
+/// turn, of which `first` (0 or 1) is the first hop's.
+fn seeded_path<P: Packet>(
+    config: &PathConfig,
+    seed: u64,
+    first: u128,
+) -> Result<Path<Fifo<P>, P, Pcg64>, PathError> {
+    config.build(|hop| Pcg64::new(seed.into(), first + 2 * hop as u128))
 }

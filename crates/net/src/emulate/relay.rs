@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use super::datagram::{Datagram, Pool};
 use super::flows::{Flow, Flows, bind};
 use super::report::{DirectionReport, Report};
-use super::{ALARM, EmulateError, EmulatorConfig, LISTENER, WAKER, system};
+use super::{ALARM, EmulateError, EmulatorConfig, LISTENER, WAKER, seeded_path, system};
 use crate::clock::Clock;
 
 /// How many datagrams are taken from a socket, or from a path, before the others have a turn.
@@ -51,15 +51,13 @@ struct Direction {
 }
 
 impl Direction {
-    /// `streams` is the number of the first random stream; each hop takes the next but one.
     fn new(
         direction: &'static str,
         config: PathConfig,
         seed: u64,
-        streams: u128,
+        first_stream: u128,
     ) -> Result<Self, EmulateError> {
-        let path = config
-            .build(|hop| Pcg64::new(seed.into(), streams + 2 * hop as u128))
+        let path = seeded_path(&config, seed, first_stream)
             .map_err(|source| EmulateError::Path { direction, source })?;
         Ok(Self { config, path, lateness: SpanHistogram::new() })
     }

@@ -7,6 +7,7 @@ use freshline_core::router::{Drop, Fifo};
 use freshline_core::unit::Time;
 use rand_pcg::Pcg64;
 
+use super::super::seeded_path;
 use super::capture::{CapturePoint, Captures, Way};
 use super::device::{Device, IpPacket, Pool};
 use super::{DirectionReport, RunError};
@@ -30,15 +31,13 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// `streams` is the number of the first random stream; each hop takes the next but one.
     pub(super) fn new(
         way: Way,
         config: PathConfig,
         seed: u64,
-        streams: u128,
+        first_stream: u128,
     ) -> Result<Self, RunError> {
-        let path = config
-            .build(|hop| Pcg64::new(seed.into(), streams + 2 * hop as u128))
+        let path = seeded_path(&config, seed, first_stream)
             .map_err(|source| RunError::Path { way, source })?;
         Ok(Self {
             way,
