@@ -153,7 +153,7 @@ fn on_links(
 ) {
     let seconds = (scenario.duration - scenario.warm_up).as_secs_f64();
     let mut legs = built.world.flows()[flow].passed.iter();
-    for name in config.path.iter().filter(|_| !config.backwards) {
+    for name in config.path.iter().filter(|_| !config.backwards && !config.each_hop) {
         let link = scenario.links.iter().find(|link| link.name == *name);
         // A cell is one leg, and its propagation is no time at all.
         let (count, delay) = link.map_or((1, Span::ZERO), |link| (link.count, link.there.delay));
@@ -175,14 +175,11 @@ struct Group<'a> {
 
 impl Group<'_> {
     fn updates(&mut self, flows: &[UpdateOutcome]) {
-        let age = |of: fn(&UpdateOutcome) -> Option<Span>| {
-            flows.iter().map(move |flow| of(flow).map(Span::as_secs_f64))
-        };
-        self.mean("age_mean", "s", age(|flow| Some(flow.age?.mean)));
-        self.mean("age_p95", "s", age(|flow| Some(flow.age?.p95)));
-        self.mean("age_peak_mean", "s", age(|flow| flow.age?.peak_mean));
-        self.mean("source_age_mean", "s", age(|flow| flow.source_age_mean));
-        self.mean("rtt_mean", "s", age(|flow| flow.rtt_mean));
+        self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
+        self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
+        self.mean_time("age_peak_mean", flows, |flow| flow.age?.peak_mean);
+        self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
+        self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
         self.mean("backlog", "updates", flows.iter().map(|flow| Some(flow.backlog)));
         self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
@@ -194,14 +191,11 @@ impl Group<'_> {
     }
 
     fn streams(&mut self, flows: &[StreamOutcome]) {
-        let age = |of: fn(&StreamOutcome) -> Option<Span>| {
-            flows.iter().map(move |flow| of(flow).map(Span::as_secs_f64))
-        };
-        self.mean("age_mean", "s", age(|flow| Some(flow.age?.mean)));
-        self.mean("age_p95", "s", age(|flow| Some(flow.age?.p95)));
-        self.mean("rtt_mean", "s", age(|flow| flow.rtt_mean));
-        self.mean("source_age_mean", "s", age(|flow| flow.source_age_mean));
-        self.mean("completion", "s", age(|flow| flow.completion));
+        self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
+        self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
+        self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
+        self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
+        self.mean_time("completion", flows, |flow| flow.completion);
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
         self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
         self.mean("retransmitted", "1", flows.iter().map(|flow| Some(flow.retransmitted)));
@@ -224,32 +218,30 @@ impl Group<'_> {
     }
 
     fn link(&mut self, built: &Built, hops: &LinkHops) {
-        let now = built.world.now().since(Time::ZERO).as_secs_f64();
+        let now = built.world.now();
         let names: [(&[usize], _, _, _, _); 2] = [
             (&hops.there, "sojourn_mean", "utilisation", "drops", "queue_mean"),
             (&hops.back, "back_sojourn_mean", "back_utilisation", "back_drops", "back_queue_mean"),
         ];
         for (hops, sojourn, utilisation, drops, queue) in names {
             let each = hops.iter().map(|&hop| &built.world.hops()[hop]);
-            let each = each.map(|hop| (hop.stats(), hop.busy(built.world.now())));
-            let waited = each.clone().map(|(stats, _)| {
-                stats.sojourn.mean().as_secs_f64() * stats.sojourn.count() as f64 / now
-            });
-            self.mean(
-                sojourn,
-                "s",
-                each.clone().map(|(stats, _)| Some(stats.sojourn.mean().as_secs_f64())),
-            );
+            let waits = each.clone().map(|hop| &hop.stats().sojourn);
+            self.mean(sojourn, "s", waits.clone().map(|wait| Some(wait.mean().as_secs_f64())));
             // Little's law: packets waiting are arrivals a second times their mean wait.
-            self.mean(queue, "packets", waited.map(Some));
-            self.mean(
-                utilisation,
-                "1",
-                each.clone().map(|(_, busy)| Some(busy.as_secs_f64() / now)),
-            );
-            let dropped: u64 = each.map(|(stats, _)| stats.drops.total().get()).sum();
+            let seconds = now.since(Time::ZERO).as_secs_f64();
+            let waiting =
+                waits.map(|wait| wait.mean().as_secs_f64() * wait.count() as f64 / seconds);
+            self.mean(queue, "packets", waiting.map(Some));
+            let used = each.clone().map(|hop| hop.utilisation(Time::ZERO, now));
+            self.mean(utilisation, "1", used.map(Some));
+            let dropped: u64 = each.map(|hop| hop.stats().drops.total().get()).sum();
             self.add(drops, "packets", dropped as f64);
         }
+    }
+
+    /// Adds the mean of a time of each flow.
+    fn mean_time<F>(&mut self, name: &'static str, flows: &[F], of: fn(&F) -> Option<Span>) {
+        self.mean(name, "s", flows.iter().map(|flow| of(flow).map(Span::as_secs_f64)));
     }
 
     /// Adds the mean of what is known; nothing if nothing is.

@@ -99,8 +99,6 @@ pub struct UpdateOutcome {
     pub updates_per_s: f64,
     /// Payload of fresh updates, in bit/s.
     pub goodput_bps: f64,
-    /// Updates sent.
-    pub sent: u64,
 }
 
 impl Tally {
@@ -226,7 +224,6 @@ impl UpdateFlow {
             updates_per_s: tally.sent as f64 / seconds,
             goodput_bps: tally.delivered_fresh as f64 * self.sizes.payload.get() as f64 * 8.0
                 / seconds,
-            sent: tally.sent,
         }
     }
 
@@ -257,7 +254,7 @@ impl UpdateFlow {
 }
 
 /// Exponentially distributed around `mean`, at least a byte.
-pub(super) fn exponential(mean: Bytes, rng: &mut Pcg64) -> Bytes {
+fn exponential(mean: Bytes, rng: &mut Pcg64) -> Bytes {
     let factor: f64 = Exp1.sample(rng);
     Bytes::new((mean.get() as f64 * factor).round().max(1.0) as u64)
 }
