@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► ours beside the paper's
-//!   [[reproduce.trend]] ─► do rows rise or fall in the order that the paper has?
+//!   [[reproduce.trend]] ─► do rows rise in the paper's order, are they alike where its are?
 //! ```
 
 use std::collections::BTreeMap;

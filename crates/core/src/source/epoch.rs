@@ -14,10 +14,10 @@
 //! little timing noise keeps the queue standing for seconds. So age is held against the backlog
 //! that the acknowledged updates met when they left ([`Backlog::AtDeparture`]).
 //!
-//! *Losses.* A lost update, or a lost ack, makes age and backlog rise together
-//! and fall together when the next ack comes, which is just what a queue does, and both laws
-//! answer either by sending less. On a path that loses 5 % each way ACP+ sinks to a rate far below
-//! Lazy's, though nothing waits anywhere. So a gap in the acks is bridged ([`Losses::Bridged`]): the means are
+//! *Losses.* A lost update, or a lost ack, makes age and backlog rise together and fall together
+//! when the next ack comes, which is just what a queue does, and both laws answer either by
+//! sending less. On a path that loses 5 % each way ACP+ sinks to a rate far below Lazy's, though
+//! nothing waits anywhere. So a gap in the acks is bridged ([`Losses::Bridged`]): the means are
 //! those that would have been, had the k skipped updates been acknowledged evenly in between.
 //!
 //! ```text

@@ -1,8 +1,5 @@
 //! Bytes that a monitor holds for each source.
 //!
-//! Unsafe: only an allocator sees how many bytes are held, and implementing one is unsafe; it hands
-//! each call on to the system's.
-//!
 //! Unsafe: memory is measured by a global allocator that counts, and an allocator is an unsafe
 //! trait. It hands everything on to the system's.
 

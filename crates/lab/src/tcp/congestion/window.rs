@@ -90,8 +90,8 @@ impl Window {
         self.cwnd = 1.0;
     }
 
-    /// After a pause longer than a timeout: half the window for each timeout that has passed, but not less than the
-    /// initial one, with the threshold as a memory (RFC 2861 section 3).
+    /// After a pause longer than a timeout: half the window for each timeout that has passed, but
+    /// not less than the initial one, with the threshold as a memory (RFC 2861 section 3).
     pub(super) fn restart(&mut self, idle: Idle) {
         if idle.span <= idle.rto {
             return;
