@@ -112,7 +112,7 @@ impl Endpoint {
         let mut steps = 2 * (length.as_micros() / 100) + 16;
         loop {
             let timer = self.source.next_timer().map(|(at, _)| at);
-            let wants = [timer, self.source.next_update_at()].into_iter().flatten().min();
+            let wants = Time::earliest([timer, self.source.next_update_at()]);
             let next = wants.expect("a source always wants something").max(self.now);
             if next > end {
                 self.now = end;

@@ -136,9 +136,7 @@ impl Driver {
     fn stay_silent(&mut self, length: Span) -> u64 {
         let end = self.now + length;
         let mut steps = 0;
-        while let Some(next) =
-            [self.law.next_event(), self.law.next_update_at()].into_iter().flatten().min()
-        {
+        while let Some(next) = Time::earliest([self.law.next_event(), self.law.next_update_at()]) {
             self.now = self.now.max(next);
             if self.now > end {
                 return steps;

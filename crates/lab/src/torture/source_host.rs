@@ -89,7 +89,7 @@ impl SourceHost {
 
     fn plan_next_event(&mut self) {
         let timer = self.endpoint.next_timer().map(|(at, _)| at);
-        let next = [timer, self.endpoint.next_update_at()].into_iter().flatten().min();
+        let next = Time::earliest([timer, self.endpoint.next_update_at()]);
         self.next_event = next.map(|local| self.clock.world(local));
     }
 }

@@ -244,7 +244,7 @@ impl Source {
             Sampling::Over => None,
         };
         let timer = self.session.next_timer().map(|(at, _why)| at);
-        [update, timer, self.link.next_timer()].into_iter().flatten().min()
+        Time::earliest([update, timer, self.link.next_timer()])
     }
 
     /// When the session wants to send, unless the link is still being dialled.
