@@ -2,7 +2,7 @@
 
 use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceFile};
 use freshline_core::router::{
-    Backlog, Dequeued, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
+    Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ impl Packet for Update {
     }
 }
 
-type TestPath = Path<Fifo<Update>, Update, Pcg64>;
+type TestPath = Path<Discipline<Update>, Update, Pcg64>;
 
 const SEED: u128 = 7;
 

@@ -10,9 +10,9 @@ use freshline_lab::tcp::congestion::Algorithm;
 use freshline_lab::tcp::{ReceiverParams, SenderParams};
 use tcp_net::{Net, at, law};
 
-type FifoNet = Net<freshline_core::router::Fifo<tcp_net::Carried>>;
+type WiredNet = Net<freshline_core::router::Discipline<tcp_net::Carried>>;
 
-fn add(net: &mut FifoNet) -> usize {
+fn add(net: &mut WiredNet) -> usize {
     net.add(law(Algorithm::Cubic), SenderParams::default(), ReceiverParams::default())
 }
 

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use rand::Rng;
+use rand::{Rng, SeedableRng};
 
 use super::{GilbertElliott, Hop, LinkParams, Loss, Order, Path, TraceFile, TraceFileError};
-use crate::router::{Fifo, Limit, Packet};
+use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
 use crate::unit::{BitRate, Bytes, Span};
 
 /// One hop. What is left out is ideal: no rate is infinitely fast, no delay is none.
@@ -48,8 +48,8 @@ pub struct HopConfig {
     /// The probability of loss in the bad state, from 0 to 1; 1 unless said.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub bad_loss: Option<f64>,
-    /// What the drop-tail queue in front of the transmitter holds, above zero.
-    pub queue: Limit,
+    /// The queue in front of the transmitter.
+    pub queue: QdiscConfig,
 }
 
 /// A field of a hop with a value that makes no sense.
@@ -89,9 +89,9 @@ pub enum FieldError {
     /// A trace of which nobody read the file.
     #[error("the trace `{0}` has not been read; traces can be used in files only")]
     TraceNotRead(String),
-    /// A queue that lets nothing through.
-    #[error("`queue` is zero, and everything passes through the queue; give at least `1p`")]
-    ZeroQueue,
+    /// A queue that makes no sense.
+    #[error("`queue`: {0}")]
+    Queue(#[from] QdiscError),
 }
 
 impl HopConfig {
@@ -119,9 +119,6 @@ impl HopConfig {
         if self.jitter > self.delay {
             return Err(FieldError::JitterAboveDelay { jitter: self.jitter, delay: self.delay });
         }
-        if self.queue.is_zero() {
-            return Err(FieldError::ZeroQueue);
-        }
         Ok(())
     }
 
@@ -145,7 +142,10 @@ impl HopConfig {
     }
 
     /// The hop, with its random stream.
-    pub fn build<P: Packet, R: Rng>(&self, rng: R) -> Result<Hop<Fifo<P>, P, R>, FieldError> {
+    pub fn build<P: Packet, R: Rng + SeedableRng>(
+        &self,
+        mut rng: R,
+    ) -> Result<Hop<Discipline<P>, P, R>, FieldError> {
         self.check()?;
         let trace = match &self.trace {
             None => None,
@@ -163,7 +163,8 @@ impl HopConfig {
             order: self.order,
             loss: self.checked_loss()?,
         };
-        Ok(Hop::new(link, Fifo::new(self.queue), rng))
+        let queue = self.queue.build(&mut rng)?;
+        Ok(Hop::new(link, queue, rng))
     }
 }
 
@@ -321,10 +322,10 @@ impl PathConfig {
     }
 
     /// The path; `rng_of` gives the random stream of each hop, counted from 0.
-    pub fn build<P: Packet, R: Rng>(
+    pub fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
         mut rng_of: impl FnMut(usize) -> R,
-    ) -> Result<Path<Fifo<P>, P, R>, PathError> {
+    ) -> Result<Path<Discipline<P>, P, R>, PathError> {
         let ideal = HopConfig::default();
         let (first, rest) = self.hop.split_first().unwrap_or((&ideal, &[]));
         let mut build = |index: usize, config: &HopConfig| {
@@ -365,6 +366,7 @@ pub struct ConditionsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::router::Limit;
     use crate::unit::Bytes;
     use proptest::prelude::*;
     use rand_pcg::Pcg64;
@@ -398,8 +400,8 @@ mod tests {
             ("bad_loss=0.1", "`bad_loss` means nothing without `to_bad`; add"),
             ("to_good=0.1", "`to_good` means nothing"),
             ("mtu=67B", "`mtu` is 67B; give at least 68B"),
-            ("queue=0p", "`queue` is zero, and everything passes through the queue; give"),
-            ("queue=0B", "`queue` is zero"),
+            ("queue=0p", "`queue`: `limit` is zero, and everything passes through the queue; give"),
+            ("queue=0B", "`queue`: `limit` is zero"),
         ] {
             let message = refusal(&["delay=1ms", hop]);
             assert!(message.starts_with("hop 2: ") && message.contains(remedy), "{message}");
@@ -413,7 +415,7 @@ mod tests {
             ("colour=red", "a hop has no `colour`; it has `rate`"),
             ("delay=1ms,delay=2ms", "`delay` is given twice"),
             ("delay=20", "`delay`: `20` is not a length of time: unknown unit; write for example"),
-            ("queue=100", "`queue`: `100` has no unit; write `100p`"),
+            ("queue=100", "`queue`: `100` is no discipline; write `fifo`, or"),
             ("order=random", "`order`: `random` is not an order; write `kept` or `free`"),
         ] {
             let message = text.parse::<HopConfig>().unwrap_err().to_string();
@@ -506,7 +508,7 @@ mod tests {
                 to_bad: bad_loss,
                 to_good: bad_loss,
                 bad_loss,
-                queue: Limit::Bytes(bytes),
+                queue: QdiscConfig::Fifo { limit: Limit::Bytes(bytes) },
             };
             prop_assert_eq!(hop.to_string().parse(), Ok(hop));
         }

@@ -1,91 +1,9 @@
 //! First in, first out, and an arrival that does not fit is dropped ("drop-tail").
 
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
-use core::fmt;
-use core::str::FromStr;
 
-use super::{Backlog, Dequeued, Drop, DropReason, Drops, Packet, Qdisc};
-use crate::unit::{Bytes, Packets, ParseUnitError, Time};
-
-/// How much a queue may hold. Written `100p` or `64kB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
-pub enum Limit {
-    /// At most so many packets, however large.
-    Packets(Packets),
-    /// Packets of at most so many bytes together. A packet larger than this never fits.
-    Bytes(Bytes),
-}
-
-impl Limit {
-    /// Whether a queue with this limit can hold nothing at all.
-    pub fn is_zero(self) -> bool {
-        matches!(self, Self::Packets(Packets::ZERO) | Self::Bytes(Bytes::ZERO))
-    }
-
-    fn admits(self, backlog: Backlog, size: Bytes) -> bool {
-        match self {
-            Self::Packets(limit) => backlog.packets < limit,
-            Self::Bytes(limit) => backlog.bytes + size <= limit,
-        }
-    }
-}
-
-impl Default for Limit {
-    /// 1000 packets: what Linux gives a network interface.
-    fn default() -> Self {
-        Self::Packets(Packets::new(1000))
-    }
-}
-
-/// A limit that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseLimitError {
-    /// A bare number: packets and bytes are far apart, so the unit is asked for.
-    #[error("`{0}` has no unit; write `{0}p` for packets or `{0}B` for bytes")]
-    NoUnit(String),
-    /// Neither packets nor bytes.
-    #[error("{0}, or `100p` for packets")]
-    Malformed(ParseUnitError),
-}
-
-impl FromStr for Limit {
-    type Err = ParseLimitError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match (text.parse(), text.parse()) {
-            (Ok(_), Ok::<Bytes, _>(_)) => Err(ParseLimitError::NoUnit(text.trim().to_string())),
-            (Ok(packets), Err(_)) => Ok(Self::Packets(packets)),
-            (Err(_), Ok(bytes)) => Ok(Self::Bytes(bytes)),
-            (Err(_), Err(error)) => Err(ParseLimitError::Malformed(error)),
-        }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Packets(packets) => packets.fmt(f),
-            Self::Bytes(bytes) => bytes.fmt(f),
-        }
-    }
-}
-
-impl TryFrom<String> for Limit {
-    type Error = ParseLimitError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Limit> for String {
-    fn from(limit: Limit) -> Self {
-        limit.to_string()
-    }
-}
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, Time};
 
 /// The drop-tail queue.
 #[derive(Debug)]
@@ -176,17 +94,6 @@ mod tests {
         // A smaller packet may still fit where a larger one did not.
         let (served, dropped) = offered("100B", &[60, 60, 40]);
         assert_eq!((served, dropped), ([60, 40].map(Sized).into(), [full(60)].into()));
-    }
-
-    #[test]
-    fn limits_say_their_unit() {
-        assert_eq!("100p".parse(), Ok(Limit::Packets(Packets::new(100))));
-        assert_eq!("64kB".parse(), Ok(Limit::Bytes(Bytes::new(64_000))));
-        assert_eq!("100".parse::<Limit>(), Err(ParseLimitError::NoUnit("100".to_string())));
-        assert!("many".parse::<Limit>().unwrap_err().to_string().contains("`100p` for packets"));
-        for limit in ["100p", "64000B"] {
-            assert_eq!(limit.parse::<Limit>().unwrap().to_string(), limit);
-        }
     }
 
     proptest! {

@@ -7,9 +7,17 @@
 //! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
 //! finds the packet too old).
 
+mod config;
+mod discipline;
 mod fifo;
+mod header;
+mod limit;
 
-pub use fifo::{Fifo, Limit, ParseLimitError};
+pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
+pub use discipline::Discipline;
+pub use fifo::Fifo;
+pub use header::{Ecn, FlowKey, Header};
+pub use limit::{Limit, ParseLimitError};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
@@ -18,6 +26,17 @@ pub trait Packet {
     /// The size that counts against rates and limits: all of the packet as it is on the wire,
     /// headers included, and so never zero.
     fn size(&self) -> Bytes;
+
+    /// What its headers say. Packets that say nothing are all alike: one flow, not to be marked.
+    fn header(&self) -> Header {
+        Header::default()
+    }
+
+    /// Marks it as having met congestion, if its sender takes part in ECN (RFC 3168 section 5).
+    /// Whether it is marked now.
+    fn mark(&mut self) -> bool {
+        false
+    }
 }
 
 /// A packet that went no further, and why.
@@ -36,6 +55,10 @@ pub enum DropReason {
     TooBig,
     /// It met a queue at its limit.
     QueueFull,
+    /// A newer packet of its flow took its place in the queue.
+    Replaced,
+    /// An AQM dropped it to tell its sender of congestion.
+    Congestion,
     /// The link lost it after it had been sent.
     Loss,
     /// More was under way on the link than the emulation holds: see [`crate::link`], "Memory".
@@ -48,9 +71,11 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of a packet's way.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::TooBig,
         Self::QueueFull,
+        Self::Replaced,
+        Self::Congestion,
         Self::Loss,
         Self::LineFull,
         Self::Lifetime,
@@ -62,6 +87,8 @@ impl DropReason {
         match self {
             Self::TooBig => "too_big",
             Self::QueueFull => "queue_full",
+            Self::Replaced => "replaced",
+            Self::Congestion => "congestion",
             Self::Loss => "loss",
             Self::LineFull => "line_full",
             Self::Lifetime => "lifetime",

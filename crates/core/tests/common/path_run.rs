@@ -138,7 +138,7 @@ impl Packet for Carried {
     }
 }
 
-type Path = freshline_core::link::Path<freshline_core::router::Fifo<Carried>, Carried, Pcg64>;
+type Path = freshline_core::link::Path<freshline_core::router::Discipline<Carried>, Carried, Pcg64>;
 
 struct Run<'a> {
     course: &'a Course,

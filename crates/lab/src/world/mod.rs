@@ -17,7 +17,7 @@ mod stream;
 mod updates;
 
 use freshline_core::link::Hop;
-use freshline_core::router::{Drop, Fifo};
+use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
@@ -30,7 +30,7 @@ use crate::engine::Agenda;
 use crate::wifi::{Category, Cell, Transmission};
 
 /// A wired hop of the lab.
-pub type Wire = Hop<Fifo<Parcel>, Parcel, Pcg64>;
+pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
 
 /// What a flow is.
 #[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use freshline_core::link::{Path, PathConfig};
-use freshline_core::router::{Fifo, Packet, Qdisc};
+use freshline_core::router::{Discipline, Packet, Qdisc};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use freshline_lab::tcp::congestion::{Algorithm, CongestionControl};
 use freshline_lab::tcp::{Receiver, ReceiverParams, Segment, Sender, SenderParams};
@@ -51,7 +51,7 @@ pub(crate) struct Stream {
 
 pub(crate) struct Net<Q> {
     forward: Path<Q, Carried, Pcg64>,
-    back: Path<Fifo<Carried>, Carried, Pcg64>,
+    back: Path<Discipline<Carried>, Carried, Pcg64>,
     pub(crate) streams: Vec<Stream>,
     wakes: BinaryHeap<Reverse<(Time, usize)>>,
     fate: Box<Fate>,
@@ -74,7 +74,7 @@ pub(crate) fn law(law: Algorithm) -> Box<dyn CongestionControl> {
     law.build(Packets::new(10), rng(1, 200))
 }
 
-impl Net<Fifo<Carried>> {
+impl Net<Discipline<Carried>> {
     /// Streams over `forward` and `back`.
     pub(crate) fn over(forward: &str, back: &str, seed: u64) -> Self {
         let forward = path(forward).build(|hop| rng(seed, hop)).expect("a path");

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use freshline_core::link::{ConditionsConfig, Path, PathConfig, PathError};
-use freshline_core::router::{Fifo, Packet};
+use freshline_core::router::{Discipline, Packet};
 use freshline_core::unit::{Span, Time};
 use mio::{Events, Interest, Poll, Token, Waker};
 use rand_pcg::Pcg64;
@@ -209,6 +209,6 @@ fn seeded_path<P: Packet>(
     config: &PathConfig,
     seed: u64,
     first: u128,
-) -> Result<Path<Fifo<P>, P, Pcg64>, PathError> {
+) -> Result<Path<Discipline<P>, P, Pcg64>, PathError> {
     config.build(|hop| Pcg64::new(seed.into(), first + 2 * hop as u128))
 }

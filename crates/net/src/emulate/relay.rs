@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use freshline_core::link::{Path, PathConfig, SpanHistogram};
-use freshline_core::router::{Drop, Fifo};
+use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Bytes, Time};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
@@ -45,7 +45,7 @@ pub(super) struct Relay {
 #[derive(Debug)]
 struct Direction {
     config: PathConfig,
-    path: Path<Fifo<Datagram>, Datagram, Pcg64>,
+    path: Path<Discipline<Datagram>, Datagram, Pcg64>,
     /// How long after its emulated arrival a datagram was sent on.
     lateness: SpanHistogram,
 }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use freshline_core::link::{Delivered, Path, PathConfig, SpanHistogram};
-use freshline_core::router::{Drop, Fifo};
+use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::Time;
 use rand_pcg::Pcg64;
 
@@ -22,7 +22,7 @@ const READS: usize = 16;
 pub(super) struct Lane {
     way: Way,
     config: PathConfig,
-    path: Path<Fifo<IpPacket>, IpPacket, Pcg64>,
+    path: Path<Discipline<IpPacket>, IpPacket, Pcg64>,
     batch: Vec<IpPacket>,
     /// When each packet of the batch was due.
     due: Vec<Time>,

@@ -1,0 +1,78 @@
+//! What a queue can tell from a packet's headers.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+/// Who sends to whom: the five numbers that tell flows apart. IPv4 addresses are mapped into
+/// IPv6 (RFC 4291 section 2.5.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The sender's address.
+    pub source: Ipv6Addr,
+    /// The receiver's address.
+    pub destination: Ipv6Addr,
+    /// The sender's port; 0 where the protocol has none, or the packet does not tell.
+    pub source_port: u16,
+    /// The receiver's port; 0 likewise.
+    pub destination_port: u16,
+    /// The protocol above IP, as IANA numbers it.
+    pub protocol: u8,
+}
+
+impl FlowKey {
+    /// The protocol number of TCP.
+    pub const TCP: u8 = 6;
+    /// The protocol number of UDP.
+    pub const UDP: u8 = 17;
+
+    /// The flow between two addresses, without ports.
+    pub fn between(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
+        Self {
+            source: mapped(source),
+            destination: mapped(destination),
+            source_port: 0,
+            destination_port: 0,
+            protocol,
+        }
+    }
+}
+
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+impl Default for FlowKey {
+    /// The flow of whatever says nothing about itself.
+    fn default() -> Self {
+        Self::between(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into(), 0)
+    }
+}
+
+/// The field of a packet that tells about congestion (RFC 3168 section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Its sender takes no part.
+    #[default]
+    NotCapable,
+    /// Its sender answers marks as it answers drops.
+    Capable,
+    /// It has met congestion.
+    Marked,
+}
+
+/// What a packet's headers say. A packet without headers says nothing: the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Its flow.
+    pub flow: FlowKey,
+    /// Its differentiated services code point, 0 to 63 (RFC 2474).
+    pub dscp: u8,
+    /// Whether it may be marked, or is.
+    pub ecn: Ecn,
+    /// Whether it is one piece of a fragmented packet, of use only with all the others.
+    pub is_fragment: bool,
+    /// Whether it is an update of our own protocol ([`crate::wire`]).
+    pub is_update: bool,
+}
