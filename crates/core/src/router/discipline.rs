@@ -1,7 +1,9 @@
 //! Any of the disciplines, as a configuration chose it.
 
-use super::{Backlog, Dequeued, Drops, Fifo, Packet, Qdisc};
-use crate::unit::Time;
+use rand_pcg::Pcg32;
+
+use super::{Backlog, Codel, Dequeued, Drops, Fifo, FqCodel, Lifo, Packet, Qdisc, Red};
+use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see
 /// [`QdiscConfig::build`](super::QdiscConfig::build).
@@ -9,30 +11,63 @@ use crate::unit::Time;
 pub enum Discipline<P> {
     /// Drop-tail.
     Fifo(Fifo<P>),
+    /// Last in, first out.
+    Lifo(Lifo<P>),
+    /// RED.
+    Red(Red<P, Pcg32>),
+    /// CoDel.
+    Codel(Codel<P>),
+    /// FQ-CoDel.
+    FqCodel(FqCodel<P>),
 }
 
 impl<P: Packet> Qdisc<P> for Discipline<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         match self {
             Self::Fifo(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Lifo(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Red(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Codel(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
         }
     }
 
     fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
         match self {
             Self::Fifo(qdisc) => qdisc.dequeue(now, drops),
+            Self::Lifo(qdisc) => qdisc.dequeue(now, drops),
+            Self::Red(qdisc) => qdisc.dequeue(now, drops),
+            Self::Codel(qdisc) => qdisc.dequeue(now, drops),
+            Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
         }
     }
 
     fn next_event(&self) -> Option<Time> {
         match self {
             Self::Fifo(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Lifo(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Red(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Codel(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
         }
     }
 
     fn backlog(&self) -> Backlog {
         match self {
             Self::Fifo(qdisc) => qdisc.backlog(),
+            Self::Lifo(qdisc) => qdisc.backlog(),
+            Self::Red(qdisc) => qdisc.backlog(),
+            Self::Codel(qdisc) => qdisc.backlog(),
+            Self::FqCodel(qdisc) => qdisc.backlog(),
+        }
+    }
+    fn marked(&self) -> Packets {
+        match self {
+            Self::Fifo(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Lifo(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Red(qdisc) => qdisc.marked(),
+            Self::Codel(qdisc) => qdisc.marked(),
+            Self::FqCodel(qdisc) => qdisc.marked(),
         }
     }
 }

@@ -7,17 +7,26 @@
 //! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
 //! finds the packet too old).
 
+mod codel;
 mod config;
 mod discipline;
 mod fifo;
+mod fq_codel;
 mod header;
+mod lifo;
 mod limit;
+mod packet_lists;
+mod red;
 
+pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
 pub use fifo::Fifo;
+pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
+pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};
+pub use red::{Params as RedParams, Red};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
@@ -138,4 +147,10 @@ pub trait Qdisc<P: Packet> {
 
     /// What waits now.
     fn backlog(&self) -> Backlog;
+
+    /// How many packets it has marked ([`Packet::mark`]) since its start, in place of dropping
+    /// them.
+    fn marked(&self) -> Packets {
+        Packets::ZERO
+    }
 }
