@@ -145,3 +145,13 @@ fn a_monitor_that_sends_no_acks_is_as_fresh_and_burdens_no_link() {
     let refused = Scenario::parse_with(LINK, &changes).unwrap_err().to_string();
     assert!(refused.contains("its law needs acks; give `ack` a size"), "{refused}");
 }
+
+#[test]
+fn a_law_that_paces_knows_how_large_segments_are() {
+    for segment in ["536B", "1448B", "14480B"] {
+        let segment = format!("flow.tcp.tcp.segment={segment}");
+        let measured = measured(&["flow.tcp.tcp.control=bbr", "flow.updates.count=0", &segment]);
+        let goodput = measured("goodput", "tcp");
+        assert!(goodput > 7.5e6, "{segment}: {goodput}");
+    }
+}

@@ -128,7 +128,7 @@ fn what_makes_no_sense_is_refused_with_its_line_and_a_remedy() {
         ("topology.pairs=1.5", "`pairs` is 1.5; give a probability from 0 to 1"),
         ("topology.adoption=0.5", "`adoption` is below 1; say with `legacy`"),
         ("topology.hop.rate=0mbit", "`hop`: `rate` is zero"),
-        ("flow.updates.path=[\"x\"]", "`each_pair` excludes `path`"),
+        ("flow.updates.path=[\"x\"]", "`each_pair` excludes `path`, `each_hop`"),
     ] {
         let message = refused(&[change], RING);
         assert!(message.contains(remedy), "{change}: {message}");
