@@ -212,7 +212,7 @@ pub enum ScenarioError {
     /// Not TOML, or a key or value that no scenario has. Says the line.
     #[error("{0}")]
     Malformed(String),
-    /// Something in a file, with the line that names what it is about.
+    /// Something in a file, with the line of the key, or of the name, that it is about.
     #[error("line {line}: {error}")]
     At {
         /// Counted from 1.
@@ -228,13 +228,16 @@ pub enum ScenarioError {
         /// The duration given.
         duration: Span,
     },
-    /// A count of zero.
-    #[error("{0} is 0; give at least 1, or leave the table out")]
-    Zero(String),
+    /// No run.
+    #[error("`runs` is 0; give at least 1")]
+    NoRun,
+    /// A link of no hops.
+    #[error("`count` of `{0}` is 0; give at least 1, or leave the link out")]
+    NoHop(String),
     /// No flow.
     #[error("there is no flow, so nothing would happen; add a [[flow]]")]
     NoFlow,
-    /// Two links or two flows with one name.
+    /// Two links or cells, or two flows, with one name.
     #[error("two {0} are called `{1}`; give each a name of its own")]
     SameName(&'static str, String),
     /// A path over a link that is not there.
