@@ -181,7 +181,7 @@ fn a_run_is_captured_and_written_down_over_time() {
 fn flags_that_do_not_fit_the_scenario_say_what_would() {
     let bench = Bench::with(SCENARIO);
     let hop = bench.is_refused(&["run", "s.toml", "--pcap", "downlink=x.pcap"]);
-    assert_says(&hop, &["no wired hop `downlink`", "LINK/back", "nic, uplink"]);
+    assert_says(&hop, &["no wired hop or cell `downlink`", "LINK/back", "nic, uplink"]);
     let figure = ["run", "s.toml", "--figure", "x.svg", "--plot", "age_mean"];
     assert_says(&bench.is_refused(&figure), &["no [sweep]"]);
     let every = bench.is_refused(&["run", "s.toml", "--series", "out", "--every", "0ms"]);

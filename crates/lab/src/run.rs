@@ -12,7 +12,7 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::scenario::{
-    Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
+    ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
 };
 use crate::wifi::{Cell, StationStats};
 use crate::world::{Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome};
@@ -116,7 +116,7 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         let dropped: u64 = flows[range.clone()].iter().map(|flow| flow.dropped).sum();
         group.add("drops", "packets", dropped as f64);
-        group.mean("retries", "1", flows[range.clone()].iter().map(|flow| retries(built, flow)));
+        group.stations(flows[range.clone()].iter().filter_map(|flow| station(built, flow)), now);
         if !updates.is_empty() {
             group.updates(&updates);
             on_links(scenario, built, config, range.start, &mut all);
@@ -129,6 +129,9 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     }
     for (config, cell) in scenario.cells.iter().zip(built.world.cells()) {
         Group { of: &config.name, measured: &mut all }.cell(cell, now);
+        let access_point = &cell.stats().stations[ACCESS_POINT as usize];
+        let of = &format!("{}/ap", config.name);
+        Group { of, measured: &mut all }.stations([access_point], now);
     }
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
@@ -136,10 +139,10 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     all
 }
 
-/// Retries of the station at which a flow begins, since time zero; `None` outside of cells.
-fn retries(built: &Built, flow: &Routed) -> Option<f64> {
+/// The station at which a flow begins; `None` outside of cells.
+fn station<'a>(built: &'a Built, flow: &Routed) -> Option<&'a StationStats> {
     let Some(Leg::Air { cell, from, .. }) = flow.legs.first() else { return None };
-    Some(built.world.cells()[*cell as usize].stats().stations[*from as usize].retry_rate())
+    Some(&built.world.cells()[*cell as usize].stats().stations[*from as usize])
 }
 
 /// Where on its way there a flow's updates are, on average: waiting or in transmission, without
@@ -206,9 +209,22 @@ impl Group<'_> {
     }
 
     /// Since time zero, warm-up included.
+    fn stations<'s>(
+        &mut self,
+        stations: impl IntoIterator<Item = &'s StationStats> + Clone,
+        now: Time,
+    ) {
+        let each = || stations.clone().into_iter();
+        let seconds = now.since(Time::ZERO).as_secs_f64();
+        let airtime = |station: &StationStats| Some(station.airtime.as_secs_f64() / seconds);
+        self.mean("retries", "1", each().map(|station| Some(station.retry_rate())));
+        self.mean("collisions", "1", each().map(|station| Some(station.collision_rate())));
+        self.mean("airtime", "1", each().map(airtime));
+    }
+
+    /// Since time zero, warm-up included.
     fn cell(&mut self, cell: &Cell<Parcel>, now: Time) {
-        let stations = &cell.stats().stations;
-        let sum = |of: fn(&StationStats) -> u64| stations.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&StationStats) -> u64| cell.stats().sum(of) as f64;
         let attempts = sum(|station| station.attempts).max(1.0);
         self.add("retries", "1", sum(|station| station.retries) / attempts);
         let transmissions = sum(|station| station.transmissions).max(1.0);

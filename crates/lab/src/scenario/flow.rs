@@ -17,7 +17,10 @@ use crate::world::{Application, Cross, Flow, Leg, Pattern, Sizes, Stream, Update
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
 
-/// The stations of each cell. Station 0 is the access point; each flow gets the next one, or the
+/// The station of a cell that is its access point.
+pub const ACCESS_POINT: u32 = 0;
+
+/// The stations of each cell. The first is the access point; each flow gets the next one, or the
 /// one of its name.
 pub(super) struct Stations {
     counts: Vec<u32>,
@@ -39,7 +42,8 @@ impl Stations {
         };
         self.counts[cell] = next.max(station + 1);
         let cell = cell as u32;
-        (Air { cell, from: station, to: 0 }, Air { cell, from: 0, to: station })
+        let up = Air { cell, from: station, to: ACCESS_POINT };
+        (up, Air { cell, from: ACCESS_POINT, to: station })
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = u32> {

@@ -26,6 +26,7 @@ use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
 
 pub use build::{Built, LinkHops};
+pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};

@@ -92,13 +92,22 @@ impl Routed {
     }
 }
 
-/// A packet that leaves a wired hop, for those who watch.
+/// What carries packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// A wired hop, as in [`World::hops`].
+    Hop(usize),
+    /// A cell, as in [`World::cells`].
+    Cell(usize),
+}
+
+/// A packet that leaves what carried it, for those who watch.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
-    /// When it comes out at the far end of the hop.
+    /// When it comes out at the far end of the hop, or when its frame ends.
     pub at: Time,
-    /// The hop, as in [`World::hops`].
-    pub hop: usize,
+    /// What it leaves.
+    pub carrier: Carrier,
     /// The packet.
     pub parcel: &'a Parcel,
     /// Whose it is.
@@ -132,7 +141,8 @@ impl World {
         self.run_watched(end, |_| {});
     }
 
-    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop.
+    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
+    /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
         let (hops, cells) = (self.hops.len(), self.cells.len());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
@@ -141,7 +151,7 @@ impl World {
             if component < hops {
                 self.wake_hop(component, &mut watch);
             } else if component < hops + cells {
-                self.wake_cell(component - hops);
+                self.wake_cell(component - hops, &mut watch);
             } else {
                 self.wake_flow(component - hops - cells);
             }
@@ -194,18 +204,22 @@ impl World {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
-            watch(Left { at: delivered.at, hop, parcel: &delivered.packet, flow });
+            let carrier = Carrier::Hop(hop);
+            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet);
         }
         self.agenda.set(hop, self.hops[hop].next_event());
     }
 
-    fn wake_cell(&mut self, cell: usize) {
+    fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { cells, flows, now, .. } = self;
             let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop)) else {
                 break;
             };
+            let flow = &flows[delivered.packet.flow as usize].flow;
+            let carrier = Carrier::Cell(cell);
+            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet);
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
