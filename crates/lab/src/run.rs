@@ -15,7 +15,9 @@ use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
 };
 use crate::wifi::{Cell, StationStats};
-use crate::world::{Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome};
+use crate::world::{
+    ExchangeOutcome, Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -102,11 +104,13 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         let mut group = Group { of: &config.name, measured: &mut all };
-        let (mut updates, mut streams, mut cross) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut updates, mut streams) = (Vec::new(), Vec::new());
+        let (mut exchanges, mut cross) = (Vec::new(), Vec::new());
         for flow in &flows[range.clone()] {
             match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
                 Flow::Stream(stream) => streams.push(stream.outcome(now)),
+                Flow::Exchange(exchange) => exchanges.push(exchange.outcome(now)),
                 Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
             }
         }
@@ -124,6 +128,9 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         if !streams.is_empty() {
             group.streams(&streams);
+        }
+        if !exchanges.is_empty() {
+            group.exchanges(&exchanges);
         }
         group.mean("throughput", "bit/s", cross.iter().copied().map(Some));
     }
@@ -206,6 +213,17 @@ impl Group<'_> {
         if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {
             self.add("goodput_jain", "1", index);
         }
+    }
+
+    fn exchanges(&mut self, flows: &[ExchangeOutcome]) {
+        self.mean_time("response_mean", flows, |flow| flow.response_mean);
+        self.mean_time("response_p95", flows, |flow| flow.response_p95);
+        self.mean("responses", "1/s", flows.iter().map(|flow| Some(flow.responses_per_s)));
+        self.mean_time("rtt_mean", flows, |flow| flow.stream.rtt_mean);
+        let streams = || flows.iter().map(|flow| &flow.stream);
+        self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
+        self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
+        self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
     }
 
     /// Since time zero, warm-up included.

@@ -61,6 +61,7 @@ struct Mark {
     /// Updates sent, for a flow of updates.
     sent: u64,
     delivered: Bytes,
+    /// Of an exchange, its responses.
     round_trips: u64,
     round_trip_sum: Span,
 }
@@ -84,6 +85,7 @@ impl<W: Write> Series<W> {
             let columns = match &first.flow {
                 Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
                 Flow::Stream(_) => "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s",
+                Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
                 Flow::Cross(_) => "throughput_bps",
             };
             writeln!(out, "time_s,number,{columns}")?;
@@ -127,6 +129,7 @@ impl<W: Write> Series<W> {
                 match &flow.flow {
                     Flow::Updates(updates) => gained.write_updates(out, updates)?,
                     Flow::Stream(stream) => gained.write_stream(out, stream)?,
+                    Flow::Exchange(_) => gained.write_exchange(out)?,
                     Flow::Cross(_) => writeln!(out, "{}", gained.bps())?,
                 }
             }
@@ -212,6 +215,11 @@ impl Mark {
                     ..Self::default()
                 }
             }
+            Flow::Exchange(exchange) => {
+                let (round_trips, round_trip_sum) = exchange.response_times();
+                let delivered = exchange.responses().delivered();
+                Self { round_trips, round_trip_sum, delivered, ..Self::default() }
+            }
             Flow::Cross(cross) => Self { delivered: cross.delivered(), ..Self::default() },
         }
     }
@@ -237,6 +245,12 @@ impl Gained {
         let (age, goodput) = (seconds(self.age(stream.age())), self.bps());
         let (window, srtt) = (stream.sender().window().get(), seconds(stream.sender().srtt()));
         writeln!(out, "{age},{goodput},{window},{srtt},{}", seconds(self.rtt()))
+    }
+
+    fn write_exchange(&self, out: &mut impl Write) -> io::Result<()> {
+        let complete = (self.after.round_trips - self.before.round_trips) as f64;
+        let rate = complete / self.interval.as_secs_f64();
+        writeln!(out, "{rate},{},{}", seconds(self.rtt()), self.bps())
     }
 
     fn age(&self, process: &AgeProcess) -> Option<Span> {

@@ -177,6 +177,12 @@ pub struct TcpConfig {
     pub block: Option<Bytes>,
     /// Sends this much and closes instead.
     pub file: Option<Bytes>,
+    /// Asks with this much instead, and waits for the response.
+    pub request: Option<Bytes>,
+    /// With `request`: what comes back.
+    pub response: Option<Bytes>,
+    /// With `request`: from the end of a response to the next request; no time unless said.
+    pub think: Option<Span>,
 }
 
 /// Cross traffic.

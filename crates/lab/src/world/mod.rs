@@ -12,6 +12,7 @@
 //! here is what runs on the road.
 
 mod cross;
+mod exchange;
 mod parcel;
 mod stream;
 mod updates;
@@ -22,6 +23,7 @@ use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
 pub use cross::{Cross, Pattern};
+pub use exchange::{Exchange, ExchangeOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
 pub use stream::{Application, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
@@ -39,6 +41,8 @@ pub enum Flow {
     Updates(UpdateFlow),
     /// A TCP stream.
     Stream(Stream),
+    /// Requests and responses over TCP.
+    Exchange(Exchange),
     /// Cross traffic.
     Cross(Cross),
 }
@@ -167,6 +171,7 @@ impl World {
             match flow {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
                 Flow::Stream(stream) => stream.begin_measuring(self.now),
+                Flow::Exchange(exchange) => exchange.begin_measuring(self.now),
                 Flow::Cross(cross) => cross.begin_measuring(self.now),
             }
         }
@@ -241,15 +246,23 @@ impl World {
                 stream.on_wake(self.now);
                 self.transmit(flow);
             }
+            Flow::Exchange(exchange) => {
+                exchange.on_wake(self.now);
+                self.transmit(flow);
+            }
         }
         self.reschedule_flow(flow);
     }
 
-    /// Sends all that a stream has to send.
+    /// Sends all that a stream or an exchange has to send.
     fn transmit(&mut self, flow: usize) {
-        while let Flow::Stream(stream) = &mut self.flows[flow].flow
-            && let Some((direction, load)) = stream.poll_transmit(self.now)
-        {
+        loop {
+            let due = match &mut self.flows[flow].flow {
+                Flow::Stream(stream) => stream.poll_transmit(self.now),
+                Flow::Exchange(exchange) => exchange.poll_transmit(self.now),
+                Flow::Updates(_) | Flow::Cross(_) => None,
+            };
+            let Some((direction, load)) = due else { return };
             self.send(flow, direction, load);
         }
     }
@@ -322,9 +335,14 @@ impl World {
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }
+            (Flow::Exchange(exchange), Body::Segment(number)) => {
+                exchange.on_segment(self.now, parcel.direction, number);
+                self.transmit(flow);
+                self.reschedule_flow(flow);
+            }
             (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
             // A flow carries its own bodies only.
-            (Flow::Updates(_) | Flow::Stream(_), _) => {}
+            (Flow::Updates(_) | Flow::Stream(_) | Flow::Exchange(_), _) => {}
         }
     }
 
@@ -332,6 +350,7 @@ impl World {
         let next = match &self.flows[flow].flow {
             Flow::Updates(updates) => updates.next_event(),
             Flow::Stream(stream) => stream.next_event(),
+            Flow::Exchange(exchange) => exchange.next_event(),
             Flow::Cross(cross) => cross.next_event(),
         };
         self.agenda.set(self.hops.len() + self.cells.len() + flow, next);
@@ -342,7 +361,9 @@ impl World {
 fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
     let Routed { flow, dropped, .. } = &mut flows[drop.packet.flow as usize];
     *dropped += 1;
-    if let (Flow::Stream(stream), Body::Segment(number)) = (flow, drop.packet.load.body) {
-        stream.on_dropped(number);
+    match (flow, drop.packet.load.body) {
+        (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
+        (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),
+        _ => {}
     }
 }
