@@ -8,7 +8,7 @@
 //!
 //! Nothing is counted slot by slot. While the medium is idle, the next transmission is at the
 //! earliest expiry; when it starts, what each other contender has counted down by then follows
-//! from its start. One busy period costs two passes over those who contend.
+//! from its start. One busy period costs three passes over those who contend.
 //!
 //! IEEE 802.11-2016: 10.3.4.3 (backoff of the DCF), 10.22.2.2 and 10.22.2.4 (EDCA).
 
