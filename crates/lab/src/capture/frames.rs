@@ -66,7 +66,12 @@ impl Frames {
             }
             (Body::Segment(number), Flow::Stream(stream)) => {
                 if let Some(segment) = stream.segment(number) {
-                    self.segment(left, segment);
+                    self.segment(left, parcel.direction, segment);
+                }
+            }
+            (Body::Segment(number), Flow::Exchange(exchange)) => {
+                if let Some((direction, segment)) = exchange.segment(parcel.direction, number) {
+                    self.segment(left, direction, segment);
                 }
             }
             // A flow carries its own bodies only.
@@ -117,14 +122,15 @@ impl Frames {
         self.frame.resize(CAPTURED, 0);
     }
 
-    fn segment(&mut self, left: Left<'_>, segment: &Segment) {
+    /// A segment that goes in `direction`, as its stream sees it.
+    fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment) {
         let ecn = match (segment.flags.ce, segment.flags.ect) {
             (true, _) => IpEcn::CongestionExperienced,
             (false, true) => IpEcn::Ect0,
             (false, false) => IpEcn::NotEct,
         };
         let ip = self.ip(left, IpNumber::TCP, ecn);
-        let mut tcp = tcp_header(left.parcel.direction, segment);
+        let mut tcp = tcp_header(direction, segment);
         let payload = ZEROES.get(..segment.len as usize).unwrap_or(&ZEROES);
         tcp.checksum = tcp.calc_checksum_ipv4_raw(ip.source, ip.destination, payload).unwrap_or(0);
         self.frame.extend_from_slice(&ip.to_bytes());

@@ -1,36 +1,38 @@
-//! Captures of what leaves wired hops of the lab.
+//! Captures of what leaves the wired hops and cells of the lab.
 
 use std::io::{self, Write};
 
 use super::frames::Frames;
 use super::{LinkType, PcapWriter};
 use crate::scenario::{Built, Scenario};
-use crate::world::Left;
+use crate::world::{Carrier, Left};
 
-/// Writes what leaves some hops of a world into captures.
-pub struct HopCaptures<W> {
+/// Writes what leaves some hops and cells of a world into captures.
+pub struct Captures<W> {
     /// For each hop, the captures that it goes to.
     of_hop: Vec<Vec<usize>>,
+    /// The same for each cell.
+    of_cell: Vec<Vec<usize>>,
     writers: Vec<PcapWriter<W>>,
     frames: Frames,
     /// The first write that failed; after it, nothing is written.
     failed: Option<io::Error>,
 }
 
-/// No hop has that name.
+/// Nothing that carries packets has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no wired hop `{name}`; give LINK, or LINK/back for the other direction, where LINK \
-     is one of: {known}"
+    "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/back for the other \
+     direction, where LINK or CELL is one of: {known}"
 )]
-pub struct NoSuchHop {
+pub struct NoSuchCarrier {
     /// What was asked for.
     pub name: String,
-    /// The links that there are.
+    /// The links and cells that there are.
     pub known: String,
 }
 
-impl<W: Write> HopCaptures<W> {
+impl<W: Write> Captures<W> {
     /// No capture yet, in a world built from `scenario`.
     pub fn new(scenario: &Scenario, built: &Built) -> Self {
         let mut dscp = vec![0; built.world.flows().len()];
@@ -39,27 +41,35 @@ impl<W: Write> HopCaptures<W> {
         }
         Self {
             of_hop: vec![Vec::new(); built.world.hops().len()],
+            of_cell: vec![Vec::new(); built.world.cells().len()],
             writers: Vec::new(),
             frames: Frames::new(dscp),
             failed: None,
         }
     }
 
-    /// Begins a capture of what leaves each of `hops`, as [`hop_called`] knows them.
+    /// Begins a capture of what leaves each of `carriers`, as [`carrier_called`] knows them.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn add(&mut self, hops: &[usize], out: W) -> io::Result<()> {
-        for &hop in hops {
-            self.of_hop[hop].push(self.writers.len());
+    pub fn add(&mut self, carriers: &[Carrier], out: W) -> io::Result<()> {
+        for carrier in carriers {
+            let captures = match *carrier {
+                Carrier::Hop(hop) => &mut self.of_hop[hop],
+                Carrier::Cell(cell) => &mut self.of_cell[cell],
+            };
+            captures.push(self.writers.len());
         }
         self.writers.push(PcapWriter::new(out, LinkType::Raw)?);
         Ok(())
     }
 
-    /// A packet has left a hop.
+    /// A packet has left what carried it.
     pub fn on_left(&mut self, left: Left<'_>) {
-        let captures = &self.of_hop[left.hop];
+        let captures = match left.carrier {
+            Carrier::Hop(hop) => &self.of_hop[hop],
+            Carrier::Cell(cell) => &self.of_cell[cell],
+        };
         if captures.is_empty() || self.failed.is_some() {
             return;
         }
@@ -81,17 +91,25 @@ impl<W: Write> HopCaptures<W> {
     }
 }
 
-/// The hop called LINK, or LINK/back: of links in series the first that a packet meets in that
-/// direction.
+/// The cell called CELL, or the hop called LINK or LINK/back: of links in series the first that a
+/// packet meets in that direction.
 ///
 /// # Errors
-/// [`NoSuchHop`] names the links that there are.
-pub fn hop_called(name: &str, scenario: &Scenario, built: &Built) -> Result<usize, NoSuchHop> {
+/// [`NoSuchCarrier`] names the links and cells that there are.
+pub fn carrier_called(
+    name: &str,
+    scenario: &Scenario,
+    built: &Built,
+) -> Result<Carrier, NoSuchCarrier> {
     let link = |name: &str| scenario.links.iter().position(|link| link.name == name);
     let there = || built.links[link(name)?].there.first();
     let back = || built.links[link(name.strip_suffix("/back")?)?].back.first();
-    there().or_else(back).copied().ok_or_else(|| {
-        let known: Vec<_> = scenario.links.iter().map(|link| link.name.as_str()).collect();
-        NoSuchHop { name: name.to_owned(), known: known.join(", ") }
+    let hop = there().or_else(back).map(|hop| Carrier::Hop(*hop));
+    let cell = || scenario.cells.iter().position(|cell| cell.name == name).map(Carrier::Cell);
+    hop.or_else(cell).ok_or_else(|| {
+        let links = scenario.links.iter().map(|link| link.name.as_str());
+        let cells = scenario.cells.iter().map(|cell| cell.name.as_str());
+        let known: Vec<_> = links.chain(cells).collect();
+        NoSuchCarrier { name: name.to_owned(), known: known.join(", ") }
     })
 }
