@@ -54,6 +54,7 @@ pub enum Condition {
 }
 
 impl Condition {
+    #[inline]
     fn holds(&self, header: &Header) -> bool {
         let FlowKey { source_port, destination_port, protocol, .. } = header.flow;
         match self {
@@ -111,6 +112,7 @@ pub struct Classifier {
 
 impl Classifier {
     /// The class of a packet with this header.
+    #[inline]
     pub fn class_of(&self, header: &Header) -> Class {
         if header.is_fragment {
             return Class::DropAverse;
