@@ -123,7 +123,8 @@ impl Classifier {
 }
 
 impl Default for Classifier {
-    /// The paper's: UDP is AoI, all else is drop-averse.
+    /// The paper's: UDP is AoI, all else is drop-averse. Where UDP also carries names or QUIC, say
+    /// so: `port:53,443=drop_averse udp`.
     fn default() -> Self {
         let udp = Rule { condition: Condition::Protocol(FlowKey::UDP), class: Class::Aoi };
         Self { rules: Vec::from([udp]) }
