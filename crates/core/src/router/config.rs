@@ -85,7 +85,8 @@ pub enum QdiscError {
     },
     /// RED's thresholds are not in order.
     #[error(
-        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out `min` and `max` to have them follow from `limit`"
+        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out \
+         `min` and `max` to have them follow from `limit`"
     )]
     Thresholds {
         /// The lower threshold.
@@ -321,7 +322,11 @@ mod tests {
         #[test]
         fn a_table_names_its_parameters() {
             let fq_codel = read(
-                r#"{ discipline = "fq_codel", limit = "1000p", memory = "4MiB", queues = 64, quantum = "300B", target = "10ms", interval = "200ms", max_packet = "9kB", ecn = false }"#,
+                r#"{
+                    discipline = "fq_codel", limit = "1000p", memory = "4MiB", queues = 64,
+                    quantum = "300B", target = "10ms", interval = "200ms", max_packet = "9kB",
+                    ecn = false,
+                }"#,
             );
             let expected = FqCodelParams {
                 limit: Packets::new(1000),
@@ -351,10 +356,12 @@ mod tests {
                 red(r#"{ discipline = "red", limit = "120kB" }"#),
                 RedParams::with_limit(Bytes::new(120_000))
             );
-            // As for DCTCP in Mininet.
-            let told = red(
-                r#"{ discipline = "red", limit = "1MB", min = "30kB", max = "35kB", average_packet = "1500B", burst = "20p", bandwidth = "100mbit", max_probability = 1.0, ecn = true }"#,
-            );
+            // What Mininet gives RED.
+            let told = red(r#"{
+                    discipline = "red", limit = "1MB", min = "30kB", max = "35kB",
+                    average_packet = "1500B", burst = "20p", bandwidth = "100mbit",
+                    max_probability = 1.0, ecn = true,
+                }"#);
             let expected = RedParams {
                 min: Bytes::new(30_000),
                 max: Bytes::new(35_000),

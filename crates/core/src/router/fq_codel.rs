@@ -46,10 +46,10 @@ pub struct Params {
     pub limit: Packets,
     /// How many bytes all queues hold together, above zero. 32 MiB, as in Linux.
     pub memory: Bytes,
-    /// How many queues there are, from 1 to 65536. 1024 (RFC 8290 section 5.2.4).
+    /// How many queues there are, from 1 to 65536. 1024 (RFC 8290 section 5.2.5).
     pub queues: u32,
     /// How many bytes a queue sends a turn, at least 256, so that even the largest packet waits
-    /// for few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.5).
+    /// for few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.4).
     pub quantum: Bytes,
     /// As in [`CodelParams::target`](super::CodelParams::target): 5 ms (RFC 8290 section 5.2.2).
     pub target: Span,

@@ -4,8 +4,8 @@
 //! asks for the next one. [`Fifo`] is the plainest one and defines the minimum.
 //!
 //! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
-//! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
-//! finds the packet too old).
+//! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
+//! or on departure (an AQM that finds the packet too old).
 
 mod codel;
 mod config;

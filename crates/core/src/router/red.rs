@@ -2,15 +2,17 @@
 //! "Random Early Detection Gateways for Congestion Avoidance", 1993; RFC 2309).
 //!
 //! ```text
-//! average ← average + w·(queue − average)          with each arrival
-//! average ← (1 − w)^m · average                    at an arrival to an empty queue,
-//!                                                  m = idle time / transmission of a packet
-//!     p                              p = 0                              below min
-//!   1 ┤          ┌───────            p = max_p·(average − min)/(max − min)  to max
-//!     │          │   ╱ gentle        p = 1                              above, or gently
-//! max_p ┤       ╱│╱                  p = max_p + (1 − max_p)·(average − max)/max
-//!   0 ┼─────╱────┴───┴──► average                                       to 2·max
-//!          min  max 2·max
+//! average ← average + w·(queue − average)       at each arrival
+//! average ← (1 − w)^m · average                 at an arrival to an empty queue,
+//!                                               m = idle time / time to send a packet
+//!
+//! p = 0                                                     average < min
+//!     max_p · (average − min) / (max − min)                 min ≤ average < max
+//!     1                                                     max ≤ average
+//!
+//! gently, in place of the last:
+//!     max_p + (1 − max_p) · (average − max) / max           max ≤ average < 2·max
+//!     1                                                     2·max ≤ average
 //! ```
 //!
 //! A packet is not struck with p on its own, which would make drops cluster: after one, the next
@@ -26,7 +28,7 @@
 //! ```
 //!
 //! Decisions: the average is of bytes, as in Linux; the probability is the same for packets of
-//! all sizes (RFC 7141 section 2.3). A full queue drops whatever comes, before RED is asked.
+//! all sizes (RFC 7141 section 2.2). A full queue drops whatever comes, before RED is asked.
 
 use rand::{Rng, RngExt};
 
