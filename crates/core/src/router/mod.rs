@@ -1,23 +1,42 @@
 //! The router's stop: what to send next, and what to drop.
 //!
 //! A queueing discipline ([`Qdisc`]) holds packets until a link, or whoever shapes in its place,
-//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum.
+//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum. [`Ifil`] keeps the
+//! newest packet of each flow, and [`Ifc`] lets that share a link with other traffic.
 //!
 //! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
-//! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
-//! finds the packet too old).
+//! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
+//! or on departure (an AQM that finds the packet too old).
 
+mod codel;
 mod config;
 mod discipline;
 mod fifo;
+mod flow_hash;
+mod fq_codel;
 mod header;
+mod ifc;
+mod ifil;
+mod lifo;
 mod limit;
+mod packet_lists;
+mod red;
 
+pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
 pub use fifo::Fifo;
+pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
+pub use ifc::{
+    AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Condition, Credit, DscpSet, Ifc,
+    IfcConfig, ParseClassifierError, Rule, Scheduler, SchedulerParams, Sdm, SdmParams, Tdm,
+    TdmParams,
+};
+pub use ifil::{Ifil, Params as IfilParams};
+pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};
+pub use red::{Params as RedParams, Red};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
@@ -138,4 +157,10 @@ pub trait Qdisc<P: Packet> {
 
     /// What waits now.
     fn backlog(&self) -> Backlog;
+
+    /// How many packets it has marked ([`Packet::mark`]) since its start, in place of dropping
+    /// them.
+    fn marked(&self) -> Packets {
+        Packets::ZERO
+    }
 }
