@@ -100,6 +100,16 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     assert_says(&no_rate, &["line 14", "`robot`", "`rate`", "needs one"]);
     let twice = said_of(r#"name = "download""#, r#"name = "robot""#);
     assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
+    let two_links = said_of(r#"name = "uplink""#, r#"name = "nic""#);
+    assert_says(&two_links, &["line 10", "two links or cells are called `nic`"]);
+    let no_hop = said_of("there = {}", "there = {}\ncount = 0");
+    assert_says(&no_hop, &["line 6", "`count` of `nic` is 0"]);
+    let no_run = said_of("runs = 2", "runs = 0");
+    assert_says(&no_run, &["line 3", "`runs` is 0", "at least 1"]);
+    let no_time = said_of(r#"duration = "5s""#, r#"duration = "0s""#);
+    assert_says(&no_time, &["line 2", "not shorter than `duration`"]);
+    let all_warm_up = said_of("runs = 2", r#"warm_up = "5s""#);
+    assert_says(&all_warm_up, &["line 3", "`warm_up` (5s)", "shorten it"]);
 }
 
 #[test]
@@ -171,7 +181,7 @@ fn a_run_is_captured_and_written_down_over_time() {
 fn flags_that_do_not_fit_the_scenario_say_what_would() {
     let bench = Bench::with(SCENARIO);
     let hop = bench.is_refused(&["run", "s.toml", "--pcap", "downlink=x.pcap"]);
-    assert_says(&hop, &["no wired hop `downlink`", "LINK/back", "nic, uplink"]);
+    assert_says(&hop, &["no wired hop or cell `downlink`", "LINK/back", "nic, uplink"]);
     let figure = ["run", "s.toml", "--figure", "x.svg", "--plot", "age_mean"];
     assert_says(&bench.is_refused(&figure), &["no [sweep]"]);
     let every = bench.is_refused(&["run", "s.toml", "--series", "out", "--every", "0ms"]);

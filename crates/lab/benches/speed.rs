@@ -83,7 +83,7 @@ struct Case {
     established: Option<Span>,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case {
         name: "path of 6 hops, ACP+",
         scenario: PATH,
@@ -118,6 +118,19 @@ const CASES: [Case; 6] = [
         changes: &[],
         slice: Span::from_secs(100),
         established: Some(ESTABLISHED_50_STATIONS),
+    },
+    Case {
+        name: "Wi-Fi, 50 saturated, 802.11ac",
+        scenario: SATURATED,
+        changes: &[
+            "cell.wifi.radio.standard=802.11ac",
+            "cell.wifi.radio.rate=mcs9",
+            "cell.wifi.radio.width=80MHz",
+            "cell.wifi.radio.queue=100p",
+            "flow.station.load.rate=10mbit",
+        ],
+        slice: Span::from_secs(20),
+        established: None,
     },
     Case {
         name: "100 TCP streams, 1 Gbit/s",

@@ -12,10 +12,13 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::scenario::{
-    Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source, TOPOLOGY,
+    ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
+    TOPOLOGY,
 };
 use crate::wifi::{Cell, StationStats};
-use crate::world::{Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome};
+use crate::world::{
+    ExchangeOutcome, Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -142,11 +145,13 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         let mut group = Group { of: &config.name, measured: &mut all };
-        let (mut updates, mut streams, mut cross) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut updates, mut streams) = (Vec::new(), Vec::new());
+        let (mut exchanges, mut cross) = (Vec::new(), Vec::new());
         for flow in &flows[range.clone()] {
             match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
                 Flow::Stream(stream) => streams.push(stream.outcome(now)),
+                Flow::Exchange(exchange) => exchanges.push(exchange.outcome(now)),
                 Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
             }
         }
@@ -156,7 +161,7 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         let dropped: u64 = flows[range.clone()].iter().map(|flow| flow.dropped).sum();
         group.add("drops", "packets", dropped as f64);
-        group.mean("retries", "1", flows[range.clone()].iter().map(|flow| retries(built, flow)));
+        group.stations(flows[range.clone()].iter().filter_map(|flow| station(built, flow)), now);
         if !updates.is_empty() {
             group.updates(&updates);
             on_links(scenario, built, config, range.start, &mut all);
@@ -165,10 +170,16 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         if !streams.is_empty() {
             group.streams(&streams);
         }
+        if !exchanges.is_empty() {
+            group.exchanges(&exchanges);
+        }
         group.mean("throughput", "bit/s", cross.iter().copied().map(Some));
     }
     for (config, cell) in scenario.cells.iter().zip(built.world.cells()) {
         Group { of: &config.name, measured: &mut all }.cell(cell, now);
+        let access_point = &cell.stats().stations[ACCESS_POINT as usize];
+        let of = &format!("{}/ap", config.name);
+        Group { of, measured: &mut all }.stations([access_point], now);
     }
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
@@ -177,10 +188,10 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     all
 }
 
-/// Retries of the station at which a flow begins, since time zero; `None` outside of cells.
-fn retries(built: &Built, flow: &Routed) -> Option<f64> {
+/// The station at which a flow begins; `None` outside of cells.
+fn station<'a>(built: &'a Built, flow: &Routed) -> Option<&'a StationStats> {
     let Some(Leg::Air { cell, from, .. }) = flow.legs.first() else { return None };
-    Some(built.world.cells()[*cell as usize].stats().stations[*from as usize].retry_rate())
+    Some(&built.world.cells()[*cell as usize].stats().stations[*from as usize])
 }
 
 /// Where on its way there a flow's updates are, on average: waiting or in transmission, without
@@ -246,10 +257,34 @@ impl Group<'_> {
         }
     }
 
+    fn exchanges(&mut self, flows: &[ExchangeOutcome]) {
+        self.mean_time("response_mean", flows, |flow| flow.response_mean);
+        self.mean_time("response_p95", flows, |flow| flow.response_p95);
+        self.mean("responses", "1/s", flows.iter().map(|flow| Some(flow.responses_per_s)));
+        self.mean_time("rtt_mean", flows, |flow| flow.stream.rtt_mean);
+        let streams = || flows.iter().map(|flow| &flow.stream);
+        self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
+        self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
+        self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
+    }
+
+    /// Since time zero, warm-up included.
+    fn stations<'s>(
+        &mut self,
+        stations: impl IntoIterator<Item = &'s StationStats> + Clone,
+        now: Time,
+    ) {
+        let each = || stations.clone().into_iter();
+        let seconds = now.since(Time::ZERO).as_secs_f64();
+        let airtime = |station: &StationStats| Some(station.airtime.as_secs_f64() / seconds);
+        self.mean("retries", "1", each().map(|station| Some(station.retry_rate())));
+        self.mean("collisions", "1", each().map(|station| Some(station.collision_rate())));
+        self.mean("airtime", "1", each().map(airtime));
+    }
+
     /// Since time zero, warm-up included.
     fn cell(&mut self, cell: &Cell<Parcel>, now: Time) {
-        let stations = &cell.stats().stations;
-        let sum = |of: fn(&StationStats) -> u64| stations.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&StationStats) -> u64| cell.stats().sum(of) as f64;
         let attempts = sum(|station| station.attempts).max(1.0);
         self.add("retries", "1", sum(|station| station.retries) / attempts);
         let transmissions = sum(|station| station.transmissions).max(1.0);

@@ -1,4 +1,4 @@
-//! Time series of a run: what each flow and each queue did in every interval.
+//! Time series of a run: what each flow, each queue and each cell did in every interval.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -6,10 +6,11 @@ use std::ops::Range;
 use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
-use crate::scenario::{Built, LinkHops, Scenario};
-use crate::world::{Flow, Stream, UpdateFlow, World};
+use crate::scenario::{ACCESS_POINT, Built, LinkHops, Scenario};
+use crate::wifi::Cell;
+use crate::world::{Flow, Parcel, Stream, UpdateFlow, World};
 
-/// Writes a table a flow and a table a link: a line an interval.
+/// Writes a table a flow, a table a link and a table a cell: a line an interval.
 ///
 /// Of flows alike, all are in one table, told apart by `number`. A value that is not known is
 /// left empty. What is measured runs from time zero: warm-up is not left out.
@@ -18,6 +19,7 @@ pub struct Series<W> {
     at: Time,
     flows: Vec<FlowTable<W>>,
     links: Vec<LinkTable<W>>,
+    cells: Vec<CellTable<W>>,
 }
 
 struct FlowTable<W> {
@@ -33,6 +35,24 @@ struct LinkTable<W> {
     hops: LinkHops,
 }
 
+struct CellTable<W> {
+    out: W,
+    /// In the world.
+    cell: usize,
+    /// At the end of the interval before.
+    mark: CellMark,
+}
+
+/// Where the running sums of a cell are at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct CellMark {
+    busy: Span,
+    attempts: u64,
+    retries: u64,
+    transmissions: u64,
+    collisions: u64,
+}
+
 /// Where the running sums of a flow are at a moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
@@ -41,6 +61,7 @@ struct Mark {
     /// Updates sent, for a flow of updates.
     sent: u64,
     delivered: Bytes,
+    /// Of an exchange, its responses.
     round_trips: u64,
     round_trip_sum: Span,
 }
@@ -57,13 +78,14 @@ impl<W: Write> Series<W> {
         every: Span,
         mut open: impl FnMut(&str) -> io::Result<W>,
     ) -> io::Result<Self> {
-        let (mut flows, mut links) = (Vec::new(), Vec::new());
+        let (mut flows, mut links, mut cells) = (Vec::new(), Vec::new(), Vec::new());
         for (config, range) in scenario.flows.iter().zip(&built.flows) {
             let Some(first) = built.world.flows()[range.clone()].first() else { continue };
             let mut out = open(&format!("flow-{}", config.name))?;
             let columns = match &first.flow {
                 Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
                 Flow::Stream(_) => "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s",
+                Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
                 Flow::Cross(_) => "throughput_bps",
             };
             writeln!(out, "time_s,number,{columns}")?;
@@ -75,7 +97,13 @@ impl<W: Write> Series<W> {
             writeln!(out, "time_s,queue_packets,back_queue_packets")?;
             links.push(LinkTable { out, hops: hops.clone() });
         }
-        Ok(Self { every, at: Time::ZERO, flows, links })
+        for (cell, config) in scenario.cells.iter().enumerate() {
+            let mut out = open(&format!("cell-{}", config.name))?;
+            let columns = "utilisation,retries,collisions,ap_queue_packets,station_queue_packets";
+            writeln!(out, "time_s,{columns}")?;
+            cells.push(CellTable { out, cell, mark: CellMark::default() });
+        }
+        Ok(Self { every, at: Time::ZERO, flows, links, cells })
     }
 
     /// When the present interval ends.
@@ -101,6 +129,7 @@ impl<W: Write> Series<W> {
                 match &flow.flow {
                     Flow::Updates(updates) => gained.write_updates(out, updates)?,
                     Flow::Stream(stream) => gained.write_stream(out, stream)?,
+                    Flow::Exchange(_) => gained.write_exchange(out)?,
                     Flow::Cross(_) => writeln!(out, "{}", gained.bps())?,
                 }
             }
@@ -112,6 +141,18 @@ impl<W: Write> Series<W> {
             };
             writeln!(out, "{time},{},{}", waiting(&hops.there), waiting(&hops.back))?;
         }
+        for CellTable { out, cell, mark } in &mut self.cells {
+            let cell = &world.cells()[*cell];
+            let before = std::mem::replace(mark, CellMark::of(cell, now));
+            write!(out, "{time},")?;
+            mark.write_since(before, interval, out)?;
+            let queued = |at_access_point: bool| -> u64 {
+                let queues = cell.queues();
+                let there = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
+                there.map(|(_, packets)| packets.get()).sum()
+            };
+            writeln!(out, ",{},{}", queued(true), queued(false))?;
+        }
         Ok(())
     }
 
@@ -122,7 +163,31 @@ impl<W: Write> Series<W> {
     pub fn finish(mut self) -> io::Result<()> {
         let flows = self.flows.iter_mut().map(|table| &mut table.out);
         let links = self.links.iter_mut().map(|table| &mut table.out);
-        flows.chain(links).try_for_each(Write::flush)
+        let cells = self.cells.iter_mut().map(|table| &mut table.out);
+        flows.chain(links).chain(cells).try_for_each(Write::flush)
+    }
+}
+
+impl CellMark {
+    fn of(cell: &Cell<Parcel>, now: Time) -> Self {
+        let stats = cell.stats();
+        Self {
+            busy: cell.busy(now),
+            attempts: stats.sum(|station| station.attempts),
+            retries: stats.sum(|station| station.retries),
+            transmissions: stats.sum(|station| station.transmissions),
+            collisions: stats.sum(|station| station.collisions),
+        }
+    }
+
+    /// What the medium and all stations did in the interval since `before`.
+    fn write_since(&self, before: Self, interval: Span, out: &mut impl Write) -> io::Result<()> {
+        let share = |part: u64, whole: u64| known((whole > 0).then(|| part as f64 / whole as f64));
+        let utilisation = (self.busy - before.busy).as_secs_f64() / interval.as_secs_f64();
+        let retries = share(self.retries - before.retries, self.attempts - before.attempts);
+        let transmissions = self.transmissions - before.transmissions;
+        let collisions = share(self.collisions - before.collisions, transmissions);
+        write!(out, "{utilisation},{retries},{collisions}")
     }
 }
 
@@ -150,6 +215,11 @@ impl Mark {
                     ..Self::default()
                 }
             }
+            Flow::Exchange(exchange) => {
+                let (round_trips, round_trip_sum) = exchange.response_times();
+                let delivered = exchange.responses().delivered();
+                Self { round_trips, round_trip_sum, delivered, ..Self::default() }
+            }
             Flow::Cross(cross) => Self { delivered: cross.delivered(), ..Self::default() },
         }
     }
@@ -175,6 +245,12 @@ impl Gained {
         let (age, goodput) = (seconds(self.age(stream.age())), self.bps());
         let (window, srtt) = (stream.sender().window().get(), seconds(stream.sender().srtt()));
         writeln!(out, "{age},{goodput},{window},{srtt},{}", seconds(self.rtt()))
+    }
+
+    fn write_exchange(&self, out: &mut impl Write) -> io::Result<()> {
+        let complete = (self.after.round_trips - self.before.round_trips) as f64;
+        let rate = complete / self.interval.as_secs_f64();
+        writeln!(out, "{rate},{},{}", seconds(self.rtt()), self.bps())
     }
 
     fn age(&self, process: &AgeProcess) -> Option<Span> {

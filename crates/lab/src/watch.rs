@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use freshline_core::unit::Time;
 
-use crate::capture::HopCaptures;
+use crate::capture::Captures;
 use crate::scenario::{Built, Scenario};
 use crate::series::Series;
 
@@ -18,7 +18,7 @@ use crate::series::Series;
 pub fn watch<C: Write, S: Write>(
     scenario: &Scenario,
     mut built: Built,
-    mut captures: HopCaptures<C>,
+    mut captures: Captures<C>,
     mut series: Option<Series<S>>,
 ) -> io::Result<Vec<C>> {
     let end = Time::ZERO + scenario.duration;

@@ -6,7 +6,7 @@ mod tcp_net;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use freshline_lab::tcp::apps::Cbr;
 use freshline_lab::tcp::congestion::Algorithm;
-use freshline_lab::tcp::{ReceiverParams, SenderParams};
+use freshline_lab::tcp::{BufferParams, ReceiverParams, SenderParams};
 use tcp_net::{Net, Way, at, law};
 
 const FORWARD: &str = "rate=20mbit,delay=10ms";
@@ -79,4 +79,20 @@ fn bbr_remembers_the_rate_through_a_quiet_time() {
     net.run(at(9.0));
     let goodput = net.goodput_until(id, at(9.0) + Span::from_millis(900));
     assert!(goodput > 0.9 * 20e6 * 1448.0 / 1500.0, "{goodput}");
+}
+
+/// A receiver's window is not a quiet application: BBR finds the rate behind it, leaves Startup,
+/// and lets its own window fall from 2.9 to 2 times what is under way.
+#[test]
+fn bbr_leaves_startup_behind_a_small_receive_window() {
+    let mut net = Net::over("rate=100mbit,delay=50ms", "delay=50ms", 1);
+    let buffer = BufferParams { default: Bytes::new(1_000_000), max: Bytes::new(1_000_000) };
+    let receiver = ReceiverParams { buffer, ..ReceiverParams::default() };
+    let id = net.add(law(Algorithm::Bbr), SenderParams::default(), receiver);
+    net.with_sender(id, |sender| sender.set_unlimited());
+    net.run(at(5.0));
+    let sender = &net.streams[id].sender;
+    let window = sender.window().get() as f64;
+    let under_way = sender.in_flight().get() as f64;
+    assert!(window < 2.5 * under_way, "{window} for {under_way}");
 }

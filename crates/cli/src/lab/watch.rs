@@ -7,10 +7,11 @@ use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
 use freshline_core::unit::Span;
-use freshline_lab::capture::{HopCaptures, hop_called};
+use freshline_lab::capture::{Captures, carrier_called};
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
 use freshline_lab::watch::watch;
+use freshline_lab::world::Carrier;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
@@ -19,10 +20,12 @@ use crate::Failure;
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {
     /// Capture what leaves a wired hop in run 0: LINK, or LINK/back for the other direction; of
-    /// links in series the first that a packet meets. Hops that name one FILE share it.
+    /// links in series the first that a packet meets. Or what arrives over the air of a Wi-Fi
+    /// cell: CELL. Those that name one FILE share it.
     #[arg(long, value_name = "HOP=FILE")]
     pcap: Vec<String>,
-    /// Write time series of run 0 into this folder: flow-NAME.csv and link-NAME.csv.
+    /// Write time series of run 0 into this folder: flow-NAME.csv, link-NAME.csv and
+    /// cell-NAME.csv.
     #[arg(long, value_name = "DIR")]
     series: Option<PathBuf>,
     /// The length of an interval of the time series.
@@ -52,19 +55,19 @@ impl Watched {
         written(done.map(drop), "a capture or a time series")
     }
 
-    fn captures(&self, scenario: &Scenario, built: &Built) -> Result<HopCaptures<Out>, Failure> {
-        let mut hops_of_file = BTreeMap::<&str, Vec<usize>>::new();
+    fn captures(&self, scenario: &Scenario, built: &Built) -> Result<Captures<Out>, Failure> {
+        let mut carriers_of_file = BTreeMap::<&str, Vec<Carrier>>::new();
         for text in &self.pcap {
-            let (hop, file) = text.split_once('=').ok_or_else(|| {
+            let (name, file) = text.split_once('=').ok_or_else(|| {
                 Failure::Usage(miette!("--pcap {text}: not HOP=FILE, such as uplink=uplink.pcap"))
             })?;
-            let hop = hop_called(hop, scenario, built)
+            let carrier = carrier_called(name, scenario, built)
                 .map_err(|error| Failure::Usage(miette!("--pcap {text}: {error}")))?;
-            hops_of_file.entry(file).or_default().push(hop);
+            carriers_of_file.entry(file).or_default().push(carrier);
         }
-        let mut captures = HopCaptures::new(built);
-        for (file, hops) in hops_of_file {
-            let begun = create(file.into()).and_then(|out| captures.add(&hops, out));
+        let mut captures = Captures::new(built);
+        for (file, carriers) in carriers_of_file {
+            let begun = create(file.into()).and_then(|out| captures.add(&carriers, out));
             written(begun, file)?;
         }
         Ok(captures)

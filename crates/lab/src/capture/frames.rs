@@ -17,7 +17,7 @@ use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire::{self, SessionId};
 
 use crate::tcp::{Block, Segment};
-use crate::world::{self, Body, Flow, Left};
+use crate::world::{self, Body, Direction, Flow, Left};
 
 /// So much of a packet is written out: all headers, and of our own messages all that is read.
 const CAPTURED: usize = 128;
@@ -61,7 +61,12 @@ impl Frames {
             }
             (Body::Segment(number), Flow::Stream(stream)) => {
                 if let Some(segment) = stream.segment(number) {
-                    self.segment(left, segment);
+                    self.segment(left, parcel.direction, segment);
+                }
+            }
+            (Body::Segment(number), Flow::Exchange(exchange)) => {
+                if let Some((direction, segment)) = exchange.segment(parcel.direction, number) {
+                    self.segment(left, direction, segment);
                 }
             }
             // A flow carries its own bodies only.
@@ -110,10 +115,16 @@ impl Frames {
         self.frame.resize(CAPTURED, 0);
     }
 
-    fn segment(&mut self, left: Left<'_>, segment: &Segment) {
+    /// A segment that goes in `direction`, as its stream sees it.
+    fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment) {
         let header = left.parcel.header();
         let ip = ip(left, &header);
-        let mut tcp = tcp_header(&header.flow, segment);
+        let mut flow = header.flow;
+        if direction != left.parcel.direction {
+            // The far end has opened the stream.
+            (flow.source_port, flow.destination_port) = (flow.destination_port, flow.source_port);
+        }
+        let mut tcp = tcp_header(&flow, segment);
         let payload = ZEROES.get(..segment.len as usize).unwrap_or(&ZEROES);
         tcp.checksum = tcp.calc_checksum_ipv4_raw(ip.source, ip.destination, payload).unwrap_or(0);
         self.frame.extend_from_slice(&ip.to_bytes());

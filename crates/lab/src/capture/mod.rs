@@ -1,4 +1,4 @@
-//! Packet captures: what a real one tells of age, and captures of the lab's own hops.
+//! Packet captures: what a real one tells of age, and captures of the lab's own.
 //!
 //! ```text
 //! file ─► reader ─► packet ─┬─► tcp         age, delay and goodput of each direction of a flow
@@ -8,14 +8,14 @@
 //! ```
 //!
 //! [`measure`] streams a file through this and returns a [`Report`], also where the file ends
-//! badly. The other way go the [`PcapWriter`] and, for what leaves a hop of the lab,
-//! [`HopCaptures`].
+//! badly. The other way go the [`PcapWriter`] and, for what leaves hops and cells of the
+//! lab, [`Captures`].
 
 mod ages;
 mod analysis;
+mod carriers;
 mod feed;
 mod frames;
-mod hops;
 mod link_type;
 mod outstanding;
 mod packet;
@@ -28,7 +28,7 @@ mod writer;
 
 pub use ages::Ages;
 pub use analysis::{Limits, Measured, measure};
-pub use hops::{HopCaptures, NoSuchHop, hop_called};
+pub use carriers::{Captures, NoSuchCarrier, carrier_called};
 pub use link_type::LinkType;
 pub use reader::{CaptureError, Frame, read_frames};
 pub use report::{FlowReport, Packets, Report, SessionReport};

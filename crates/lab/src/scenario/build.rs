@@ -49,10 +49,10 @@ impl Scenario {
             return Err(ScenarioError::NoFlow);
         }
         if self.runs == 0 {
-            return Err(ScenarioError::Zero("`runs`".to_owned()));
+            return Err(ScenarioError::NoRun);
         }
         if let Some(link) = self.links.iter().find(|link| link.count == 0) {
-            return Err(ScenarioError::Zero(format!("`count` of `{}`", link.name)));
+            return Err(ScenarioError::NoHop(link.name.clone()));
         }
         let links = self.links.iter().map(|link| link.name.as_str());
         let cells = self.cells.iter().map(|cell| cell.name.as_str());

@@ -8,16 +8,19 @@ use rand_pcg::Pcg64;
 use super::{CellsConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig};
 use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
-use crate::tcp::apps::{Cbr, UpdateSource};
+use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
 use crate::wifi::Category;
-use crate::world::{Application, Cross, Flow, Leg, Pattern, Sizes, Stream, UpdateFlow};
+use crate::world::{Application, Cross, Exchange, Flow, Leg, Pattern, Sizes, Stream, UpdateFlow};
 
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
 
-/// The stations of each cell. Station 0 is the access point; each flow gets the next one, or the
+/// The station of a cell that is its access point.
+pub const ACCESS_POINT: u32 = 0;
+
+/// The stations of each cell. The first is the access point; each flow gets the next one, or the
 /// one of its name.
 pub(super) struct Stations {
     counts: Vec<u32>,
@@ -39,7 +42,8 @@ impl Stations {
         };
         self.counts[cell] = next.max(station + 1);
         let cell = cell as u32;
-        (Air { cell, from: station, to: 0 }, Air { cell, from: 0, to: station })
+        let up = Air { cell, from: station, to: ACCESS_POINT };
+        (up, Air { cell, from: ACCESS_POINT, to: station })
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = u32> {
@@ -83,7 +87,7 @@ impl FlowConfig {
                 if self.path.is_empty() && !self.each_pair {
                     return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
                 }
-                Ok(Flow::Stream(tcp.build(between, rng).map_err(bad)?))
+                tcp.build(between, rng, streams.stream("responses", index)).map_err(bad)
             }
             (None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(bad)?;
@@ -114,13 +118,34 @@ impl UpdatesConfig {
 }
 
 impl TcpConfig {
-    fn build(&self, between: (Time, Time), rng: Pcg64) -> Result<Stream, &'static str> {
+    /// The second generator is that of the responses, where there are any.
+    fn build(
+        &self,
+        between: (Time, Time),
+        rng: Pcg64,
+        responses: Pcg64,
+    ) -> Result<Flow, &'static str> {
+        if let Some(params) = self.requests()? {
+            let stream = |rng| self.stream(Application::Exchange, between, rng);
+            let (requests, responses) = (stream(rng)?, stream(responses)?);
+            return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
+        }
+        let application = self.application(between.0)?;
+        Ok(Flow::Stream(self.stream(application, between, rng)?))
+    }
+
+    fn stream(
+        &self,
+        application: Application,
+        between: (Time, Time),
+        rng: Pcg64,
+    ) -> Result<Stream, &'static str> {
         let ecn = match self.control {
             Algorithm::Dctcp => Some(Echo::EachMark),
             _ => self.ecn.then_some(Echo::UntilReduced),
         };
         let mut sender = SenderParams { ecn: ecn.is_some(), ..SenderParams::default() };
-        sender.segment = self.segment.unwrap_or(sender.segment);
+        sender.segment = self.segment();
         sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
         let mut receiver = ReceiverParams { ecn, ..ReceiverParams::default() };
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
@@ -132,13 +157,33 @@ impl TcpConfig {
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
             return Err("a buffer begins above its maximum; give [at first, at most]");
         }
-        let application = self.application(between.0, sender.segment)?;
         let law = self.control.build(INITIAL_WINDOW, sender.segment, rng);
         Ok(Stream::new(Sender::new(sender, law), Receiver::new(receiver), application, between))
     }
 
-    fn application(&self, starts_at: Time, segment: Bytes) -> Result<Application, &'static str> {
-        let size = self.block.unwrap_or(segment);
+    fn segment(&self) -> Bytes {
+        self.segment.unwrap_or(SenderParams::default().segment)
+    }
+
+    /// What is asked and answered, if that is what the stream is for.
+    fn requests(&self) -> Result<Option<RequestResponseParams>, &'static str> {
+        let Self { rate, block, file, think, .. } = self;
+        match (self.request, self.response) {
+            (None, None) if think.is_some() => Err("`think` needs a `request` and a `response`"),
+            (None, None) => Ok(None),
+            _ if self.updates || rate.is_some() || block.is_some() || file.is_some() => {
+                Err("`request` and `response` exclude `rate`, `updates`, `block` and `file`")
+            }
+            (Some(request), Some(response)) if request.min(response) > Bytes::ZERO => {
+                let think = think.unwrap_or(Span::ZERO);
+                Ok(Some(RequestResponseParams { request, response, think }))
+            }
+            _ => Err("give the sizes of both `request` and `response`, above zero"),
+        }
+    }
+
+    fn application(&self, starts_at: Time) -> Result<Application, &'static str> {
+        let size = self.block.unwrap_or(self.segment());
         match (self.rate, self.file) {
             (None, None) if self.updates || self.block.is_some() => {
                 Err("`updates` and `block` need a `rate`")

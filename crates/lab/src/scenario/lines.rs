@@ -1,14 +1,19 @@
 //! Where in its file a scenario goes wrong.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::ScenarioError;
 
-/// The names in a file, with their places.
+/// What a file says, as far as errors can be about it, with its places.
 #[derive(Deserialize)]
-struct Names {
+struct Places {
+    duration: Option<Spanned<IgnoredAny>>,
+    warm_up: Option<Spanned<IgnoredAny>>,
+    runs: Option<Spanned<IgnoredAny>>,
     #[serde(default)]
     link: Vec<Named>,
     topology: Option<Spanned<IgnoredAny>>,
@@ -24,31 +29,38 @@ struct Named {
 }
 
 impl ScenarioError {
-    /// The same, with the line of the topology, or that names the link, cell or flow, that it is about.
+    /// The same, with the line of the key that it is about, or of the name of the link, cell or
+    /// flow.
     pub(super) fn with_line(self, text: &str) -> Self {
-        let Ok(names) = toml::from_str::<Names>(text) else { return self };
-        let Names { link, topology, cell, flow } = &names;
-        let at = |start: usize, error| {
-            let line = 1 + text[..start].matches('\n').count();
-            Self::At { line, error: Box::new(error) }
+        let Some(place) = toml::from_str(text).ok().and_then(|places| self.place(&places)) else {
+            return self;
         };
-        if let (Self::Topology(_), Some(topology)) = (&self, topology) {
-            return at(topology.span().start, self);
-        }
-        let (among, name) = match &self {
+        let line = 1 + text[..place.start].matches('\n').count();
+        Self::At { line, error: Box::new(self) }
+    }
+
+    fn place(&self, places: &Places) -> Option<Range<usize>> {
+        let Places { duration, warm_up, runs, link, topology, cell, flow } = places;
+        let (among, name) = match self {
+            Self::NothingMeasured { .. } => {
+                return warm_up.as_ref().or(duration.as_ref()).map(Spanned::span);
+            }
+            Self::Topology(_) => return topology.as_ref().map(Spanned::span),
+            Self::NoRun => return runs.as_ref().map(Spanned::span),
             Self::UnknownLink { flow: name, .. }
             | Self::NotOneKind(name)
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
-            | Self::SameName("flows", name) => (flow, name),
-            Self::Link { link: name, .. } | Self::Trace { link: name, .. } => (link, name),
-            Self::Cell { cell: name, .. } => (cell, name),
-            _ => return self,
+            | Self::SameName("flows", name) => ([&flow[..], &[]], name),
+            Self::Link { link: name, .. } | Self::Trace { link: name, .. } | Self::NoHop(name) => {
+                ([&link[..], &[]], name)
+            }
+            Self::Cell { cell: name, .. } => ([&cell[..], &[]], name),
+            Self::SameName(_, name) => ([&link[..], &cell[..]], name),
+            Self::Malformed(_) | Self::At { .. } | Self::NoFlow => return None,
         };
+        let named = among.into_iter().flatten().filter(|named| named.name.get_ref() == name);
         // Of two with one name, the second is one too many.
-        let Some(named) = among.iter().rfind(|named| named.name.get_ref() == name) else {
-            return self;
-        };
-        at(named.name.span().start, self)
+        named.map(|named| named.name.span()).max_by_key(|span| span.start)
     }
 }

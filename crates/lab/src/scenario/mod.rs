@@ -26,6 +26,7 @@ use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
 
 pub use build::{Built, LinkHops, TOPOLOGY};
+pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
@@ -188,6 +189,12 @@ pub struct TcpConfig {
     pub block: Option<Bytes>,
     /// Sends this much and closes instead.
     pub file: Option<Bytes>,
+    /// Asks with this much instead, and waits for the response.
+    pub request: Option<Bytes>,
+    /// With `request`: what comes back.
+    pub response: Option<Bytes>,
+    /// With `request`: from the end of a response to the next request; no time unless said.
+    pub think: Option<Span>,
 }
 
 /// Cross traffic.
@@ -224,7 +231,7 @@ pub enum ScenarioError {
     /// Not TOML, or a key or value that no scenario has. Says the line.
     #[error("{0}")]
     Malformed(String),
-    /// Something in a file, with the line that names what it is about.
+    /// Something in a file, with the line of the key, or of the name, that it is about.
     #[error("line {line}: {error}")]
     At {
         /// Counted from 1.
@@ -240,13 +247,16 @@ pub enum ScenarioError {
         /// The duration given.
         duration: Span,
     },
-    /// A count of zero.
-    #[error("{0} is 0; give at least 1, or leave the table out")]
-    Zero(String),
+    /// No run.
+    #[error("`runs` is 0; give at least 1")]
+    NoRun,
+    /// A link of no hops.
+    #[error("`count` of `{0}` is 0; give at least 1, or leave the link out")]
+    NoHop(String),
     /// No flow.
     #[error("there is no flow, so nothing would happen; add a [[flow]]")]
     NoFlow,
-    /// Two links or two flows with one name.
+    /// Two links or cells, or two flows, with one name.
     #[error("two {0} are called `{1}`; give each a name of its own")]
     SameName(&'static str, String),
     /// A path over a link that is not there.

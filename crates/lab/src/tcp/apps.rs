@@ -52,19 +52,20 @@ impl Cbr {
 pub struct RequestResponse {
     params: RequestResponseParams,
     turn: Turn,
-    /// Requests written and responses complete.
-    requests: u64,
+    /// Responses complete.
     responses: u64,
     /// Requests answered by the server.
     answered: u64,
-    /// What the server has written, but its send buffer not yet taken.
-    waiting: Bytes,
+    /// What the client has written, but its send buffer not yet taken.
+    asking: Bytes,
+    /// The same of the server.
+    answering: Bytes,
 }
 
 /// Settings of a [`RequestResponse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestResponseParams {
-    /// The size of a request, above zero, and no larger than a send buffer.
+    /// The size of a request, above zero.
     pub request: Bytes,
     /// The size of a response, above zero.
     pub response: Bytes,
@@ -84,10 +85,10 @@ impl RequestResponse {
         Self {
             params,
             turn: Turn::Thinking { until: start },
-            requests: 0,
             responses: 0,
             answered: 0,
-            waiting: Bytes::ZERO,
+            asking: Bytes::ZERO,
+            answering: Bytes::ZERO,
         }
     }
 
@@ -99,13 +100,13 @@ impl RequestResponse {
         }
     }
 
-    /// Writes a request if one is due.
+    /// Writes a request if one is due, and what waits of it as far as it fits.
     pub fn on_tick(&mut self, now: Time, client: &mut Sender) {
         if self.next_event().is_some_and(|at| at <= now) {
-            client.write(self.params.request);
-            self.requests += 1;
+            self.asking += self.params.request;
             self.turn = Turn::Waiting { since: now };
         }
+        self.asking = self.asking - client.write(self.asking);
     }
 
     /// The server's end: `delivered` bytes of requests are there, and it answers those that are
@@ -114,9 +115,9 @@ impl RequestResponse {
         let whole = delivered.get() / self.params.request.get().max(1);
         while self.answered < whole {
             self.answered += 1;
-            self.waiting += self.params.response;
+            self.answering += self.params.response;
         }
-        self.waiting = self.waiting - server.write(self.waiting);
+        self.answering = self.answering - server.write(self.answering);
     }
 
     /// The client's end: `delivered` bytes of responses are there. Gives the time from request to

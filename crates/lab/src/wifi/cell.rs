@@ -183,6 +183,19 @@ impl<P: Packet> Cell<P> {
         Packets::new((queued + self.outbox.len()) as u64)
     }
 
+    /// For how long the medium was busy until `now`, with what goes on then.
+    pub fn busy(&self, now: Time) -> Span {
+        let Medium { busy_until, since, .. } = &self.medium;
+        let goes_on = busy_until.map(|end| end.min(now).since(*since));
+        self.stats.busy + goes_on.unwrap_or(Span::ZERO)
+    }
+
+    /// All queues: the station that sends from it, and how many packets it holds, those on the air
+    /// and those that the receiver holds back included.
+    pub fn queues(&self) -> impl Iterator<Item = (u32, Packets)> {
+        self.flows.iter().map(|flow| (flow.from, Packets::new(flow.len() as u64)))
+    }
+
     /// Everything that happens on the medium until `now`, new accesses only until `accesses`.
     fn advance(&mut self, now: Time, accesses: Time, drops: &mut Drops<'_, P>) {
         loop {

@@ -8,7 +8,7 @@
 //!
 //! Nothing is counted slot by slot. While the medium is idle, the next transmission is at the
 //! earliest expiry; when it starts, what each other contender has counted down by then follows
-//! from its start. One busy period costs two passes over those who contend.
+//! from its start. One busy period costs three passes over those who contend.
 //!
 //! IEEE 802.11-2016: 10.3.4.3 (backoff of the DCF), 10.22.2.2 and 10.22.2.4 (EDCA).
 
@@ -41,6 +41,8 @@ struct Contender {
     start: Time,
     /// Slots to count from there.
     count: u32,
+    /// When they are counted, if the medium stays idle.
+    expiry: Time,
     /// Backoff is drawn from 0 to this many slots.
     window: u32,
     /// Failures in a row, since the window was last at its smallest.
@@ -71,6 +73,7 @@ impl Contention {
         let contender = |window| Contender {
             start: Time::ZERO,
             count: 0,
+            expiry: Time::ZERO,
             window,
             failures: 0,
             waiting: false,
@@ -95,14 +98,13 @@ impl Contention {
     /// `id` has something to send while the medium is idle; its interframe space ends at `start`.
     /// If it has nothing left to count, it transmits at once.
     pub(super) fn join_idle(&mut self, id: u32, now: Time, start: Time) {
-        let slot = self.slot;
         let contender = self.listed(id, start);
         contender.waiting = true;
-        if contender.expiry(slot) <= now {
-            (contender.start, contender.count) = (now, 0);
+        if contender.expiry <= now {
+            contender.at_once(now);
         }
-        let expiry = contender.expiry(slot);
-        self.next = Some(self.next.map_or(expiry, |next| next.min(expiry)));
+        let expiry = contender.expiry;
+        self.next = Time::earliest([self.next, Some(expiry)]);
     }
 
     /// `id` has something to send while the medium is busy: it draws a backoff, unless it is
@@ -121,7 +123,7 @@ impl Contention {
         let contender = &mut self.contenders[id as usize];
         if !contender.counting {
             contender.counting = true;
-            (contender.start, contender.count) = (start, 0);
+            contender.at_once(start);
             self.counting.push(id);
         }
         contender
@@ -137,11 +139,11 @@ impl Contention {
     /// cannot yet know of each other, and with the moments at which they do.
     pub(super) fn due(&self, at: Time, blind: Span, ids: &mut Vec<(u32, Time)>) {
         ids.clear();
+        let end = at + blind.max(Span::from_nanos(1));
         for id in &self.counting {
             let contender = &self.contenders[*id as usize];
-            let expiry = contender.expiry(self.slot);
-            if contender.waiting && (expiry == at || expiry < at + blind) {
-                ids.push((*id, expiry));
+            if contender.waiting && contender.expiry < end {
+                ids.push((*id, contender.expiry));
             }
         }
     }
@@ -195,26 +197,29 @@ impl Contention {
 
     /// The medium is idle again: everybody counts on from the end of its interframe space.
     pub(super) fn resume(&mut self, start_of: impl Fn(u32) -> Time) {
-        self.next = None;
+        let mut next = Time::MAX;
         for id in &self.counting {
             let contender = &mut self.contenders[*id as usize];
             contender.start = start_of(*id);
+            contender.expiry = contender.start + self.slot * u64::from(contender.count);
             if contender.waiting {
-                self.next = Time::earliest([self.next, Some(contender.expiry(self.slot))]);
+                next = next.min(contender.expiry);
             }
         }
+        self.next = Some(next).filter(|next| *next < Time::MAX);
     }
 
     fn find_next(&mut self) {
         let waiting = self.counting.iter().map(|id| &self.contenders[*id as usize]);
         let expiries = waiting.filter(|contender| contender.waiting);
-        self.next = expiries.map(|contender| contender.expiry(self.slot)).min();
+        self.next = expiries.map(|contender| contender.expiry).min();
     }
 }
 
 impl Contender {
-    fn expiry(&self, slot: Span) -> Time {
-        self.start + slot * u64::from(self.count)
+    /// Nothing is to count from `start` on.
+    fn at_once(&mut self, start: Time) {
+        (self.start, self.count, self.expiry) = (start, 0, start);
     }
 
     fn draw(&mut self, rng: &mut impl Rng) {

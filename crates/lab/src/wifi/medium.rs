@@ -63,19 +63,23 @@ pub(super) struct Medium {
     pub(super) sendings: Vec<Sending>,
     /// Whether what was last on the air could not be read.
     unreadable: bool,
+    /// By category, when those who did not send count, in the idle period that goes on.
+    starts: [Time; Category::COUNT],
 }
 
 impl Medium {
     /// An idle medium for so many stations.
     pub(super) fn new(stations: u32, timing: Timing, rules: Rules, access: &Access) -> Self {
+        let aifs = Category::ALL.map(|category| timing.aifs(access.params(category).aifsn));
         Self {
             timing,
             rules,
-            aifs: Category::ALL.map(|category| timing.aifs(access.params(category).aifsn)),
+            aifs,
             busy_until: None,
             since: Time::ZERO,
             sendings: Vec::with_capacity(stations as usize),
             unreadable: false,
+            starts: aifs.map(|aifs| Time::ZERO + aifs),
         }
     }
 
@@ -99,14 +103,19 @@ impl Medium {
     /// The medium is idle from `at` on; for how long it was busy.
     pub(super) fn free(&mut self, at: Time) -> Span {
         let busy = at.since(self.since);
+        let cannot_read = self.unreadable && self.rules.eifs;
+        let extension = if cannot_read { self.timing.error_extension() } else { Span::ZERO };
+        self.starts = self.aifs.map(|aifs| at + extension + aifs);
         (self.busy_until, self.since) = (None, at);
         busy
     }
 
     /// When `who` starts to count in the idle period that goes on.
     pub(super) fn start(&self, who: Contender) -> Time {
-        let aifs = self.aifs[who.category as usize];
+        let category = who.category as usize;
+        let aifs = self.aifs[category];
         match self.sendings.iter().find(|sending| sending.by.station == who.station) {
+            None => self.starts[category],
             Some(own) if own.received == 0 => {
                 let timeout = own.end + self.timing.ack_timeout();
                 match self.rules.recovery {
@@ -115,10 +124,7 @@ impl Medium {
                     Recovery::TimeoutThenAifs => timeout.max(self.since) + aifs,
                 }
             }
-            None if self.unreadable && self.rules.eifs => {
-                self.since + self.timing.error_extension() + aifs
-            }
-            _ => self.since + aifs,
+            Some(_) => self.since + aifs,
         }
     }
 }

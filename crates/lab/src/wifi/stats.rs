@@ -31,8 +31,17 @@ pub struct StationStats {
 impl StationStats {
     /// The part of all MPDUs that were sent again, from 0 to 1; zero if none was sent.
     pub fn retry_rate(&self) -> f64 {
-        if self.attempts == 0 { 0.0 } else { self.retries as f64 / self.attempts as f64 }
+        share(self.retries, self.attempts)
     }
+
+    /// The part of its transmissions that met another one, from 0 to 1; zero if there was none.
+    pub fn collision_rate(&self) -> f64 {
+        share(self.collisions, self.transmissions)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// What happened in a cell since its start.
@@ -44,4 +53,11 @@ pub struct CellStats {
     pub exchanges: u64,
     /// For how long the medium was busy, without what goes on now.
     pub busy: Span,
+}
+
+impl CellStats {
+    /// A count of all stations together.
+    pub fn sum(&self, of: impl Fn(&StationStats) -> u64) -> u64 {
+        self.stations.iter().map(of).sum()
+    }
 }

@@ -12,6 +12,7 @@
 //! here is what runs on the road.
 
 mod cross;
+mod exchange;
 mod parcel;
 mod stream;
 mod updates;
@@ -22,6 +23,7 @@ use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
 pub use cross::{Cross, Pattern};
+pub use exchange::{Exchange, ExchangeOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
 pub use stream::{Application, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
@@ -39,6 +41,8 @@ pub enum Flow {
     Updates(UpdateFlow),
     /// A TCP stream.
     Stream(Stream),
+    /// Requests and responses over TCP.
+    Exchange(Exchange),
     /// Cross traffic.
     Cross(Cross),
 }
@@ -94,13 +98,22 @@ impl Routed {
     }
 }
 
-/// A packet that leaves a wired hop, for those who watch.
+/// What carries packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// A wired hop, as in [`World::hops`].
+    Hop(usize),
+    /// A cell, as in [`World::cells`].
+    Cell(usize),
+}
+
+/// A packet that leaves what carried it, for those who watch.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
-    /// When it comes out at the far end of the hop.
+    /// When it comes out at the far end of the hop, or when its frame ends.
     pub at: Time,
-    /// The hop, as in [`World::hops`].
-    pub hop: usize,
+    /// What it leaves.
+    pub carrier: Carrier,
     /// The packet.
     pub parcel: &'a Parcel,
     /// Whose it is.
@@ -134,7 +147,8 @@ impl World {
         self.run_watched(end, |_| {});
     }
 
-    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop.
+    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
+    /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
         let (hops, cells) = (self.hops.len(), self.cells.len());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
@@ -143,7 +157,7 @@ impl World {
             if component < hops {
                 self.wake_hop(component, &mut watch);
             } else if component < hops + cells {
-                self.wake_cell(component - hops);
+                self.wake_cell(component - hops, &mut watch);
             } else {
                 self.wake_flow(component - hops - cells);
             }
@@ -159,6 +173,7 @@ impl World {
             match flow {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
                 Flow::Stream(stream) => stream.begin_measuring(self.now),
+                Flow::Exchange(exchange) => exchange.begin_measuring(self.now),
                 Flow::Cross(cross) => cross.begin_measuring(self.now),
             }
         }
@@ -196,18 +211,22 @@ impl World {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
-            watch(Left { at: delivered.at, hop, parcel: &delivered.packet, flow });
+            let carrier = Carrier::Hop(hop);
+            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet);
         }
         self.agenda.set(hop, self.hops[hop].next_event());
     }
 
-    fn wake_cell(&mut self, cell: usize) {
+    fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { cells, flows, now, .. } = self;
             let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop)) else {
                 break;
             };
+            let flow = &flows[delivered.packet.flow as usize].flow;
+            let carrier = Carrier::Cell(cell);
+            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet);
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
@@ -230,15 +249,23 @@ impl World {
                 stream.on_wake(self.now);
                 self.transmit(flow);
             }
+            Flow::Exchange(exchange) => {
+                exchange.on_wake(self.now);
+                self.transmit(flow);
+            }
         }
         self.reschedule_flow(flow);
     }
 
-    /// Sends all that a stream has to send.
+    /// Sends all that a stream or an exchange has to send.
     fn transmit(&mut self, flow: usize) {
-        while let Flow::Stream(stream) = &mut self.flows[flow].flow
-            && let Some((direction, load)) = stream.poll_transmit(self.now)
-        {
+        loop {
+            let due = match &mut self.flows[flow].flow {
+                Flow::Stream(stream) => stream.poll_transmit(self.now),
+                Flow::Exchange(exchange) => exchange.poll_transmit(self.now),
+                Flow::Updates(_) | Flow::Cross(_) => None,
+            };
+            let Some((direction, load)) = due else { return };
             self.send(flow, direction, load);
         }
     }
@@ -313,9 +340,14 @@ impl World {
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }
+            (Flow::Exchange(exchange), Body::Segment(number)) => {
+                exchange.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
+                self.transmit(flow);
+                self.reschedule_flow(flow);
+            }
             (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
             // A flow carries its own bodies only.
-            (Flow::Updates(_) | Flow::Stream(_), _) => {}
+            (Flow::Updates(_) | Flow::Stream(_) | Flow::Exchange(_), _) => {}
         }
     }
 
@@ -323,6 +355,7 @@ impl World {
         let next = match &self.flows[flow].flow {
             Flow::Updates(updates) => updates.next_event(),
             Flow::Stream(stream) => stream.next_event(),
+            Flow::Exchange(exchange) => exchange.next_event(),
             Flow::Cross(cross) => cross.next_event(),
         };
         self.agenda.set(self.hops.len() + self.cells.len() + flow, next);
@@ -333,7 +366,9 @@ impl World {
 fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
     let Routed { flow, dropped, .. } = &mut flows[drop.packet.flow as usize];
     *dropped += 1;
-    if let (Flow::Stream(stream), Body::Segment(number)) = (flow, drop.packet.load.body) {
-        stream.on_dropped(number);
+    match (flow, drop.packet.load.body) {
+        (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
+        (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),
+        _ => {}
     }
 }

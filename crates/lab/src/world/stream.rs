@@ -38,6 +38,8 @@ pub enum Application {
     },
     /// Writes this much and closes: what is left of it.
     File(Bytes),
+    /// Nobody of its own: an [`Exchange`](super::Exchange) writes.
+    Exchange,
 }
 
 /// A stream under way.
@@ -197,6 +199,11 @@ impl Stream {
         &self.sender
     }
 
+    /// The sending end, to write into.
+    pub(super) const fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
     /// The age at the receiver.
     pub const fn age(&self) -> &AgeProcess {
         self.tally.age.process()
@@ -220,7 +227,7 @@ impl Stream {
         let application = match &self.application {
             Application::Cbr(cbr) => cbr.next_event(),
             Application::Updates { next_at, .. } => Some(*next_at),
-            Application::Bulk | Application::File(_) => None,
+            Application::Bulk | Application::File(_) | Application::Exchange => None,
         };
         let application = application.filter(|at| *at < self.ends_at);
         Time::earliest([application, self.sender.next_event(), self.receiver.next_event()])
@@ -253,7 +260,7 @@ impl Stream {
                     *next_at += (*period).max(Span::from_nanos(1));
                 }
             }
-            Application::Bulk => {}
+            Application::Bulk | Application::Exchange => {}
             Application::File(_) => self.write_file(),
         }
     }

@@ -46,7 +46,9 @@ impl Sender {
         }
         if self.board.lost() == 0 && self.next_new().is_none() {
             self.observe_window(false);
-            self.rate.on_app_limited(self.board.in_flight());
+            if self.unsent() < self.params.segment.get() {
+                self.rate.on_app_limited(self.board.in_flight());
+            }
             return None;
         }
         if self.law.pacing_rate().is_some() && self.pacer.next() > now {
@@ -150,6 +152,12 @@ impl Sender {
             return Some((end + 1, true));
         }
         (end > start && !held_back).then_some((end, false))
+    }
+
+    /// What the application has written and the receiver's window may be holding back. A rate
+    /// behind such a window is the path's for all that the sender knows, as in Linux.
+    fn unsent(&self) -> u64 {
+        self.written_by_now().saturating_sub(self.board.sent_to())
     }
 
     fn written_by_now(&self) -> u64 {

@@ -1,6 +1,6 @@
-//! Captures of the lab's own hops tell what the lab itself has measured.
+//! Captures and time series of the lab's own hops and cells tell what the lab has measured.
 
-use freshline_lab::capture::{HopCaptures, Limits, Report, hop_called, measure};
+use freshline_lab::capture::{Captures, Limits, Report, carrier_called, measure};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::Scenario;
 use freshline_lab::series::Series;
@@ -32,13 +32,13 @@ path = ["nic"]
 load = { pattern = "poisson", rate = "100kbit", size = "200B" }
 "#;
 
-/// What captures of these hops, in one file, tell.
-fn capture_of(scenario: &Scenario, hops: &[&str]) -> Report {
+/// What captures of these hops and cells, in one file, tell.
+fn capture_of(scenario: &Scenario, carriers: &[&str]) -> Report {
     let built = scenario.build(0).unwrap();
-    let mut captures = HopCaptures::new(&built);
-    let hops: Vec<_> =
-        hops.iter().map(|name| hop_called(name, scenario, &built).unwrap()).collect();
-    captures.add(&hops, Vec::new()).unwrap();
+    let mut captures = Captures::new(&built);
+    let carriers: Vec<_> =
+        carriers.iter().map(|name| carrier_called(name, scenario, &built).unwrap()).collect();
+    captures.add(&carriers, Vec::new()).unwrap();
     let files = watch(scenario, built, captures, None::<Series<Vec<u8>>>).unwrap();
     let measured = measure(&files[0][..], Limits::default());
     assert!(measured.error.is_none(), "{:?}", measured.error);
@@ -89,7 +89,7 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
 fn a_flow_that_nobody_sends_has_no_series_and_the_others_have() {
     let absent = SCENARIO.replace("name = \"robot\"", "name = \"robot\"\ncount = 0");
     let scenario = Scenario::parse(&absent[..]).unwrap();
-    assert_eq!(tables(&scenario, "10s").lines().count(), 3);
+    assert_eq!(table(&scenario, "flow-download", "10s").lines().count(), 3);
 }
 
 #[test]
@@ -100,10 +100,75 @@ fn one_direction_holds_what_goes_there_and_nothing_else() {
     assert_eq!((there.flows[0].acked_bytes, there.packets.other), (0, 0));
 }
 
+/// The access point is between the source and its monitor, and between the stream's two ends.
+const CELL: &str = r#"
+title = "A robot and a download in a cell, with a wire behind it"
+duration = "10s"
+[[cell]]
+name = "wifi"
+radio = { standard = "802.11a", rate = "12mbit" }
+[[link]]
+name = "wire"
+there = { delay = "5ms" }
+[[flow]]
+name = "robot"
+path = ["wifi", "wire"]
+updates = { law = "fixed", rate = "50/s", payload = "500B" }
+[[flow]]
+name = "download"
+path = ["wire", "wifi"]
+tcp = { control = "cubic" }
+"#;
+
+#[test]
+fn a_capture_of_a_cell_holds_both_directions_as_they_arrive() {
+    let scenario = Scenario::parse(CELL).unwrap();
+    let metrics = run(&scenario, || {}).unwrap();
+    let report = capture_of(&scenario, &["wifi"]);
+    let session = &report.sessions[0];
+    let sent = value(&metrics, "updates", "robot") * 10.0;
+    assert!(sent - session.updates as f64 <= 1.0, "{sent} sent, {} seen", session.updates);
+    assert!(session.updates - session.acks <= 1, "{session:?}");
+    // Acks tell when the monitor had what.
+    let ours = value(&metrics, "age_mean", "robot") * 1e3;
+    let age = session.age_at_monitor.unwrap().mean_ms;
+    assert!((age / ours - 1.0).abs() < 0.01, "{age} ms, ours {ours} ms");
+    let flow = &report.flows[0];
+    let delivered = value(&metrics, "goodput", "download") * 10.0 / 8.0;
+    let ratio = flow.acked_bytes as f64 / delivered;
+    assert!((ratio - 1.0).abs() < 0.01, "{} B, ours {delivered} B", flow.acked_bytes);
+}
+
+#[test]
+fn the_series_of_a_cell_add_up_to_its_metrics() {
+    let scenario = Scenario::parse(CELL).unwrap();
+    let metrics = run(&scenario, || {}).unwrap();
+    let table = table(&scenario, "cell-wifi", "100ms");
+    let mut lines = table.lines();
+    assert_eq!(
+        lines.next(),
+        Some("time_s,utilisation,retries,collisions,ap_queue_packets,station_queue_packets")
+    );
+    let rows: Vec<Vec<f64>> =
+        lines.map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
+    assert_eq!(rows.len(), 100);
+    let mean = |column: usize| rows.iter().map(|row| row[column]).sum::<f64>() / 100.0;
+    assert!(rows.iter().all(|row| row[1..4].iter().all(|share| (0.0..=1.0).contains(share))));
+    let utilisation = value(&metrics, "utilisation", "wifi");
+    assert!((mean(1) / utilisation - 1.0).abs() < 0.001, "{}, {utilisation}", mean(1));
+    let retries = value(&metrics, "retries", "wifi");
+    assert!((mean(2) / retries - 1.0).abs() < 0.1, "{}, {retries}", mean(2));
+    // The download waits at the access point.
+    assert!(mean(4) > 10.0 * mean(5), "{} packets, {}", mean(4), mean(5));
+    let airtime = |of| value(&metrics, "airtime", of);
+    assert!(airtime("wifi/ap") > 0.5 && airtime("robot") < 0.1);
+}
+
 #[test]
 fn watching_a_run_does_not_change_it() {
     let scenario = Scenario::parse(SCENARIO).unwrap();
-    let (whole, sliced) = (tables(&scenario, "20s"), tables(&scenario, "100ms"));
+    let download = |every| table(&scenario, "flow-download", every);
+    let (whole, sliced) = (download("20s"), download("100ms"));
     // The last line of the download: its window and its smoothed round trip.
     let end = |table: &str| -> Vec<String> {
         let last = table.lines().last().unwrap();
@@ -113,13 +178,13 @@ fn watching_a_run_does_not_change_it() {
     assert_eq!((whole.lines().count(), sliced.lines().count()), (2, 201));
 }
 
-/// The time series of the download.
-fn tables(scenario: &Scenario, every: &str) -> String {
+/// A time series.
+fn table(scenario: &Scenario, name: &str, every: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let built = scenario.build(0).unwrap();
     let open = |table: &str| std::fs::File::create(folder.path().join(table));
     let series = Series::new(scenario, &built, every.parse().unwrap(), open).unwrap();
-    let captures = HopCaptures::<Vec<u8>>::new(&built);
+    let captures = Captures::<Vec<u8>>::new(&built);
     watch(scenario, built, captures, Some(series)).unwrap();
-    std::fs::read_to_string(folder.path().join("flow-download")).unwrap()
+    std::fs::read_to_string(folder.path().join(name)).unwrap()
 }

@@ -1,0 +1,191 @@
+//! A client and its server: requests over one TCP stream, responses over another one the other way.
+//!
+//! ```text
+//!   client ─► request ─► … ─► server
+//!     ▲                          │
+//!     └──── … ◄─── response ◄────┘
+//! ```
+//!
+//! Both streams open when the exchange begins, so that the first response has waited for a
+//! handshake too.
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::router::Ecn;
+use freshline_core::unit::{Span, Time};
+
+use super::parcel::{Body, Direction, Load};
+use super::stream::{Stream, StreamOutcome};
+use crate::tcp::Segment;
+use crate::tcp::apps::{RequestResponse, RequestResponseParams};
+
+/// An exchange under way.
+#[derive(Debug)]
+pub struct Exchange {
+    application: RequestResponse,
+    requests: Stream,
+    responses: Stream,
+    ends_at: Time,
+    /// How long responses took, from the end of the warm-up on.
+    times: SpanHistogram,
+    /// The same, all together.
+    time: Span,
+    measured_since: Time,
+}
+
+/// What an exchange was like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExchangeOutcome {
+    /// From a request to the last byte of its response, on average; `None` if there was none.
+    pub response_mean: Option<Span>,
+    /// What 95 % of responses did not exceed.
+    pub response_p95: Option<Span>,
+    /// Responses complete, a second.
+    pub responses_per_s: f64,
+    /// What the stream of responses was like; its age means nothing here.
+    pub stream: StreamOutcome,
+}
+
+impl Exchange {
+    /// A client that asks between two moments, over streams that nobody else writes into.
+    pub fn new(
+        params: RequestResponseParams,
+        requests: Stream,
+        responses: Stream,
+        (starts_at, ends_at): (Time, Time),
+    ) -> Self {
+        Self {
+            application: RequestResponse::new(params, starts_at),
+            requests,
+            responses,
+            ends_at,
+            times: SpanHistogram::new(),
+            time: Span::ZERO,
+            measured_since: Time::ZERO,
+        }
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        self.requests.begin_measuring(now);
+        self.responses.begin_measuring(now);
+        (self.times, self.time, self.measured_since) = (SpanHistogram::new(), Span::ZERO, now);
+    }
+
+    /// Something to do has come due; then [`Exchange::poll_transmit`].
+    pub fn on_wake(&mut self, now: Time) {
+        self.requests.on_wake(now);
+        self.responses.on_wake(now);
+        self.talk(now);
+    }
+
+    /// The next segment to send, from either end; call it until there is none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
+        if let Some((direction, load)) = self.requests.poll_transmit(now) {
+            return Some((direction, Half::Requests.numbered(load)));
+        }
+        let (direction, load) = self.responses.poll_transmit(now)?;
+        Some((Half::Responses.seen(direction), Half::Responses.numbered(load)))
+    }
+
+    /// A segment has come to an end, in a packet that tells of congestion or not.
+    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
+        let (half, number) = Half::of(number);
+        self.stream_mut(half).on_segment(now, half.seen(direction), number, ecn);
+        self.talk(now);
+    }
+
+    /// A segment was dropped on its way.
+    pub fn on_dropped(&mut self, number: u32) {
+        let (half, number) = Half::of(number);
+        self.stream_mut(half).on_dropped(number);
+    }
+
+    /// How many responses are complete, and the sum of the times that they took.
+    pub fn response_times(&self) -> (u64, Span) {
+        (self.times.count(), self.time)
+    }
+
+    /// The stream of responses.
+    pub const fn responses(&self) -> &Stream {
+        &self.responses
+    }
+
+    /// A segment that travels in `direction`, by its number, with its direction as its stream sees
+    /// it: what carries data goes there.
+    pub fn segment(&self, direction: Direction, number: u32) -> Option<(Direction, &Segment)> {
+        let (half, number) = Half::of(number);
+        let stream = match half {
+            Half::Requests => &self.requests,
+            Half::Responses => &self.responses,
+        };
+        Some((half.seen(direction), stream.segment(number)?))
+    }
+
+    /// When to call [`Exchange::on_wake`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        let request = self.application.next_event().filter(|at| *at < self.ends_at);
+        Time::earliest([request, self.requests.next_event(), self.responses.next_event()])
+    }
+
+    /// What was measured until `now`.
+    pub fn outcome(&self, now: Time) -> ExchangeOutcome {
+        let count = self.times.count();
+        ExchangeOutcome {
+            response_mean: (count > 0).then(|| self.times.mean()),
+            response_p95: (count > 0).then(|| self.times.quantile(0.95)),
+            responses_per_s: count as f64 / now.since(self.measured_since).as_secs_f64(),
+            stream: self.responses.outcome(now),
+        }
+    }
+
+    /// Client and server read what has come, and write.
+    fn talk(&mut self, now: Time) {
+        let Self { application, requests, responses, .. } = self;
+        if let Some(taken) = application.on_responses(now, responses.delivered()) {
+            self.times.record(taken);
+            self.time += taken;
+        }
+        if now < self.ends_at {
+            application.on_tick(now, requests.sender_mut());
+        }
+        application.on_requests(requests.delivered(), responses.sender_mut());
+    }
+
+    fn stream_mut(&mut self, half: Half) -> &mut Stream {
+        match half {
+            Half::Requests => &mut self.requests,
+            Half::Responses => &mut self.responses,
+        }
+    }
+}
+
+/// One of the two streams. Segments of the first have even numbers, those of the second odd ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Requests,
+    Responses,
+}
+
+impl Half {
+    /// Whose segment has this number, and its number there.
+    fn of(number: u32) -> (Self, u32) {
+        let half = if number.is_multiple_of(2) { Self::Requests } else { Self::Responses };
+        (half, number / 2)
+    }
+
+    fn numbered(self, load: Load) -> Load {
+        match load.body {
+            Body::Segment(number) => Load { body: Body::Segment(2 * number + self as u32), ..load },
+            _ => load,
+        }
+    }
+
+    /// The stream's direction for one of the exchange, and the other way round.
+    fn seen(self, direction: Direction) -> Direction {
+        match (self, direction) {
+            (Self::Requests, direction) => direction,
+            (Self::Responses, Direction::There) => Direction::Back,
+            (Self::Responses, Direction::Back) => Direction::There,
+        }
+    }
+}
