@@ -11,12 +11,14 @@ mod config;
 mod discipline;
 mod fifo;
 mod header;
+mod ip;
 mod limit;
 
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
 pub use fifo::Fifo;
 pub use header::{Ecn, FlowKey, Header};
+pub use ip::mark_congestion;
 pub use limit::{Limit, ParseLimitError};
 
 use crate::unit::{Bytes, Packets, Span, Time};
