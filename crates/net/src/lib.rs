@@ -6,5 +6,6 @@ pub mod clock;
 pub mod emulate;
 pub mod monitor;
 pub mod quic;
+pub mod router;
 pub mod source;
 pub mod stop;

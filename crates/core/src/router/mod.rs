@@ -13,6 +13,7 @@ mod fifo;
 mod header;
 mod ip;
 mod limit;
+mod report;
 
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
@@ -20,6 +21,9 @@ pub use fifo::Fifo;
 pub use header::{Ecn, FlowKey, Header};
 pub use ip::mark_congestion;
 pub use limit::{Limit, ParseLimitError};
+pub use report::{
+    AccountReport, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport,
+};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
