@@ -4,6 +4,7 @@ pub mod alarm;
 mod batch;
 pub mod clock;
 pub mod emulate;
+pub mod metrics;
 pub mod monitor;
 pub mod quic;
 pub mod router;

@@ -5,9 +5,7 @@ use std::hash::BuildHasher;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use freshline_core::link::{DropCounts, SpanHistogram, Traffic};
-use freshline_core::router::{
-    AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport,
-};
+use freshline_core::router::{AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport};
 use freshline_core::unit::{Bytes, Span, Time};
 
 /// Counts for one class or flow.

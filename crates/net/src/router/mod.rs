@@ -20,9 +20,10 @@ mod shaper;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use freshline_core::router::{Class, IfcConfig, Limit, QdiscConfig, QdiscError};
-use freshline_core::unit::{BitRate, Packets, Time};
+use freshline_core::router::{IfcConfig, QdiscConfig, QdiscError, RouterReport};
+use freshline_core::unit::{BitRate, Packets, Span, Time};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::net::if_::if_nametoindex;
@@ -31,14 +32,16 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::alarm::Alarm;
+use crate::clock::Clock;
 use crate::stop::Stop;
-pub use control::{ControlError, order};
 use control::ControlSocket;
+pub use control::{ControlError, order};
+use gate::Gate;
 pub use metrics::serve as serve_metrics;
 use netfilter::NfqueueGate;
 use order::Desk;
 pub use order::{Order, OrderError, Orders};
-use shaper::{Shaper, Settings};
+use shaper::{Settings, Shaper};
 
 /// What to do with the packets of which device.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,6 +110,9 @@ pub enum RouterError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system has no randomness.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
     /// The system refused something else.
     #[error("the system refused to {action}: {source}")]
     System {
@@ -150,14 +156,14 @@ impl Router {
             return Err(RouterError::NoDevice(device));
         }
         // A discipline that makes no sense is told of before anything is asked of the system.
-        let mut rng = Pcg64::from_seed(seed().map_err(system("give random numbers"))?);
-        queue.build::<Held<PacketId>, _>(&mut rng)?;
+        let mut rng = Pcg64::from_seed(seed().map_err(RouterError::Random)?);
+        let discipline = queue.build(&mut rng)?;
         if !Uid::effective().is_root() {
             return Err(RouterError::NeedsRoot);
         }
         let control = ControlSocket::take(&device)?;
         let gate = NfqueueGate::open(&device, queue_number, rate)?;
-        let shaper = Shaper::new(Settings { device, rate, queue }, gate, rng)?;
+        let shaper = Shaper::new(Settings { device, rate, queue }, discipline, gate, rng);
 
         let polling = system("poll the kernel's queue");
         let (poll, alarm, waker) = wakeups(&shaper).map_err(polling)?;
@@ -222,8 +228,8 @@ fn wakeups<G: Gate>(shaper: &Shaper<G>) -> io::Result<(Poll, Alarm, Arc<Waker>)>
 }
 
 /// For the secrets of disciplines that hash: no sender may guess it.
-fn seed() -> io::Result<[u8; 32]> {
+fn seed() -> Result<[u8; 32], getrandom::Error> {
     let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(io::Error::from)?;
+    getrandom::fill(&mut seed)?;
     Ok(seed)
 }

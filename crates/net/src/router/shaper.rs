@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use freshline_core::link::{Hop, LinkParams};
 use freshline_core::router::{
-    AoiShare, Classifier, Discipline, Drop, QdiscConfig, QdiscError, RouterReport, WaitingReport,
+    AoiShare, Classifier, Discipline, Drop, QdiscConfig, RouterReport, WaitingReport,
 };
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 use nix::errno::Errno;
@@ -46,16 +46,20 @@ pub(super) struct Shaper<G: Gate> {
 }
 
 impl<G: Gate> Shaper<G> {
-    /// What `rng` is used for: the secrets of disciplines that hash.
-    pub(super) fn new(settings: Settings, gate: G, mut rng: Pcg64) -> Result<Self, QdiscError> {
-        let discipline = settings.queue.build(&mut rng)?;
+    /// The discipline is the one that the settings say. The transmitter draws nothing from `rng`.
+    pub(super) fn new(
+        settings: Settings,
+        discipline: Discipline<Held<G::Ticket>>,
+        gate: G,
+        rng: Pcg64,
+    ) -> Self {
         let classifier = match &settings.queue {
             QdiscConfig::Ifc(config) => config.classifier.clone(),
             _ => Classifier::default(),
         };
         let link = LinkParams { rate: Some(settings.rate), ..LinkParams::default() };
         let clock = Clock::new();
-        Ok(Self {
+        Self {
             clock,
             start: clock.now(),
             settings,
@@ -66,7 +70,7 @@ impl<G: Gate> Shaper<G> {
             is_readable: true,
             arrivals: Vec::new(),
             failures: 0,
-        })
+        }
     }
 
     pub(super) fn gate(&self) -> &G {

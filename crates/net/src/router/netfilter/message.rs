@@ -136,7 +136,8 @@ pub(super) fn incoming(mut datagram: &[u8]) -> impl Iterator<Item = Incoming<'_>
         let kind = u16::from_ne_bytes([message[4], message[5]]);
         Some(match kind {
             ERROR => {
-                let errno = message[ANSWER_AT..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+                let errno =
+                    message[ANSWER_AT..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
                 Incoming::Answer(errno.map_or(0, i32::saturating_neg))
             }
             _ => Incoming::Message(kind, &message[HEADER_LEN..]),

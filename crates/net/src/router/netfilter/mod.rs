@@ -63,12 +63,13 @@ impl NfqueueGate {
             io::ErrorKind::PermissionDenied => RouterError::QueueTaken(queue),
             _ => RouterError::Netfilter { what: "queues to user space", source },
         })?;
-        let table = Table::install(Rule { device, queue }).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::PermissionDenied => {
-                RouterError::DeviceTaken(device.to_owned())
-            }
-            _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
-        })?;
+        let table =
+            Table::install(Rule { device, queue }).map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::PermissionDenied => {
+                    RouterError::DeviceTaken(device.to_owned())
+                }
+                _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
+            })?;
         Ok(Self { queue: opened, table: Some(table), super_packets, overruns: 0 })
     }
 }

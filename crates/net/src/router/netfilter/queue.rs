@@ -13,7 +13,7 @@ use super::socket::Socket;
 
 /// The kernel's name for a packet in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PacketId(u32);
+pub(in crate::router) struct PacketId(u32);
 
 /// What the kernel tells of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

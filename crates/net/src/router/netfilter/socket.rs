@@ -54,12 +54,12 @@ impl Socket {
         let mut errors = Vec::new();
         loop {
             match self.receive(&mut buffer) {
-                Ok(datagram) => errors.extend(incoming(datagram).filter_map(|message| {
-                    match message {
+                Ok(datagram) => {
+                    errors.extend(incoming(datagram).filter_map(|message| match message {
                         Incoming::Answer(errno) if errno != 0 => Some(errno),
                         _ => None,
-                    }
-                })),
+                    }))
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
