@@ -1,17 +1,18 @@
 //! Disciplines as people write them, in files and in flags.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
 use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg32;
 
-use alloc::boxed::Box;
-
-use super::{Discipline, Fifo, FlowHash, IfcConfig, Ifil, Limit, Packet, ParseLimitError};
-use crate::unit::Packets;
-
-const IFIL_LIMIT: Packets = Packets::new(10_000);
+use super::{
+    Codel, CodelParams, Discipline, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil, IfilParams,
+    Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
+};
+use crate::unit::{Bytes, Packets, Span};
 
 /// Which discipline, with which parameters.
 ///
@@ -26,11 +27,19 @@ pub enum QdiscConfig {
         /// What it holds, above zero.
         limit: Limit,
     },
-    /// The newest packet of each flow.
-    Ifil {
-        /// Of how many flows it holds a packet, above zero and at most [`Ifil::MAX_LIMIT`].
-        limit: Packets,
+    /// Last in, first out.
+    Lifo {
+        /// What it holds, above zero.
+        limit: Limit,
     },
+    /// RED.
+    Red(RedParams),
+    /// CoDel.
+    Codel(CodelParams),
+    /// FQ-CoDel.
+    FqCodel(FqCodelParams),
+    /// The newest packet of each flow.
+    Ifil(IfilParams),
     /// Freshness control.
     Ifc(Box<IfcConfig>),
 }
@@ -47,20 +56,72 @@ pub enum QdiscError {
     /// A queue that lets nothing through.
     #[error("`limit` is zero, and everything passes through the queue; give at least `1p`")]
     ZeroLimit,
-    /// A table that is too large.
+    /// Something else that must not be zero.
+    #[error("`{field}` is zero; give more, such as `{example}`")]
+    Zero {
+        /// The name of the parameter.
+        field: &'static str,
+        /// A value that makes sense.
+        example: &'static str,
+    },
+    /// CoDel's target lies above its interval.
+    #[error("`target` ({target}) is above `interval` ({interval}); give about a twentieth of it")]
+    TargetAboveInterval {
+        /// The target given.
+        target: Span,
+        /// The interval given.
+        interval: Span,
+    },
+    /// FQ-CoDel with too few or too many queues.
+    #[error("`queues` is {queues}; give from 1 to {most}, such as 1024")]
+    Queues {
+        /// The number given.
+        queues: u32,
+        /// The largest that is taken.
+        most: u32,
+    },
+    /// FQ-CoDel with turns that send next to nothing.
+    #[error("`quantum` is {quantum}; give at least `{least}`, such as `1514B`")]
+    Quantum {
+        /// The quantum given.
+        quantum: Bytes,
+        /// The smallest that is taken.
+        least: Bytes,
+    },
+    /// RED's thresholds are not in order.
     #[error(
-        "`limit` is {limit}, and every flow takes memory from the start; give one of at most {most}"
+        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out `min` and `max` to have them follow from `limit`"
     )]
-    LimitTooLarge {
+    Thresholds {
+        /// The lower threshold.
+        min: Bytes,
+        /// The upper one.
+        max: Bytes,
+        /// What the queue holds.
+        limit: Bytes,
+    },
+    /// RED's largest probability is none.
+    #[error("`max_probability` is {0}; give above 0 and at most 1, such as 0.02")]
+    MaxProbability(f64),
+    /// RED's burst does not reach the lower threshold.
+    #[error(
+        "`burst` is {burst}, which is less than `min`; give at least `{least}`, or leave it out"
+    )]
+    BurstTooSmall {
+        /// The burst given.
+        burst: Packets,
+        /// The smallest that is taken.
+        least: Packets,
+    },
+    /// IFIL with a table that is too large.
+    #[error("`limit` is {limit}, and each flow takes memory from the start; give at most {most}")]
+    TooManyFlows {
         /// The limit given.
         limit: Packets,
-        /// The largest.
+        /// The largest that is taken.
         most: Packets,
     },
-    /// Intervals without length.
-    #[error("`frame` is zero; give a length above zero, such as `100ms`")]
-    ZeroFrame,
-    /// A part of a discipline.
+    /// A part of freshness control.
     #[error("`{class}`: {reason}")]
     Child {
         /// The class whose queue it is.
@@ -71,8 +132,31 @@ pub enum QdiscError {
 }
 
 impl QdiscConfig {
-    /// IFIL with its default limit, 10000 flows: the paper's "moderate" size.
-    pub const IFIL: Self = Self::Ifil { limit: IFIL_LIMIT };
+    /// Every discipline, with the defaults of its parameters.
+    pub fn all() -> [Self; 7] {
+        [
+            Self::default(),
+            Self::Lifo { limit: Limit::default() },
+            Self::Red(RedParams::default()),
+            Self::Codel(CodelParams::default()),
+            Self::FqCodel(FqCodelParams::default()),
+            Self::Ifil(IfilParams::default()),
+            Self::Ifc(Box::default()),
+        ]
+    }
+
+    /// The name in files and flags.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "fifo",
+            Self::Lifo { .. } => "lifo",
+            Self::Red(_) => "red",
+            Self::Codel(_) => "codel",
+            Self::FqCodel(_) => "fq_codel",
+            Self::Ifil(_) => "ifil",
+            Self::Ifc(_) => "ifc",
+        }
+    }
 
     /// The discipline. What randomness it needs it draws from `rng`, now; one that needs none draws
     /// none.
@@ -80,42 +164,42 @@ impl QdiscConfig {
         &self,
         rng: &mut R,
     ) -> Result<Discipline<P>, QdiscError> {
-        match self {
-            Self::Fifo { limit } if limit.is_zero() => Err(QdiscError::ZeroLimit),
-            Self::Fifo { limit } => Ok(Discipline::Fifo(Fifo::new(*limit))),
-            Self::Ifil { limit: Packets::ZERO } => Err(QdiscError::ZeroLimit),
-            Self::Ifil { limit } if *limit > Ifil::<P>::MAX_LIMIT => {
-                Err(QdiscError::LimitTooLarge { limit: *limit, most: Ifil::<P>::MAX_LIMIT })
-            }
-            Self::Ifil { limit } => Ok(Discipline::Ifil(Ifil::new(*limit, FlowHash::draw(rng)))),
-            Self::Ifc(config) => Ok(Discipline::Ifc(Box::new(config.build(rng)?))),
-        }
+        Ok(match self {
+            Self::Fifo { limit } => Discipline::Fifo(Fifo::new(limit.checked()?)),
+            Self::Lifo { limit } => Discipline::Lifo(Lifo::new(limit.checked()?)),
+            Self::Red(params) => Discipline::Red(Red::new(*params, Pcg32::from_rng(rng))?),
+            Self::Codel(params) => Discipline::Codel(Codel::new(*params)?),
+            Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
+            Self::Ifil(params) => Discipline::Ifil(Ifil::new(*params, rng)?),
+            Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
+        })
     }
 }
 
 /// Neither the name of a discipline nor a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is no discipline; write `fifo`, `ifil`, `ifc`, or the limit of a drop-tail queue: {limit}"
-)]
+#[error("`{text}` is no discipline; write {}, or the limit of a drop-tail queue: {limit}", names())]
 pub struct ParseQdiscError {
     text: String,
     limit: ParseLimitError,
+}
+
+fn names() -> String {
+    QdiscConfig::all().map(|each| alloc::format!("`{}`", each.name())).join(", ")
 }
 
 impl FromStr for QdiscConfig {
     type Err = ParseQdiscError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "fifo" => Ok(Self::default()),
-            "ifil" => Ok(Self::IFIL),
-            "ifc" => Ok(Self::Ifc(Box::default())),
-            _ => match text.parse() {
+        let named = Self::all().into_iter().find(|each| each.name() == text);
+        named.map_or_else(
+            || match text.parse() {
                 Ok(limit) => Ok(Self::Fifo { limit }),
                 Err(limit) => Err(ParseQdiscError { text: text.to_string(), limit }),
             },
-        }
+            Ok,
+        )
     }
 }
 
@@ -124,8 +208,7 @@ impl fmt::Display for QdiscConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fifo { limit } => limit.fmt(f),
-            Self::Ifil { .. } => f.write_str("ifil"),
-            Self::Ifc(_) => f.write_str("ifc"),
+            _ => f.pad(self.name()),
         }
     }
 }
@@ -140,7 +223,7 @@ mod reading {
 
     use alloc::boxed::Box;
 
-    use super::{IFIL_LIMIT, IfcConfig, Limit, Packets, QdiscConfig};
+    use super::{CodelParams, FqCodelParams, IfcConfig, IfilParams, Limit, QdiscConfig, RedParams};
 
     /// The table.
     #[derive(serde::Deserialize)]
@@ -150,22 +233,26 @@ mod reading {
             #[serde(default)]
             limit: Limit,
         },
-        Ifil {
-            #[serde(default = "ifil_limit")]
-            limit: Packets,
+        Lifo {
+            #[serde(default)]
+            limit: Limit,
         },
+        Red(RedParams),
+        Codel(CodelParams),
+        FqCodel(FqCodelParams),
+        Ifil(IfilParams),
         Ifc(Box<IfcConfig>),
-    }
-
-    fn ifil_limit() -> Packets {
-        IFIL_LIMIT
     }
 
     impl From<Table> for QdiscConfig {
         fn from(table: Table) -> Self {
             match table {
                 Table::Fifo { limit } => Self::Fifo { limit },
-                Table::Ifil { limit } => Self::Ifil { limit },
+                Table::Lifo { limit } => Self::Lifo { limit },
+                Table::Red(params) => Self::Red(params),
+                Table::Codel(params) => Self::Codel(params),
+                Table::FqCodel(params) => Self::FqCodel(params),
+                Table::Ifil(params) => Self::Ifil(params),
                 Table::Ifc(config) => Self::Ifc(config),
             }
         }
