@@ -133,6 +133,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.queue.backlog()
     }
 
+    /// How many packets the queue marked in place of dropping them.
+    pub fn marked(&self) -> Packets {
+        self.queue.marked()
+    }
+
     /// How many packets are in the hop: waiting, in transmission and under way.
     pub fn inside(&self) -> Packets {
         let moving = usize::from(self.in_transmission.is_some()) + self.line.len();

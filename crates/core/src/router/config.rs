@@ -90,7 +90,8 @@ pub enum QdiscError {
     },
     /// RED's thresholds are not in order.
     #[error(
-        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out `min` and `max` to have them follow from `limit`"
+        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out \
+         `min` and `max` to have them follow from `limit`"
     )]
     Thresholds {
         /// The lower threshold.
@@ -279,6 +280,181 @@ mod reading {
             }
 
             deserializer.deserialize_any(StringOrTable)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::Qdisc;
+    use rand_pcg::Pcg64;
+
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    #[test]
+    fn in_a_flag_a_discipline_is_its_name_or_a_limit() {
+        for config in QdiscConfig::all() {
+            assert_eq!(config.name().parse(), Ok(config.clone()));
+            assert_eq!(config.to_string().parse(), Ok(config));
+        }
+        let limit = Limit::Bytes(Bytes::new(64_000));
+        assert_eq!("64kB".parse(), Ok(QdiscConfig::Fifo { limit }));
+        let refusal = "cake".parse::<QdiscConfig>().unwrap_err().to_string();
+        for config in QdiscConfig::all() {
+            assert!(refusal.contains(config.name()), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn only_those_that_need_randomness_draw_it() {
+        for config in QdiscConfig::all() {
+            let mut rng = Pcg64::new(7, 7);
+            let discipline = config.build::<Update, _>(&mut rng).unwrap();
+            assert_eq!(discipline.backlog(), Default::default());
+            let draws = rng != Pcg64::new(7, 7);
+            assert_eq!(draws, matches!(config, QdiscConfig::Red(_) | QdiscConfig::FqCodel(_)));
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    mod in_files {
+        use super::*;
+        use crate::unit::BitRate;
+
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        struct File {
+            queue: QdiscConfig,
+        }
+
+        fn read(queue: &str) -> Result<QdiscConfig, toml::de::Error> {
+            toml::from_str::<File>(&alloc::format!("queue = {queue}")).map(|file| file.queue)
+        }
+
+        #[test]
+        fn a_name_or_a_table_alone_has_the_defaults_and_all_are_written_back() {
+            for config in QdiscConfig::all() {
+                let name = config.name();
+                assert_eq!(read(&alloc::format!("\"{name}\"")).as_ref(), Ok(&config));
+                assert_eq!(
+                    read(&alloc::format!("{{ discipline = \"{name}\" }}")).as_ref(),
+                    Ok(&config)
+                );
+                let file = File { queue: config };
+                let written = toml::to_string(&file).unwrap();
+                assert_eq!(toml::from_str::<File>(&written).unwrap(), file, "{written}");
+            }
+        }
+
+        #[test]
+        fn a_table_names_its_parameters() {
+            let fq_codel = read(
+                r#"{
+                    discipline = "fq_codel", limit = "1000p", memory = "4MiB", queues = 64,
+                    quantum = "300B", target = "10ms", interval = "200ms", max_packet = "9kB",
+                    ecn = false,
+                }"#,
+            );
+            let expected = FqCodelParams {
+                limit: Packets::new(1000),
+                memory: Bytes::new(4 << 20),
+                queues: 64,
+                quantum: Bytes::new(300),
+                target: Span::from_millis(10),
+                interval: Span::from_millis(200),
+                max_packet: Bytes::new(9000),
+                ecn: false,
+            };
+            assert_eq!(fq_codel, Ok(QdiscConfig::FqCodel(expected)));
+
+            let codel = read(r#"{ discipline = "codel", limit = "64kB", ecn = true }"#);
+            let limit = Limit::Bytes(Bytes::new(64_000));
+            let expected = CodelParams { limit, ecn: true, ..CodelParams::default() };
+            assert_eq!(codel, Ok(QdiscConfig::Codel(expected)));
+        }
+
+        #[test]
+        fn what_red_is_not_told_follows_from_what_it_is() {
+            let red = |table: &str| match read(table) {
+                Ok(QdiscConfig::Red(params)) => params,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(
+                red(r#"{ discipline = "red", limit = "120kB" }"#),
+                RedParams::with_limit(Bytes::new(120_000))
+            );
+            // What Mininet gives RED.
+            let told = red(r#"{
+                    discipline = "red", limit = "1MB", min = "30kB", max = "35kB",
+                    average_packet = "1500B", burst = "20p", bandwidth = "100mbit",
+                    max_probability = 1.0, ecn = true,
+                }"#);
+            let expected = RedParams {
+                min: Bytes::new(30_000),
+                max: Bytes::new(35_000),
+                max_probability: 1.0,
+                burst: Packets::new(20),
+                average_packet: Bytes::new(1500),
+                bandwidth: BitRate::from_mbps(100),
+                ecn: true,
+                ..RedParams::with_limit(Bytes::new(1_000_000))
+            };
+            assert_eq!(told, expected);
+        }
+
+        #[test]
+        fn a_senseless_value_is_refused_with_its_name_and_a_remedy() {
+            for (table, remedy) in [
+                (r#"{ discipline = "lifo", limit = "0p" }"#, "`limit` is zero"),
+                (r#"{ discipline = "codel", limit = "0B" }"#, "`limit` is zero"),
+                (r#"{ discipline = "codel", target = "0s" }"#, "`target` is zero; give more"),
+                (
+                    r#"{ discipline = "codel", target = "200ms" }"#,
+                    "`target` (200ms) is above `interval` (100ms); give",
+                ),
+                (r#"{ discipline = "fq_codel", limit = "0p" }"#, "`limit` is zero"),
+                (r#"{ discipline = "fq_codel", memory = "0B" }"#, "`memory` is zero"),
+                (r#"{ discipline = "fq_codel", interval = "1ms" }"#, "is above `interval` (1ms)"),
+                (r#"{ discipline = "fq_codel", queues = 0 }"#, "`queues` is 0; give from 1 to"),
+                (r#"{ discipline = "fq_codel", queues = 65537 }"#, "`queues` is 65537; give"),
+                (r#"{ discipline = "fq_codel", quantum = "99B" }"#, "`quantum` is 99B; give at"),
+                (r#"{ discipline = "red", limit = "0B" }"#, "`limit` is zero"),
+                (r#"{ discipline = "red", limit = "8B" }"#, "`min` is zero; give more"),
+                (r#"{ discipline = "red", min = "200kB" }"#, "`min` (200000B) below `max`"),
+                (r#"{ discipline = "red", max = "1MB" }"#, "up to `limit` (400000B); leave out"),
+                (r#"{ discipline = "red", average_packet = "0B" }"#, "`average_packet` is zero"),
+                (r#"{ discipline = "red", bandwidth = "0bit" }"#, "`bandwidth` is zero"),
+                (
+                    r#"{ discipline = "red", max_probability = 0.0 }"#,
+                    "`max_probability` is 0; give",
+                ),
+                (r#"{ discipline = "red", max_probability = nan }"#, "`max_probability` is NaN"),
+                (r#"{ discipline = "red", burst = "33p" }"#, "`burst` is 33p, which is less than"),
+            ] {
+                let built = read(table).unwrap().build::<Update, _>(&mut Pcg64::new(7, 7));
+                let message = built.err().expect(table).to_string();
+                assert!(message.contains(remedy), "{table}: {message}");
+            }
+        }
+
+        #[test]
+        fn what_is_misspelt_is_refused() {
+            for (queue, explanation) in [
+                (r#"{ discipline = "codel", quantum = "1kB" }"#, "unknown field `quantum`"),
+                (r#"{ discipline = "red", minimum = "1kB" }"#, "unknown field `minimum`"),
+                (r#"{ discipline = "cake" }"#, "unknown variant `cake`"),
+                (r#""cake""#, "`cake` is no discipline; write `fifo`"),
+                (r#"{ discipline = "fq_codel", limit = "1MB" }"#, "not a number of packets"),
+            ] {
+                let message = read(queue).unwrap_err().to_string();
+                assert!(message.contains(explanation), "{queue}: {message}");
+            }
         }
     }
 }

@@ -46,10 +46,10 @@ pub struct Params {
     pub limit: Packets,
     /// How many bytes all queues hold together, above zero. 32 MiB, as in Linux.
     pub memory: Bytes,
-    /// How many queues there are, from 1 to 65536. 1024 (RFC 8290 section 5.2.4).
+    /// How many queues there are, from 1 to 65536. 1024 (RFC 8290 section 5.2.5).
     pub queues: u32,
     /// How many bytes a queue sends a turn, at least 256, so that even the largest packet waits
-    /// for few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.5).
+    /// for few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.4).
     pub quantum: Bytes,
     /// As in [`CodelParams::target`](super::CodelParams::target): 5 ms (RFC 8290 section 5.2.2).
     pub target: Span,
@@ -263,4 +263,191 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
 /// A size among credits.
 fn signed(size: Bytes) -> i64 {
     i64::try_from(size.get()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::BitRate;
+    use rand_pcg::Pcg64;
+
+    /// A packet of the flow from port `flow`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Piece {
+        flow: u16,
+        size: u64,
+        is_marked: bool,
+    }
+
+    fn piece(flow: u16, size: u64) -> Piece {
+        Piece { flow, size, is_marked: false }
+    }
+
+    impl Packet for Piece {
+        fn size(&self) -> Bytes {
+            Bytes::new(self.size)
+        }
+
+        fn header(&self) -> crate::router::Header {
+            let flow = FlowKey { source_port: self.flow, ..FlowKey::default() };
+            crate::router::Header { flow, ..<_>::default() }
+        }
+
+        fn mark(&mut self) -> bool {
+            self.is_marked = true;
+            true
+        }
+    }
+
+    fn fq_codel(params: Params) -> FqCodel<Piece> {
+        let qdisc = FqCodel::new(params, &mut Pcg64::new(7, 7)).unwrap();
+        let [a, b, c] = [1, 2, 3].map(|flow| qdisc.queue_of(&piece(flow, 1).header().flow));
+        assert!(a != b && b != c && a != c, "the tests' flows must not share queues");
+        qdisc
+    }
+
+    fn fill(qdisc: &mut FqCodel<Piece>, flow: u16, size: u64, packets: u64) {
+        for _ in 0..packets {
+            qdisc.enqueue(Time::ZERO, piece(flow, size), &mut no_drop);
+        }
+    }
+
+    fn next(qdisc: &mut FqCodel<Piece>) -> u16 {
+        qdisc.dequeue(Time::ZERO, &mut no_drop).unwrap().packet.flow
+    }
+
+    fn no_drop(drop: Drop<Piece>) {
+        panic!("{drop:?}");
+    }
+
+    #[test]
+    fn a_flow_that_wakes_goes_before_those_that_stand() {
+        let mut qdisc = fq_codel(Params::default());
+        fill(&mut qdisc, 1, 1514, 20);
+        fill(&mut qdisc, 2, 1514, 20);
+        for expected in [1, 2, 1, 2] {
+            assert_eq!(next(&mut qdisc), expected);
+        }
+        fill(&mut qdisc, 3, 100, 1);
+        assert_eq!(next(&mut qdisc), 3);
+        assert_eq!(next(&mut qdisc), 1);
+    }
+
+    #[test]
+    fn a_flow_that_pauses_briefly_is_not_new_again() {
+        let mut qdisc = fq_codel(Params::default());
+        fill(&mut qdisc, 1, 1514, 20);
+        assert_eq!(next(&mut qdisc), 1);
+        fill(&mut qdisc, 2, 100, 1);
+        assert_eq!(next(&mut qdisc), 2);
+        // Its queue is found empty, and has its place behind flow 1's until that was served.
+        assert_eq!(next(&mut qdisc), 1);
+        fill(&mut qdisc, 2, 100, 1);
+        fill(&mut qdisc, 3, 100, 1);
+        assert_eq!([next(&mut qdisc), next(&mut qdisc)], [3, 2]);
+    }
+
+    #[test]
+    fn after_all_is_sent_every_flow_is_new_again() {
+        let mut qdisc = fq_codel(Params::default());
+        fill(&mut qdisc, 1, 3000, 1);
+        assert_eq!(next(&mut qdisc), 1);
+        fill(&mut qdisc, 1, 1000, 1);
+        fill(&mut qdisc, 2, 1000, 1);
+        assert_eq!([next(&mut qdisc), next(&mut qdisc)], [1, 2]);
+    }
+
+    #[test]
+    fn flows_share_by_bytes_whatever_the_size_of_their_packets() {
+        let mut qdisc = fq_codel(Params::default());
+        for (flow, size) in [(1, 1514), (2, 200), (3, 9000)] {
+            fill(&mut qdisc, flow, size, 1_000_000 / size);
+        }
+        let mut sent = [0; 3];
+        for _ in 0..1_000 {
+            let packet = qdisc.dequeue(Time::ZERO, &mut no_drop).unwrap().packet;
+            sent[usize::from(packet.flow) - 1] += packet.size;
+        }
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least <= 9000 + 1514, "{sent:?}");
+    }
+
+    #[test]
+    fn at_the_limit_the_largest_queue_loses_its_oldest() {
+        let mut qdisc = fq_codel(Params { limit: Packets::new(100), ..Params::default() });
+        fill(&mut qdisc, 1, 1000, 30);
+        fill(&mut qdisc, 2, 100, 70);
+        let mut dropped = 0;
+        qdisc.enqueue(Time::ZERO, piece(2, 100), &mut |drop| {
+            assert_eq!((drop.packet.flow, drop.reason), (1, DropReason::QueueFull));
+            dropped += 1;
+        });
+        assert_eq!(dropped, 15, "half of its bytes at once");
+        assert_eq!(qdisc.backlog().packets, Packets::new(86));
+    }
+
+    #[test]
+    fn memory_is_limited_too_and_large_queues_are_cut_in_batches() {
+        let mut qdisc = fq_codel(Params { memory: Bytes::new(1_000_000), ..Params::default() });
+        fill(&mut qdisc, 1, 1000, 999);
+        fill(&mut qdisc, 2, 1000, 1);
+        let mut dropped = 0;
+        qdisc.enqueue(Time::ZERO, piece(2, 1), &mut |drop| dropped += u64::from(drop.packet.flow));
+        assert_eq!(dropped, 64);
+        // What alone exceeds it costs no other flow anything.
+        qdisc.enqueue(Time::ZERO, piece(3, 1_000_001), &mut |drop| {
+            assert_eq!(drop.packet.flow, 3);
+        });
+        assert_eq!(
+            qdisc.backlog(),
+            Backlog { packets: Packets::new(937), bytes: Bytes::new(936_001) }
+        );
+    }
+
+    /// Marks, drops and the longest sojourn of the sparse flow 2 in 5 s of a link of 10 Mbit/s,
+    /// offered twice that by flow 1.
+    fn overload(ecn: bool) -> (u64, u64, Span) {
+        let mut qdisc = fq_codel(Params { ecn, ..Params::default() });
+        let (mut marks, mut drops, mut longest) = (0, 0, Span::ZERO);
+        let slot = BitRate::from_mbps(10).time_to_send(Bytes::new(1500));
+        for n in 0..4_000 {
+            let now = Time::ZERO + slot * n;
+            let mut count = |drop: Drop<Piece>| {
+                assert_eq!((drop.packet.flow, drop.reason), (1, DropReason::Congestion));
+                drops += 1;
+            };
+            qdisc.enqueue(now, piece(1, 1500), &mut count);
+            qdisc.enqueue(now, piece(1, 1500), &mut count);
+            if n % 10 == 0 {
+                qdisc.enqueue(now, piece(2, 100), &mut count);
+            }
+            let sent = qdisc.dequeue(now, &mut count).expect("a busy link");
+            match sent.packet.flow {
+                2 => longest = longest.max(sent.sojourn),
+                _ => marks += u64::from(sent.packet.is_marked),
+            }
+        }
+        assert_eq!(qdisc.marked(), Packets::new(marks));
+        (marks, drops, longest)
+    }
+
+    #[test]
+    fn each_flow_answers_for_its_own_queue() {
+        let (marks, drops, longest) = overload(true);
+        assert!(marks > 100 && drops == 0, "{marks} marks, {drops} drops");
+        assert!(longest <= Span::from_millis(3), "{longest}");
+        let (marks, drops, longest) = overload(false);
+        assert!(marks == 0 && drops > 100, "{marks} marks, {drops} drops");
+        assert!(longest <= Span::from_millis(3), "{longest}");
+    }
+
+    #[test]
+    fn which_flows_share_a_queue_depends_on_the_secret() {
+        let places = |seed| {
+            let qdisc = FqCodel::<Piece>::new(Params::default(), &mut Pcg64::new(seed, 1)).unwrap();
+            [1, 2, 3, 4].map(|flow| qdisc.queue_of(&piece(flow, 1).header().flow))
+        };
+        assert_eq!(places(1), places(1));
+        assert_ne!(places(1), places(2));
+    }
 }

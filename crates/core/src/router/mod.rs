@@ -5,8 +5,8 @@
 //! newest packet of each flow, and [`Ifc`] lets that share a link with other traffic.
 //!
 //! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
-//! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
-//! finds the packet too old).
+//! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
+//! or on departure (an AQM that finds the packet too old).
 
 mod codel;
 mod config;

@@ -61,3 +61,40 @@ impl<P: Packet> PacketLists<P> {
         Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbered(u64);
+
+    impl Packet for Numbered {
+        fn size(&self) -> Bytes {
+            Bytes::new(self.0)
+        }
+    }
+
+    #[test]
+    fn lists_keep_their_own_order_and_share_their_memory() {
+        let mut packets = PacketLists::new();
+        let mut lists = [PacketList::default(), PacketList::default()];
+        let mut high_water = 0;
+        for round in 0..10 {
+            for number in 1..=100 {
+                packets.push(&mut lists[number as usize % 2], Time::ZERO, Numbered(number));
+            }
+            assert_eq!(lists.each_ref().map(PacketList::bytes), [2550, 2500].map(Bytes::new));
+            for (list, first) in lists.iter_mut().zip([2, 1]) {
+                for number in (first..=100).step_by(2) {
+                    assert_eq!(packets.pop(list, Time::ZERO).unwrap().packet.0, number);
+                }
+                assert!(packets.pop(list, Time::ZERO).is_none());
+            }
+            assert_eq!(packets.len(), Packets::ZERO);
+            if round == 0 {
+                high_water = packets.0.capacity();
+            }
+        }
+        assert_eq!(packets.0.capacity(), high_water, "no growth after the first round");
+    }
+}

@@ -2,15 +2,17 @@
 //! "Random Early Detection Gateways for Congestion Avoidance", 1993; RFC 2309).
 //!
 //! ```text
-//! average ← average + w·(queue − average)          with each arrival
-//! average ← (1 − w)^m · average                    at an arrival to an empty queue,
-//!                                                  m = idle time / transmission of a packet
-//!     p                              p = 0                              below min
-//!   1 ┤          ┌───────            p = max_p·(average − min)/(max − min)  to max
-//!     │          │   ╱ gentle        p = 1                              above, or gently
-//! max_p ┤       ╱│╱                  p = max_p + (1 − max_p)·(average − max)/max
-//!   0 ┼─────╱────┴───┴──► average                                       to 2·max
-//!          min  max 2·max
+//! average ← average + w·(queue − average)       at each arrival
+//! average ← (1 − w)^m · average                 at an arrival to an empty queue,
+//!                                               m = idle time / time to send a packet
+//!
+//! p = 0                                                     average < min
+//!     max_p · (average − min) / (max − min)                 min ≤ average < max
+//!     1                                                     max ≤ average
+//!
+//! gently, in place of the last:
+//!     max_p + (1 − max_p) · (average − max) / max           max ≤ average < 2·max
+//!     1                                                     2·max ≤ average
 //! ```
 //!
 //! A packet is not struck with p on its own, which would make drops cluster: after one, the next
@@ -26,7 +28,7 @@
 //! ```
 //!
 //! Decisions: the average is of bytes, as in Linux; the probability is the same for packets of
-//! all sizes (RFC 7141 section 2.3). A full queue drops whatever comes, before RED is asked.
+//! all sizes (RFC 7141 section 2.2). A full queue drops whatever comes, before RED is asked.
 
 use rand::{Rng, RngExt};
 
@@ -295,5 +297,171 @@ impl<P: Packet, R: Rng> Qdisc<P> for Red<P, R> {
 
     fn marked(&self) -> Packets {
         self.marked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+    use alloc::vec::Vec;
+    use rand_pcg::Pcg64;
+
+    /// A packet of 1000 bytes; whether it is marked, if its sender takes part in ECN.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Kilobyte {
+        marked: Option<bool>,
+    }
+
+    const DEAF: Kilobyte = Kilobyte { marked: None };
+    const CAPABLE: Kilobyte = Kilobyte { marked: Some(false) };
+
+    impl Packet for Kilobyte {
+        fn size(&self) -> Bytes {
+            Bytes::new(1000)
+        }
+
+        fn mark(&mut self) -> bool {
+            self.marked = self.marked.map(|_| true);
+            self.marked.is_some()
+        }
+    }
+
+    fn red(params: Params) -> Red<Kilobyte, Pcg64> {
+        Red::new(params, Pcg64::new(7, 7)).unwrap()
+    }
+
+    /// Why packets were dropped, if `packets` come at once.
+    fn offer(red: &mut Red<Kilobyte, Pcg64>, packets: u64, packet: Kilobyte) -> Vec<DropReason> {
+        let mut reasons = Vec::new();
+        for _ in 0..packets {
+            red.enqueue(Time::ZERO, packet, &mut |drop| reasons.push(drop.reason));
+        }
+        reasons
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual_of_tc() {
+        let params = Params::default();
+        let Params { min, max, burst, .. } = params;
+        assert_eq!((min.get(), max.get(), burst.get()), (33_333, 100_000, 55));
+        assert_eq!(params.weight(), 1.0 / 32.0);
+    }
+
+    #[test]
+    fn the_burst_that_was_asked_for_passes_untouched() {
+        for (min, burst) in [(30_000, 55), (5_000, 8), (10_000, 10), (30_000, 300)] {
+            let params = Params {
+                limit: Bytes::new(1_000_000),
+                min: Bytes::new(min),
+                max: Bytes::new(min + 1),
+                burst: Packets::new(burst),
+                ..Params::default()
+            };
+            let mut red = red(params);
+            assert_eq!(offer(&mut red, burst, DEAF), []);
+            assert!(red.average < min as f64, "{}", red.average);
+        }
+    }
+
+    #[test]
+    fn the_probability_rises_from_min_over_max_and_gently_to_one() {
+        let at = |params: Params, average: f64| {
+            let mut red = red(params);
+            red.average = average;
+            red.probability()
+        };
+        let params = Params {
+            min: Bytes::new(30_000),
+            max: Bytes::new(90_000),
+            max_probability: 0.1,
+            ..Params::default()
+        };
+        for (average, probability) in
+            [(0.0, 0.0), (29_999.0, 0.0), (30_000.0, 0.0), (60_000.0, 0.05), (90_000.0, 1.0)]
+        {
+            assert_eq!(at(params, average), probability, "at {average}");
+        }
+        let gentle = Params { gentle: true, ..params };
+        for (average, probability) in
+            [(60_000.0, 0.05), (90_000.0, 0.1), (135_000.0, 0.55), (180_000.0, 1.0), (1e9, 1.0)]
+        {
+            assert_eq!(at(gentle, average), probability, "gentle at {average}");
+        }
+    }
+
+    #[test]
+    fn strikes_come_uniformly_spaced() {
+        let mut red = red(Params::default());
+        let mut seen = [0_u64; 50];
+        let (mut gap, mut strikes) = (0, 0);
+        assert!(!red.strikes(0.02), "the first packet above `min` only starts the count");
+        while strikes < 10_000 {
+            gap += 1;
+            if red.strikes(0.02) {
+                seen[gap - 1] += 1;
+                (gap, strikes) = (0, strikes + 1);
+            }
+        }
+        // 200 ± 14 each if n is uniform in 1..=50.
+        assert!(seen.iter().all(|count| (140..260).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn nothing_is_struck_below_min() {
+        let mut red = red(Params::default());
+        for step in 0..10_000 {
+            let now = Time::ZERO + Span::from_micros(100) * step;
+            let never = &mut |drop: Drop<Kilobyte>| panic!("{drop:?}");
+            red.enqueue(now, DEAF, never);
+            if red.backlog().packets > Packets::new(30) {
+                assert!(red.dequeue(now, never).is_some());
+            }
+        }
+        assert!(red.average > 29_000.0, "{}", red.average);
+    }
+
+    #[test]
+    fn the_average_decays_by_as_many_packets_as_the_link_could_have_sent() {
+        let mut red = red(Params::default());
+        offer(&mut red, 40, DEAF);
+        let drained = Time::ZERO + Span::from_secs(1);
+        while red.dequeue(drained, &mut |_| ()).is_some() {}
+        let before = red.average;
+        // 1000 bytes at 10 Mbit/s take 800 µs.
+        red.enqueue(drained + Span::from_millis(8), DEAF, &mut |_| ());
+        let expected = before * libm::pow(31.0 / 32.0, 10.0);
+        assert!((red.average - expected).abs() < 1e-6, "{} of {before}", red.average);
+    }
+
+    #[test]
+    fn above_max_all_are_dropped_or_marked() {
+        let params = Params::default();
+        let overloaded = |params: Params| {
+            let mut red = red(params);
+            offer(&mut red, 90, DEAF);
+            red.average = 150_000.0;
+            red
+        };
+        assert_eq!(offer(&mut overloaded(params), 3, CAPABLE), [DropReason::Congestion; 3]);
+
+        let ecn = Params { ecn: true, ..params };
+        let mut red = overloaded(ecn);
+        assert_eq!(offer(&mut red, 3, CAPABLE), []);
+        assert_eq!(red.marked(), Packets::new(3));
+        assert_eq!(offer(&mut red, 3, DEAF), [DropReason::Congestion; 3]);
+
+        let hard = Params { hard_drop: true, ..ecn };
+        assert_eq!(offer(&mut overloaded(hard), 3, CAPABLE), [DropReason::Congestion; 3]);
+    }
+
+    #[test]
+    fn a_full_queue_drops_what_it_would_have_marked() {
+        let params = Params { ecn: true, ..Params::with_limit(Bytes::new(100_000)) };
+        let mut red = red(params);
+        let reasons = offer(&mut red, 150, CAPABLE);
+        assert_eq!(reasons, [DropReason::QueueFull; 50]);
+        assert!(red.marked() > Packets::ZERO);
+        assert_eq!(red.backlog().bytes, params.limit);
     }
 }

@@ -1,13 +1,13 @@
-//! When CoDel drops: the state machine of RFC 8289 sections 4 and 5, without a queue.
+//! When CoDel drops: the state machine of RFC 8289 section 5.5, without a queue.
 //!
 //! ```text
-//!            sojourn ≥ target for an interval: drop, n ← 1 or n of the last episode
-//!   ┌──────┐ ───────────────────────────────────────────────────────────────► ┌──────────┐
-//!   │ calm │                                                                  │ dropping │─┐ at drop_next:
-//!   └──────┘ ◄─────────────────────────────────────────────────────────────── └──────────┘◄┘ drop, n ← n + 1
-//!            sojourn < target, or no more than a packet waits
-//!
-//!   drop_next ← drop_next + interval / √n
+//!          sojourn ≥ target for an interval: drop, n ← 1 or near the n of late
+//! ┌──────┐ ─────────────────────────────────────────────────────────────────► ┌──────────┐
+//! │ calm │                                                                    │ dropping │
+//! └──────┘ ◄───────────────────────────────────────────────────────────────── └──────────┘
+//!          sojourn < target, or no more than a packet waits              at drop_next:
+//!                                                                        drop, n ← n + 1
+//! with each drop: drop_next ← drop_next + interval / √n
 //! ```
 //!
 //! The RFC's pseudocode drops and dequeues in one loop; here the queue asks for one packet after
@@ -46,7 +46,7 @@ pub(in crate::router) struct Law {
 
 impl Law {
     /// An episode that ended less than so many intervals ago is taken up again near its last
-    /// rate (RFC 8289 section 5.5, as Linux has it).
+    /// rate (RFC 8289 section 5.5).
     const MEMORY: u64 = 16;
 
     /// Whether the head of the queue is dropped (or marked), after `sojourn` in it and with
@@ -98,7 +98,7 @@ impl Law {
         self.drop_next = now + self.spacing(control);
     }
 
-    /// interval / √n: drops that come so make TCP's rate fall linearly (RFC 8289 section 3.4).
+    /// interval / √n: drops that come so make TCP's rate fall linearly (RFC 8289 section 3.3).
     fn spacing(&self, control: &Control) -> Span {
         control.interval.mul_f64(1.0 / libm::sqrt(f64::from(self.count)))
     }

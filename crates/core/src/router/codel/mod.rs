@@ -25,10 +25,11 @@ pub struct Params {
     /// What the queue holds, above zero. 1000 packets, as in Linux.
     pub limit: Limit,
     /// The sojourn time that is acceptable in the long run, above zero. 5 ms: 5 % of the interval,
-    /// which keeps a link busy at little delay (RFC 8289 section 4.3).
+    /// which keeps a link busy at little delay (RFC 8289 sections 3.2 and 5.3). A link that takes
+    /// longer than this for a packet needs more (RFC 8290 section 5.2.2).
     pub target: Span,
     /// How long the target may be exceeded, at least `target`: a round trip of most connections,
-    /// the time in which a sender can answer. 100 ms (RFC 8289 section 4.4).
+    /// the time in which a sender can answer. 100 ms (RFC 8289 section 5.3).
     pub interval: Span,
     /// While no more bytes than this wait, nothing is dropped: the largest packet of the link, so
     /// that it never runs empty. 1514 bytes, an Ethernet frame.
