@@ -61,22 +61,21 @@ struct Outcome {
 const WARM_UP: Duration = Duration::from_secs(3);
 const WINDOW: Duration = Duration::from_secs(6);
 
-fn measured(queue: &str) -> Outcome {
-    let net = Net::new();
+fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("router.toml");
-    fs::write(&config, format!("rate = \"20mbit\"\nqueue = {queue}\n")).unwrap();
-    let router = Router::start(&net, &["--config", config.to_str().unwrap()]);
-    let updates = Updates::start(&net);
+    fs::write(&config, format!("rate = \"{rate}\"\nqueue = {queue}\n")).unwrap();
+    let router = Router::start(net, &["--config", config.to_str().unwrap()]);
+    let updates = Updates::start(net);
     thread::sleep(Duration::from_millis(500));
-    let bulk = Bulk::start(&net);
+    let bulk = Bulk::start(net);
     thread::sleep(WARM_UP);
     let goodput = bulk.goodput(WINDOW);
     let age_ms = updates.age_ms(WINDOW);
     drop(bulk);
     let report = router.stop();
     println!("{}", serde_json::to_string(&report).unwrap());
-    assert_eq!(net.tables(), 0);
+    assert_eq!(net.queues(), "");
     Outcome { age_ms, goodput }
 }
 
@@ -104,12 +103,29 @@ fn updates_beside_tcp_are_as_fresh_as_in_the_lab_and_tcp_loses_nothing() {
         return;
     }
     let fifo = "\"100p\"";
-    let ifc = "{ discipline = \"ifc\", scheduler = \"sdm\", aoi_share = 0.5, drop_averse = \"100p\" }";
-    let [real_fifo, real_ifc] = [fifo, ifc].map(measured);
+    let ifc =
+        "{ discipline = \"ifc\", scheduler = \"sdm\", aoi_share = 0.5, drop_averse = \"100p\" }";
+    let [real_fifo, real_ifc] = [fifo, ifc].map(|queue| measured(&Net::new(), "20mbit", queue));
     let [lab_fifo, lab_ifc] = [fifo, ifc].map(lab);
     println!("FIFO: {real_fifo:?}, lab {lab_fifo:?}\nIFC: {real_ifc:?}, lab {lab_ifc:?}");
     let off = (real_ifc.age_ms / lab_ifc.age_ms - 1.0).abs();
     assert!(off < 0.15, "age {} ms, in the lab {}", real_ifc.age_ms, lab_ifc.age_ms);
     assert!(real_ifc.age_ms < 0.6 * real_fifo.age_ms);
     assert!(real_ifc.goodput > 0.98 * real_fifo.goodput);
+}
+
+/// Freshness control where updates are what comes to these ports.
+fn ifc_for(ports: &[u16]) -> String {
+    let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+    format!("{{ discipline = \"ifc\", classifier = \"port:{}\" }}", ports.join(","))
+}
+
+#[test]
+fn nobody_gains_by_passing_for_what_he_is_not() {
+    if !can_run() {
+        return;
+    }
+    let [truthful, old, slow] = [&[Updates::PORT][..], &[9], &[Updates::PORT, Bulk::PORT]]
+        .map(|ports| measured(&Net::with_delay("10ms"), "10mbit", &ifc_for(ports)));
+    println!("truthful: {truthful:?}\nupdates as bulk: {old:?}\nbulk as updates: {slow:?}");
 }

@@ -4,8 +4,12 @@
 //!   A 10.77.1.1 ── 10.77.1.2 R 10.77.2.2 ── 10.77.2.1 B        also fd77:1::, fd77:2::
 //!         in A: `r`     in R: `a`, `b`    in B: `r`
 //! ```
+//!
+//! What sends may be behind a path of our emulator in A, for the propagation delay: the kernel has
+//! none to offer everywhere.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +18,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use tempfile::NamedTempFile;
 
 pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// The device of the router towards B.
@@ -38,13 +43,27 @@ pub(crate) fn can_run() -> bool {
 /// The three namespaces, for as long as this is.
 pub(crate) struct Net {
     prefix: String,
+    /// The file of the path behind which senders are.
+    path: Option<NamedTempFile>,
 }
 
 impl Net {
+    /// With this much propagation delay between what sends and B, in both directions.
+    pub(crate) fn with_delay(delay: &str) -> Self {
+        let mut net = Self::new();
+        let mut path = NamedTempFile::with_suffix(".toml").unwrap();
+        let hop = format!("delay = \"{delay}\"\nqueue = \"10000p\"");
+        write!(path, "[[forward.hop]]\n{hop}\n[[return.hop]]\n{hop}\n").unwrap();
+        net.path = Some(path);
+        // The emulator's addresses.
+        ip(&format!("-n {} route add 100.64.0.0/10 via 10.77.1.1", net.name("r")));
+        net
+    }
+
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let net = Self { prefix: format!("fl-router-{}-{number}", std::process::id()) };
+        let net = Self { prefix: format!("fl-router-{}-{number}", std::process::id()), path: None };
         let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
         for host in [&a, &r, &b] {
             ip(&format!("netns add {host}"));
@@ -60,11 +79,13 @@ impl Net {
             ip(&format!("-n {host} route add default via 10.77.{number}.2"));
             ip(&format!("-n {host} route add default via fd77:{number}::2"));
         }
-        net.within("r", || {
-            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                std::fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap();
-            }
-        });
+        for host in ["a", "r"] {
+            net.within(host, || {
+                for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                    std::fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap();
+                }
+            });
+        }
         net
     }
 
@@ -97,12 +118,21 @@ impl Net {
         command
     }
 
-    /// How many tables nf_tables has on the router.
-    pub(crate) fn tables(&self) -> usize {
-        self.within("r", || {
-            let listing = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue");
-            listing.unwrap().lines().count()
-        })
+    /// A command that sends, on A or behind the path there.
+    pub(crate) fn sender(&self, program: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name("a")]);
+        if let Some(path) = &self.path {
+            command.args([FRESHLINE, "emulate", "run"]).arg(path.path()).arg("--");
+        }
+        command.args(program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// The kernel's queues to user space on the router.
+    pub(crate) fn queues(&self) -> String {
+        let list = "/proc/thread-self/net/netfilter/nfnetlink_queue";
+        self.within("r", || std::fs::read_to_string(list).unwrap())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A TCP stream of the kernel's and a stream of our updates, from A to B.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -8,45 +8,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use super::net::{Net, Running};
+use super::net::{FRESHLINE, Net, Running};
 
 /// A TCP stream that sends without end; it ends with this.
 pub(crate) struct Bulk {
-    ends: [TcpStream; 2],
+    receiver: TcpStream,
     received: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<()>>,
+    counting: Option<JoinHandle<()>>,
+    _sender: Running,
 }
 
 impl Bulk {
+    /// The port at B.
+    pub(crate) const PORT: u16 = 5001;
+
     /// From A to B, with cubic.
     pub(crate) fn start(net: &Net) -> Self {
-        let (listener, address) = net.within("b", || {
-            let listener = TcpListener::bind((net.far(), 0)).unwrap();
-            let address = listener.local_addr().unwrap();
-            (listener, address)
-        });
-        let mut sender = net.within("a", || TcpStream::connect(address).unwrap());
-        setsockopt(&sender, sockopt::TcpCongestion, &"cubic".into()).unwrap();
-        let (mut receiver, _) = listener.accept().unwrap();
-        let ends = [sender.try_clone().unwrap(), receiver.try_clone().unwrap()];
+        let (host, port) = (net.far(), Self::PORT);
+        let listener = net.within("b", || TcpListener::bind((host, port)).unwrap());
+        let script = format!(
+            "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control
+            exec 3<>/dev/tcp/{host}/{port}
+            exec cat /dev/zero >&3"
+        );
+        let sender = Running(net.sender(&["bash", "-c", &script]).spawn().unwrap());
+        let (receiver, _) = listener.accept().unwrap();
         let received = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&received);
-        let threads = vec![
-            thread::spawn(move || {
-                let zeroes = vec![0; 1 << 18];
-                while sender.write_all(&zeroes).is_ok() {}
-            }),
-            thread::spawn(move || {
-                let mut buffer = vec![0; 1 << 18];
-                while let Ok(len @ 1..) = receiver.read(&mut buffer) {
-                    count.fetch_add(len as u64, Ordering::Relaxed);
-                }
-            }),
-        ];
-        Self { ends, received, threads }
+        let (count, mut reading) = (Arc::clone(&received), receiver.try_clone().unwrap());
+        let counting = thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 18];
+            while let Ok(len @ 1..) = reading.read(&mut buffer) {
+                count.fetch_add(len as u64, Ordering::Relaxed);
+            }
+        });
+        Self { receiver, received, counting: Some(counting), _sender: sender }
     }
 
     /// The goodput while `for_so_long` passes, in bit/s.
@@ -60,12 +57,8 @@ impl Bulk {
 
 impl Drop for Bulk {
     fn drop(&mut self) {
-        for end in &self.ends {
-            let _ = end.shutdown(Shutdown::Both);
-        }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        let _ = self.receiver.shutdown(Shutdown::Both);
+        let _ = self.counting.take().map(JoinHandle::join);
     }
 }
 
@@ -79,16 +72,15 @@ impl Updates {
     pub(crate) const PAYLOAD: &str = "1024B";
     pub(crate) const RATE: &str = "200/s";
 
+    /// The port at B.
+    pub(crate) const PORT: u16 = 3774;
+
     pub(crate) fn start(net: &Net) -> Self {
-        let port = net.within("b", || {
-            let socket = std::net::UdpSocket::bind((net.far(), 0)).unwrap();
-            socket.local_addr().unwrap().port()
-        });
-        let url = format!("udp://{}", SocketAddr::new(net.far(), port));
+        let url = format!("udp://{}", SocketAddr::new(net.far(), Self::PORT));
         let start = |mut command: Command| Running(command.spawn().unwrap());
         let monitor = start(net.freshline("b", &["monitor", &url, "--out", "-"]));
         let law = ["--law", "fixed", "--rate", Self::RATE, "--size", Self::PAYLOAD];
-        let source = start(net.freshline("a", &[&["source", &url][..], &law].concat()));
+        let source = start(net.sender(&[&[FRESHLINE, "source", &url][..], &law].concat()));
         Self { monitor: Some(monitor), _source: source }
     }
 
@@ -100,7 +92,8 @@ impl Updates {
         monitor.0.stdout.take().unwrap().read_to_string(&mut lines).unwrap();
         let resets: Vec<(f64, f64)> = lines.lines().filter_map(reset).collect();
         let last = resets.last().expect("updates arrived").0;
-        let counted = resets.windows(2).filter(|pair| pair[0].0 >= last - window.as_millis() as f64);
+        let counted =
+            resets.windows(2).filter(|pair| pair[0].0 >= last - window.as_millis() as f64);
         // From one reset to the next the age grows as time does.
         let (area, time) = counted.fold((0.0, 0.0), |(area, time), pair| {
             let [(from, age), (to, _)] = [pair[0], pair[1]];
