@@ -8,11 +8,12 @@
 //! What sends may be behind a path of our emulator in A, for the propagation delay: the kernel has
 //! none to offer everywhere.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns};
@@ -42,6 +43,8 @@ pub(crate) fn can_run() -> bool {
 
 /// The three namespaces, for as long as this is.
 pub(crate) struct Net {
+    /// One at a time: they measure.
+    _alone: MutexGuard<'static, ()>,
     prefix: String,
     /// The file of the path behind which senders are.
     path: Option<NamedTempFile>,
@@ -62,11 +65,19 @@ impl Net {
 
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let net = Self { prefix: format!("fl-router-{}-{number}", std::process::id()), path: None };
+        let prefix = format!("fl-router-{}-{number}", std::process::id());
+        let net = Self { _alone: alone, prefix, path: None };
         let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
+        for host in ["a", "r", "b"] {
+            ip(&format!("netns add {}", net.name(host)));
+            // Addresses of IPv6 are not looked for elsewhere first.
+            net.set(host, "ipv6/conf/default/accept_dad", "0");
+        }
         for host in [&a, &r, &b] {
-            ip(&format!("netns add {host}"));
+            // Addresses of IPv6 are there at once.
             ip(&format!("-n {host} link set dev lo up"));
         }
         for (number, host, device) in [(1, &a, "a"), (2, &b, "b")] {
@@ -80,17 +91,18 @@ impl Net {
             ip(&format!("-n {host} route add default via fd77:{number}::2"));
         }
         for host in ["a", "r"] {
-            net.within(host, || {
-                for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                    std::fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap();
-                }
-            });
+            net.set(host, "ipv4/ip_forward", "1");
+            net.set(host, "ipv6/conf/all/forwarding", "1");
         }
         net
     }
 
     fn name(&self, host: &str) -> String {
         format!("{}-{host}", self.prefix)
+    }
+
+    fn set(&self, host: &str, setting: &str, value: &str) {
+        self.within(host, || fs::write(format!("/proc/sys/net/{setting}"), value).unwrap());
     }
 
     /// The address of host B.
@@ -132,7 +144,7 @@ impl Net {
     /// The kernel's queues to user space on the router.
     pub(crate) fn queues(&self) -> String {
         let list = "/proc/thread-self/net/netfilter/nfnetlink_queue";
-        self.within("r", || std::fs::read_to_string(list).unwrap())
+        self.within("r", || fs::read_to_string(list).unwrap())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -108,11 +108,4 @@ impl Updates {
 fn reset(line: &str) -> Option<(f64, f64)> {
     let line: Value = serde_json::from_str(line).unwrap();
     Some((line["unix_ms"].as_f64()?, line["age_ms"].as_f64()?))
-}
-
-/// What a process that was to end by itself printed.
-pub(crate) fn output_of(child: Child) -> (Option<i32>, String, String) {
-    let done = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (done.status.code(), text(done.stdout), text(done.stderr))
 }
