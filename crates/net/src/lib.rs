@@ -10,3 +10,4 @@ pub mod quic;
 pub mod router;
 pub mod source;
 pub mod stop;
+mod tun;

@@ -11,7 +11,7 @@ use freshline_core::router::{
 };
 use freshline_core::unit::{BitRate, Span};
 use freshline_net::clock::Clock;
-use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
+use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, Via, serve_metrics};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Deserialize;
 
@@ -57,6 +57,9 @@ pub(super) struct Args {
     /// The device through which the packets leave.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
+    /// Make a TUN device of this name instead: what is routed into it comes out of it again, shaped.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["dev", "queue_number"])]
+    tun: Option<String>,
     /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -100,6 +103,7 @@ pub(super) struct Args {
 #[serde(deny_unknown_fields, default)]
 struct File {
     dev: Option<String>,
+    tun: Option<String>,
     rate: Option<BitRate>,
     queue: Option<QdiscConfig>,
     queue_number: Option<u16>,
@@ -141,7 +145,19 @@ fn queue(text: &str) -> Result<QdiscConfig, String> {
 /// What the file and the flags say together.
 fn config(args: &Args) -> miette::Result<RouterConfig> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
-    let device = args.dev.clone().or(file.dev);
+    let queue_number = args.queue_number.or(file.queue_number);
+    let named = |dev: &Option<String>, tun: &Option<String>| match (dev, tun) {
+        (None, None) => Ok(None),
+        (Some(dev), None) => {
+            Ok(Some((dev.clone(), queue_number.map_or_else(Via::default, Via::Nfqueue))))
+        }
+        (None, Some(tun)) => Ok(Some((tun.clone(), Via::Tun))),
+        (Some(_), Some(_)) => Err(miette!("`dev` and `tun` exclude each other; give one of them")),
+    };
+    let device = match named(&args.dev, &args.tun)? {
+        Some(device) => Some(device),
+        None => named(&file.dev, &file.tun)?,
+    };
     let rate = args.rate.or(file.rate);
     let mut queue = args
         .queue
@@ -160,17 +176,12 @@ fn config(args: &Args) -> miette::Result<RouterConfig> {
             }
         }
     }
-    Ok(RouterConfig {
-        device: device.ok_or_else(|| miette!("which device? give --dev, such as --dev eth1"))?,
-        rate: rate.ok_or_else(|| {
-            miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
-        })?,
-        queue,
-        queue_number: args
-            .queue_number
-            .or(file.queue_number)
-            .unwrap_or(RouterConfig::DEFAULT_QUEUE_NUMBER),
-    })
+    let (device, via) =
+        device.ok_or_else(|| miette!("which device? give --dev, such as --dev eth1"))?;
+    let rate = rate.ok_or_else(|| {
+        miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
+    })?;
+    Ok(RouterConfig { device, via, rate, queue })
 }
 
 fn read(path: &Path) -> miette::Result<File> {

@@ -28,20 +28,20 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
     )?;
     writeln!(
         out,
-        "super-packets {}; {} packets ({} B) wait, at most {}; lost before the queue: {} full, {} \
-         unread; {} failures",
+        "super-packets {}; {} packets ({} B) wait, the kernel holds at most {}; lost before the \
+         queue: {} full, {} unread; {} failures",
         report.super_packets,
         report.waiting.packets,
         report.waiting.bytes,
-        report.waiting.limit,
+        report.waiting.limit.map_or("-".to_owned(), |limit| limit.to_string()),
         report.lost.queue_full,
         report.lost.unread,
         report.failures,
     )?;
     writeln!(
         out,
-        "{:<48} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
-        "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "wait p50", "p95",
+        "{:<48} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "marked", "wait p50", "p95",
     )?;
     for class in &report.classes {
         account(out, &class.class, &class.account, report.duration_s)?;
@@ -64,13 +64,14 @@ fn account(
 ) -> io::Result<()> {
     writeln!(
         out,
-        "{name:<48} {:>10} {:>10} {:>9.3} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "{name:<48} {:>10} {:>10} {:>9.3} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
         account.packets_in,
         account.packets_out,
         account.bytes_out as f64 * 8.0 / 1e6 / duration_s.max(1e-9),
         account.replaced,
         account.queue_full,
         account.congestion,
+        account.marked,
         ms(account.sojourn_p50_ms),
         ms(account.sojourn_p95_ms),
     )

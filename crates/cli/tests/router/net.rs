@@ -101,7 +101,12 @@ impl Net {
         format!("{}-{host}", self.prefix)
     }
 
-    fn set(&self, host: &str, setting: &str, value: &str) {
+    /// Runs `ip` on a host.
+    pub(crate) fn ip(&self, host: &str, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.name(host)));
+    }
+
+    pub(crate) fn set(&self, host: &str, setting: &str, value: &str) {
         self.within(host, || fs::write(format!("/proc/sys/net/{setting}"), value).unwrap());
     }
 

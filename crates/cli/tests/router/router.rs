@@ -16,14 +16,31 @@ use super::traffic::Bulk;
 /// A router that is up.
 pub(crate) struct Router<'a> {
     net: &'a Net,
+    device: &'a str,
     running: Running,
 }
 
 impl<'a> Router<'a> {
     /// With these flags, for the device towards B.
     pub(crate) fn start(net: &'a Net, flags: &[&str]) -> Self {
-        let running = Running(run(net, flags));
-        let router = Self { net, running };
+        Self::of(net, "--dev", DEVICE, flags)
+    }
+
+    /// With a TUN device into which what comes from A is routed.
+    fn behind_tun(net: &'a Net, flags: &[&str]) -> Self {
+        const TUN: &str = "shaped";
+        let router = Self::of(net, "--tun", TUN, flags);
+        for family in ["-4", "-6"] {
+            net.ip("r", &format!("{family} route add default dev {TUN} table 100"));
+            net.ip("r", &format!("{family} rule add iif a lookup 100"));
+        }
+        router
+    }
+
+    fn of(net: &'a Net, via: &str, device: &'a str, flags: &[&str]) -> Self {
+        let command = ["router", "run", "--json", via, device];
+        let running = Running(net.freshline("r", &[&command[..], flags].concat()).spawn().unwrap());
+        let router = Self { net, device, running };
         for _ in 0..250 {
             if router.ask("status", &[]).0 == Some(0) {
                 return router;
@@ -35,7 +52,7 @@ impl<'a> Router<'a> {
 
     /// `freshline router status` or `set` for the device: exit code, output and errors.
     fn ask(&self, what: &str, flags: &[&str]) -> (Option<i32>, String, String) {
-        let command = [&["router", what, "--dev", DEVICE, "--json"], flags].concat();
+        let command = [&["router", what, "--dev", self.device, "--json"], flags].concat();
         output_of(self.net.freshline("r", &command).spawn().unwrap())
     }
 
@@ -50,11 +67,6 @@ impl<'a> Router<'a> {
         self.running.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
-}
-
-fn run(net: &Net, flags: &[&str]) -> Child {
-    let command = ["router", "run", "--json", "--dev", DEVICE];
-    net.freshline("r", &[&command[..], flags].concat()).spawn().unwrap()
 }
 
 fn output_of(child: Child) -> (Option<i32>, String, String) {
@@ -232,6 +244,50 @@ fn what_the_kernel_s_queue_does_not_hold_is_counted() {
 }
 
 #[test]
+fn what_is_routed_into_a_tun_device_comes_out_of_it_shaped() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let router = Router::behind_tun(&net, &["--rate", "20mbit"]);
+    assert!(passes(&net, 100) && passes(&net, 5_000));
+    let bulk = Bulk::start(&net);
+    thread::sleep(Duration::from_millis(500));
+    let goodput = bulk.goodput(Duration::from_secs(2));
+    drop(bulk);
+    assert!((16e6..20e6).contains(&goodput), "{goodput}");
+    let report = router.stop();
+    let of_tcp = report["flows"].as_array().unwrap().iter().find(|flow| flow["protocol"] == 6);
+    let of_tcp = of_tcp.unwrap();
+    let mean = count(&of_tcp["bytes_in"]) / count(&of_tcp["packets_in"]);
+    assert!(mean <= 1_500, "super-packets are cut: {mean} B");
+}
+
+#[test]
+fn packets_are_marked_where_they_are_held_whole() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    for host in ["a", "b"] {
+        net.set(host, "ipv4/tcp_ecn", "1");
+    }
+    let flags = ["--rate", "10mbit", "--queue", "fq_codel"];
+    let run = |router: Router<'_>| {
+        let bulk = Bulk::start(&net);
+        bulk.goodput(Duration::from_secs(2));
+        drop(bulk);
+        let report = router.stop();
+        let class = report["classes"][1].clone();
+        (count(&class["marked"]), count(&class["congestion"]))
+    };
+    let (marked, dropped) = run(Router::start(&net, &flags));
+    assert!(marked == 0 && dropped > 0, "{marked} marked, {dropped} dropped");
+    let (marked, dropped) = run(Router::behind_tun(&net, &flags));
+    assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
+}
+
+#[test]
 fn super_packets_pass_whole_at_high_rates() {
     if !can_run() {
         return;
@@ -269,5 +325,6 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     refused("--dev lo --rate 1mbit --frame 10ms", "sdm has no frame");
     refused("--dev lo --rate 1mbit --scheduler tdm --frame 0ms", "`frame` is zero");
     refused("--dev lo --rate 1mbit --classify sctp", "no condition");
+    refused("--dev lo --tun shaped --rate 1mbit", "cannot be used with");
     refused("--config /nonexistent/router.toml", "cannot read");
 }

@@ -46,8 +46,9 @@ pub struct WaitingReport {
     pub packets: u64,
     /// Their bytes together.
     pub bytes: u64,
-    /// How many packets may wait, read and unread.
-    pub limit: u64,
+    /// How many packets the kernel holds for the router at most, read and unread; none where the
+    /// router holds them itself.
+    pub limit: Option<u64>,
 }
 
 /// Packets that did not reach the discipline.
@@ -102,6 +103,8 @@ pub struct AccountReport {
     pub packets_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
+    /// Packets that left with a mark of congestion that an AQM gave them.
+    pub marked: u64,
     /// Packets of which a newer one of their flow took the place.
     pub replaced: u64,
     /// Packets that met a queue at its limit.

@@ -18,7 +18,7 @@ pub(super) trait Gate {
     fn receive(&mut self, into: &mut Vec<Arrived<Self::Ticket>>) -> io::Result<()>;
 
     /// Lets a packet pass, by the next [`Gate::flush`] at the latest.
-    fn pass(&mut self, ticket: Self::Ticket);
+    fn pass(&mut self, ticket: Self::Ticket) -> io::Result<()>;
 
     /// Drops a packet.
     fn discard(&mut self, ticket: Self::Ticket);
@@ -44,8 +44,8 @@ pub(super) trait Gate {
 pub(super) struct Status {
     /// `segmented` or `whole`.
     pub(super) super_packets: &'static str,
-    /// How many packets it can hold.
-    pub(super) limit: u64,
+    /// How many packets it can hold; none where the discipline's limit is the only one.
+    pub(super) limit: Option<u64>,
     /// What was lost before it could be read.
     pub(super) lost: LostReport,
 }
@@ -73,6 +73,8 @@ pub(super) struct Held<T> {
     pub(super) packet: Arrived<T>,
     pub(super) class: Class,
     pub(super) since: Time,
+    /// Whether it was marked here.
+    pub(super) is_marked: bool,
 }
 
 impl<T> Held<T> {
@@ -92,6 +94,7 @@ impl<T: Ticket> Packet for Held<T> {
     }
 
     fn mark(&mut self) -> bool {
-        self.packet.ticket.mark()
+        self.is_marked = self.packet.ticket.mark();
+        self.is_marked
     }
 }

@@ -13,17 +13,20 @@ use freshline_core::unit::{Bytes, Span, Time};
 struct Account {
     arrived: Traffic,
     sent: Traffic,
+    /// Of those sent.
+    marked: u64,
     drops: DropCounts,
     /// From the second packet on: of most flows of a flood there is none, and it takes 30 kB.
     sojourn: Option<SpanHistogram>,
 }
 
 impl Account {
-    fn sent(&mut self, size: Bytes, sojourn: Span) {
+    fn sent(&mut self, size: Bytes, sojourn: Span, is_marked: bool) {
         if self.sent.packets.get() > 0 {
             self.sojourn.get_or_insert_default().record(sojourn);
         }
         self.sent.count(size);
+        self.marked += u64::from(is_marked);
     }
 
     fn report(&self) -> AccountReport {
@@ -33,6 +36,7 @@ impl Account {
             bytes_in: self.arrived.bytes.get(),
             packets_out: self.sent.packets.get(),
             bytes_out: self.sent.bytes.get(),
+            marked: self.marked,
             replaced: self.drops.of(DropReason::Replaced).get(),
             queue_full: self.drops.of(DropReason::QueueFull).get(),
             congestion: self.drops.of(DropReason::Congestion).get(),
@@ -93,11 +97,11 @@ impl Ledger {
         flow.account.arrived.count(subject.size);
     }
 
-    /// A packet left after its time in the queue.
-    pub(super) fn sent(&mut self, subject: Subject, sojourn: Span) {
-        self.classes[subject.class as usize].sent(subject.size, sojourn);
+    /// A packet left after its time in the queue, perhaps marked there.
+    pub(super) fn sent(&mut self, subject: Subject, sojourn: Span, is_marked: bool) {
+        self.classes[subject.class as usize].sent(subject.size, sojourn, is_marked);
         if let Some(flow) = self.known(&subject.flow) {
-            flow.account.sent(subject.size, sojourn);
+            flow.account.sent(subject.size, sojourn, is_marked);
         }
     }
 
@@ -214,14 +218,15 @@ mod tests {
             ledger.arrived(Time::from_nanos(millis), update);
         }
         ledger.dropped(update, DropReason::Replaced);
-        ledger.sent(update, Span::from_millis(9));
-        ledger.sent(update, Span::from_millis(5));
-        ledger.sent(subject(8, Class::DropAverse, 300), Span::ZERO);
+        ledger.sent(update, Span::from_millis(9), true);
+        ledger.sent(update, Span::from_millis(5), false);
+        ledger.sent(subject(8, Class::DropAverse, 300), Span::ZERO, false);
         let expected = AccountReport {
             packets_in: 4,
             bytes_in: 400,
             packets_out: 2,
             bytes_out: 200,
+            marked: 1,
             replaced: 1,
             sojourn_p50_ms: Some(5.0),
             sojourn_p95_ms: Some(5.0),

@@ -30,11 +30,12 @@ struct Snapshot(RouterReport);
 /// A number by name, with what it is.
 type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
-const COUNTERS: [Column<AccountReport, u64>; 7] = [
+const COUNTERS: [Column<AccountReport, u64>; 8] = [
     ("packets_in", "Packets that came", |a| a.packets_in),
     ("bytes_in", "Bytes that came", |a| a.bytes_in),
     ("packets_out", "Packets that left", |a| a.packets_out),
     ("bytes_out", "Bytes that left", |a| a.bytes_out),
+    ("marked", "Packets that an AQM marked", |a| a.marked),
     ("replaced", "Packets of which a newer one took the place", |a| a.replaced),
     ("queue_full", "Packets that met a queue at its limit", |a| a.queue_full),
     ("congestion", "Packets that an AQM dropped", |a| a.congestion),

@@ -11,56 +11,65 @@
 //! where the discipline is, and not there.
 
 mod control;
+mod driver;
 mod gate;
 mod ledger;
 mod metrics;
 mod netfilter;
 mod order;
 mod shaper;
+mod tun;
 
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 
 use freshline_core::router::{IfcConfig, IfilParams, QdiscConfig, QdiscError, RouterReport};
-use freshline_core::unit::{BitRate, Packets, Span, Time};
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use freshline_core::unit::{BitRate, Packets, Time};
 use nix::net::if_::if_nametoindex;
 use nix::unistd::Uid;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 
-use crate::alarm::Alarm;
-use crate::clock::Clock;
 use crate::stop::Stop;
 use control::ControlSocket;
 pub use control::{ControlError, order};
-use gate::Gate;
+use driver::Driver;
 pub use metrics::serve as serve_metrics;
 use netfilter::NfqueueGate;
-use order::Desk;
 pub use order::{Order, OrderError, Orders};
 use shaper::{Settings, Shaper};
+use tun::TunGate;
+
+/// How packets get to the router and from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// The kernel holds those that leave through a device of its, in its queue to user space with
+    /// this number; each router of a network namespace needs its own.
+    Nfqueue(u16),
+    /// They are routed into a TUN device that the router makes, and come out of it again.
+    Tun,
+}
+
+impl Default for Via {
+    /// A number that is hardly in use.
+    fn default() -> Self {
+        Self::Nfqueue(3774)
+    }
+}
 
 /// What to do with the packets of which device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterConfig {
-    /// The device through which they leave.
+    /// The device through which they leave, or into which they are routed.
     pub device: String,
+    /// How they get here.
+    pub via: Via,
     /// The rate to which they are shaped, above zero.
     pub rate: BitRate,
     /// The discipline.
     pub queue: QdiscConfig,
-    /// The number of the kernel's queue that holds the packets; each router of a network namespace
-    /// needs its own.
-    pub queue_number: u16,
 }
 
 impl RouterConfig {
-    /// The number of the kernel's queue, unless said.
-    pub const DEFAULT_QUEUE_NUMBER: u16 = 3774;
-
     /// Freshness control that fits into the kernel's queue: as the default of [`IfcConfig`], but
     /// of at most 2000 flows an update waits.
     pub fn default_ifc() -> IfcConfig {
@@ -111,6 +120,15 @@ pub enum RouterError {
         /// What the system said.
         source: io::Error,
     },
+    /// The kernel has no TUN devices, or the container hides them.
+    #[error(
+        "needs /dev/net/tun: load the kernel's module (`modprobe tun`), or give it to the \
+         container (`--device /dev/net/tun`)"
+    )]
+    NeedsTun,
+    /// The device to be made is there.
+    #[error("there is a device `{0}` already; choose another name for the TUN device")]
+    DeviceExists(String),
     /// The system has no randomness.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -128,104 +146,74 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> RouterError {
     move |source| RouterError::System { action, source }
 }
 
-const GATE: Token = Token(0);
-const ALARM: Token = Token(1);
-const WAKER: Token = Token(2);
-
 /// A router that holds the packets of its device from its making on.
-pub struct Router {
-    shaper: Shaper<NfqueueGate>,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
-    desk: Desk,
+pub struct Router(Kind);
+
+enum Kind {
+    Nfqueue(Driver<NfqueueGate>),
+    Tun(Driver<TunGate>),
 }
 
 impl Router {
-    /// How long what waits may take to leave when the router ends.
-    const LINGER: Span = Span::from_secs(1);
-    /// How many flows a report tells of.
-    const FLOWS: usize = 20;
-
     /// Takes the packets of the device; until [`Router::run`] they wait.
+    ///
+    /// # Errors
+    /// [`RouterError`]; then nothing is left of it.
     pub fn open(config: RouterConfig) -> Result<Self, RouterError> {
-        let RouterConfig { device, rate, queue, queue_number } = config;
+        let RouterConfig { device, via, rate, queue } = config;
         if rate == BitRate::from_bps(0) {
             return Err(RouterError::ZeroRate);
         }
-        if if_nametoindex(device.as_str()).is_err() {
+        if via != Via::Tun && if_nametoindex(device.as_str()).is_err() {
             return Err(RouterError::NoDevice(device));
         }
         // A discipline that makes no sense is told of before anything is asked of the system.
         let mut rng = Pcg64::from_seed(seed().map_err(RouterError::Random)?);
-        let discipline = queue.build(&mut rng)?;
-        if !Uid::effective().is_root() {
-            return Err(RouterError::NeedsRoot);
+        let settings = Settings { device, rate, queue };
+        match via {
+            Via::Nfqueue(number) => {
+                let discipline = settings.queue.build(&mut rng)?;
+                let control = taken(&settings)?;
+                let gate = NfqueueGate::open(&settings.device, number, rate)?;
+                let shaper = Shaper::new(settings, discipline, gate, rng);
+                Driver::new(shaper, control).map(Kind::Nfqueue).map(Self)
+            }
+            Via::Tun => {
+                let discipline = settings.queue.build(&mut rng)?;
+                let control = taken(&settings)?;
+                let gate = TunGate::open(&settings.device)?;
+                let shaper = Shaper::new(settings, discipline, gate, rng);
+                Driver::new(shaper, control).map(Kind::Tun).map(Self)
+            }
         }
-        let control = ControlSocket::take(&device)?;
-        let gate = NfqueueGate::open(&device, queue_number, rate)?;
-        let shaper = Shaper::new(Settings { device, rate, queue }, discipline, gate, rng);
-
-        let polling = system("poll the kernel's queue");
-        let (poll, alarm, waker) = wakeups(&shaper).map_err(polling)?;
-        let desk = Desk::new(Arc::clone(&waker));
-        control.serve(desk.orders());
-        Ok(Self { shaper, poll, alarm, waker, desk })
     }
 
     /// For orders from other threads.
     pub fn orders(&self) -> Orders {
-        self.desk.orders()
+        match &self.0 {
+            Kind::Nfqueue(driver) => driver.orders(),
+            Kind::Tun(driver) => driver.orders(),
+        }
     }
 
     /// Routes until it is stopped, or until `until`; then lets go what waits. What it did.
-    pub fn run(mut self, stop: &Stop, until: Option<Time>) -> Result<RouterReport, RouterError> {
-        stop.wakes(Arc::clone(&self.waker));
-        let clock = Clock::new();
-        let mut events = Events::with_capacity(16);
-        let mut last = None;
-        loop {
-            self.shaper.turn();
-            self.desk.attend(|order| {
-                self.shaper.obey(order)?;
-                Ok(self.shaper.report(Self::FLOWS))
-            });
-            let now = clock.now();
-            if last.is_none() && (stop.is_stopped() || until.is_some_and(|until| now >= until)) {
-                self.shaper.close();
-                last = Some(now + Self::LINGER);
-                continue;
-            }
-            if last.is_some_and(|last| now >= last || self.shaper.is_empty()) {
-                return Ok(self.shaper.report(Self::FLOWS));
-            }
-            let wake = Time::earliest([self.shaper.next_event(), last.or(until)]);
-            let timeout = if self.shaper.is_busy() || wake.is_some_and(|wake| wake <= now) {
-                Some(Duration::ZERO)
-            } else {
-                let wait = wake.map(|wake| wake.since(now));
-                self.alarm.set(wait).map_err(system("set a timer"))?;
-                None
-            };
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                polled => polled.map_err(system("poll the kernel's queue"))?,
-            }
-            if events.iter().any(|event| event.token() == GATE) {
-                self.shaper.wake();
-            }
+    ///
+    /// # Errors
+    /// [`RouterError::System`] where the system does not let it wait for packets.
+    pub fn run(self, stop: &Stop, until: Option<Time>) -> Result<RouterReport, RouterError> {
+        match self.0 {
+            Kind::Nfqueue(driver) => driver.run(stop, until),
+            Kind::Tun(driver) => driver.run(stop, until),
         }
     }
 }
 
-fn wakeups<G: Gate>(shaper: &Shaper<G>) -> io::Result<(Poll, Alarm, Arc<Waker>)> {
-    let poll = Poll::new()?;
-    let mut alarm = Alarm::new()?;
-    let readable = shaper.gate().readable();
-    poll.registry().register(&mut SourceFd(&readable), GATE, Interest::READABLE)?;
-    poll.registry().register(&mut alarm, ALARM, Interest::READABLE)?;
-    let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-    Ok((poll, alarm, waker))
+/// The name of the device's router, for one who may have it.
+fn taken(settings: &Settings) -> Result<ControlSocket, RouterError> {
+    if !Uid::effective().is_root() {
+        return Err(RouterError::NeedsRoot);
+    }
+    ControlSocket::take(&settings.device)
 }
 
 /// For the secrets of disciplines that hash: no sender may guess it.

@@ -101,9 +101,6 @@ impl<G: Gate> Shaper<G> {
                 }
             }
             self.release();
-            if let Err(error) = self.gate.flush() {
-                self.failed(&error);
-            }
             if !self.is_readable {
                 break;
             }
@@ -177,7 +174,7 @@ impl<G: Gate> Shaper<G> {
         let Self { classifier, gate, hop, ledger, .. } = self;
         for packet in self.arrivals.drain(..) {
             let class = classifier.class_of(&packet.header);
-            let held = Held { packet, class, since: now };
+            let held = Held { packet, class, since: now, is_marked: false };
             ledger.arrived(now, held.subject());
             hop.enqueue(now, held, &mut |drop| give_up(gate, ledger, drop));
         }
@@ -188,7 +185,7 @@ impl<G: Gate> Shaper<G> {
             Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {}
             Err(error) => {
                 self.is_readable = false;
-                self.failed(&error);
+                failed(&mut self.failures, &error);
             }
         }
     }
@@ -196,22 +193,27 @@ impl<G: Gate> Shaper<G> {
     /// Lets go what the transmitter has sent.
     fn release(&mut self) {
         let now = self.clock.now();
-        let Self { gate, hop, ledger, settings, .. } = self;
+        let Self { gate, hop, ledger, settings, failures, .. } = self;
         loop {
             let sent = hop.poll(now, &mut |drop| give_up(gate, ledger, drop));
             let Some(sent) = sent else { break };
             let in_router = sent.at.since(sent.packet.since);
             let sending = settings.rate.time_to_send(sent.packet.packet.size);
             let sojourn = in_router.checked_sub(sending).unwrap_or(Span::ZERO);
-            ledger.sent(sent.packet.subject(), sojourn);
-            gate.pass(sent.packet.packet.ticket);
+            ledger.sent(sent.packet.subject(), sojourn, sent.packet.is_marked);
+            if let Err(error) = gate.pass(sent.packet.packet.ticket) {
+                failed(failures, &error);
+            }
+        }
+        if let Err(error) = gate.flush() {
+            failed(failures, &error);
         }
     }
+}
 
-    fn failed(&mut self, error: &io::Error) {
-        self.failures += 1;
-        tracing::debug!("the gate failed: {error}");
-    }
+fn failed(failures: &mut u64, error: &io::Error) {
+    *failures += 1;
+    tracing::debug!("packets could not be read or given back: {error}");
 }
 
 fn give_up<G: Gate>(gate: &mut G, ledger: &mut Ledger, drop: Drop<Held<G::Ticket>>) {

@@ -98,8 +98,9 @@ impl Gate for NfqueueGate {
         received
     }
 
-    fn pass(&mut self, ticket: PacketId) {
+    fn pass(&mut self, ticket: PacketId) -> io::Result<()> {
         self.queue.judge(ticket, Verdict::Accept);
+        Ok(())
     }
 
     fn discard(&mut self, ticket: PacketId) {
@@ -134,7 +135,7 @@ impl Gate for NfqueueGate {
                 SuperPackets::Segmented => "segmented",
                 SuperPackets::Whole => "whole",
             },
-            limit: Queue::LENGTH.into(),
+            limit: Some(Queue::LENGTH.into()),
             lost: LostReport {
                 queue_full: drops.queue_full,
                 unread: drops.unread,
