@@ -264,7 +264,7 @@ fn what_is_routed_into_a_tun_device_comes_out_of_it_shaped() {
 }
 
 #[test]
-fn packets_are_marked_where_they_are_held_whole() {
+fn an_aqm_marks_in_place_of_drops_where_senders_take_part() {
     if !can_run() {
         return;
     }
@@ -273,18 +273,17 @@ fn packets_are_marked_where_they_are_held_whole() {
         net.set(host, "ipv4/tcp_ecn", "1");
     }
     let flags = ["--rate", "10mbit", "--queue", "fq_codel"];
-    let run = |router: Router<'_>| {
+    for start in [Router::start, Router::behind_tun] {
+        let router = start(&net, &flags);
         let bulk = Bulk::start(&net);
-        bulk.goodput(Duration::from_secs(2));
+        let goodput = bulk.goodput(Duration::from_secs(2));
         drop(bulk);
-        let report = router.stop();
-        let class = report["classes"][1].clone();
-        (count(&class["marked"]), count(&class["congestion"]))
-    };
-    let (marked, dropped) = run(Router::start(&net, &flags));
-    assert!(marked == 0 && dropped > 0, "{marked} marked, {dropped} dropped");
-    let (marked, dropped) = run(Router::behind_tun(&net, &flags));
-    assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
+        let class = router.stop()["classes"][1].clone();
+        // What is marked arrives, so its checksums are right.
+        let (marked, dropped) = (count(&class["marked"]), count(&class["congestion"]));
+        assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
+        assert!(goodput > 8e6, "{goodput}");
+    }
 }
 
 #[test]

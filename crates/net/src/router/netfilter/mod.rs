@@ -3,11 +3,11 @@
 //! ```text
 //! kernel:  forwarded or our own ─► postrouting: rule ─► queue ─ ─ ─ ─ ─ ─ ─► device
 //!                                                        │ number, length,    ▲
-//!                                                        ▼ 128 bytes          │ verdict
+//!                                                        ▼ front or copy      │ verdict
 //! here:                                               discipline ─► shaper ───┘
 //! ```
 //!
-//! Nothing but numbers and fronts is copied, and verdicts go back many at once.
+//! Verdicts go back many at once.
 //!
 //! - **Super-packets.** Where one of 64 kB takes more than [`NfqueueGate::LONGEST_TURN`] at the
 //!   rate, everything behind it would wait as long: there the kernel cuts them into packets before
@@ -17,8 +17,10 @@
 //!   would send it ahead of what waits, past the shaper, and uncounted.
 //! - **Our end.** The rule lets packets pass while nobody listens, and the kernel removes it with
 //!   us. What waits when we are killed is lost; when we end, it is let go.
-//! - **Marks of congestion.** A verdict can change a packet only by giving it back as a whole, and
-//!   we have its front: so packets over this gate cannot be marked, and an AQM drops.
+//! - **Marks of congestion.** A verdict can change a packet only by giving it back as a whole. Where
+//!   super-packets are segmented we are handed whole copies, and keep those whose senders take part
+//!   in ECN: they can be marked. At higher rates we see 128 bytes of each, nothing can be marked,
+//!   and an AQM drops.
 //! - **Sizes** are those of the packets that are queued: of a whole super-packet, one IP header
 //!   and all of its payload, 3 % less than what is on the wire.
 
@@ -30,7 +32,7 @@ mod table;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::{Header, LostReport};
+use freshline_core::router::{Ecn, Header, LostReport, mark_congestion};
 use freshline_core::unit::{BitRate, Bytes, Span};
 use nix::errno::Errno;
 
@@ -48,7 +50,22 @@ pub(super) struct NfqueueGate {
     overruns: u64,
 }
 
-impl Ticket for PacketId {}
+/// A packet that the kernel holds.
+#[derive(Debug)]
+pub(super) struct InKernel {
+    id: PacketId,
+    /// What is in it, if it may be marked.
+    copy: Option<Box<[u8]>>,
+    is_changed: bool,
+}
+
+impl Ticket for InKernel {
+    fn mark(&mut self) -> bool {
+        let is_marked = self.copy.as_deref_mut().is_some_and(mark_congestion);
+        self.is_changed |= is_marked;
+        is_marked
+    }
+}
 
 impl NfqueueGate {
     /// The largest super-packet.
@@ -83,12 +100,15 @@ fn super_packets_at(rate: BitRate) -> SuperPackets {
 }
 
 impl Gate for NfqueueGate {
-    type Ticket = PacketId;
+    type Ticket = InKernel;
 
-    fn receive(&mut self, into: &mut Vec<Arrived<PacketId>>) -> io::Result<()> {
+    fn receive(&mut self, into: &mut Vec<Arrived<InKernel>>) -> io::Result<()> {
         let received = self.queue.receive(|arrival| {
             let header = Header::of_ip(arrival.front).unwrap_or_default();
-            into.push(Arrived { ticket: arrival.id, size: arrival.size, header });
+            let may_be_marked = header.ecn != Ecn::NotCapable && arrival.is_whole();
+            let copy = may_be_marked.then(|| arrival.front.into());
+            let ticket = InKernel { id: arrival.id, copy, is_changed: false };
+            into.push(Arrived { ticket, size: arrival.size, header });
         });
         if let Err(error) = &received
             && error.raw_os_error() == Some(Errno::ENOBUFS as i32)
@@ -98,13 +118,17 @@ impl Gate for NfqueueGate {
         received
     }
 
-    fn pass(&mut self, ticket: PacketId) -> io::Result<()> {
-        self.queue.judge(ticket, Verdict::Accept);
+    fn pass(&mut self, ticket: InKernel) -> io::Result<()> {
+        let verdict = match &ticket.copy {
+            Some(content) if ticket.is_changed => Verdict::AcceptAs(content),
+            _ => Verdict::Accept,
+        };
+        self.queue.judge(ticket.id, verdict);
         Ok(())
     }
 
-    fn discard(&mut self, ticket: PacketId) {
-        self.queue.judge(ticket, Verdict::Drop);
+    fn discard(&mut self, ticket: InKernel) {
+        self.queue.judge(ticket.id, Verdict::Drop);
     }
 
     fn flush(&mut self) -> io::Result<()> {

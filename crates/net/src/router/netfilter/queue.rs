@@ -8,12 +8,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use freshline_core::router::Header;
 use freshline_core::unit::Bytes;
 
-use super::message::{Head, Incoming, Messages, attributes, incoming};
+use super::message::{Attributes, Head, Incoming, Messages, attributes, incoming};
 use super::socket::Socket;
 
 /// The kernel's name for a packet in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::router) struct PacketId(u32);
+pub(super) struct PacketId(u32);
 
 /// What the kernel tells of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,20 @@ pub(super) struct Arrival<'a> {
     pub(super) front: &'a [u8],
 }
 
+impl Arrival<'_> {
+    /// Whether its front is all of it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.size == Bytes::from(self.front.len())
+    }
+}
+
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Drop = 0,
-    Accept = 1,
+pub(super) enum Verdict<'a> {
+    Drop,
+    Accept,
+    /// It goes on with this content, as long as it was.
+    AcceptAs(&'a [u8]),
 }
 
 /// Whether a super-packet comes as it is, or is cut into packets before it is queued.
@@ -66,8 +75,6 @@ mod kind {
 }
 
 const ACK: u16 = 0x4;
-/// `NFQA_CFG_F_GSO`.
-const GSO: u32 = 4;
 
 impl Queue {
     /// How many packets may be in the kernel's queue: all that the discipline holds, and those that
@@ -75,16 +82,15 @@ impl Queue {
     /// oldest packet on, so this bounds what one verdict costs: some 10 µs with all of them
     /// waiting, nothing to speak of where packets leave in the order in which they came.
     pub(super) const LENGTH: u32 = 4096;
-    /// A packet's front and what is told of it take about 1 kB in the socket.
-    const RECEIVE_BUFFER: usize = 8 << 20;
-    /// A message with its front; messages come one by one.
-    const LONGEST_MESSAGE: usize = 4096;
+    /// A packet and what is told of it take about 3 kB in the socket.
+    const RECEIVE_BUFFER: usize = 16 << 20;
+    /// A message with the longest packet; messages come one by one.
+    const LONGEST_MESSAGE: usize = (1 << 16) + 4096;
 
     /// Takes the queue of this number. Fails with [`io::ErrorKind::PermissionDenied`] if somebody
     /// else has it.
     pub(super) fn open(number: u16, super_packets: SuperPackets) -> io::Result<Self> {
         const BIND: u8 = 1;
-        const COPY_PACKET: u8 = 2;
         let queue = Self {
             socket: Socket::open()?,
             number,
@@ -93,11 +99,10 @@ impl Queue {
         };
         // Less is enough where the system does not let us: what does not fit is counted.
         let _ = queue.socket.set_receive_buffer(Self::RECEIVE_BUFFER);
-        let [a, b, c, d] = (Header::SNAP_LEN as u32).to_be_bytes();
         let mut request = Messages::default();
         request.push(queue.head(kind::CONFIG, ACK), |put| {
-            put.put(1, &[BIND, 0, 0, 0]).put(2, &[a, b, c, d, COPY_PACKET]).u32(3, Self::LENGTH);
-            put.u32(4, GSO).u32(5, flags(super_packets));
+            put.put(1, &[BIND, 0, 0, 0]).u32(3, Self::LENGTH);
+            super_packets.put(put);
         });
         queue.socket.request(&request)?;
         Ok(queue)
@@ -107,7 +112,7 @@ impl Queue {
     pub(super) fn set_super_packets(&mut self, super_packets: SuperPackets) -> io::Result<()> {
         let mut request = Messages::default();
         request.push(self.head(kind::CONFIG, 0), |put| {
-            put.u32(4, GSO).u32(5, flags(super_packets));
+            super_packets.put(put);
         });
         self.socket.send(&request)
     }
@@ -130,12 +135,23 @@ impl Queue {
     }
 
     /// What becomes of a packet, as soon as verdicts are sent.
-    pub(super) fn judge(&mut self, id: PacketId, verdict: Verdict) {
+    pub(super) fn judge(&mut self, id: PacketId, verdict: Verdict<'_>) {
+        const PAYLOAD: u16 = 10;
+        let (number, content) = match verdict {
+            Verdict::Drop => (0u32, None),
+            Verdict::Accept => (1, None),
+            Verdict::AcceptAs(content) => (1, Some(content)),
+        };
+        let mut verdict = [0; 8];
+        verdict[..4].copy_from_slice(&number.to_be_bytes());
+        verdict[4..].copy_from_slice(&id.0.to_be_bytes());
         let head = self.head(kind::VERDICT, 0);
-        let mut content = [0; 8];
-        content[..4].copy_from_slice(&(verdict as u32).to_be_bytes());
-        content[4..].copy_from_slice(&id.0.to_be_bytes());
-        self.verdicts.push(head, |put| _ = put.put(2, &content));
+        self.verdicts.push(head, |put| {
+            put.put(2, &verdict);
+            if let Some(content) = content {
+                put.put(PAYLOAD, content);
+            }
+        });
     }
 
     /// Sends all verdicts at once. An accepted packet has left the device's queue when this
@@ -166,10 +182,19 @@ impl AsRawFd for Queue {
     }
 }
 
-fn flags(super_packets: SuperPackets) -> u32 {
-    match super_packets {
-        SuperPackets::Segmented => 0,
-        SuperPackets::Whole => GSO,
+impl SuperPackets {
+    /// Asks for them so. Where they are segmented the rate is low, and packets are copied to us as a
+    /// whole, so that we can give them back with a mark; where they are whole, their front is enough.
+    fn put(self, put: &mut Attributes<'_>) {
+        const COPY_PACKET: u8 = 2;
+        const GSO: u32 = 4;
+        let (range, flags) = match self {
+            // The longest there is.
+            Self::Segmented => (0, 0),
+            Self::Whole => (Header::SNAP_LEN as u32, GSO),
+        };
+        let [a, b, c, d] = range.to_be_bytes();
+        put.put(2, &[a, b, c, d, COPY_PACKET]).u32(4, GSO).u32(5, flags);
     }
 }
 
