@@ -64,7 +64,8 @@ async fn metrics<C: Collector>(
     }
 }
 
-fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
+/// The text that is served.
+pub(crate) fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
     registry.register_collector(Box::new(collector));
     let mut out = String::new();

@@ -152,3 +152,52 @@ fn family<M: EncodeMetric>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::router::{ClassReport, FlowReport, LostReport, WaitingReport};
+
+    #[test]
+    fn classes_and_flows_are_told_apart_by_labels() {
+        let account = AccountReport {
+            packets_in: 7,
+            replaced: 2,
+            sojourn_p50_ms: Some(1.5),
+            ..AccountReport::default()
+        };
+        let report = RouterReport {
+            device: "eth1".into(),
+            duration_s: 1.0,
+            queue: "ifc".into(),
+            rate_bps: 20_000_000,
+            aoi_share: Some(0.5),
+            served_share: None,
+            super_packets: "whole".into(),
+            waiting: WaitingReport { packets: 1, bytes: 2, limit: None },
+            classes: vec![ClassReport { class: "aoi".into(), account }],
+            flows: vec![FlowReport {
+                class: "aoi".into(),
+                source: "10.0.0.1:5".into(),
+                destination: "10.0.0.2:6".into(),
+                protocol: 17,
+                account,
+            }],
+            flows_forgotten: 3,
+            lost: LostReport::default(),
+            failures: 0,
+        };
+        let text = metrics::render(Snapshot(report)).unwrap();
+        for line in [
+            "freshline_router_rate 20000000.0",
+            "freshline_router_flows_forgotten_total 3",
+            "freshline_router_class_packets_in_total{class=\"aoi\"} 7",
+            "freshline_router_class_sojourn_p50_seconds{class=\"aoi\"} 0.0015",
+            "freshline_router_flow_replaced_total{class=\"aoi\",source=\"10.0.0.1:5\",\
+             destination=\"10.0.0.2:6\",protocol=\"17\"} 2",
+        ] {
+            assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
+        }
+        assert!(!text.contains("served_share"), "what is not known is left out");
+    }
+}
