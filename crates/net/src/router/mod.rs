@@ -150,8 +150,8 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> RouterError {
 pub struct Router(Kind);
 
 enum Kind {
-    Nfqueue(Driver<NfqueueGate>),
-    Tun(Driver<TunGate>),
+    Nfqueue(Box<Driver<NfqueueGate>>),
+    Tun(Box<Driver<TunGate>>),
 }
 
 impl Router {
@@ -176,14 +176,14 @@ impl Router {
                 let control = taken(&settings)?;
                 let gate = NfqueueGate::open(&settings.device, number, rate)?;
                 let shaper = Shaper::new(settings, discipline, gate, rng);
-                Driver::new(shaper, control).map(Kind::Nfqueue).map(Self)
+                Ok(Self(Kind::Nfqueue(Box::new(Driver::new(shaper, control)?))))
             }
             Via::Tun => {
                 let discipline = settings.queue.build(&mut rng)?;
                 let control = taken(&settings)?;
                 let gate = TunGate::open(&settings.device)?;
                 let shaper = Shaper::new(settings, discipline, gate, rng);
-                Driver::new(shaper, control).map(Kind::Tun).map(Self)
+                Ok(Self(Kind::Tun(Box::new(Driver::new(shaper, control)?))))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use freshline_core::link::{Hop, LinkParams};
 use freshline_core::router::{
-    AoiShare, Classifier, Discipline, Drop, QdiscConfig, RouterReport, WaitingReport,
+    Classifier, Discipline, Drop, QdiscConfig, RouterReport, WaitingReport,
 };
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 use nix::errno::Errno;
@@ -30,6 +30,9 @@ pub(super) struct Settings {
     pub(super) queue: QdiscConfig,
 }
 
+/// A packet of a gate as it waits.
+type Waiting<G> = Held<<G as Gate>::Ticket>;
+
 /// A discipline in front of a transmitter in real time.
 pub(super) struct Shaper<G: Gate> {
     clock: Clock,
@@ -37,7 +40,7 @@ pub(super) struct Shaper<G: Gate> {
     settings: Settings,
     classifier: Classifier,
     gate: G,
-    hop: Hop<Discipline<Held<G::Ticket>>, Held<G::Ticket>, Pcg64>,
+    hop: Hop<Discipline<Waiting<G>>, Waiting<G>, Pcg64>,
     ledger: Ledger,
     /// Whether the gate may have more to read. The poll tells of it once.
     is_readable: bool,
@@ -49,7 +52,7 @@ impl<G: Gate> Shaper<G> {
     /// The discipline is the one that the settings say. The transmitter draws nothing from `rng`.
     pub(super) fn new(
         settings: Settings,
-        discipline: Discipline<Held<G::Ticket>>,
+        discipline: Discipline<Waiting<G>>,
         gate: G,
         rng: Pcg64,
     ) -> Self {
@@ -141,7 +144,7 @@ impl<G: Gate> Shaper<G> {
     /// What it did so far, with at most `flows` flows.
     pub(super) fn report(&mut self, flows: usize) -> RouterReport {
         let aoi_share = match self.hop.queue_mut() {
-            Discipline::Ifc(ifc) => Some(ifc.aoi_share()).map(AoiShare::get),
+            Discipline::Ifc(ifc) => Some(ifc.aoi_share().get()),
             _ => None,
         };
         let status = self.gate.status();
@@ -216,7 +219,7 @@ fn failed(failures: &mut u64, error: &io::Error) {
     tracing::debug!("packets could not be read or given back: {error}");
 }
 
-fn give_up<G: Gate>(gate: &mut G, ledger: &mut Ledger, drop: Drop<Held<G::Ticket>>) {
+fn give_up<G: Gate>(gate: &mut G, ledger: &mut Ledger, drop: Drop<Waiting<G>>) {
     ledger.dropped(drop.packet.subject(), drop.reason);
     gate.discard(drop.packet.packet.ticket);
 }

@@ -45,28 +45,22 @@ impl Socket {
         Ok(&buffer[..len])
     }
 
-    /// Sends messages whose last one asks for an answer. The first error that the kernel gives is
-    /// that of all of them.
+    /// Sends messages that ask for answers. The first error among these is that of all of them.
     pub(super) fn request(&self, messages: &Messages) -> io::Result<()> {
         self.send(messages)?;
-        let mut buffer = [0; 8192];
         // The kernel has answered everything when `send` returns.
-        let mut errors = Vec::new();
+        let mut buffer = [0; 8192];
+        let mut result = Ok(());
         loop {
-            match self.receive(&mut buffer) {
-                Ok(datagram) => {
-                    errors.extend(incoming(datagram).filter_map(|message| match message {
-                        Incoming::Answer(errno) if errno != 0 => Some(errno),
-                        _ => None,
-                    }))
+            let datagram = match self.receive(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return result,
+                received => received?,
+            };
+            for message in incoming(datagram) {
+                if let (Ok(()), Incoming::Answer(errno @ 1..)) = (&result, message) {
+                    result = Err(io::Error::from_raw_os_error(errno));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
             }
-        }
-        match errors.first() {
-            Some(errno) => Err(io::Error::from_raw_os_error(*errno)),
-            None => Ok(()),
         }
     }
 }
