@@ -1,8 +1,9 @@
 //! What holds for every queueing discipline that a configuration can name, whatever comes.
 
 use freshline_core::router::{
-    Backlog, CodelParams, Discipline, Drop, DropReason, Ecn, FlowKey, FqCodelParams, Header, Limit,
-    Packet, Qdisc, QdiscConfig, RedParams,
+    Backlog, CodelParams, Discipline, Drop, DropReason, Ecn, FlowKey, FqCodelParams, Header,
+    IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
+    TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use proptest::prelude::*;
@@ -53,6 +54,14 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
             queues: 4,
             ..FqCodelParams::default()
         }),
+        QdiscConfig::Ifil(_) => QdiscConfig::Ifil(IfilParams { limit: Packets::new(4) }),
+        QdiscConfig::Ifc(_) => QdiscConfig::Ifc(Box::new(IfcConfig {
+            scheduler: SchedulerParams::Tdm(TdmParams::default()),
+            classifier: "port:1-3".parse().unwrap(),
+            aoi: tight(QdiscConfig::Ifil(IfilParams::default())),
+            drop_averse: tight(QdiscConfig::default()),
+            ..IfcConfig::default()
+        })),
     }
 }
 
@@ -62,6 +71,9 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         QdiscConfig::Fifo { limit } | QdiscConfig::Lifo { limit } => vec![limit],
         QdiscConfig::Red(RedParams { limit, .. }) => vec![Limit::Bytes(limit)],
         QdiscConfig::Codel(CodelParams { limit, .. }) => vec![limit],
+        QdiscConfig::Ifil(IfilParams { limit }) => vec![Limit::Packets(limit)],
+        // The limits are its children's.
+        QdiscConfig::Ifc(_) => vec![],
         QdiscConfig::FqCodel(FqCodelParams { limit, memory, .. }) => {
             vec![Limit::Packets(limit), Limit::Bytes(memory)]
         }

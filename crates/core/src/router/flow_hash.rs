@@ -24,7 +24,7 @@ use super::FlowKey;
 #[derive(Clone)]
 pub(super) struct FlowHash {
     of_words: [[u64; 2]; 5],
-    of_length: u64,
+    offset: u64,
 }
 
 impl FlowHash {
@@ -32,11 +32,37 @@ impl FlowHash {
     /// are theirs.
     pub(super) fn draw(rng: &mut impl Rng) -> Self {
         let mut key = || rng.next_u64();
-        Self { of_words: core::array::from_fn(|_| [key(), key()]), of_length: key() }
+        Self { of_words: core::array::from_fn(|_| [key(), key()]), offset: key() }
     }
 
     /// The hash; any of its bits are as good as the others.
-    pub(super) fn hash(&self, flow: &FlowKey) -> u32 {
+    #[inline]
+    pub(super) fn hash(&self, flow: FlowWords) -> u32 {
+        let sum = flow.0.iter().zip(&self.of_words).fold(self.offset, |sum, (word, [k, l])| {
+            let (low, high) = (word & 0xffff_ffff, word >> 32);
+            sum.wrapping_add(k.wrapping_add(low).wrapping_mul(l.wrapping_add(high)))
+        });
+        (sum >> 32) as u32
+    }
+}
+
+/// A flow as numbers that fit into registers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlowWords([u64; 5]);
+
+impl FlowWords {
+    /// Whether both are the same flow. It stays in registers; comparing arrays goes through
+    /// memory, and waits for what has just been written there.
+    #[inline]
+    pub(super) fn is(self, other: Self) -> bool {
+        let difference = |sum, (one, other)| sum | (one ^ other);
+        self.0.into_iter().zip(other.0).fold(0, difference) == 0
+    }
+}
+
+impl From<FlowKey> for FlowWords {
+    #[inline]
+    fn from(flow: FlowKey) -> Self {
         let low = |bits: u128| bits as u64;
         let high = |bits: u128| (bits >> 64) as u64;
         let source = u128::from_le_bytes(flow.source.octets());
@@ -44,13 +70,7 @@ impl FlowHash {
         let transport = u64::from(flow.source_port)
             | u64::from(flow.destination_port) << 16
             | u64::from(flow.protocol) << 32;
-        let words = [low(source), high(source), low(destination), high(destination), transport];
-        let sum = words.iter().zip(&self.of_words).fold(self.of_length, |sum, (word, [k, l])| {
-            let product =
-                (k.wrapping_add(word & 0xffff_ffff)).wrapping_mul(l.wrapping_add(word >> 32));
-            sum.wrapping_add(product)
-        });
-        (sum >> 32) as u32
+        Self([low(source), high(source), low(destination), high(destination), transport])
     }
 }
 
@@ -86,7 +106,7 @@ mod tests {
             FlowKey { protocol: 1, ..plain },
         ];
         for other in others {
-            assert_ne!(keys(1).hash(&plain), keys(1).hash(&other), "{other:?}");
+            assert_ne!(keys(1).hash(plain.into()), keys(1).hash(other.into()), "{other:?}");
         }
     }
 
@@ -102,7 +122,7 @@ mod tests {
         for seed in 0..keyings {
             let mut buckets = [0u64; 4096];
             for n in 0..4096 {
-                buckets[keys(seed).hash(&flows(n)) as usize % 4096] += 1;
+                buckets[keys(seed).hash(flows(n).into()) as usize % 4096] += 1;
             }
             pairs += buckets.iter().map(|n| n * n.saturating_sub(1) / 2).sum::<u64>();
         }

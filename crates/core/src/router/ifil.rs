@@ -29,10 +29,8 @@ use core::mem;
 
 use rand::Rng;
 
-use super::flow_hash::FlowHash;
-use super::{
-    Backlog, Dequeued, Drop, DropReason, Drops, FlowKey, Limit, Packet, Qdisc, QdiscError,
-};
+use super::flow_hash::{FlowHash, FlowWords};
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc, QdiscError};
 use crate::unit::{Bytes, Packets, Time};
 
 /// Settings of [`Ifil`].
@@ -40,8 +38,8 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// Of how many flows a packet may wait, from 1 to 262144; the memory for all of them, about
-    /// 28 bytes each and the packets, is taken from the start. 10000, the paper's "moderate" size.
+    /// Of how many flows a packet may wait, from 1 to 262144. The memory for all of them, at most
+    /// 24 bytes each and the packets, is taken from the start. 10000 (section VI of the paper).
     pub limit: Packets,
 }
 
@@ -105,7 +103,7 @@ impl<P: Packet> Ifil<P> {
     }
 
     /// Where the packet of `flow` waits, counted from the oldest.
-    fn position(&self, hash: u32, flow: &FlowKey) -> Option<usize> {
+    fn position(&self, hash: u32, flow: FlowWords) -> Option<usize> {
         let mut number = self.newest[self.bucket(hash)];
         let mut newer = self.waiting.len();
         loop {
@@ -116,7 +114,7 @@ impl<P: Packet> Ifil<P> {
                 return None;
             }
             let candidate = &self.waiting[position];
-            if candidate.hash == hash && candidate.packet.header().flow == *flow {
+            if candidate.hash == hash && flow_of(&candidate.packet).is(flow) {
                 return Some(position);
             }
             (newer, number) = (position, candidate.older);
@@ -124,12 +122,16 @@ impl<P: Packet> Ifil<P> {
     }
 }
 
+fn flow_of(packet: &impl Packet) -> FlowWords {
+    packet.header().flow.into()
+}
+
 impl<P: Packet> Qdisc<P> for Ifil<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        let flow = packet.header().flow;
-        let hash = self.hash.hash(&flow);
+        let flow = flow_of(&packet);
+        let hash = self.hash.hash(flow);
         let size = packet.size();
-        if let Some(position) = self.position(hash, &flow) {
+        if let Some(position) = self.position(hash, flow) {
             let waiting = &mut self.waiting[position];
             waiting.arrived = now;
             let old = mem::replace(&mut waiting.packet, packet);
@@ -161,7 +163,7 @@ impl<P: Packet> Qdisc<P> for Ifil<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::Header;
+    use crate::router::{FlowKey, Header};
     use crate::unit::Span;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;

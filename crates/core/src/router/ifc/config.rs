@@ -207,16 +207,6 @@ mod tests {
         }
 
         #[test]
-        fn a_name_and_a_table_that_says_no_more_are_the_same() {
-            for (name, table) in
-                [("\"ifil\"", "{ discipline = \"ifil\" }"), ("\"ifc\"", "{ discipline = \"ifc\" }")]
-            {
-                assert_eq!(read(name), read(table));
-            }
-            assert_eq!(read("\"ifc\""), Ok(QdiscConfig::Ifc(Default::default())));
-        }
-
-        #[test]
         fn every_part_can_be_said_and_what_is_written_reads_back() {
             let sdm = read(
                 r#"{ discipline = "ifc", scheduler = "sdm", aoi_share = 0.3, credit = "unlimited",

@@ -14,13 +14,15 @@
 
 mod classifier;
 mod config;
+mod rules;
 mod scheduler;
 mod sdm;
 mod share;
 mod tdm;
 
-pub use classifier::{Class, Classifier, Condition, DscpSet, ParseClassifierError, Rule};
+pub use classifier::{Class, Classifier, Condition, DscpSet, Rule};
 pub use config::IfcConfig;
+pub use rules::ParseClassifierError;
 pub use scheduler::{AnyScheduler, Scheduler, SchedulerParams};
 pub use sdm::{Credit, Sdm, SdmParams};
 pub use share::{AoiShare, AoiShareError};

@@ -56,6 +56,7 @@ pub enum AnyScheduler {
 }
 
 impl Scheduler for AnyScheduler {
+    #[inline]
     fn prefer(&mut self, now: Time) -> Class {
         match self {
             Self::Sdm(scheduler) => scheduler.prefer(now),
@@ -63,6 +64,7 @@ impl Scheduler for AnyScheduler {
         }
     }
 
+    #[inline]
     fn on_sent(&mut self, class: Class, size: Bytes) {
         match self {
             Self::Sdm(scheduler) => scheduler.on_sent(class, size),

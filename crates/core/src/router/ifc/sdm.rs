@@ -96,6 +96,8 @@ pub struct Sdm {
     budget: i128,
     /// How far b may be from zero in favour of a class that is passed over.
     credit: Bounds,
+    /// What b comes to.
+    preferred: Class,
 }
 
 #[derive(Debug)]
@@ -115,16 +117,14 @@ impl Sdm {
                 drop_averse: weighted(weights.aoi, credit),
             },
         };
-        Self { params, aoi_share, budget: 0, credit }
+        let preferred = preferred(0, aoi_share);
+        Self { params, aoi_share, budget: 0, credit, preferred }
     }
+}
 
-    fn preferred(&self) -> Class {
-        if self.budget > 0 || (self.budget == 0 && self.aoi_share > AoiShare::ZERO) {
-            Class::Aoi
-        } else {
-            Class::DropAverse
-        }
-    }
+fn preferred(budget: i128, aoi_share: AoiShare) -> Class {
+    let in_favour = budget > 0 || (budget == 0 && aoi_share > AoiShare::ZERO);
+    if in_favour { Class::Aoi } else { Class::DropAverse }
 }
 
 fn weighted(weight: u32, size: Bytes) -> i128 {
@@ -132,20 +132,22 @@ fn weighted(weight: u32, size: Bytes) -> i128 {
 }
 
 impl Scheduler for Sdm {
+    #[inline]
     fn prefer(&mut self, _: Time) -> Class {
-        self.preferred()
+        self.preferred
     }
 
+    #[inline]
     fn on_sent(&mut self, class: Class, size: Bytes) {
-        let preferred = self.preferred();
         let weights = self.aoi_share.weights();
         self.budget = match class {
             Class::Aoi => self.budget.saturating_sub(weighted(weights.drop_averse, size)),
             Class::DropAverse => self.budget.saturating_add(weighted(weights.aoi, size)),
         };
-        if class != preferred {
+        if class != self.preferred {
             self.budget = self.budget.clamp(-self.credit.drop_averse, self.credit.aoi);
         }
+        self.preferred = preferred(self.budget, self.aoi_share);
     }
 
     fn aoi_share(&self) -> AoiShare {

@@ -15,10 +15,9 @@
 //!
 //! The only clock is the `now` that the scheduler is handed.
 
+use super::share::Weights;
 use super::{AoiShare, Class, Scheduler};
 use crate::unit::{Bytes, Span, Time};
-
-use super::share::Weights;
 
 /// Parameters of [`Tdm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +67,7 @@ fn aoi_interval(frame: Span, aoi_share: AoiShare) -> Span {
 }
 
 impl Scheduler for Tdm {
+    #[inline]
     fn prefer(&mut self, now: Time) -> Class {
         if now >= self.ends_at {
             let next = self.turn.other();
@@ -80,6 +80,7 @@ impl Scheduler for Tdm {
         self.turn
     }
 
+    #[inline]
     fn on_sent(&mut self, _: Class, _: Bytes) {}
 
     fn aoi_share(&self) -> AoiShare {
