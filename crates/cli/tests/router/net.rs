@@ -11,6 +11,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +28,15 @@ pub(crate) const DEVICE: &str = "b";
 
 /// What a test needs and this machine lacks, if anything; it is said once.
 pub(crate) fn can_run() -> bool {
+    let cubic = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let table = "/proc/net/netfilter/nfnetlink_queue";
     let missing = if !Uid::effective().is_root() {
         "root"
     } else if Command::new("ip").arg("-V").output().is_err() {
         "ip"
-    } else if !std::path::Path::new(table).exists() {
+    } else if !cubic.is_ok_and(|known| known.contains("cubic")) {
+        "TCP cubic in the kernel"
+    } else if !Path::new(table).exists() {
         "NFQUEUE in the kernel (CONFIG_NETFILTER_NETLINK_QUEUE)"
     } else {
         return true;
@@ -68,6 +72,7 @@ impl Net {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        remove_orphans();
         let prefix = format!("fl-router-{}-{number}", std::process::id());
         let net = Self { _alone: alone, prefix, path: None };
         let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
@@ -159,6 +164,17 @@ impl Drop for Net {
             // Whatever of it was made; a failing test must not leave the others.
             let name = self.name(host);
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
+        }
+    }
+}
+
+/// Removes namespaces of tests that were killed.
+fn remove_orphans() {
+    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix("fl-router-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            ip(&format!("netns del {name}"));
         }
     }
 }

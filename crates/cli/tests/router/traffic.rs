@@ -29,12 +29,13 @@ impl Bulk {
         let (host, port) = (net.far(), Self::PORT);
         let listener = net.within("b", || TcpListener::bind((host, port)).unwrap());
         let script = format!(
-            "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control
+            "set -e
+            ip route replace {host} $(ip -4 route show default | cut -d ' ' -f 2-) congctl cubic
             exec 3<>/dev/tcp/{host}/{port}
             exec cat /dev/zero >&3"
         );
         let sender = Running(net.sender(&["bash", "-c", &script]).spawn().unwrap());
-        let (receiver, _) = listener.accept().unwrap();
+        let receiver = accepted(&listener);
         let received = Arc::new(AtomicU64::new(0));
         let (count, mut reading) = (Arc::clone(&received), receiver.try_clone().unwrap());
         let counting = thread::spawn(move || {
@@ -53,6 +54,19 @@ impl Bulk {
         let received = self.received.load(Ordering::Relaxed) - before;
         received as f64 * 8.0 / start.elapsed().as_secs_f64()
     }
+}
+
+/// The first connection; a sender that could not start keeps nobody waiting.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    for _ in 0..500 {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the sender does not connect");
 }
 
 impl Drop for Bulk {

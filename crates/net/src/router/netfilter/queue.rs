@@ -79,8 +79,7 @@ const ACK: u16 = 0x4;
 impl Queue {
     /// How many packets may be in the kernel's queue: all that the discipline holds, and those that
     /// wait to be read. The kernel finds the packet of a verdict by walking the queue from its
-    /// oldest packet on, so this bounds what one verdict costs: some 10 µs with all of them
-    /// waiting, nothing to speak of where packets leave in the order in which they came.
+    /// oldest packet on, so this bounds what one verdict costs: some µs with all of them waiting.
     pub(super) const LENGTH: u32 = 4096;
     /// A packet and what is told of it take about 3 kB in the socket.
     const RECEIVE_BUFFER: usize = 16 << 20;
