@@ -102,7 +102,7 @@ fn nobody_gains_by_passing_for_what_he_is_not() {
     // The paper's Table I: 13.57 ms and 7.52 Mbit/s; 131.4 ms; 0.41 Mbit/s.
     println!("truthful: {truthful:?}\nupdates as bulk: {old:?}\nbulk as updates: {slow:?}");
     assert!(truthful.age_ms < 0.5 * old.age_ms);
-    assert!(slow.goodput < 0.8 * truthful.goodput);
+    assert!(slow.goodput < 0.5 * truthful.goodput);
     // Neither harms the other much.
     assert!(old.goodput < 1.05 * truthful.goodput && slow.age_ms > 0.9 * truthful.age_ms);
 }
