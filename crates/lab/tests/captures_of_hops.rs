@@ -119,7 +119,7 @@ fn tables(scenario: &Scenario, every: &str) -> String {
     let built = scenario.build(0).unwrap();
     let open = |table: &str| std::fs::File::create(folder.path().join(table));
     let series = Series::new(scenario, &built, every.parse().unwrap(), open).unwrap();
-    let captures = HopCaptures::<Vec<u8>>::new(scenario, &built);
+    let captures = HopCaptures::<Vec<u8>>::new(&built);
     watch(scenario, built, captures, Some(series)).unwrap();
     std::fs::read_to_string(folder.path().join("flow-download")).unwrap()
 }

@@ -210,8 +210,8 @@ impl FlowConfig {
         places: Places<'a>,
     ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
         let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
-        if !self.path.is_empty() || self.each_hop {
-            return Err(bad("`each_pair` excludes `path` and `each_hop`"));
+        if !self.path.is_empty() || self.each_hop || self.station.is_some() {
+            return Err(bad("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
         let network = places.network.ok_or_else(|| bad("`each_pair` needs a [topology]"))?;
         Ok(network.ways().map(|[there, back]| {

@@ -133,7 +133,7 @@ impl TcpConfig {
             return Err("a buffer begins above its maximum; give [at first, at most]");
         }
         let application = self.application(between.0, sender.segment)?;
-        let law = self.control.build(INITIAL_WINDOW, rng);
+        let law = self.control.build(INITIAL_WINDOW, sender.segment, rng);
         Ok(Stream::new(Sender::new(sender, law), Receiver::new(receiver), application, between))
     }
 
