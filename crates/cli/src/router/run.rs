@@ -63,8 +63,8 @@ pub(super) struct Args {
     /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// The queue: ifc (freshness control) unless said, ifil, fifo, or the limit of a drop-tail queue
-    /// such as 100p or 64kB.
+    /// The queue: ifc (freshness control) unless said, ifil, fifo, lifo, red, codel, fq_codel, or the
+    /// limit of a drop-tail queue such as 100p or 64kB.
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     queue: Option<QdiscConfig>,
     /// The share of the link that updates have while other traffic waits, too: 0 to 1; 0.5 unless
@@ -138,6 +138,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 fn queue(text: &str) -> Result<QdiscConfig, String> {
     match text {
         "ifc" => Ok(QdiscConfig::Ifc(Box::new(RouterConfig::default_ifc()))),
+        "ifil" => Ok(RouterConfig::default_ifc().aoi),
         _ => text.parse().map_err(|error| format!("{error}")),
     }
 }

@@ -127,16 +127,17 @@ impl<G: Gate> Shaper<G> {
         if order.rate == Some(BitRate::from_bps(0)) {
             return Err(OrderError::ZeroRate);
         }
-        if let Some(share) = order.aoi_share {
-            let Discipline::Ifc(ifc) = self.hop.queue_mut() else {
-                return Err(OrderError::NoShare(self.settings.queue.to_string()));
-            };
-            ifc.set_aoi_share(share);
+        let knows_classes = matches!(self.hop.queue_mut(), Discipline::Ifc(_));
+        if order.aoi_share.is_some() && !knows_classes {
+            return Err(OrderError::NoShare(self.settings.queue.to_string()));
         }
         if let Some(rate) = order.rate {
             self.gate.set_rate(rate).map_err(|error| OrderError::System(error.to_string()))?;
             self.hop.set_rate(rate);
             self.settings.rate = rate;
+        }
+        if let (Some(share), Discipline::Ifc(ifc)) = (order.aoi_share, self.hop.queue_mut()) {
+            ifc.set_aoi_share(share);
         }
         Ok(())
     }
