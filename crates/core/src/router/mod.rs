@@ -7,6 +7,7 @@
 //! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
 //! finds the packet too old).
 
+pub mod analysis;
 mod config;
 mod discipline;
 mod fifo;
