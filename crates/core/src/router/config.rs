@@ -6,7 +6,12 @@ use core::str::FromStr;
 
 use rand::{Rng, SeedableRng};
 
-use super::{Discipline, Fifo, Limit, Packet, ParseLimitError};
+use alloc::boxed::Box;
+
+use super::{Discipline, Fifo, FlowHash, IfcConfig, Ifil, Limit, Packet, ParseLimitError};
+use crate::unit::Packets;
+
+const IFIL_LIMIT: Packets = Packets::new(10_000);
 
 /// Which discipline, with which parameters.
 ///
@@ -21,6 +26,13 @@ pub enum QdiscConfig {
         /// What it holds, above zero.
         limit: Limit,
     },
+    /// The newest packet of each flow.
+    Ifil {
+        /// Of how many flows it holds a packet, above zero and at most [`Ifil::MAX_LIMIT`].
+        limit: Packets,
+    },
+    /// Freshness control.
+    Ifc(Box<IfcConfig>),
 }
 
 impl Default for QdiscConfig {
@@ -35,25 +47,57 @@ pub enum QdiscError {
     /// A queue that lets nothing through.
     #[error("`limit` is zero, and everything passes through the queue; give at least `1p`")]
     ZeroLimit,
+    /// A table that is too large.
+    #[error(
+        "`limit` is {limit}, and every flow takes memory from the start; give one of at most {most}"
+    )]
+    LimitTooLarge {
+        /// The limit given.
+        limit: Packets,
+        /// The largest.
+        most: Packets,
+    },
+    /// Intervals without length.
+    #[error("`frame` is zero; give a length above zero, such as `100ms`")]
+    ZeroFrame,
+    /// A part of a discipline.
+    #[error("`{class}`: {reason}")]
+    Child {
+        /// The class whose queue it is.
+        class: &'static str,
+        /// What is wrong with it.
+        reason: Box<QdiscError>,
+    },
 }
 
 impl QdiscConfig {
+    /// IFIL with its default limit, 10000 flows: the paper's "moderate" size.
+    pub const IFIL: Self = Self::Ifil { limit: IFIL_LIMIT };
+
     /// The discipline. What randomness it needs it draws from `rng`, now; one that needs none draws
     /// none.
     pub fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
-        _rng: &mut R,
+        rng: &mut R,
     ) -> Result<Discipline<P>, QdiscError> {
         match self {
             Self::Fifo { limit } if limit.is_zero() => Err(QdiscError::ZeroLimit),
             Self::Fifo { limit } => Ok(Discipline::Fifo(Fifo::new(*limit))),
+            Self::Ifil { limit: Packets::ZERO } => Err(QdiscError::ZeroLimit),
+            Self::Ifil { limit } if *limit > Ifil::<P>::MAX_LIMIT => {
+                Err(QdiscError::LimitTooLarge { limit: *limit, most: Ifil::<P>::MAX_LIMIT })
+            }
+            Self::Ifil { limit } => Ok(Discipline::Ifil(Ifil::new(*limit, FlowHash::draw(rng)))),
+            Self::Ifc(config) => Ok(Discipline::Ifc(Box::new(config.build(rng)?))),
         }
     }
 }
 
 /// Neither the name of a discipline nor a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no discipline; write `fifo`, or the limit of a drop-tail queue: {limit}")]
+#[error(
+    "`{text}` is no discipline; write `fifo`, `ifil`, `ifc`, or the limit of a drop-tail queue: {limit}"
+)]
 pub struct ParseQdiscError {
     text: String,
     limit: ParseLimitError,
@@ -65,6 +109,8 @@ impl FromStr for QdiscConfig {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "fifo" => Ok(Self::default()),
+            "ifil" => Ok(Self::IFIL),
+            "ifc" => Ok(Self::Ifc(Box::default())),
             _ => match text.parse() {
                 Ok(limit) => Ok(Self::Fifo { limit }),
                 Err(limit) => Err(ParseQdiscError { text: text.to_string(), limit }),
@@ -78,6 +124,8 @@ impl fmt::Display for QdiscConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fifo { limit } => limit.fmt(f),
+            Self::Ifil { .. } => f.write_str("ifil"),
+            Self::Ifc(_) => f.write_str("ifc"),
         }
     }
 }
@@ -90,7 +138,9 @@ mod reading {
     use serde::de::value::MapAccessDeserializer;
     use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-    use super::{Limit, QdiscConfig};
+    use alloc::boxed::Box;
+
+    use super::{IFIL_LIMIT, IfcConfig, Limit, Packets, QdiscConfig};
 
     /// The table.
     #[derive(serde::Deserialize)]
@@ -100,12 +150,23 @@ mod reading {
             #[serde(default)]
             limit: Limit,
         },
+        Ifil {
+            #[serde(default = "ifil_limit")]
+            limit: Packets,
+        },
+        Ifc(Box<IfcConfig>),
+    }
+
+    fn ifil_limit() -> Packets {
+        IFIL_LIMIT
     }
 
     impl From<Table> for QdiscConfig {
         fn from(table: Table) -> Self {
             match table {
                 Table::Fifo { limit } => Self::Fifo { limit },
+                Table::Ifil { limit } => Self::Ifil { limit },
+                Table::Ifc(config) => Self::Ifc(config),
             }
         }
     }

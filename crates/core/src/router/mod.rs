@@ -1,7 +1,8 @@
 //! The router's stop: what to send next, and what to drop.
 //!
 //! A queueing discipline ([`Qdisc`]) holds packets until a link, or whoever shapes in its place,
-//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum.
+//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum. [`Ifil`] keeps the
+//! newest packet of each flow, and [`Ifc`] lets that share a link with other traffic.
 //!
 //! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
 //! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
@@ -11,13 +12,23 @@ pub mod analysis;
 mod config;
 mod discipline;
 mod fifo;
+mod flow_hash;
 mod header;
+mod ifc;
+mod ifil;
 mod limit;
 
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
 pub use fifo::Fifo;
+pub use flow_hash::FlowHash;
 pub use header::{Ecn, FlowKey, Header};
+pub use ifc::{
+    AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Condition, Credit, DscpSet, Ifc,
+    IfcConfig, ParseClassifierError, Rule, Scheduler, SchedulerParams, Sdm, SdmParams, Tdm,
+    TdmParams,
+};
+pub use ifil::Ifil;
 pub use limit::{Limit, ParseLimitError};
 
 use crate::unit::{Bytes, Packets, Span, Time};

@@ -1,0 +1,118 @@
+//! A keyed hash of flows.
+//!
+//! ```text
+//! h(s) = (k₁₀ + Σ_{i=0..4} (k₂ᵢ + s₂ᵢ)(k₂ᵢ₊₁ + s₂ᵢ₊₁) mod 2⁶⁴) ÷ 2³²
+//! ```
+//!
+//! over the ten 32-bit words s of a flow and eleven random 64-bit keys k: the family
+//! Multilinear-HM of Lemire and Kaser, "Strongly Universal String Hashing is Fast", The Computer
+//! Journal 57(11), 2014. It is strongly universal: for any two flows the pair of hashes is uniform
+//! over all pairs, and so is any fixed selection of their bits. A sender who does not know the
+//! keys can therefore not choose flows that collide more often than chance: n flows over as many
+//! buckets leave less than one other flow in the bucket of each, on average over the keys,
+//! whichever the flows. That is a theorem, where SipHash has a conjecture, and it takes five
+//! multiplications. What it gives up is secrecy of the keys from somebody who reads hashes; so
+//! hashes must never leave the router, nor order or drop packets in a way that shows them.
+
+use core::fmt;
+
+use rand::Rng;
+
+use super::FlowKey;
+
+/// The keys of the hash, drawn at random for each table.
+#[derive(Clone)]
+pub struct FlowHash {
+    of_words: [[u64; 2]; 5],
+    of_length: u64,
+}
+
+impl FlowHash {
+    /// Keys from `rng`, which has to be one that strangers cannot foretell wherever the packets
+    /// are theirs.
+    pub fn draw(rng: &mut impl Rng) -> Self {
+        let mut key = || rng.next_u64();
+        Self { of_words: core::array::from_fn(|_| [key(), key()]), of_length: key() }
+    }
+
+    /// The hash; any of its bits are as good as the others.
+    pub fn hash(&self, flow: &FlowKey) -> u32 {
+        let low = |bits: u128| bits as u64;
+        let high = |bits: u128| (bits >> 64) as u64;
+        let source = u128::from_le_bytes(flow.source.octets());
+        let destination = u128::from_le_bytes(flow.destination.octets());
+        let transport = u64::from(flow.source_port)
+            | u64::from(flow.destination_port) << 16
+            | u64::from(flow.protocol) << 32;
+        let words = [low(source), high(source), low(destination), high(destination), transport];
+        let sum = words.iter().zip(&self.of_words).fold(self.of_length, |sum, (word, [k, l])| {
+            let product =
+                (k.wrapping_add(word & 0xffff_ffff)).wrapping_mul(l.wrapping_add(word >> 32));
+            sum.wrapping_add(product)
+        });
+        (sum >> 32) as u32
+    }
+}
+
+impl fmt::Debug for FlowHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FlowHash(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    fn keys(seed: u64) -> FlowHash {
+        FlowHash::draw(&mut Pcg64::seed_from_u64(seed))
+    }
+
+    #[test]
+    fn every_part_of_a_flow_counts() {
+        let plain = FlowKey::default();
+        let one = Ipv6Addr::from_bits(1);
+        let far = Ipv6Addr::from_bits(1 << 127);
+        let others = [
+            FlowKey { source: one, ..plain },
+            FlowKey { source: far, ..plain },
+            FlowKey { destination: one, ..plain },
+            FlowKey { destination: far, ..plain },
+            FlowKey { source_port: 1, ..plain },
+            FlowKey { destination_port: 1, ..plain },
+            FlowKey { protocol: 1, ..plain },
+        ];
+        for other in others {
+            assert_ne!(keys(1).hash(&plain), keys(1).hash(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn similar_flows_spread_as_chance_spreads_them() {
+        // One subnet, one port after the other: what a scanner or a flood sends.
+        let flows = |n: u32| FlowKey {
+            source: Ipv4Addr::from_bits(0x0a00_0000 + (n >> 8)).to_ipv6_mapped(),
+            source_port: 4000 + (n & 0xff) as u16,
+            ..FlowKey::default()
+        };
+        let (mut pairs, keyings) = (0, 20);
+        for seed in 0..keyings {
+            let mut buckets = [0u64; 4096];
+            for n in 0..4096 {
+                buckets[keys(seed).hash(&flows(n)) as usize % 4096] += 1;
+            }
+            pairs += buckets.iter().map(|n| n * n.saturating_sub(1) / 2).sum::<u64>();
+        }
+        // 4096 · 4095 / 2 pairs of flows, each in one bucket with probability 1/4096.
+        let expected = 4095 / 2 * keyings;
+        assert!(pairs < expected * 3 / 2, "{pairs} pairs in one bucket, {expected} expected");
+    }
+
+    #[test]
+    fn the_keys_are_not_printed() {
+        assert_eq!(alloc::format!("{:?}", keys(1)), "FlowHash(…)");
+    }
+}

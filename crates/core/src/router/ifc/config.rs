@@ -1,0 +1,267 @@
+//! Freshness control as people write it in files.
+
+use rand::{Rng, SeedableRng};
+
+use super::{AnyScheduler, AoiShare, Class, Classifier, Ifc, SchedulerParams, TdmParams};
+use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
+use crate::unit::Span;
+
+/// Freshness control with its parts. In a file:
+///
+/// ```toml
+/// queue = { discipline = "ifc", scheduler = "sdm", aoi_share = 0.5, credit = "64kB",
+///           classifier = "udp", aoi = "ifil", drop_averse = "1000p" }
+/// ```
+///
+/// Every key may be left out. `credit` belongs to the scheduler `sdm`, and `frame`, such as
+/// `"100ms"`, to `tdm`.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "file::Table", into = "file::Table"))]
+pub struct IfcConfig {
+    /// The scheduler.
+    pub scheduler: SchedulerParams,
+    /// The share γ of the AoI class.
+    pub aoi_share: AoiShare,
+    /// Which packets are updates.
+    pub classifier: Classifier,
+    /// The queue of the AoI class.
+    pub aoi: QdiscConfig,
+    /// The queue of the drop-averse class.
+    pub drop_averse: QdiscConfig,
+}
+
+impl IfcConfig {
+    pub(in crate::router) fn build<P: Packet, R: Rng + SeedableRng>(
+        &self,
+        rng: &mut R,
+    ) -> Result<Ifc<Discipline<P>, Discipline<P>, AnyScheduler>, QdiscError> {
+        if matches!(self.scheduler, SchedulerParams::Tdm(TdmParams { frame: Span::ZERO })) {
+            return Err(QdiscError::ZeroFrame);
+        }
+        let mut child = |class: Class, config: &QdiscConfig| {
+            let child = config.build(rng);
+            child.map_err(|reason| QdiscError::Child { class: class.name(), reason: reason.into() })
+        };
+        let aoi = child(Class::Aoi, &self.aoi)?;
+        let drop_averse = child(Class::DropAverse, &self.drop_averse)?;
+        let scheduler = self.scheduler.build(self.aoi_share);
+        Ok(Ifc::new(self.classifier.clone(), aoi, drop_averse, scheduler))
+    }
+}
+
+impl Default for IfcConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: SchedulerParams::default(),
+            aoi_share: AoiShare::default(),
+            classifier: Classifier::default(),
+            aoi: QdiscConfig::IFIL,
+            drop_averse: QdiscConfig::default(),
+        }
+    }
+}
+
+/// Freshness control in a file: a flat table, where the parameters of the schedulers stand beside
+/// the rest.
+#[cfg(feature = "serde")]
+mod file {
+    use super::*;
+    use crate::router::ifc::{Credit, SdmParams};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub(super) struct Table {
+        scheduler: Name,
+        aoi_share: AoiShare,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        credit: Option<Credit>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        frame: Option<Span>,
+        classifier: Classifier,
+        aoi: QdiscConfig,
+        drop_averse: QdiscConfig,
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Name {
+        Sdm,
+        Tdm,
+    }
+
+    /// A parameter of the scheduler that was not chosen.
+    #[derive(Debug, thiserror::Error)]
+    #[error("`{parameter}` means nothing to `{chosen}`; leave it out, or choose `{other}`")]
+    pub(super) struct WrongScheduler {
+        parameter: &'static str,
+        chosen: &'static str,
+        other: &'static str,
+    }
+
+    impl Default for Table {
+        fn default() -> Self {
+            let mut table = Self::from(IfcConfig::default());
+            // The default scheduler's parameter would mean nothing to the other one.
+            table.credit = None;
+            table
+        }
+    }
+
+    impl TryFrom<Table> for IfcConfig {
+        type Error = WrongScheduler;
+
+        fn try_from(table: Table) -> Result<Self, WrongScheduler> {
+            let Table { scheduler, aoi_share, credit, frame, classifier, aoi, drop_averse } = table;
+            let scheduler = match (scheduler, credit, frame) {
+                (Name::Sdm, credit, None) => {
+                    SchedulerParams::Sdm(SdmParams { credit: credit.unwrap_or_default() })
+                }
+                (Name::Tdm, None, frame) => SchedulerParams::Tdm(
+                    frame.map_or_else(TdmParams::default, |frame| TdmParams { frame }),
+                ),
+                (Name::Sdm, _, Some(_)) => {
+                    return Err(WrongScheduler { parameter: "frame", chosen: "sdm", other: "tdm" });
+                }
+                (Name::Tdm, Some(_), _) => {
+                    return Err(WrongScheduler {
+                        parameter: "credit",
+                        chosen: "tdm",
+                        other: "sdm",
+                    });
+                }
+            };
+            Ok(Self { scheduler, aoi_share, classifier, aoi, drop_averse })
+        }
+    }
+
+    impl From<IfcConfig> for Table {
+        fn from(config: IfcConfig) -> Self {
+            let (scheduler, credit, frame) = match config.scheduler {
+                SchedulerParams::Sdm(SdmParams { credit }) => (Name::Sdm, Some(credit), None),
+                SchedulerParams::Tdm(TdmParams { frame }) => (Name::Tdm, None, Some(frame)),
+            };
+            let IfcConfig { aoi_share, classifier, aoi, drop_averse, .. } = config;
+            Self { scheduler, aoi_share, credit, frame, classifier, aoi, drop_averse }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Backlog, Header, Qdisc};
+    use crate::unit::{Bytes, Packets};
+    use alloc::string::ToString;
+    use rand_pcg::Pcg64;
+
+    #[derive(Debug)]
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    fn build(config: IfcConfig) -> Result<Discipline<Update>, QdiscError> {
+        QdiscConfig::Ifc(config.into()).build(&mut Pcg64::seed_from_u64(0))
+    }
+
+    #[test]
+    fn the_default_is_the_papers() {
+        let Ok(Discipline::Ifc(ifc)) = build(IfcConfig::default()) else { panic!("no ifc") };
+        assert_eq!(ifc.aoi_share(), AoiShare::HALF);
+        assert_eq!(ifc.class_of(&Header::default()), Class::DropAverse);
+        assert_eq!(ifc.backlog(), Backlog::default());
+    }
+
+    #[test]
+    fn a_senseless_part_is_refused_with_its_place_and_a_remedy() {
+        let frame = SchedulerParams::Tdm(TdmParams { frame: Span::ZERO });
+        let message = build(IfcConfig { scheduler: frame, ..<_>::default() }).unwrap_err();
+        assert!(message.to_string().contains("`frame` is zero; give"), "{message}");
+        for (limit, remedy) in
+            [(Packets::ZERO, "`aoi`: `limit` is zero"), (Packets::MAX, "of at most 262144p")]
+        {
+            let aoi = QdiscConfig::Ifil { limit };
+            let message = build(IfcConfig { aoi, ..<_>::default() }).unwrap_err().to_string();
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    mod in_files {
+        use super::*;
+        use crate::router::{Credit, Limit, SdmParams};
+        use alloc::string::String;
+
+        fn read(text: &str) -> Result<QdiscConfig, String> {
+            #[derive(serde::Deserialize)]
+            struct File {
+                queue: QdiscConfig,
+            }
+            let file = toml::from_str::<File>(&alloc::format!("queue = {text}"));
+            file.map(|file| file.queue).map_err(|error| error.to_string())
+        }
+
+        #[test]
+        fn a_name_and_a_table_that_says_no_more_are_the_same() {
+            for (name, table) in
+                [("\"ifil\"", "{ discipline = \"ifil\" }"), ("\"ifc\"", "{ discipline = \"ifc\" }")]
+            {
+                assert_eq!(read(name), read(table));
+            }
+            assert_eq!(read("\"ifc\""), Ok(QdiscConfig::Ifc(Default::default())));
+        }
+
+        #[test]
+        fn every_part_can_be_said_and_what_is_written_reads_back() {
+            let sdm = read(
+                r#"{ discipline = "ifc", scheduler = "sdm", aoi_share = 0.3, credit = "unlimited",
+                     classifier = "dscp:46", aoi = { discipline = "ifil", limit = "5p" },
+                     drop_averse = "64kB" }"#,
+            );
+            let expected = IfcConfig {
+                scheduler: SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited }),
+                aoi_share: AoiShare::new(0.3).unwrap(),
+                classifier: "dscp:46".parse().unwrap(),
+                aoi: QdiscConfig::Ifil { limit: Packets::new(5) },
+                drop_averse: QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) },
+            };
+            assert_eq!(sdm, Ok(QdiscConfig::Ifc(expected.clone().into())));
+            let frame = Span::from_millis(20);
+            let tdm = IfcConfig {
+                scheduler: SchedulerParams::Tdm(TdmParams { frame }),
+                aoi_share: AoiShare::ONE,
+                ..IfcConfig::default()
+            };
+            let text =
+                r#"{ discipline = "ifc", scheduler = "tdm", frame = "20ms", aoi_share = 1 }"#;
+            assert_eq!(read(text), Ok(QdiscConfig::Ifc(tdm.clone().into())));
+            for config in [expected, tdm] {
+                let config = QdiscConfig::Ifc(config.into());
+                let written = toml::to_string(&config).unwrap();
+                assert_eq!(toml::from_str(&written), Ok(config), "{written}");
+            }
+        }
+
+        #[test]
+        fn what_makes_no_sense_is_explained() {
+            for (text, explanation) in [
+                (r#"{ discipline = "ifc", frame = "1ms" }"#, "`frame` means nothing to `sdm`"),
+                (
+                    r#"{ discipline = "ifc", scheduler = "tdm", credit = "1kB" }"#,
+                    "`credit` means nothing to `tdm`; leave it out, or choose `sdm`",
+                ),
+                (r#"{ discipline = "ifc", aoi_share = 1.5 }"#, "`1.5` is no share of a link"),
+                (r#"{ discipline = "ifc", gamma = 0.5 }"#, "unknown field `gamma`"),
+                (r#"{ discipline = "ifc", classifier = "best" }"#, "`best` is no condition"),
+                (r#"{ discipline = "ifil", limit = "64kB" }"#, "is not a number of packets"),
+            ] {
+                let message = read(text).unwrap_err();
+                assert!(message.contains(explanation), "{text}: {message}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! First in, first out across flows; the newest one only within a flow (IFIL).
+//!
+//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness",
+//! sections III and VI. Of each flow at most one packet waits. A newer one takes its place in the
+//! queue, and the old one is dropped: a status that has been overtaken is of no use to anybody.
+//!
+//! # Cost
+//!
+//! Packets wait in a ring in the order in which their flows joined it, and are numbered in that
+//! order. A table of buckets holds the number of the newest packet in each; every packet holds
+//! the number of the next older one in its bucket. Packets leave oldest first, so that the one
+//! that leaves is the last of its bucket: nothing has to be unlinked, a number below those that
+//! wait is the end of a chain. A departure costs what a plain ring costs, an arrival one hash and
+//! less than two comparisons on average, whatever the senders do ([`FlowHash`]). All memory is
+//! allocated when the queue is made.
+//!
+//! # At the limit
+//!
+//! The packet of a flow of which none waits is dropped on arrival; flows that wait go on replacing
+//! theirs. To evict somebody instead would let a flood of invented flows, which are all new, flush
+//! out those that wait. So every flow that has a place leaves within `limit` departures, flood or
+//! no flood. A flow that has none competes with the flood for the places that get free: no table
+//! can tell it from an invented one.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::mem;
+
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, FlowHash, FlowKey, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, Time};
+
+/// The queue that keeps the newest packet of each flow.
+#[derive(Debug)]
+pub struct Ifil<P> {
+    limit: usize,
+    hash: FlowHash,
+    /// From the oldest place in the queue to the newest.
+    waiting: VecDeque<Waiting<P>>,
+    /// The number of the oldest that waits; the others count on from it, modulo 2³².
+    first: u32,
+    /// The number of the newest packet in each bucket; the length is a power of two.
+    newest: Box<[u32]>,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    packet: P,
+    arrived: Time,
+    hash: u32,
+    /// The number of the next older packet in the bucket.
+    older: u32,
+}
+
+impl<P: Packet> Ifil<P> {
+    /// The largest limit. It takes about 8 MB and the packets.
+    pub const MAX_LIMIT: Packets = Packets::new(1 << 18);
+
+    /// An empty queue that holds one packet each of at most `limit` flows, itself at most
+    /// [`Ifil::MAX_LIMIT`].
+    pub fn new(limit: Packets, hash: FlowHash) -> Self {
+        let limit = limit.min(Self::MAX_LIMIT).get() as usize;
+        Self {
+            limit,
+            hash,
+            waiting: VecDeque::with_capacity(limit),
+            first: 1,
+            newest: vec![0; limit.next_power_of_two()].into_boxed_slice(),
+            bytes: Bytes::ZERO,
+        }
+    }
+
+    fn bucket(&self, hash: u32) -> usize {
+        hash as usize & (self.newest.len() - 1)
+    }
+
+    /// Where the packet of `flow` waits, counted from the oldest.
+    fn position(&self, hash: u32, flow: &FlowKey) -> Option<usize> {
+        let mut number = self.newest[self.bucket(hash)];
+        let mut newer = self.waiting.len();
+        loop {
+            let position = number.wrapping_sub(self.first) as usize;
+            // Not older: a number of a packet that has left. A bucket that rests for 2³² packets
+            // may lead into another's chain; that is of no harm, since it also gets only older.
+            if position >= newer {
+                return None;
+            }
+            let candidate = &self.waiting[position];
+            if candidate.hash == hash && candidate.packet.header().flow == *flow {
+                return Some(position);
+            }
+            (newer, number) = (position, candidate.older);
+        }
+    }
+}
+
+impl<P: Packet> Qdisc<P> for Ifil<P> {
+    fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
+        let flow = packet.header().flow;
+        let hash = self.hash.hash(&flow);
+        let size = packet.size();
+        if let Some(position) = self.position(hash, &flow) {
+            let waiting = &mut self.waiting[position];
+            waiting.arrived = now;
+            let old = mem::replace(&mut waiting.packet, packet);
+            self.bytes = self.bytes - old.size() + size;
+            drops(Drop { packet: old, reason: DropReason::Replaced });
+        } else if self.waiting.len() < self.limit {
+            let number = self.first.wrapping_add(self.waiting.len() as u32);
+            let bucket = self.bucket(hash);
+            let older = mem::replace(&mut self.newest[bucket], number);
+            self.waiting.push_back(Waiting { packet, arrived: now, hash, older });
+            self.bytes += size;
+        } else {
+            drops(Drop { packet, reason: DropReason::QueueFull });
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
+        let Waiting { packet, arrived, .. } = self.waiting.pop_front()?;
+        self.first = self.first.wrapping_add(1);
+        self.bytes = self.bytes - packet.size();
+        Some(Dequeued { packet, sojourn: now.since(arrived) })
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::Header;
+    use crate::unit::Span;
+    use alloc::vec::Vec;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Update {
+        flow: u16,
+        seq: u64,
+    }
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(100 + self.seq)
+        }
+
+        fn header(&self) -> Header {
+            let flow = FlowKey { source_port: self.flow, ..FlowKey::default() };
+            Header { flow, ..Header::default() }
+        }
+    }
+
+    fn ifil(limit: u64) -> Ifil<Update> {
+        Ifil::new(Packets::new(limit), FlowHash::draw(&mut Pcg64::seed_from_u64(7)))
+    }
+
+    fn offer(queue: &mut Ifil<Update>, ms: u64, flow: u16, seq: u64) -> Option<Drop<Update>> {
+        let mut dropped = None;
+        let now = Time::ZERO + Span::from_millis(ms);
+        queue.enqueue(now, Update { flow, seq }, &mut |drop| {
+            assert_eq!(dropped.replace(drop), None);
+        });
+        dropped
+    }
+
+    fn serve(queue: &mut Ifil<Update>, ms: u64) -> Option<(u16, u64, Span)> {
+        let now = Time::ZERO + Span::from_millis(ms);
+        let next = queue.dequeue(now, &mut |drop| panic!("{drop:?}"))?;
+        Some((next.packet.flow, next.packet.seq, next.sojourn))
+    }
+
+    #[test]
+    fn the_newest_takes_the_place_of_the_one_that_waits_and_its_wait_is_its_own() {
+        let mut queue = ifil(10);
+        assert_eq!(offer(&mut queue, 0, 1, 1), None);
+        assert_eq!(offer(&mut queue, 1, 2, 1), None);
+        let replaced = Drop { packet: Update { flow: 1, seq: 1 }, reason: DropReason::Replaced };
+        assert_eq!(offer(&mut queue, 8, 1, 2), Some(replaced));
+        let backlog = Backlog { packets: Packets::new(2), bytes: Bytes::new(102 + 101) };
+        assert_eq!(queue.backlog(), backlog);
+        assert_eq!(serve(&mut queue, 10), Some((1, 2, Span::from_millis(2))));
+        assert_eq!(serve(&mut queue, 10), Some((2, 1, Span::from_millis(9))));
+        assert_eq!(serve(&mut queue, 10), None);
+        assert_eq!(queue.backlog(), Backlog::default());
+    }
+
+    #[test]
+    fn at_the_limit_a_new_flow_is_turned_away_and_the_others_go_on() {
+        let mut queue = ifil(2);
+        offer(&mut queue, 0, 1, 1);
+        offer(&mut queue, 0, 2, 1);
+        let refused = Drop { packet: Update { flow: 3, seq: 1 }, reason: DropReason::QueueFull };
+        assert_eq!(offer(&mut queue, 0, 3, 1), Some(refused));
+        assert_eq!(offer(&mut queue, 0, 2, 2).unwrap().reason, DropReason::Replaced);
+        assert_eq!(serve(&mut queue, 0).map(|(flow, seq, _)| (flow, seq)), Some((1, 1)));
+        assert_eq!(offer(&mut queue, 0, 3, 2), None);
+    }
+
+    #[test]
+    fn packets_are_found_when_their_numbers_wrap_and_when_buckets_have_rested_that_long() {
+        let mut queue = ifil(64);
+        queue.first = u32::MAX - 20;
+        // As if every bucket had last been used almost 2³² packets ago.
+        for (bucket, number) in queue.newest.iter_mut().enumerate() {
+            *number = (u32::MAX - 20).wrapping_add(bucket as u32);
+        }
+        for seq in 0..100 {
+            for flow in 0..64 {
+                let replaced = offer(&mut queue, 0, flow, seq).map(|drop| drop.reason);
+                assert_eq!(replaced, (seq > 0).then_some(DropReason::Replaced));
+            }
+            let (flow, _, _) = serve(&mut queue, 0).unwrap();
+            assert_eq!(u64::from(flow), seq % 64);
+            assert_eq!(offer(&mut queue, 0, flow, seq), None);
+        }
+    }
+
+    #[test]
+    fn a_flood_of_flows_allocates_nothing() {
+        let mut queue = ifil(100);
+        let memory = (queue.waiting.capacity(), queue.newest.len());
+        let mut refused = 0;
+        for flow in 0..10_000 {
+            refused += u32::from(offer(&mut queue, 0, flow, 0).is_some());
+            if flow % 10 == 0 {
+                serve(&mut queue, 0);
+            }
+        }
+        assert_eq!((queue.waiting.capacity(), queue.newest.len()), memory);
+        assert_eq!(queue.backlog().packets, Packets::new(100));
+        assert!(refused > 8_000);
+    }
+
+    #[test]
+    fn what_is_above_the_largest_limit_is_cut_down_to_it() {
+        assert_eq!(ifil(u64::MAX).limit as u64, Ifil::<Update>::MAX_LIMIT.get());
+        let none: Vec<_> =
+            (0..3).map(|flow| offer(&mut ifil(0), 0, flow, 0).unwrap().reason).collect();
+        assert_eq!(none, [DropReason::QueueFull; 3]);
+    }
+}
