@@ -1,26 +1,27 @@
 //! A link that flows of updates share with traffic that fills the rest.
 //!
 //! ```text
-//! d = update/C    l = drop-averse packet/C    base = p + d + T/2: an update that never waits
-//! R = N·d + l, or N·d above T: a round, one update of each flow, at γ = 1
+//! d = update/C    l = drop-averse packet/C    ρ = N·d/T: what updates ask for
+//! age = p + d + T/2 + wait                    drop-averse = C·(1 − used)
 //!
-//! SDM     round = max(N·d/γ, R)
-//!   round ≤ T   age = base + l/2                  drop-averse C·(1 − N·d/T)
-//!   round > T   age = base + round/2              drop-averse C·(1 − N·d/round)
+//! SDM   round = N·d/γ                         from an update of a flow to its next
+//!   round ≤ T   wait = l/2                                 used = ρ
+//!   round > T   wait = round/2                             used = γ
 //!
-//! TDM     closed = (1 − γ)·frame + l/2, or 0 at γ = 1: updates wait for the end of it
-//!         open = γ·frame + (u·d + (1 − u)·l)/2, u = N·d/max(R, T)
-//!         M = N·min(1, closed/T): flows of which an update waits then
-//!   R ≤ T       wait = (closed²/2 + closed·l + open·l/2 + closed·(M − 1)⁺·d/2 + (M·d)²/2)
-//!                      / (open + closed)
-//!               used = (open·N/T + M)·d / (open + closed)
-//!   R > T       wait = (closed²/2 + closed·R + open·R/2) / (open + closed)
-//!               used = open·N·d/R / (open + closed)
-//!               age = base + wait                drop-averse C·(1 − used)
+//! TDM   frame = T_f + l (T_f at γ = 1)        a packet under way at the end of an interval
+//!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2  (0 at γ = 1); an update that comes then waits
+//!               M = N·min(1, closed/T)        flows of which one waits at the end of it
+//!               wait = (closed² + (frame − closed)·l + closed·(M − 1)⁺·d + (M·d)²) / (2·frame)
+//!               used = (N·(frame − closed)/T + M·(1 − (M − 1)⁺·d/(2·T)))·d / frame
+//!   ρ > 1       frame = T_f + (d + l)/2
+//!               closed = (1 − γ)·T_f + l/2    (0 at γ = 1)
+//!               wait = (closed² + (frame + closed)·N·d) / (2·frame)
+//!               used = (frame − closed) / frame
 //! ```
 //!
-//! Ages fall and drop-averse throughput falls as γ rises; the book proves it.
+//! The age and what is left for drop-averse traffic both fall as γ rises; the book proves it.
 
+use crate::router::{AoiShare, SchedulerParams, TdmParams};
 use crate::unit::{BitRate, Bytes, Span};
 
 /// A link, N flows of periodic updates, and drop-averse traffic that fills the rest.
@@ -43,18 +44,6 @@ pub struct Bottleneck {
     pub drop_averse_size: Bytes,
 }
 
-/// What divides the link between the classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheduler {
-    /// By bytes sent (size-driven multiplexing).
-    Sdm,
-    /// By time (time-division multiplexing).
-    Tdm {
-        /// The time in which each class has the priority once, above zero.
-        frame: Span,
-    },
-}
-
 /// What a share of the link leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
@@ -70,45 +59,62 @@ pub enum ModelError {
     /// Nothing is sent, or it is sent infinitely often.
     #[error("`{0}` is zero; give one above zero")]
     Zero(&'static str),
-    /// Not a share of updates.
-    #[error(
-        "the share of updates is {0}; give one above 0 (where nothing leaves past traffic that \
-         fills the link) and at most 1"
-    )]
-    NotAShare(f64),
+    /// No share for updates.
+    #[error("a share of 0 lets no update past traffic that fills the link; give one above 0")]
+    NoShare,
     /// The updates of all flows do not fit into their part of the frame.
     #[error(
-        "a frame of {frame} leaves updates {share} of it, but one of each flow takes {round}; \
-         give a longer frame, or a share of at least {least}"
+        "updates have {share} of a frame of {frame}, and need {needed} to catch up with what has \
+         waited; give a longer frame, or a larger share"
     )]
     FrameTooShort {
         /// The frame.
         frame: Span,
         /// The share of updates.
-        share: f64,
-        /// What an update of each flow takes.
-        round: Span,
-        /// The least share; above 1 if none is enough.
-        least: f64,
+        share: AoiShare,
+        /// What the updates that waited, and those that come meanwhile, take.
+        needed: Span,
+    },
+    /// While one packet is sent, more updates come than the model can follow.
+    #[error(
+        "a drop-averse packet takes {packet}, longer than the {left} that updates leave in every \
+         period; the model holds for SDM and a share of at most {most:.6}"
+    )]
+    LinkTooSlow {
+        /// What a drop-averse packet takes.
+        packet: Span,
+        /// What is left of a period after an update of each flow.
+        left: Span,
+        /// The largest share.
+        most: f64,
     },
 }
 
 impl Bottleneck {
-    /// The steady state with the share γ = `share` of updates, above 0 and at most 1.
-    pub fn predict(&self, scheduler: Scheduler, share: f64) -> Result<Prediction, ModelError> {
-        let model = Model::new(self)?;
-        if !(share > 0.0 && share <= 1.0) {
-            return Err(ModelError::NotAShare(share));
+    /// The steady state with the share γ of updates, above 0. What SDM lets a class save up, its
+    /// credit, is of no matter in it.
+    pub fn predict(
+        &self,
+        scheduler: SchedulerParams,
+        share: AoiShare,
+    ) -> Result<Prediction, ModelError> {
+        let model = Model::new(self, scheduler)?;
+        if share == AoiShare::ZERO {
+            return Err(ModelError::NoShare);
         }
-        let least = model.least_share(scheduler)?;
+        let (least, most) = model.shares();
+        if share.get() > most {
+            let packet = Span::from_secs_f64(model.drop_averse);
+            let left = Span::from_secs_f64(model.period - model.updates());
+            let most = model.updates() / (model.updates() + model.drop_averse);
+            return Err(ModelError::LinkTooSlow { packet, left, most });
+        }
         match scheduler {
-            Scheduler::Tdm { frame } if share < least => Err(ModelError::FrameTooShort {
-                frame,
-                share,
-                round: Span::from_secs_f64(model.updates()),
-                least,
-            }),
-            _ => Ok(model.prediction(scheduler, share)),
+            SchedulerParams::Tdm(TdmParams { frame }) if share.get() < least => {
+                let needed = Span::from_secs_f64(model.catching_up());
+                Err(ModelError::FrameTooShort { frame, share, needed })
+            }
+            _ => Ok(model.prediction(share)),
         }
     }
 }
@@ -125,10 +131,19 @@ pub(super) struct Model {
     /// l.
     pub(super) drop_averse: f64,
     propagation: f64,
+    /// T_f, if time is what is shared.
+    frame: Option<f64>,
 }
 
 impl Model {
-    pub(super) fn new(link: &Bottleneck) -> Result<Self, ModelError> {
+    pub(super) fn new(link: &Bottleneck, scheduler: SchedulerParams) -> Result<Self, ModelError> {
+        let frame = match scheduler {
+            SchedulerParams::Sdm(_) => None,
+            SchedulerParams::Tdm(TdmParams { frame: Span::ZERO }) => {
+                return Err(ModelError::Zero("frame"));
+            }
+            SchedulerParams::Tdm(TdmParams { frame }) => Some(frame.as_secs_f64()),
+        };
         let needed = [
             ("rate", link.rate.as_bps()),
             ("flows", link.flows.into()),
@@ -147,6 +162,7 @@ impl Model {
             update: time_to_send(link.update_size),
             drop_averse: time_to_send(link.drop_averse_size),
             propagation: link.propagation.as_secs_f64(),
+            frame,
         })
     }
 
@@ -155,29 +171,36 @@ impl Model {
         self.flows * self.update
     }
 
-    /// R: the time from one update of a flow to its next if updates go first, as far as it is
-    /// longer than T. A packet of the other class leaves whenever no update waits.
-    pub(super) fn fastest_round(&self) -> f64 {
-        if self.updates() > self.period {
+    /// Whether updates alone would fill the link: ρ > 1.
+    fn overloaded(&self) -> bool {
+        self.updates() > self.period
+    }
+
+    /// How long updates are ahead of all else after a closed interval: those that waited, and
+    /// those that come while they are sent.
+    fn catching_up(&self) -> f64 {
+        if self.overloaded() {
             self.updates()
         } else {
-            self.updates() + self.drop_averse
+            self.updates() / (1.0 - self.updates() / self.period)
         }
     }
 
-    /// The least share for which the model holds; 0 if it holds for all above.
-    pub(super) fn least_share(&self, scheduler: Scheduler) -> Result<f64, ModelError> {
-        match scheduler {
-            Scheduler::Sdm => Ok(0.0),
-            Scheduler::Tdm { frame } if frame.is_zero() => Err(ModelError::Zero("frame")),
-            Scheduler::Tdm { frame } => Ok(self.updates() / frame.as_secs_f64()),
-        }
+    /// The least and the largest share for which the model holds; there may be none between.
+    pub(super) fn shares(&self) -> (f64, f64) {
+        let left = self.period - self.updates();
+        let most = match self.frame {
+            _ if self.overloaded() || self.drop_averse <= left => 1.0,
+            None => self.updates() / (self.updates() + self.drop_averse),
+            Some(_) => 0.0,
+        };
+        (self.frame.map_or(0.0, |frame| self.catching_up() / frame), most)
     }
 
-    pub(super) fn prediction(&self, scheduler: Scheduler, share: f64) -> Prediction {
-        let (wait, used) = match scheduler {
-            Scheduler::Sdm => self.sdm(share),
-            Scheduler::Tdm { frame } => self.tdm(share, frame.as_secs_f64()),
+    pub(super) fn prediction(&self, share: AoiShare) -> Prediction {
+        let (wait, used) = match self.frame {
+            None => self.sdm(share.get()),
+            Some(frame) => self.tdm(share.get(), frame),
         };
         Prediction {
             age: Span::from_secs_f64(self.age_without_wait() + wait),
@@ -185,51 +208,56 @@ impl Model {
         }
     }
 
-    /// A share at or above the transition point of SDM, moved away from it.
-    pub(super) fn clear_of_the_transition(&self, share: f64) -> f64 {
-        if self.fastest_round() > self.period || self.updates() / share > self.period {
-            return share;
-        }
+    /// A share above the transition point of SDM that stays clear of it, if `share` is one above.
+    pub(super) fn clear_of_the_transition(&self, share: AoiShare) -> Option<f64> {
+        let above = self.frame.is_none() && self.updates() / share.get() <= self.period;
         let margin = self.drop_averse.max(0.01 * self.period);
-        (self.updates() / (self.period - margin)).min(1.0)
+        above.then(|| (self.updates() / (self.period - margin)).min(1.0))
     }
 
-    /// base: the mean age if no update waits.
-    pub(super) fn age_without_wait(&self) -> f64 {
+    /// The mean age if no update waits.
+    fn age_without_wait(&self) -> f64 {
         self.propagation + self.update + self.period / 2.0
     }
 
     /// The mean time that updates, those that are replaced too, wait for the next service of
     /// their flow, in s, and the part of the link that updates use.
     fn sdm(&self, share: f64) -> (f64, f64) {
-        let round = (self.updates() / share).max(self.fastest_round());
+        let round = self.updates() / share;
         if round <= self.period {
             (self.drop_averse / 2.0, self.updates() / self.period)
         } else {
-            (round / 2.0, self.updates() / round)
+            (round / 2.0, share)
         }
     }
 
     /// As [`Model::sdm`].
     fn tdm(&self, share: f64, frame: f64) -> (f64, f64) {
-        let round = self.fastest_round();
-        // A packet that is under way when an interval ends prolongs it by half of itself.
-        let closed = if share < 1.0 { (1.0 - share) * frame + self.drop_averse / 2.0 } else { 0.0 };
-        let of_updates = self.updates() / round.max(self.period);
-        let last_packet = of_updates * self.update + (1.0 - of_updates) * self.drop_averse;
-        let open = share * frame + last_packet / 2.0;
-        let until_open = closed * closed / 2.0;
-        let (waits, served) = if round > self.period {
-            (until_open + (closed + open / 2.0) * round, open * self.flows / round)
-        } else {
-            let waiting = self.flows * (closed / self.period).min(1.0);
-            let rush = waiting * self.update;
-            let others = (waiting - 1.0).max(0.0) * self.update;
-            let turns = closed * others / 2.0 + rush * rush / 2.0;
-            let packets = (closed + open / 2.0) * self.drop_averse;
-            (until_open + turns + packets, open * self.flows / self.period + waiting)
-        };
-        (waits / (open + closed), served * self.update / (open + closed))
+        let closed = (1.0 - share) * frame;
+        let strict = share == 1.0;
+        if self.overloaded() {
+            let round = self.updates();
+            if strict {
+                return (round / 2.0, 1.0);
+            }
+            let closed = closed + self.drop_averse / 2.0;
+            let frame = frame + (self.update + self.drop_averse) / 2.0;
+            let wait = (closed * closed + (frame + closed) * round) / (2.0 * frame);
+            return (wait, (frame - closed) / frame);
+        }
+        if strict {
+            return (self.drop_averse / 2.0, self.updates() / self.period);
+        }
+        let frame = frame + self.drop_averse;
+        let closed = (closed + 1.5 * self.drop_averse).min(frame);
+        let open = frame - closed;
+        let waiting = self.flows * (closed / self.period).min(1.0);
+        let others = (waiting - 1.0).max(0.0) * self.update;
+        let rush = waiting * self.update;
+        let waits = closed * closed + open * self.drop_averse + closed * others + rush * rush;
+        let replaced_in_rush = waiting * others / (2.0 * self.period);
+        let served = self.flows * open / self.period + waiting - replaced_in_rush;
+        (waits / (2.0 * frame), served * self.update / frame)
     }
 }
 
@@ -237,6 +265,7 @@ impl Model {
 mod tests {
     use super::*;
     use crate::router::analysis::{PulseTrain, Tie};
+    use crate::router::{Credit, SdmParams};
     use alloc::string::ToString;
     use proptest::prelude::*;
 
@@ -251,14 +280,24 @@ mod tests {
         drop_averse_size: Bytes::new(1500),
     };
 
+    const SDM: SchedulerParams = SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited });
+
+    fn tdm(frame: Span) -> SchedulerParams {
+        SchedulerParams::Tdm(TdmParams { frame })
+    }
+
+    fn share(share: f64) -> AoiShare {
+        AoiShare::new(share).unwrap()
+    }
+
     fn ms(span: Span) -> f64 {
         span.as_millis_f64()
     }
 
     #[test]
     fn the_papers_truthful_row_is_the_plateau_of_sdm_above_the_transition_point() {
-        let truthful = PAPER.predict(Scheduler::Sdm, 0.5).unwrap();
-        assert_eq!(truthful, PAPER.predict(Scheduler::Sdm, 0.3).unwrap());
+        let truthful = PAPER.predict(SDM, share(0.5)).unwrap();
+        assert_eq!(truthful, PAPER.predict(SDM, share(0.3)).unwrap());
         // 10 + 0.84 + 2.5 ms and half a packet of 1.2 ms; 10 − 1.68 Mbit/s.
         assert!((ms(truthful.age) - 13.94).abs() < 0.01, "{truthful:?}");
         assert_eq!(truthful.drop_averse, BitRate::from_bps(8_316_800));
@@ -270,8 +309,8 @@ mod tests {
     fn at_the_transition_point_the_age_falls_by_half_a_period() {
         let fluid = Bottleneck { drop_averse_size: Bytes::ZERO, ..PAPER };
         // d/T = 0.16832.
-        let below = fluid.predict(Scheduler::Sdm, 0.168_319).unwrap();
-        let above = fluid.predict(Scheduler::Sdm, 0.168_321).unwrap();
+        let below = fluid.predict(SDM, share(0.168_319)).unwrap();
+        let above = fluid.predict(SDM, share(0.168_321)).unwrap();
         assert!((ms(below.age) - ms(above.age) - 2.5).abs() < 1e-4);
         assert!(below.drop_averse.as_bps().abs_diff(above.drop_averse.as_bps()) < 20);
     }
@@ -280,15 +319,15 @@ mod tests {
     fn one_flow_under_fluid_sdm_is_a_pulse_train_with_the_output_period_d_over_gamma() {
         let fluid = Bottleneck { drop_averse_size: Bytes::ZERO, ..PAPER };
         let transmission = fluid.rate.time_to_send(fluid.update_size);
-        for share in [0.01, 0.05, 0.123, 0.168, 0.17, 0.3, 1.0] {
+        for gamma in [0.01, 0.05, 0.123, 0.168, 0.17, 0.3, 1.0] {
             let train = PulseTrain {
                 update_period: fluid.update_period,
-                output_period: transmission.mul_f64(1.0 / share),
+                output_period: transmission.mul_f64(1.0 / gamma),
                 transmission,
                 propagation: fluid.propagation,
             };
-            let predicted = fluid.predict(Scheduler::Sdm, share).unwrap().age;
-            assert!((ms(predicted) - ms(train.generic_ifil_age())).abs() < 1e-5, "{share}");
+            let predicted = fluid.predict(SDM, share(gamma)).unwrap().age;
+            assert!((ms(predicted) - ms(train.generic_ifil_age())).abs() < 1e-5, "{gamma}");
             assert!(train.ifil_age(Tie::ArrivalFirst) <= predicted + Span::from_nanos(2));
         }
     }
@@ -296,31 +335,28 @@ mod tests {
     #[test]
     fn flows_that_overload_the_link_take_turns() {
         let crowd = Bottleneck { flows: 60, ..PAPER };
-        let alone = crowd.predict(Scheduler::Sdm, 1.0).unwrap();
+        let alone = crowd.predict(SDM, share(1.0)).unwrap();
         assert_eq!(alone.drop_averse, BitRate::from_bps(0));
         let round = 60.0 * 0.8416;
         assert!((ms(alone.age) - (10.0 + 0.8416 + 2.5 + round / 2.0)).abs() < 1e-3);
-        let half = crowd.predict(Scheduler::Sdm, 0.5).unwrap();
+        let half = crowd.predict(SDM, share(0.5)).unwrap();
         assert!((ms(half.age) - ms(alone.age) - round / 2.0).abs() < 1e-3);
         assert_eq!(half.drop_averse, BitRate::from_mbps(5));
         // With all the time for updates, both schedulers do the same.
         let frame = Span::from_secs(1);
-        assert_eq!(crowd.predict(Scheduler::Tdm { frame }, 1.0), Ok(alone));
+        assert_eq!(crowd.predict(tdm(frame), share(1.0)), Ok(alone));
     }
 
     #[test]
     fn what_the_model_cannot_answer_it_says() {
-        let tdm = Scheduler::Tdm { frame: Span::from_millis(10) };
+        let short = tdm(Span::from_millis(10));
         let zero = Bottleneck { flows: 0, ..PAPER };
-        assert_eq!(zero.predict(tdm, 0.5), Err(ModelError::Zero("flows")));
-        for share in [0.0, -0.1, 1.1, f64::NAN] {
-            let error = PAPER.predict(tdm, share).unwrap_err();
-            assert!(matches!(error, ModelError::NotAShare(_)), "{share}");
-        }
-        let error = PAPER.predict(tdm, 0.05).unwrap_err().to_string();
-        assert!(error.contains("at least 0.08416"), "{error}");
-        let never = Scheduler::Tdm { frame: Span::ZERO };
-        assert_eq!(PAPER.predict(never, 0.5), Err(ModelError::Zero("frame")));
+        assert_eq!(zero.predict(short, share(0.5)), Err(ModelError::Zero("flows")));
+        assert_eq!(PAPER.predict(SDM, AoiShare::ZERO), Err(ModelError::NoShare));
+        let error = PAPER.predict(short, share(0.05)).unwrap_err().to_string();
+        assert!(error.contains("larger share"), "{error}");
+        let never = tdm(Span::ZERO);
+        assert_eq!(PAPER.predict(never, share(0.5)), Err(ModelError::Zero("frame")));
     }
 
     fn bottleneck() -> impl Strategy<Value = Bottleneck> {
@@ -344,10 +380,10 @@ mod tests {
             frame in prop::option::of(1u64..1_000_000),
         ) {
             let scheduler = match frame {
-                None => Scheduler::Sdm,
-                Some(micros) => Scheduler::Tdm { frame: Span::from_micros(micros) },
+                None => SDM,
+                Some(micros) => tdm(Span::from_micros(micros)),
             };
-            let (less, more) = (one.min(other), one.max(other));
+            let (less, more) = (share(one.min(other)), share(one.max(other)));
             if let Ok(less) = link.predict(scheduler, less) {
                 let more = link.predict(scheduler, more).unwrap();
                 // Rounded to a ns and a bit/s.

@@ -3,7 +3,8 @@
 use core::ops::Range;
 
 use super::bottleneck::Model;
-use super::{Bottleneck, ModelError, Prediction, Scheduler};
+use super::{Bottleneck, ModelError, Prediction};
+use crate::router::{AoiShare, SchedulerParams};
 use crate::unit::{BitRate, Span};
 
 /// What is wanted of a bottleneck.
@@ -18,8 +19,8 @@ pub enum Wish {
 /// A share that gives what was wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Suggestion {
-    /// γ: the share of updates, above 0 and at most 1.
-    pub share: f64,
+    /// γ: the share of updates, above 0.
+    pub share: AoiShare,
     /// What it leads to.
     pub prediction: Prediction,
 }
@@ -32,7 +33,7 @@ pub enum SuggestError {
     Model(#[from] ModelError),
     /// The age is below the least.
     #[error(
-        "no share brings the mean age down to {wanted}: at a share of 1 it is {least}; wish for \
+        "no share brings the mean age down to {wanted}: with the largest share it is {least}; wish for \
          {least} or more"
     )]
     TooFresh {
@@ -59,41 +60,53 @@ impl Bottleneck {
     /// Under SDM all shares above the transition point are alike. Of these it is one that stays
     /// clear of that point: there the updates may come a drop-averse packet, and at least 1 %,
     /// sooner.
-    pub fn suggest(&self, scheduler: Scheduler, wish: Wish) -> Result<Suggestion, SuggestError> {
-        let strict = self.predict(scheduler, 1.0)?;
-        let model = Model::new(self)?;
-        let predicted = |millionths: u32| model.prediction(scheduler, share(millionths));
-        let least = libm::ceil(model.least_share(scheduler)? * MILLION) as u32;
-        let least = least.clamp(1, MILLIONTHS);
+    pub fn suggest(
+        &self,
+        scheduler: SchedulerParams,
+        wish: Wish,
+    ) -> Result<Suggestion, SuggestError> {
+        let model = Model::new(self, scheduler)?;
+        let (least, most) = model.shares();
+        let (least, most) = (at_least(least).max(1), at_most(most));
+        // If there is no share, this one is refused for the reason.
+        let strict = self.predict(scheduler, share(most.max(1)))?;
+        let predicted = |millionths: u32| model.prediction(share(millionths));
         let found = match wish {
             Wish::AgeAtMost(wanted) if wanted < strict.age => {
                 return Err(SuggestError::TooFresh { wanted, least: strict.age });
             }
             Wish::AgeAtMost(wanted) => {
-                first_that(least..MILLIONTHS, |share| predicted(share).age <= wanted)
+                first_that(least..most, |share| predicted(share).age <= wanted)
             }
             Wish::ThroughputAtLeast(wanted) => {
-                let most = predicted(least).drop_averse;
-                if wanted > most {
-                    return Err(SuggestError::TooMuch { wanted, most });
+                let available = predicted(least).drop_averse;
+                if wanted > available {
+                    return Err(SuggestError::TooMuch { wanted, most: available });
                 }
-                let too_large = |share| predicted(share + 1).drop_averse < wanted;
-                first_that(least..MILLIONTHS, too_large)
+                first_that(least..most, |share| predicted(share + 1).drop_averse < wanted)
             }
         };
-        let chosen = match scheduler {
-            Scheduler::Sdm => model.clear_of_the_transition(share(found)),
-            Scheduler::Tdm { .. } => share(found),
-        };
-        Ok(Suggestion { share: chosen, prediction: self.predict(scheduler, chosen)? })
+        let clear = model.clear_of_the_transition(share(found));
+        let share = share(clear.map_or(found, at_least));
+        Ok(Suggestion { share, prediction: model.prediction(share) })
     }
 }
 
 const MILLIONTHS: u32 = 1_000_000;
-const MILLION: f64 = MILLIONTHS as f64;
 
-fn share(millionths: u32) -> f64 {
-    f64::from(millionths) / MILLION
+fn share(millionths: u32) -> AoiShare {
+    let share = f64::from(millionths) / f64::from(MILLIONTHS);
+    AoiShare::new(share).unwrap_or(AoiShare::ONE)
+}
+
+/// The least number of millionths that make `share`.
+fn at_least(share: f64) -> u32 {
+    libm::ceil(share * f64::from(MILLIONTHS)) as u32
+}
+
+/// The largest number of millionths within `share`.
+fn at_most(share: f64) -> u32 {
+    libm::floor(share * f64::from(MILLIONTHS)) as u32
 }
 
 /// The first number of `range` that holds, or the end of it; all after one that holds do.
@@ -113,6 +126,7 @@ fn first_that(range: Range<u32>, holds: impl Fn(u32) -> bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::router::{Credit, SdmParams, TdmParams};
     use crate::unit::Bytes;
     use alloc::string::ToString;
     use proptest::prelude::*;
@@ -126,38 +140,43 @@ mod tests {
         update_size: Bytes::new(1052),
         drop_averse_size: Bytes::new(1500),
     };
-    const TDM: Scheduler = Scheduler::Tdm { frame: Span::from_millis(100) };
+    const SDM: SchedulerParams = SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited });
+    const TDM: SchedulerParams = tdm(Span::from_millis(100));
+
+    const fn tdm(frame: Span) -> SchedulerParams {
+        SchedulerParams::Tdm(TdmParams { frame })
+    }
 
     #[test]
     fn a_wish_for_the_least_age_stays_clear_of_the_transition_point() {
         let wish = Wish::AgeAtMost(Span::from_millis(14));
-        let suggestion = PAPER.suggest(Scheduler::Sdm, wish).unwrap();
+        let suggestion = PAPER.suggest(SDM, wish).unwrap();
         // 0.8416 ms of updates in 5 − 1.2 ms.
-        assert!((suggestion.share - 0.8416 / 3.8).abs() < 1e-6, "{suggestion:?}");
+        assert_eq!(suggestion.share, AoiShare::new(0.221_474).unwrap());
         let wish = Wish::ThroughputAtLeast(BitRate::from_mbps(8));
-        assert_eq!(PAPER.suggest(Scheduler::Sdm, wish), Ok(suggestion));
+        assert_eq!(PAPER.suggest(SDM, wish), Ok(suggestion));
     }
 
     #[test]
     fn a_wish_for_throughput_is_fulfilled_to_a_millionth() {
         let wish = Wish::ThroughputAtLeast(BitRate::from_mbps(9));
-        let suggestion = PAPER.suggest(Scheduler::Sdm, wish).unwrap();
-        assert_eq!(suggestion.share, 0.1);
+        let suggestion = PAPER.suggest(SDM, wish).unwrap();
+        assert_eq!(suggestion.share, AoiShare::new(0.1).unwrap());
         assert_eq!(suggestion.prediction.drop_averse, BitRate::from_mbps(9));
         assert_eq!(suggestion.prediction.age, Span::from_nanos(17_549_600));
     }
 
     #[test]
     fn wishes_out_of_reach_say_what_is_in_reach() {
-        for scheduler in [Scheduler::Sdm, TDM] {
+        for scheduler in [SDM, TDM] {
             let wish = Wish::AgeAtMost(Span::from_millis(13));
             let error = PAPER.suggest(scheduler, wish).unwrap_err();
             assert!(error.to_string().contains("13.9416ms or more"), "{error}");
         }
         let wish = Wish::ThroughputAtLeast(BitRate::from_mbps(10));
-        let error = PAPER.suggest(Scheduler::Sdm, wish).unwrap_err();
+        let error = PAPER.suggest(SDM, wish).unwrap_err();
         assert!(error.to_string().contains("9.99999mbit or less"), "{error}");
-        let short = Scheduler::Tdm { frame: Span::from_micros(800) };
+        let short = tdm(Span::from_micros(800));
         let error = PAPER.suggest(short, wish).unwrap_err();
         assert!(matches!(error, SuggestError::Model(ModelError::FrameTooShort { .. })), "{error}");
     }
@@ -181,18 +200,17 @@ mod tests {
                 ..PAPER
             };
             let scheduler = match frame {
-                None => Scheduler::Sdm,
-                Some(millis) => Scheduler::Tdm { frame: Span::from_millis(millis) },
+                None => SDM,
+                Some(millis) => tdm(Span::from_millis(millis)),
             };
-            let least = Model::new(&link).unwrap().least_share(scheduler).unwrap();
-            let beside = |share: f64| {
-                let inside = share > least && share > 0.0 && share <= 1.0;
-                inside.then(|| link.predict(scheduler, share).unwrap())
+            let beside = |share: AoiShare, step: f64| {
+                let beside = AoiShare::new(share.get() + step).ok()?;
+                link.predict(scheduler, beside).ok()
             };
             let wanted = Span::from_millis(age);
             if let Ok(Suggestion { share, prediction }) = link.suggest(scheduler, Wish::AgeAtMost(wanted)) {
                 prop_assert!(prediction.age <= wanted);
-                if let Some(less) = beside(share - 1e-6) {
+                if let Some(less) = beside(share, -1e-6) {
                     let same_throughput = less.drop_averse == prediction.drop_averse;
                     prop_assert!(less.age > wanted || same_throughput);
                 }
@@ -201,7 +219,7 @@ mod tests {
             let wish = Wish::ThroughputAtLeast(wanted);
             if let Ok(Suggestion { share, prediction }) = link.suggest(scheduler, wish) {
                 prop_assert!(prediction.drop_averse >= wanted);
-                if let Some(more) = beside(share + 1e-6) {
+                if let Some(more) = beside(share, 1e-6) {
                     prop_assert!(more.drop_averse < wanted || more.age == prediction.age);
                 }
             }

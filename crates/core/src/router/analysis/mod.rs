@@ -6,12 +6,12 @@
 //!
 //! [`PulseTrain`] is one flow alone, exact to the nanosecond: the age under IFIL, the least age
 //! that any policy can reach, and the distance between them (Theorem 1). [`Bottleneck`] is a link
-//! that flows of updates share with traffic that fills the rest, under [`Scheduler::Sdm`] or
-//! [`Scheduler::Tdm`]; [`Bottleneck::suggest`] is the guideline that the paper defers to an
-//! appendix.
+//! that flows of updates share with traffic that fills the rest, under SDM or TDM;
+//! [`Bottleneck::suggest`] is the guideline that the paper defers to an appendix.
 //!
 //! ```
-//! use freshline_core::router::analysis::{Bottleneck, Scheduler, Wish};
+//! use freshline_core::router::SchedulerParams;
+//! use freshline_core::router::analysis::{Bottleneck, Wish};
 //! use freshline_core::unit::{BitRate, Bytes, Span};
 //!
 //! let link = Bottleneck {
@@ -22,9 +22,9 @@
 //!     update_size: Bytes::new(1052),
 //!     drop_averse_size: Bytes::new(1500),
 //! };
-//! let suggestion = link.suggest(Scheduler::Sdm, Wish::AgeAtMost(Span::from_millis(20)))?;
-//! assert!((suggestion.share - 0.0632).abs() < 1e-4);
-//! assert_eq!(suggestion.prediction.age, Span::from_millis(20));
+//! let suggestion = link.suggest(SchedulerParams::default(), Wish::AgeAtMost(Span::from_millis(20)))?;
+//! assert_eq!(suggestion.share.to_string(), "0.063204");
+//! assert_eq!(suggestion.prediction.age.as_micros(), 19_999);
 //! # Ok::<(), freshline_core::router::analysis::SuggestError>(())
 //! ```
 
@@ -32,6 +32,6 @@ mod bottleneck;
 mod guideline;
 mod pulse_train;
 
-pub use bottleneck::{Bottleneck, ModelError, Prediction, Scheduler};
+pub use bottleneck::{Bottleneck, ModelError, Prediction};
 pub use guideline::{SuggestError, Suggestion, Wish};
 pub use pulse_train::{PulseTrain, Tie};
