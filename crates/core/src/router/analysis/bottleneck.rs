@@ -9,7 +9,7 @@
 //!   round > T   wait = round/2                             used = γ
 //!
 //! TDM   frame = T_f + l (T_f at γ = 1)        a packet under way at the end of an interval
-//!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2  (0 at γ = 1); an update that comes then waits
+//!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2, at most frame (0 at γ = 1); what comes then waits
 //!               M = N·min(1, closed/T)        flows of which one waits at the end of it
 //!               wait = (closed² + (frame − closed)·l + closed·(M − 1)⁺·d + (M·d)²) / (2·frame)
 //!               used = (N·(frame − closed)/T + M·(1 − (M − 1)⁺·d/(2·T)))·d / frame
@@ -91,8 +91,8 @@ pub enum ModelError {
 }
 
 impl Bottleneck {
-    /// The steady state with the share γ of updates, above 0. What SDM lets a class save up, its
-    /// credit, is of no matter in it.
+    /// The steady state with the share γ of updates, above 0. The credit that SDM lets a class
+    /// save up does not enter.
     pub fn predict(
         &self,
         scheduler: SchedulerParams,

@@ -23,7 +23,7 @@
 //!     drop_averse_size: Bytes::new(1500),
 //! };
 //! let suggestion = link.suggest(SchedulerParams::default(), Wish::AgeAtMost(Span::from_millis(20)))?;
-//! assert_eq!(suggestion.share.to_string(), "0.063204");
+//! assert_eq!(suggestion.share.to_string(), "0.063199");
 //! assert_eq!(suggestion.prediction.age.as_micros(), 19_999);
 //! # Ok::<(), freshline_core::router::analysis::SuggestError>(())
 //! ```
