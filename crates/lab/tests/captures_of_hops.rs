@@ -35,7 +35,7 @@ load = { pattern = "poisson", rate = "100kbit", size = "200B" }
 /// What captures of these hops, in one file, tell.
 fn capture_of(scenario: &Scenario, hops: &[&str]) -> Report {
     let built = scenario.build(0).unwrap();
-    let mut captures = HopCaptures::new(scenario, &built);
+    let mut captures = HopCaptures::new(&built);
     let hops: Vec<_> =
         hops.iter().map(|name| hop_called(name, scenario, &built).unwrap()).collect();
     captures.add(&hops, Vec::new()).unwrap();

@@ -62,7 +62,7 @@ impl Watched {
                 .map_err(|error| Failure::Usage(miette!("--pcap {text}: {error}")))?;
             hops_of_file.entry(file).or_default().push(hop);
         }
-        let mut captures = HopCaptures::new(scenario, built);
+        let mut captures = HopCaptures::new(built);
         for (file, hops) in hops_of_file {
             let begun = create(file.into()).and_then(|out| captures.add(&hops, out));
             written(begun, file)?;

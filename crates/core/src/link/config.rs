@@ -415,7 +415,7 @@ mod tests {
             ("colour=red", "a hop has no `colour`; it has `rate`"),
             ("delay=1ms,delay=2ms", "`delay` is given twice"),
             ("delay=20", "`delay`: `20` is not a length of time: unknown unit; write for example"),
-            ("queue=100", "`queue`: `100` is no discipline; write `fifo`, "),
+            ("queue=100", "`queue`: `100` is no discipline; write `fifo`, `lifo`"),
             ("order=random", "`order`: `random` is not an order; write `kept` or `free`"),
         ] {
             let message = text.parse::<HopConfig>().unwrap_err().to_string();

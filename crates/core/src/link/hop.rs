@@ -7,7 +7,7 @@ use super::loss::LossProcess;
 use super::transmitter::Transmitter;
 use super::{HopStats, LinkParams};
 use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
-use crate::unit::{Bytes, Packets, Span, Time};
+use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 
 /// A packet at the end of a hop or path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +116,26 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
+    /// Transmits at `rate`, above zero, from the next transmission on, also where a trace was
+    /// followed before.
+    pub fn set_rate(&mut self, rate: BitRate) {
+        self.link.rate = Some(rate);
+        self.transmitter.set_rate(rate);
+    }
+
+    /// The queue, for what its discipline lets change while it runs.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        &mut self.queue
+    }
+
     /// What waits, without what is in transmission.
     pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
+    }
+
+    /// How many packets the queue marked in place of dropping them.
+    pub fn marked(&self) -> Packets {
+        self.queue.marked()
     }
 
     /// How many packets are in the hop: waiting, in transmission and under way.

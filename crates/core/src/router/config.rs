@@ -1,17 +1,18 @@
 //! Disciplines as people write them, in files and in flags.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
 use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg32;
 
-use alloc::boxed::Box;
-
-use super::{Discipline, Fifo, FlowHash, IfcConfig, Ifil, Limit, Packet, ParseLimitError};
-use crate::unit::Packets;
-
-const IFIL_LIMIT: Packets = Packets::new(10_000);
+use super::{
+    Codel, CodelParams, Discipline, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil, IfilParams,
+    Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
+};
+use crate::unit::{Bytes, Packets, Span};
 
 /// Which discipline, with which parameters.
 ///
@@ -26,11 +27,19 @@ pub enum QdiscConfig {
         /// What it holds, above zero.
         limit: Limit,
     },
-    /// The newest packet of each flow.
-    Ifil {
-        /// Of how many flows it holds a packet, above zero and at most [`Ifil::MAX_LIMIT`].
-        limit: Packets,
+    /// Last in, first out.
+    Lifo {
+        /// What it holds, above zero.
+        limit: Limit,
     },
+    /// RED.
+    Red(RedParams),
+    /// CoDel.
+    Codel(CodelParams),
+    /// FQ-CoDel.
+    FqCodel(FqCodelParams),
+    /// The newest packet of each flow.
+    Ifil(IfilParams),
     /// Freshness control.
     Ifc(Box<IfcConfig>),
 }
@@ -47,20 +56,73 @@ pub enum QdiscError {
     /// A queue that lets nothing through.
     #[error("`limit` is zero, and everything passes through the queue; give at least `1p`")]
     ZeroLimit,
-    /// A table that is too large.
+    /// Something else that must not be zero.
+    #[error("`{field}` is zero; give more, such as `{example}`")]
+    Zero {
+        /// The name of the parameter.
+        field: &'static str,
+        /// A value that makes sense.
+        example: &'static str,
+    },
+    /// CoDel's target lies above its interval.
+    #[error("`target` ({target}) is above `interval` ({interval}); give about a twentieth of it")]
+    TargetAboveInterval {
+        /// The target given.
+        target: Span,
+        /// The interval given.
+        interval: Span,
+    },
+    /// FQ-CoDel with too few or too many queues.
+    #[error("`queues` is {queues}; give from 1 to {most}, such as 1024")]
+    Queues {
+        /// The number given.
+        queues: u32,
+        /// The largest that is taken.
+        most: u32,
+    },
+    /// FQ-CoDel with turns that send next to nothing.
+    #[error("`quantum` is {quantum}; give at least `{least}`, such as `1514B`")]
+    Quantum {
+        /// The quantum given.
+        quantum: Bytes,
+        /// The smallest that is taken.
+        least: Bytes,
+    },
+    /// RED's thresholds are not in order.
     #[error(
-        "`limit` is {limit}, and every flow takes memory from the start; give one of at most {most}"
+        "RED needs `min` ({min}) below `max` ({max}), and `max` up to `limit` ({limit}); leave out \
+         `min` and `max` to have them follow from `limit`"
     )]
-    LimitTooLarge {
+    Thresholds {
+        /// The lower threshold.
+        min: Bytes,
+        /// The upper one.
+        max: Bytes,
+        /// What the queue holds.
+        limit: Bytes,
+    },
+    /// RED's largest probability is none.
+    #[error("`max_probability` is {0}; give above 0 and at most 1, such as 0.02")]
+    MaxProbability(f64),
+    /// RED's burst does not reach the lower threshold.
+    #[error(
+        "`burst` is {burst}, which is less than `min`; give at least `{least}`, or leave it out"
+    )]
+    BurstTooSmall {
+        /// The burst given.
+        burst: Packets,
+        /// The smallest that is taken.
+        least: Packets,
+    },
+    /// IFIL with a table that is too large.
+    #[error("`limit` is {limit}, and each flow takes memory from the start; give at most {most}")]
+    TooManyFlows {
         /// The limit given.
         limit: Packets,
-        /// The largest.
+        /// The largest that is taken.
         most: Packets,
     },
-    /// Intervals without length.
-    #[error("`frame` is zero; give a length above zero, such as `100ms`")]
-    ZeroFrame,
-    /// A part of a discipline.
+    /// A part of freshness control.
     #[error("`{class}`: {reason}")]
     Child {
         /// The class whose queue it is.
@@ -71,8 +133,31 @@ pub enum QdiscError {
 }
 
 impl QdiscConfig {
-    /// IFIL with its default limit, 10000 flows: the paper's "moderate" size.
-    pub const IFIL: Self = Self::Ifil { limit: IFIL_LIMIT };
+    /// Every discipline, with the defaults of its parameters.
+    pub fn all() -> [Self; 7] {
+        [
+            Self::default(),
+            Self::Lifo { limit: Limit::default() },
+            Self::Red(RedParams::default()),
+            Self::Codel(CodelParams::default()),
+            Self::FqCodel(FqCodelParams::default()),
+            Self::Ifil(IfilParams::default()),
+            Self::Ifc(Box::default()),
+        ]
+    }
+
+    /// The name in files and flags.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "fifo",
+            Self::Lifo { .. } => "lifo",
+            Self::Red(_) => "red",
+            Self::Codel(_) => "codel",
+            Self::FqCodel(_) => "fq_codel",
+            Self::Ifil(_) => "ifil",
+            Self::Ifc(_) => "ifc",
+        }
+    }
 
     /// The discipline. What randomness it needs it draws from `rng`, now; one that needs none draws
     /// none.
@@ -80,42 +165,42 @@ impl QdiscConfig {
         &self,
         rng: &mut R,
     ) -> Result<Discipline<P>, QdiscError> {
-        match self {
-            Self::Fifo { limit } if limit.is_zero() => Err(QdiscError::ZeroLimit),
-            Self::Fifo { limit } => Ok(Discipline::Fifo(Fifo::new(*limit))),
-            Self::Ifil { limit: Packets::ZERO } => Err(QdiscError::ZeroLimit),
-            Self::Ifil { limit } if *limit > Ifil::<P>::MAX_LIMIT => {
-                Err(QdiscError::LimitTooLarge { limit: *limit, most: Ifil::<P>::MAX_LIMIT })
-            }
-            Self::Ifil { limit } => Ok(Discipline::Ifil(Ifil::new(*limit, FlowHash::draw(rng)))),
-            Self::Ifc(config) => Ok(Discipline::Ifc(Box::new(config.build(rng)?))),
-        }
+        Ok(match self {
+            Self::Fifo { limit } => Discipline::Fifo(Fifo::new(limit.checked()?)),
+            Self::Lifo { limit } => Discipline::Lifo(Lifo::new(limit.checked()?)),
+            Self::Red(params) => Discipline::Red(Red::new(*params, Pcg32::from_rng(rng))?),
+            Self::Codel(params) => Discipline::Codel(Codel::new(*params)?),
+            Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
+            Self::Ifil(params) => Discipline::Ifil(Ifil::new(*params, rng)?),
+            Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
+        })
     }
 }
 
 /// Neither the name of a discipline nor a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is no discipline; write `fifo`, `ifil`, `ifc`, or the limit of a drop-tail queue: {limit}"
-)]
+#[error("`{text}` is no discipline; write {}, or the limit of a drop-tail queue: {limit}", names())]
 pub struct ParseQdiscError {
     text: String,
     limit: ParseLimitError,
+}
+
+fn names() -> String {
+    QdiscConfig::all().map(|each| alloc::format!("`{}`", each.name())).join(", ")
 }
 
 impl FromStr for QdiscConfig {
     type Err = ParseQdiscError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "fifo" => Ok(Self::default()),
-            "ifil" => Ok(Self::IFIL),
-            "ifc" => Ok(Self::Ifc(Box::default())),
-            _ => match text.parse() {
+        let named = Self::all().into_iter().find(|each| each.name() == text);
+        named.map_or_else(
+            || match text.parse() {
                 Ok(limit) => Ok(Self::Fifo { limit }),
                 Err(limit) => Err(ParseQdiscError { text: text.to_string(), limit }),
             },
-        }
+            Ok,
+        )
     }
 }
 
@@ -124,8 +209,7 @@ impl fmt::Display for QdiscConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fifo { limit } => limit.fmt(f),
-            Self::Ifil { .. } => f.write_str("ifil"),
-            Self::Ifc(_) => f.write_str("ifc"),
+            _ => f.pad(self.name()),
         }
     }
 }
@@ -140,7 +224,7 @@ mod reading {
 
     use alloc::boxed::Box;
 
-    use super::{IFIL_LIMIT, IfcConfig, Limit, Packets, QdiscConfig};
+    use super::{CodelParams, FqCodelParams, IfcConfig, IfilParams, Limit, QdiscConfig, RedParams};
 
     /// The table.
     #[derive(serde::Deserialize)]
@@ -150,22 +234,26 @@ mod reading {
             #[serde(default)]
             limit: Limit,
         },
-        Ifil {
-            #[serde(default = "ifil_limit")]
-            limit: Packets,
+        Lifo {
+            #[serde(default)]
+            limit: Limit,
         },
+        Red(RedParams),
+        Codel(CodelParams),
+        FqCodel(FqCodelParams),
+        Ifil(IfilParams),
         Ifc(Box<IfcConfig>),
-    }
-
-    fn ifil_limit() -> Packets {
-        IFIL_LIMIT
     }
 
     impl From<Table> for QdiscConfig {
         fn from(table: Table) -> Self {
             match table {
                 Table::Fifo { limit } => Self::Fifo { limit },
-                Table::Ifil { limit } => Self::Ifil { limit },
+                Table::Lifo { limit } => Self::Lifo { limit },
+                Table::Red(params) => Self::Red(params),
+                Table::Codel(params) => Self::Codel(params),
+                Table::FqCodel(params) => Self::FqCodel(params),
+                Table::Ifil(params) => Self::Ifil(params),
                 Table::Ifc(config) => Self::Ifc(config),
             }
         }
@@ -192,6 +280,181 @@ mod reading {
             }
 
             deserializer.deserialize_any(StringOrTable)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::Qdisc;
+    use rand_pcg::Pcg64;
+
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    #[test]
+    fn in_a_flag_a_discipline_is_its_name_or_a_limit() {
+        for config in QdiscConfig::all() {
+            assert_eq!(config.name().parse(), Ok(config.clone()));
+            assert_eq!(config.to_string().parse(), Ok(config));
+        }
+        let limit = Limit::Bytes(Bytes::new(64_000));
+        assert_eq!("64kB".parse(), Ok(QdiscConfig::Fifo { limit }));
+        let refusal = "cake".parse::<QdiscConfig>().unwrap_err().to_string();
+        for config in QdiscConfig::all() {
+            assert!(refusal.contains(config.name()), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn only_those_that_need_randomness_draw_it() {
+        for config in QdiscConfig::all() {
+            let mut rng = Pcg64::new(7, 7);
+            let discipline = config.build::<Update, _>(&mut rng).unwrap();
+            assert_eq!(discipline.backlog(), Default::default());
+            let draws = rng != Pcg64::new(7, 7);
+            assert_eq!(draws, matches!(config, QdiscConfig::Red(_) | QdiscConfig::FqCodel(_)));
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    mod in_files {
+        use super::*;
+        use crate::unit::BitRate;
+
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        struct File {
+            queue: QdiscConfig,
+        }
+
+        fn read(queue: &str) -> Result<QdiscConfig, toml::de::Error> {
+            toml::from_str::<File>(&alloc::format!("queue = {queue}")).map(|file| file.queue)
+        }
+
+        #[test]
+        fn a_name_or_a_table_alone_has_the_defaults_and_all_are_written_back() {
+            for config in QdiscConfig::all() {
+                let name = config.name();
+                assert_eq!(read(&alloc::format!("\"{name}\"")).as_ref(), Ok(&config));
+                assert_eq!(
+                    read(&alloc::format!("{{ discipline = \"{name}\" }}")).as_ref(),
+                    Ok(&config)
+                );
+                let file = File { queue: config };
+                let written = toml::to_string(&file).unwrap();
+                assert_eq!(toml::from_str::<File>(&written).unwrap(), file, "{written}");
+            }
+        }
+
+        #[test]
+        fn a_table_names_its_parameters() {
+            let fq_codel = read(
+                r#"{
+                    discipline = "fq_codel", limit = "1000p", memory = "4MiB", queues = 64,
+                    quantum = "300B", target = "10ms", interval = "200ms", max_packet = "9kB",
+                    ecn = false,
+                }"#,
+            );
+            let expected = FqCodelParams {
+                limit: Packets::new(1000),
+                memory: Bytes::new(4 << 20),
+                queues: 64,
+                quantum: Bytes::new(300),
+                target: Span::from_millis(10),
+                interval: Span::from_millis(200),
+                max_packet: Bytes::new(9000),
+                ecn: false,
+            };
+            assert_eq!(fq_codel, Ok(QdiscConfig::FqCodel(expected)));
+
+            let codel = read(r#"{ discipline = "codel", limit = "64kB", ecn = true }"#);
+            let limit = Limit::Bytes(Bytes::new(64_000));
+            let expected = CodelParams { limit, ecn: true, ..CodelParams::default() };
+            assert_eq!(codel, Ok(QdiscConfig::Codel(expected)));
+        }
+
+        #[test]
+        fn what_red_is_not_told_follows_from_what_it_is() {
+            let red = |table: &str| match read(table) {
+                Ok(QdiscConfig::Red(params)) => params,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(
+                red(r#"{ discipline = "red", limit = "120kB" }"#),
+                RedParams::with_limit(Bytes::new(120_000))
+            );
+            // What Mininet gives RED.
+            let told = red(r#"{
+                    discipline = "red", limit = "1MB", min = "30kB", max = "35kB",
+                    average_packet = "1500B", burst = "20p", bandwidth = "100mbit",
+                    max_probability = 1.0, ecn = true,
+                }"#);
+            let expected = RedParams {
+                min: Bytes::new(30_000),
+                max: Bytes::new(35_000),
+                max_probability: 1.0,
+                burst: Packets::new(20),
+                average_packet: Bytes::new(1500),
+                bandwidth: BitRate::from_mbps(100),
+                ecn: true,
+                ..RedParams::with_limit(Bytes::new(1_000_000))
+            };
+            assert_eq!(told, expected);
+        }
+
+        #[test]
+        fn a_senseless_value_is_refused_with_its_name_and_a_remedy() {
+            for (table, remedy) in [
+                (r#"{ discipline = "lifo", limit = "0p" }"#, "`limit` is zero"),
+                (r#"{ discipline = "codel", limit = "0B" }"#, "`limit` is zero"),
+                (r#"{ discipline = "codel", target = "0s" }"#, "`target` is zero; give more"),
+                (
+                    r#"{ discipline = "codel", target = "200ms" }"#,
+                    "`target` (200ms) is above `interval` (100ms); give",
+                ),
+                (r#"{ discipline = "fq_codel", limit = "0p" }"#, "`limit` is zero"),
+                (r#"{ discipline = "fq_codel", memory = "0B" }"#, "`memory` is zero"),
+                (r#"{ discipline = "fq_codel", interval = "1ms" }"#, "is above `interval` (1ms)"),
+                (r#"{ discipline = "fq_codel", queues = 0 }"#, "`queues` is 0; give from 1 to"),
+                (r#"{ discipline = "fq_codel", queues = 65537 }"#, "`queues` is 65537; give"),
+                (r#"{ discipline = "fq_codel", quantum = "99B" }"#, "`quantum` is 99B; give at"),
+                (r#"{ discipline = "red", limit = "0B" }"#, "`limit` is zero"),
+                (r#"{ discipline = "red", limit = "8B" }"#, "`min` is zero; give more"),
+                (r#"{ discipline = "red", min = "200kB" }"#, "`min` (200000B) below `max`"),
+                (r#"{ discipline = "red", max = "1MB" }"#, "up to `limit` (400000B); leave out"),
+                (r#"{ discipline = "red", average_packet = "0B" }"#, "`average_packet` is zero"),
+                (r#"{ discipline = "red", bandwidth = "0bit" }"#, "`bandwidth` is zero"),
+                (
+                    r#"{ discipline = "red", max_probability = 0.0 }"#,
+                    "`max_probability` is 0; give",
+                ),
+                (r#"{ discipline = "red", max_probability = nan }"#, "`max_probability` is NaN"),
+                (r#"{ discipline = "red", burst = "33p" }"#, "`burst` is 33p, which is less than"),
+            ] {
+                let built = read(table).unwrap().build::<Update, _>(&mut Pcg64::new(7, 7));
+                let message = built.err().expect(table).to_string();
+                assert!(message.contains(remedy), "{table}: {message}");
+            }
+        }
+
+        #[test]
+        fn what_is_misspelt_is_refused() {
+            for (queue, explanation) in [
+                (r#"{ discipline = "codel", quantum = "1kB" }"#, "unknown field `quantum`"),
+                (r#"{ discipline = "red", minimum = "1kB" }"#, "unknown field `minimum`"),
+                (r#"{ discipline = "cake" }"#, "unknown variant `cake`"),
+                (r#""cake""#, "`cake` is no discipline; write `fifo`"),
+                (r#"{ discipline = "fq_codel", limit = "1MB" }"#, "not a number of packets"),
+            ] {
+                let message = read(queue).unwrap_err().to_string();
+                assert!(message.contains(explanation), "{queue}: {message}");
+            }
         }
     }
 }

@@ -2,8 +2,13 @@
 
 use alloc::boxed::Box;
 
-use super::{AnyScheduler, Backlog, Dequeued, Drops, Fifo, Ifc, Ifil, Packet, Qdisc};
-use crate::unit::Time;
+use rand_pcg::Pcg32;
+
+use super::{
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet, Qdisc,
+    Red,
+};
+use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see
 /// [`QdiscConfig::build`](super::QdiscConfig::build).
@@ -11,6 +16,14 @@ use crate::unit::Time;
 pub enum Discipline<P> {
     /// Drop-tail.
     Fifo(Fifo<P>),
+    /// Last in, first out.
+    Lifo(Lifo<P>),
+    /// RED.
+    Red(Red<P, Pcg32>),
+    /// CoDel.
+    Codel(Codel<P>),
+    /// FQ-CoDel.
+    FqCodel(FqCodel<P>),
     /// The newest packet of each flow.
     Ifil(Ifil<P>),
     /// Freshness control.
@@ -21,6 +34,10 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         match self {
             Self::Fifo(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Lifo(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Red(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Codel(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
         }
@@ -29,6 +46,10 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
     fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
         match self {
             Self::Fifo(qdisc) => qdisc.dequeue(now, drops),
+            Self::Lifo(qdisc) => qdisc.dequeue(now, drops),
+            Self::Red(qdisc) => qdisc.dequeue(now, drops),
+            Self::Codel(qdisc) => qdisc.dequeue(now, drops),
+            Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
         }
@@ -37,6 +58,10 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
     fn next_event(&self) -> Option<Time> {
         match self {
             Self::Fifo(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Lifo(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Red(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Codel(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
@@ -45,8 +70,24 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
     fn backlog(&self) -> Backlog {
         match self {
             Self::Fifo(qdisc) => qdisc.backlog(),
+            Self::Lifo(qdisc) => qdisc.backlog(),
+            Self::Red(qdisc) => qdisc.backlog(),
+            Self::Codel(qdisc) => qdisc.backlog(),
+            Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
+        }
+    }
+
+    fn marked(&self) -> Packets {
+        match self {
+            Self::Fifo(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Lifo(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Red(qdisc) => qdisc.marked(),
+            Self::Codel(qdisc) => qdisc.marked(),
+            Self::FqCodel(qdisc) => qdisc.marked(),
+            Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }
     }
 }

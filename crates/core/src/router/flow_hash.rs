@@ -22,7 +22,7 @@ use super::FlowKey;
 
 /// The keys of the hash, drawn at random for each table.
 #[derive(Clone)]
-pub struct FlowHash {
+pub(super) struct FlowHash {
     of_words: [[u64; 2]; 5],
     of_length: u64,
 }
@@ -30,13 +30,13 @@ pub struct FlowHash {
 impl FlowHash {
     /// Keys from `rng`, which has to be one that strangers cannot foretell wherever the packets
     /// are theirs.
-    pub fn draw(rng: &mut impl Rng) -> Self {
+    pub(super) fn draw(rng: &mut impl Rng) -> Self {
         let mut key = || rng.next_u64();
         Self { of_words: core::array::from_fn(|_| [key(), key()]), of_length: key() }
     }
 
     /// The hash; any of its bits are as good as the others.
-    pub fn hash(&self, flow: &FlowKey) -> u32 {
+    pub(super) fn hash(&self, flow: &FlowKey) -> u32 {
         let low = |bits: u128| bits as u64;
         let high = |bits: u128| (bits >> 64) as u64;
         let source = u128::from_le_bytes(flow.source.octets());

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
-use super::Backlog;
+use super::{Backlog, QdiscError};
 use crate::unit::{Bytes, Packets, ParseUnitError};
 
 /// How much a queue may hold. Written `100p` or `64kB`.
@@ -22,6 +22,11 @@ impl Limit {
     /// Whether a queue with this limit can hold nothing at all.
     pub fn is_zero(self) -> bool {
         matches!(self, Self::Packets(Packets::ZERO) | Self::Bytes(Bytes::ZERO))
+    }
+
+    /// This limit, unless it is zero.
+    pub(super) fn checked(self) -> Result<Self, QdiscError> {
+        if self.is_zero() { Err(QdiscError::ZeroLimit) } else { Ok(self) }
     }
 
     /// Whether a packet of `size` may join what waits.

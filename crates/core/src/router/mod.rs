@@ -5,31 +5,43 @@
 //! newest packet of each flow, and [`Ifc`] lets that share a link with other traffic.
 //!
 //! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
-//! which the discipline gives it up: on arrival (a full queue) or on departure (an AQM that
-//! finds the packet too old).
+//! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
+//! or on departure (an AQM that finds the packet too old).
 
 pub mod analysis;
+mod codel;
 mod config;
 mod discipline;
 mod fifo;
 mod flow_hash;
+mod fq_codel;
 mod header;
 mod ifc;
 mod ifil;
+mod ip;
+mod lifo;
 mod limit;
+mod packet_lists;
+mod red;
+mod report;
 
+pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
 pub use fifo::Fifo;
-pub use flow_hash::FlowHash;
+pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
 pub use ifc::{
     AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Condition, Credit, DscpSet, Ifc,
     IfcConfig, ParseClassifierError, Rule, Scheduler, SchedulerParams, Sdm, SdmParams, Tdm,
     TdmParams,
 };
-pub use ifil::Ifil;
+pub use ifil::{Ifil, Params as IfilParams};
+pub use ip::mark_congestion;
+pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};
+pub use red::{Params as RedParams, Red};
+pub use report::{AccountReport, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
@@ -150,4 +162,10 @@ pub trait Qdisc<P: Packet> {
 
     /// What waits now.
     fn backlog(&self) -> Backlog;
+
+    /// How many packets it has marked ([`Packet::mark`]) since its start, in place of dropping
+    /// them.
+    fn marked(&self) -> Packets {
+        Packets::ZERO
+    }
 }

@@ -31,16 +31,12 @@ pub struct NoSuchHop {
 }
 
 impl<W: Write> HopCaptures<W> {
-    /// No capture yet, in a world built from `scenario`.
-    pub fn new(scenario: &Scenario, built: &Built) -> Self {
-        let mut dscp = vec![0; built.world.flows().len()];
-        for (config, range) in scenario.flows.iter().zip(&built.flows) {
-            dscp[range.clone()].fill(config.dscp);
-        }
+    /// No capture yet.
+    pub fn new(built: &Built) -> Self {
         Self {
             of_hop: vec![Vec::new(); built.world.hops().len()],
             writers: Vec::new(),
-            frames: Frames::new(dscp),
+            frames: Frames::new(),
             failed: None,
         }
     }

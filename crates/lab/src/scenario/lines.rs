@@ -1,6 +1,7 @@
 //! Where in its file a scenario goes wrong.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::ScenarioError;
@@ -10,6 +11,7 @@ use super::ScenarioError;
 struct Names {
     #[serde(default)]
     link: Vec<Named>,
+    topology: Option<Spanned<IgnoredAny>>,
     #[serde(default)]
     cell: Vec<Named>,
     #[serde(default)]
@@ -22,10 +24,17 @@ struct Named {
 }
 
 impl ScenarioError {
-    /// The same, with the line that names the link, cell or flow that it is about.
+    /// The same, with the line of the topology, or that names the link, cell or flow, that it is about.
     pub(super) fn with_line(self, text: &str) -> Self {
         let Ok(names) = toml::from_str::<Names>(text) else { return self };
-        let Names { link, cell, flow } = &names;
+        let Names { link, topology, cell, flow } = &names;
+        let at = |start: usize, error| {
+            let line = 1 + text[..start].matches('\n').count();
+            Self::At { line, error: Box::new(error) }
+        };
+        if let (Self::Topology(_), Some(topology)) = (&self, topology) {
+            return at(topology.span().start, self);
+        }
         let (among, name) = match &self {
             Self::UnknownLink { flow: name, .. }
             | Self::NotOneKind(name)
@@ -40,7 +49,6 @@ impl ScenarioError {
         let Some(named) = among.iter().rfind(|named| named.name.get_ref() == name) else {
             return self;
         };
-        let line = 1 + text[..named.name.span().start].matches('\n').count();
-        Self::At { line, error: Box::new(self) }
+        at(named.name.span().start, self)
     }
 }

@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 
 use super::{AnyScheduler, AoiShare, Class, Classifier, Ifc, SchedulerParams, TdmParams};
-use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
+use crate::router::{Discipline, IfilParams, Packet, QdiscConfig, QdiscError};
 use crate::unit::Span;
 
 /// Freshness control with its parts. In a file:
@@ -37,7 +37,7 @@ impl IfcConfig {
         rng: &mut R,
     ) -> Result<Ifc<Discipline<P>, Discipline<P>, AnyScheduler>, QdiscError> {
         if matches!(self.scheduler, SchedulerParams::Tdm(TdmParams { frame: Span::ZERO })) {
-            return Err(QdiscError::ZeroFrame);
+            return Err(QdiscError::Zero { field: "frame", example: "100ms" });
         }
         let mut child = |class: Class, config: &QdiscConfig| {
             let child = config.build(rng);
@@ -56,7 +56,7 @@ impl Default for IfcConfig {
             scheduler: SchedulerParams::default(),
             aoi_share: AoiShare::default(),
             classifier: Classifier::default(),
-            aoi: QdiscConfig::IFIL,
+            aoi: QdiscConfig::Ifil(IfilParams::default()),
             drop_averse: QdiscConfig::default(),
         }
     }
@@ -181,10 +181,11 @@ mod tests {
         let frame = SchedulerParams::Tdm(TdmParams { frame: Span::ZERO });
         let message = build(IfcConfig { scheduler: frame, ..<_>::default() }).unwrap_err();
         assert!(message.to_string().contains("`frame` is zero; give"), "{message}");
-        for (limit, remedy) in
-            [(Packets::ZERO, "`aoi`: `limit` is zero"), (Packets::MAX, "of at most 262144p")]
-        {
-            let aoi = QdiscConfig::Ifil { limit };
+        for (limit, remedy) in [
+            (Packets::ZERO, "`aoi`: `limit` is zero"),
+            (Packets::MAX, "`aoi`: `limit` is 18446744073709551615p, and each flow"),
+        ] {
+            let aoi = QdiscConfig::Ifil(IfilParams { limit });
             let message = build(IfcConfig { aoi, ..<_>::default() }).unwrap_err().to_string();
             assert!(message.contains(remedy), "{message}");
         }
@@ -226,7 +227,7 @@ mod tests {
                 scheduler: SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited }),
                 aoi_share: AoiShare::new(0.3).unwrap(),
                 classifier: "dscp:46".parse().unwrap(),
-                aoi: QdiscConfig::Ifil { limit: Packets::new(5) },
+                aoi: QdiscConfig::Ifil(IfilParams { limit: Packets::new(5) }),
                 drop_averse: QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) },
             };
             assert_eq!(sdm, Ok(QdiscConfig::Ifc(expected.clone().into())));

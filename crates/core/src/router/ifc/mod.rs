@@ -27,7 +27,7 @@ pub use share::{AoiShare, AoiShareError};
 pub use tdm::{Tdm, TdmParams};
 
 use super::{Backlog, Dequeued, Drops, Header, Packet, Qdisc};
-use crate::unit::Time;
+use crate::unit::{Packets, Time};
 
 /// Two queues, one of each class, behind a classifier and before a scheduler.
 #[derive(Debug)]
@@ -103,13 +103,17 @@ impl<P: Packet, A: Qdisc<P>, D: Qdisc<P>, S: Scheduler> Qdisc<P> for Ifc<A, D, S
         let (aoi, drop_averse) = (self.aoi.backlog(), self.drop_averse.backlog());
         Backlog { packets: aoi.packets + drop_averse.packets, bytes: aoi.bytes + drop_averse.bytes }
     }
+
+    fn marked(&self) -> Packets {
+        self.aoi.marked() + self.drop_averse.marked()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::router::{Drop, Fifo, FlowKey, Limit};
-    use crate::unit::{Bytes, Packets, Span};
+    use crate::unit::{Bytes, Span};
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Datagram(u8);

@@ -1,0 +1,119 @@
+//! Last in, first out: the packet that came last leaves first.
+//!
+//! A queue for the age of information without flows (paper 002, Figures 4 and 15): what has just
+//! come is the freshest, so it goes first. The rest waits until nothing new comes, which ruins
+//! whoever needs all packets, in order; [`Lifo`] is here to show that.
+//!
+//! Where the paper is silent: at the limit the oldest is dropped, and the newest is always
+//! admitted. It would be among the last to leave anyway, and the least worth by then; turning
+//! the newcomer away instead would keep what is stale at the cost of what is fresh.
+
+use alloc::collections::VecDeque;
+
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, Time};
+
+/// The stack.
+#[derive(Debug)]
+pub struct Lifo<P> {
+    limit: Limit,
+    /// From the oldest to the newest.
+    waiting: VecDeque<(Time, P)>,
+    bytes: Bytes,
+}
+
+impl<P: Packet> Lifo<P> {
+    /// An empty stack that holds at most `limit`.
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, waiting: VecDeque::new(), bytes: Bytes::ZERO }
+    }
+
+    /// Drops the oldest until a packet of `size` fits; whether it does.
+    fn make_room(&mut self, size: Bytes, drops: &mut Drops<'_, P>) -> bool {
+        // What fits into no queue of this limit must not empty this one.
+        if !self.limit.admits(Backlog::default(), size) {
+            return false;
+        }
+        while !self.limit.admits(self.backlog(), size) {
+            let Some((_, oldest)) = self.waiting.pop_front() else { return false };
+            self.bytes = self.bytes - oldest.size();
+            drops(Drop { packet: oldest, reason: DropReason::QueueFull });
+        }
+        true
+    }
+}
+
+impl<P: Packet> Qdisc<P> for Lifo<P> {
+    fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
+        let size = packet.size();
+        if self.make_room(size, drops) {
+            self.bytes += size;
+            self.waiting.push_back((now, packet));
+        } else {
+            drops(Drop { packet, reason: DropReason::QueueFull });
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
+        let (arrived, packet) = self.waiting.pop_back()?;
+        self.bytes = self.bytes - packet.size();
+        Some(Dequeued { packet, sojourn: now.since(arrived) })
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+    use alloc::vec::Vec;
+
+    /// A packet that is nothing but its size.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Sized(u64);
+
+    impl Packet for Sized {
+        fn size(&self) -> Bytes {
+            Bytes::new(self.0)
+        }
+    }
+
+    fn offered(limit: &str, sizes: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let mut lifo = Lifo::new(limit.parse().unwrap());
+        let (mut served, mut dropped) = (Vec::new(), Vec::new());
+        for size in sizes {
+            lifo.enqueue(Time::ZERO, Sized(*size), &mut |drop| dropped.push(drop.packet.0));
+        }
+        while let Some(next) = lifo.dequeue(Time::ZERO, &mut |_| ()) {
+            served.push(next.packet.0);
+        }
+        assert_eq!(lifo.backlog(), Backlog::default());
+        (served, dropped)
+    }
+
+    #[test]
+    fn the_newest_leaves_first_and_the_oldest_has_waited_longest() {
+        let mut lifo = Lifo::new(Limit::default());
+        let never = &mut |drop: Drop<Sized>| panic!("{drop:?}");
+        lifo.enqueue(Time::from_nanos(10), Sized(1), never);
+        lifo.enqueue(Time::from_nanos(20), Sized(2), never);
+        for (size, sojourn) in [(2, 80), (1, 90)] {
+            let expected = Dequeued { packet: Sized(size), sojourn: Span::from_nanos(sojourn) };
+            assert_eq!(lifo.dequeue(Time::from_nanos(100), never), Some(expected));
+        }
+    }
+
+    #[test]
+    fn at_the_limit_the_oldest_makes_room() {
+        assert_eq!(offered("2p", &[1, 2, 3, 4]), ([4, 3].into(), [1, 2].into()));
+        assert_eq!(offered("100B", &[30, 40, 60]), ([60, 40].into(), [30].into()));
+    }
+
+    #[test]
+    fn what_can_never_fit_drops_nobody_else() {
+        assert_eq!(offered("100B", &[30, 101]), ([30].into(), [101].into()));
+    }
+}

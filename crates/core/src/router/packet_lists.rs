@@ -1,0 +1,100 @@
+//! Many queues in one slab: a list of packets each, so that their memory is shared.
+
+use slab::Slab;
+
+use super::{Dequeued, Packet};
+use crate::unit::{Bytes, Packets, Time};
+
+/// The packets of all lists. It grows to the most that ever waited together, and then no more.
+#[derive(Debug)]
+pub(super) struct PacketLists<P>(Slab<Node<P>>);
+
+#[derive(Debug)]
+struct Node<P> {
+    packet: P,
+    arrived: Time,
+    next: Option<usize>,
+}
+
+/// The first and the last packet of one list. It belongs to the [`PacketLists`] that filled it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PacketList {
+    ends: Option<(usize, usize)>,
+    bytes: Bytes,
+}
+
+impl PacketList {
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+}
+
+impl<P: Packet> PacketLists<P> {
+    pub(super) fn new() -> Self {
+        Self(Slab::new())
+    }
+
+    /// How many packets are in all lists.
+    pub(super) fn len(&self) -> Packets {
+        Packets::new(self.0.len() as u64)
+    }
+
+    /// Puts a packet at the end of `list`.
+    pub(super) fn push(&mut self, list: &mut PacketList, now: Time, packet: P) {
+        list.bytes += packet.size();
+        let node = self.0.insert(Node { packet, arrived: now, next: None });
+        list.ends = Some(match list.ends {
+            None => (node, node),
+            Some((first, last)) => {
+                self.0[last].next = Some(node);
+                (first, node)
+            }
+        });
+    }
+
+    /// Takes the first packet from `list`.
+    pub(super) fn pop(&mut self, list: &mut PacketList, now: Time) -> Option<Dequeued<P>> {
+        let (first, last) = list.ends?;
+        let Node { packet, arrived, next } = self.0.remove(first);
+        list.ends = next.map(|next| (next, last));
+        list.bytes = list.bytes - packet.size();
+        Some(Dequeued { packet, sojourn: now.since(arrived) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbered(u64);
+
+    impl Packet for Numbered {
+        fn size(&self) -> Bytes {
+            Bytes::new(self.0)
+        }
+    }
+
+    #[test]
+    fn lists_keep_their_own_order_and_share_their_memory() {
+        let mut packets = PacketLists::new();
+        let mut lists = [PacketList::default(), PacketList::default()];
+        let mut high_water = 0;
+        for round in 0..10 {
+            for number in 1..=100 {
+                packets.push(&mut lists[number as usize % 2], Time::ZERO, Numbered(number));
+            }
+            assert_eq!(lists.each_ref().map(PacketList::bytes), [2550, 2500].map(Bytes::new));
+            for (list, first) in lists.iter_mut().zip([2, 1]) {
+                for number in (first..=100).step_by(2) {
+                    assert_eq!(packets.pop(list, Time::ZERO).unwrap().packet.0, number);
+                }
+                assert!(packets.pop(list, Time::ZERO).is_none());
+            }
+            assert_eq!(packets.len(), Packets::ZERO);
+            if round == 0 {
+                high_water = packets.0.capacity();
+            }
+        }
+        assert_eq!(packets.0.capacity(), high_water, "no growth after the first round");
+    }
+}
