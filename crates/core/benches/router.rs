@@ -1,0 +1,305 @@
+//! What queues and schedulers cost a packet.
+//!
+//! `cargo bench -p freshline-core --bench router`. Packets carry their headers, 48 bytes in all,
+//! and come from flows that are drawn uniformly. Time stands still, so no AQM sees congestion.
+//!
+//! - `enqueue`: a packet arrives where `flows` packets wait; with IFIL, one of each flow, so that
+//!   it replaces one.
+//! - `2 enqueues, 1 dequeue`: an overloaded queue with room for `flows` packets.
+//! - `schedule`: a departure where both classes wait in drop-tail queues.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use freshline_core::router::{
+    AoiShare, Backlog, Class, Classifier, CodelParams, Dequeued, Drop, DropReason, Drops, FlowKey,
+    FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig,
+    RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
+};
+use freshline_core::unit::{Bytes, Packets, Span, Time};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// A packet as a router knows it.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    header: Header,
+    size: u32,
+}
+
+impl Held {
+    const SIZE: u32 = 1024;
+
+    fn of_flow(flow: u32) -> Self {
+        let flow = FlowKey {
+            source: Ipv4Addr::from_bits(0x0a00_0000 + flow).to_ipv6_mapped(),
+            destination: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(),
+            source_port: 40_000,
+            destination_port: 5_000,
+            protocol: FlowKey::UDP,
+        };
+        Self { header: Header { flow, ..Header::default() }, size: Self::SIZE }
+    }
+}
+
+impl Packet for Held {
+    fn size(&self) -> Bytes {
+        Bytes::new(self.size.into())
+    }
+
+    fn header(&self) -> Header {
+        self.header
+    }
+}
+
+/// The least that a queue can do: a ring that never refuses.
+struct Ring<P>(VecDeque<P>);
+
+impl<P: Packet> Qdisc<P> for Ring<P> {
+    fn enqueue(&mut self, _: Time, packet: P, drops: &mut Drops<'_, P>) {
+        if self.0.len() < self.0.capacity() {
+            self.0.push_back(packet);
+        } else {
+            drops(Drop { packet, reason: DropReason::QueueFull });
+        }
+    }
+
+    fn dequeue(&mut self, _: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
+        let packet = self.0.pop_front()?;
+        Some(Dequeued { packet, sojourn: Span::ZERO })
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: Packets::new(self.0.len() as u64), bytes: Bytes::ZERO }
+    }
+}
+
+/// IFIL as it is first thought of: it looks for a flow from one end to the other.
+struct LinearIfil(VecDeque<Held>);
+
+impl Qdisc<Held> for LinearIfil {
+    fn enqueue(&mut self, _: Time, packet: Held, drops: &mut Drops<'_, Held>) {
+        let flow = packet.header.flow;
+        if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.header.flow == flow) {
+            let old = std::mem::replace(waiting, packet);
+            drops(Drop { packet: old, reason: DropReason::Replaced });
+        } else {
+            self.0.push_back(packet);
+        }
+    }
+
+    fn dequeue(&mut self, _: Time, _: &mut Drops<'_, Held>) -> Option<Dequeued<Held>> {
+        let packet = self.0.pop_front()?;
+        Some(Dequeued { packet, sojourn: Span::ZERO })
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: Packets::new(self.0.len() as u64), bytes: Bytes::ZERO }
+    }
+}
+
+/// Arrivals of flows drawn uniformly from `flows`; after 2¹⁷ they repeat.
+fn arrivals(flows: u32) -> impl Iterator<Item = Held> {
+    let mut rng = Pcg64::seed_from_u64(1);
+    let drawn: Vec<u32> = (0..1 << 17).map(|_| rng.next_u32() % flows).collect();
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        next = (next + 1) % drawn.len();
+        Some(black_box(Held::of_flow(drawn[next])))
+    })
+}
+
+/// What is done to a queue.
+#[derive(Clone, Copy)]
+enum Load {
+    Enqueue,
+    Overload,
+}
+
+impl Load {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Enqueue => "enqueue",
+            Self::Overload => "2 enqueues, 1 dequeue",
+        }
+    }
+
+    /// For how many packets the queue has to have room.
+    fn room(self, flows: u32) -> u32 {
+        match self {
+            Self::Enqueue => flows + BATCH as u32,
+            Self::Overload => flows,
+        }
+    }
+
+    fn measure(self, group: &mut Group<'_>, name: &str, flows: u32, mut queue: impl Qdisc<Held>) {
+        let name = format!("{name}/{flows} flows");
+        let mut arrivals = arrivals(flows);
+        let mut arrive = || arrivals.next().expect("arrivals do not end");
+        for flow in 0..flows {
+            queue.enqueue(Time::ZERO, Held::of_flow(flow), &mut lost);
+        }
+        match self {
+            Self::Enqueue => group.bench_function(name, |b| {
+                let as_many_as_flows = |queue: &mut _| drain_to(queue, flows);
+                let mut step =
+                    |queue: &mut _| Qdisc::enqueue(queue, Time::ZERO, arrive(), &mut lost);
+                b.iter_custom(|count| batches(count, &mut queue, as_many_as_flows, &mut step))
+            }),
+            Self::Overload => group.bench_function(name, |b| {
+                b.iter(|| {
+                    queue.enqueue(Time::ZERO, arrive(), &mut lost);
+                    queue.enqueue(Time::ZERO, arrive(), &mut lost);
+                    queue.dequeue(Time::ZERO, &mut lost)
+                })
+            }),
+        };
+    }
+}
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
+
+fn lost<P>(drop: Drop<P>) {
+    black_box(drop);
+}
+
+fn drain_to(queue: &mut impl Qdisc<Held>, packets: u32) {
+    while queue.backlog().packets > Packets::new(packets.into()) {
+        queue.dequeue(Time::ZERO, &mut lost);
+    }
+}
+
+/// Between two batches a queue is brought back to where it was.
+const BATCH: u64 = 4096;
+
+/// The time that `count` steps take, without what `prepare` does before each batch.
+fn batches<T>(
+    count: u64,
+    subject: &mut T,
+    prepare: impl Fn(&mut T),
+    mut step: impl FnMut(&mut T),
+) -> Duration {
+    let mut spent = Duration::ZERO;
+    let mut left = count;
+    while left > 0 {
+        prepare(subject);
+        let batch = left.min(BATCH);
+        let start = Instant::now();
+        for _ in 0..batch {
+            step(subject);
+        }
+        spent += start.elapsed();
+        left -= batch;
+    }
+    spent
+}
+
+/// Every discipline, with room for `packets`.
+fn disciplines(packets: u32) -> [QdiscConfig; 7] {
+    let limit = Packets::new(packets.into());
+    let bytes = Bytes::new(u64::from(Held::SIZE) * u64::from(packets));
+    let ifil = QdiscConfig::Ifil(IfilParams { limit });
+    [
+        QdiscConfig::Fifo { limit: Limit::Packets(limit) },
+        QdiscConfig::Lifo { limit: Limit::Packets(limit) },
+        QdiscConfig::Red(RedParams::with_limit(bytes)),
+        QdiscConfig::Codel(CodelParams { limit: Limit::Packets(limit), ..CodelParams::default() }),
+        QdiscConfig::FqCodel(FqCodelParams { limit, memory: bytes, ..FqCodelParams::default() }),
+        ifil.clone(),
+        QdiscConfig::Ifc(Box::new(IfcConfig { aoi: ifil, ..IfcConfig::default() })),
+    ]
+}
+
+fn queues(c: &mut Criterion) {
+    for load in [Load::Enqueue, Load::Overload] {
+        let mut group = c.benchmark_group(load.name());
+        for flows in [16, 1 << 10, 1 << 16] {
+            let room = load.room(flows);
+            let memory = room as usize;
+            load.measure(&mut group, "plain ring", flows, Ring(VecDeque::with_capacity(memory)));
+            if flows <= 1 << 10 {
+                let linear = LinearIfil(VecDeque::with_capacity(memory));
+                load.measure(&mut group, "linear search", flows, linear);
+            }
+            for config in disciplines(room) {
+                let built = config.build(&mut Pcg64::seed_from_u64(2));
+                let queue = built.expect("the parameters make sense");
+                load.measure(&mut group, config.name(), flows, queue);
+            }
+        }
+    }
+}
+
+/// No scheduler: one class until it has nothing more.
+struct NoScheduler;
+
+impl Scheduler for NoScheduler {
+    fn prefer(&mut self, _: Time) -> Class {
+        Class::Aoi
+    }
+
+    fn on_sent(&mut self, _: Class, _: Bytes) {}
+
+    fn aoi_share(&self) -> AoiShare {
+        AoiShare::ONE
+    }
+
+    fn set_aoi_share(&mut self, _: AoiShare) {}
+}
+
+/// A packet of which nothing counts but its size and class.
+#[derive(Debug, Clone, Copy)]
+struct Small(Class);
+
+impl Packet for Small {
+    fn size(&self) -> Bytes {
+        Bytes::new(1024)
+    }
+
+    fn header(&self) -> Header {
+        let protocol = if self.0 == Class::Aoi { FlowKey::UDP } else { FlowKey::TCP };
+        Header { flow: FlowKey { protocol, ..FlowKey::default() }, ..Header::default() }
+    }
+}
+
+fn schedule<S: Scheduler>(group: &mut Group<'_>, name: &str, scheduler: S) {
+    type Queue<S> = Ifc<Ring<Small>, Ring<Small>, S>;
+    let ring = || Ring(VecDeque::with_capacity(2 * BATCH as usize));
+    let mut queue: Queue<S> = Ifc::new(Classifier::default(), ring(), ring(), scheduler);
+    let fill = |queue: &mut Queue<S>| {
+        for class in Class::ALL {
+            while queue.backlog_of::<Small>(class).packets < Packets::new(BATCH) {
+                queue.enqueue(Time::ZERO, Small(class), &mut lost);
+            }
+        }
+    };
+    let mut now = Time::ZERO;
+    let mut step = |queue: &mut Queue<S>| {
+        now += Span::from_micros(80);
+        black_box(queue.dequeue(now, &mut lost));
+    };
+    group.bench_function(name, |b| {
+        b.iter_custom(|count| batches(count, &mut queue, fill, &mut step));
+    });
+}
+
+fn schedulers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("schedule");
+    schedule(&mut group, "none", NoScheduler);
+    schedule(&mut group, "sdm", Sdm::new(SdmParams::default(), AoiShare::HALF));
+    schedule(&mut group, "tdm", Tdm::new(TdmParams::default(), AoiShare::HALF));
+}
+
+criterion_group! {
+    name = all;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20);
+    targets = queues, schedulers
+}
+criterion_main!(all);
