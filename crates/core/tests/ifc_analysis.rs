@@ -4,10 +4,10 @@ use freshline_core::age::AgeProcess;
 use freshline_core::link::{Delivered, Hop, LinkParams};
 use freshline_core::router::analysis::{Bottleneck, Prediction, PulseTrain, Suggestion, Tie, Wish};
 use freshline_core::router::{
-    AnyScheduler, AoiShare, Classifier, Drop, Fifo, FlowHash, FlowKey, Header, Ifc, Ifil, Limit,
+    AnyScheduler, AoiShare, Classifier, Drop, Fifo, FlowKey, Header, Ifc, Ifil, IfilParams, Limit,
     Packet, SchedulerParams, TdmParams,
 };
-use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand_pcg::Pcg64;
 
 /// A packet of one of the flows of updates, or of the drop-averse traffic.
@@ -40,8 +40,7 @@ enum Phases {
 type Router = Ifc<Ifil<Item>, Fifo<Item>, AnyScheduler>;
 
 fn router(scheduler: SchedulerParams, share: AoiShare) -> Router {
-    let hash = FlowHash::draw(&mut Pcg64::new(1, 1));
-    let updates = Ifil::new(Packets::new(1_000), hash);
+    let updates = Ifil::new(IfilParams::default(), &mut Pcg64::new(1, 1)).unwrap();
     let bulk = Fifo::new(Limit::default());
     Ifc::new(Classifier::default(), updates, bulk, scheduler.build(share))
 }
