@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freshline_core::router::{IfcConfig, QdiscConfig, QdiscError, RouterReport};
+use freshline_core::router::{IfcConfig, IfilParams, QdiscConfig, QdiscError, RouterReport};
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -64,7 +64,8 @@ impl RouterConfig {
     /// Freshness control that fits into the kernel's queue: as the default of [`IfcConfig`], but
     /// of at most 2000 flows an update waits.
     pub fn default_ifc() -> IfcConfig {
-        IfcConfig { aoi: QdiscConfig::Ifil { limit: Packets::new(2000) }, ..IfcConfig::default() }
+        let aoi = QdiscConfig::Ifil(IfilParams { limit: Packets::new(2000) });
+        IfcConfig { aoi, ..IfcConfig::default() }
     }
 }
 
