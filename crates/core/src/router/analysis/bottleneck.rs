@@ -359,16 +359,20 @@ mod tests {
         assert_eq!(PAPER.predict(never, share(0.5)), Err(ModelError::Zero("frame")));
     }
 
+    /// Of any size and speed, equally many of each order of magnitude.
     fn bottleneck() -> impl Strategy<Value = Bottleneck> {
-        (100_000u64..10_000_000_000, 0u64..100, 1u32..200, 1u64..1_000_000, 1u64..9000, 0u64..9000)
-            .prop_map(|(rate, delay, flows, period, update, other)| Bottleneck {
-                rate: BitRate::from_bps(rate),
+        let magnitude = |from: f64, to: f64| (from..to).prop_map(|exponent| libm::exp10(exponent));
+        let (rate, period) = (magnitude(5.0, 10.0), magnitude(-6.0, 0.0));
+        (rate, 0u64..100, 1u32..200, period, 1u64..9000, 0u64..9000).prop_map(
+            |(rate, delay, flows, period, update, other)| Bottleneck {
+                rate: BitRate::from_bps(rate as u64),
                 propagation: Span::from_millis(delay),
                 flows,
-                update_period: Span::from_micros(period),
+                update_period: Span::from_secs_f64(period),
                 update_size: Bytes::new(update),
                 drop_averse_size: Bytes::new(other),
-            })
+            },
+        )
     }
 
     proptest! {
@@ -384,8 +388,8 @@ mod tests {
                 Some(micros) => tdm(Span::from_micros(micros)),
             };
             let (less, more) = (share(one.min(other)), share(one.max(other)));
-            if let Ok(less) = link.predict(scheduler, less) {
-                let more = link.predict(scheduler, more).unwrap();
+            let both = (link.predict(scheduler, less), link.predict(scheduler, more));
+            if let (Ok(less), Ok(more)) = both {
                 // Rounded to a ns and a bit/s.
                 prop_assert!(more.age <= less.age + Span::from_nanos(1));
                 prop_assert!(more.drop_averse.as_bps() <= less.drop_averse.as_bps() + 1);

@@ -33,8 +33,8 @@ pub enum SuggestError {
     Model(#[from] ModelError),
     /// The age is below the least.
     #[error(
-        "no share brings the mean age down to {wanted}: with the largest share it is {least}; wish for \
-         {least} or more"
+        "no share brings the mean age down to {wanted}: with the largest share it is {least}; wish \
+         for {least} or more"
     )]
     TooFresh {
         /// The age wished for.
@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_suggested_fulfils_the_wish_and_the_next_share_does_worse(
-            rate in 1_000_000u64..1_000_000_000,
+            rate in (6.0f64..9.0).prop_map(|exponent| libm::exp10(exponent) as u64),
             flows in 1u32..50,
             period in 1u64..100_000,
             size in 100u64..1500,
@@ -208,7 +208,8 @@ mod tests {
                 link.predict(scheduler, beside).ok()
             };
             let wanted = Span::from_millis(age);
-            if let Ok(Suggestion { share, prediction }) = link.suggest(scheduler, Wish::AgeAtMost(wanted)) {
+            let wish = Wish::AgeAtMost(wanted);
+            if let Ok(Suggestion { share, prediction }) = link.suggest(scheduler, wish) {
                 prop_assert!(prediction.age <= wanted);
                 if let Some(less) = beside(share, -1e-6) {
                     let same_throughput = less.drop_averse == prediction.drop_averse;
