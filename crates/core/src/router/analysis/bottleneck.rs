@@ -361,7 +361,7 @@ mod tests {
 
     /// Of any size and speed, equally many of each order of magnitude.
     fn bottleneck() -> impl Strategy<Value = Bottleneck> {
-        let magnitude = |from: f64, to: f64| (from..to).prop_map(|exponent| libm::exp10(exponent));
+        let magnitude = |from: f64, to: f64| (from..to).prop_map(libm::exp10);
         let (rate, period) = (magnitude(5.0, 10.0), magnitude(-6.0, 0.0));
         (rate, 0u64..100, 1u32..200, period, 1u64..9000, 0u64..9000).prop_map(
             |(rate, delay, flows, period, update, other)| Bottleneck {
