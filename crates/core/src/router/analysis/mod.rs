@@ -22,7 +22,8 @@
 //!     update_size: Bytes::new(1052),
 //!     drop_averse_size: Bytes::new(1500),
 //! };
-//! let suggestion = link.suggest(SchedulerParams::default(), Wish::AgeAtMost(Span::from_millis(20)))?;
+//! let wish = Wish::AgeAtMost(Span::from_millis(20));
+//! let suggestion = link.suggest(SchedulerParams::default(), wish)?;
 //! assert_eq!(suggestion.share.to_string(), "0.063199");
 //! assert_eq!(suggestion.prediction.age.as_micros(), 19_999);
 //! # Ok::<(), freshline_core::router::analysis::SuggestError>(())
