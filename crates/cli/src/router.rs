@@ -3,6 +3,7 @@
 mod run;
 mod set;
 mod status;
+mod suggest;
 mod table;
 
 use clap::Subcommand;
@@ -22,6 +23,7 @@ enum What {
     Run(run::Args),
     Set(set::Args),
     Status(status::Args),
+    Suggest(suggest::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -29,6 +31,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Run(args) => run::run(args),
         What::Set(args) => set::run(args),
         What::Status(args) => status::run(args),
+        What::Suggest(args) => suggest::run(args),
     }
 }
 

@@ -8,6 +8,7 @@
 //! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
 //! or on departure (an AQM that finds the packet too old).
 
+pub mod analysis;
 mod codel;
 mod config;
 mod discipline;
