@@ -7,13 +7,14 @@
 //! A question is a line of JSON, an [`Order`]; the answer another one.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
 
 use freshline_core::router::RouterReport;
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{Shutdown, getsockopt, shutdown, sockopt};
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 
@@ -77,11 +78,15 @@ impl ControlSocket {
         }
     }
 
-    /// Passes on what is asked, until the router ends.
-    pub(super) fn serve(self, orders: Orders) {
+    /// Passes on what is asked, as long as what this gives is there.
+    pub(super) fn serve(self, orders: Orders) -> io::Result<Serving> {
+        let serving = Serving(self.0.try_clone()?);
         thread::spawn(move || {
             for stream in self.0.incoming() {
                 // One after the other: a slow one costs the others its patience at most.
+                if stream.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
+                    return; // the router has ended
+                }
                 if let Err(error) = stream.and_then(|stream| reply(stream, &orders)) {
                     tracing::debug!("somebody who asked went away: {error}");
                     // Should the process be out of files, it will not be better at once.
@@ -89,6 +94,18 @@ impl ControlSocket {
                 }
             }
         });
+        Ok(serving)
+    }
+}
+
+/// A socket that is listened at; then its name is free again.
+#[derive(Debug)]
+pub(super) struct Serving(UnixListener);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Whoever waits for connections gets `InvalidInput`.
+        let _ = shutdown(self.0.as_raw_fd(), Shutdown::Both);
     }
 }
 

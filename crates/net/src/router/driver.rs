@@ -9,7 +9,7 @@ use freshline_core::unit::{Span, Time};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::control::ControlSocket;
+use super::control::{ControlSocket, Serving};
 use super::gate::Gate;
 use super::order::{Desk, Orders};
 use super::shaper::Shaper;
@@ -29,6 +29,7 @@ pub(super) struct Driver<G: Gate> {
     alarm: Alarm,
     waker: Arc<Waker>,
     desk: Desk,
+    _serving: Serving,
 }
 
 impl<G: Gate> Driver<G> {
@@ -41,8 +42,8 @@ impl<G: Gate> Driver<G> {
     pub(super) fn new(shaper: Shaper<G>, control: ControlSocket) -> Result<Self, RouterError> {
         let (poll, alarm, waker) = wakeups(&shaper).map_err(system("wait for packets"))?;
         let desk = Desk::new(Arc::clone(&waker));
-        control.serve(desk.orders());
-        Ok(Self { shaper, poll, alarm, waker, desk })
+        let serving = control.serve(desk.orders()).map_err(system("listen for orders"))?;
+        Ok(Self { shaper, poll, alarm, waker, desk, _serving: serving })
     }
 
     /// For orders from other threads.
