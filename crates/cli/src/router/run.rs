@@ -146,18 +146,10 @@ fn queue(text: &str) -> Result<QdiscConfig, String> {
 /// What the file and the flags say together.
 fn config(args: &Args) -> miette::Result<RouterConfig> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
-    let queue_number = args.queue_number.or(file.queue_number);
-    let named = |dev: &Option<String>, tun: &Option<String>| match (dev, tun) {
-        (None, None) => Ok(None),
-        (Some(dev), None) => {
-            Ok(Some((dev.clone(), queue_number.map_or_else(Via::default, Via::Nfqueue))))
-        }
-        (None, Some(tun)) => Ok(Some((tun.clone(), Via::Tun))),
-        (Some(_), Some(_)) => Err(miette!("`dev` and `tun` exclude each other; give one of them")),
-    };
-    let device = match named(&args.dev, &args.tun)? {
+    let number = args.queue_number.or(file.queue_number);
+    let device = match via(&args.dev, &args.tun, number)? {
         Some(device) => Some(device),
-        None => named(&file.dev, &file.tun)?,
+        None => via(&file.dev, &file.tun, number)?,
     };
     let rate = args.rate.or(file.rate);
     let mut queue = args
@@ -183,6 +175,22 @@ fn config(args: &Args) -> miette::Result<RouterConfig> {
         miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
     })?;
     Ok(RouterConfig { device, via, rate, queue })
+}
+
+/// The device of which flags or file speak, if they do.
+fn via(
+    dev: &Option<String>,
+    tun: &Option<String>,
+    queue_number: Option<u16>,
+) -> miette::Result<Option<(String, Via)>> {
+    match (dev, tun) {
+        (None, None) => Ok(None),
+        (Some(dev), None) => {
+            Ok(Some((dev.clone(), queue_number.map_or_else(Via::default, Via::Nfqueue))))
+        }
+        (None, Some(tun)) => Ok(Some((tun.clone(), Via::Tun))),
+        (Some(_), Some(_)) => Err(miette!("`dev` and `tun` exclude each other; give one of them")),
+    }
 }
 
 fn read(path: &Path) -> miette::Result<File> {

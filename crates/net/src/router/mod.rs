@@ -33,6 +33,7 @@ use crate::stop::Stop;
 use control::ControlSocket;
 pub use control::{ControlError, order};
 use driver::Driver;
+use gate::Gate;
 pub use metrics::serve as serve_metrics;
 use netfilter::NfqueueGate;
 pub use order::{Order, OrderError, Orders};
@@ -167,25 +168,13 @@ impl Router {
         if via != Via::Tun && if_nametoindex(device.as_str()).is_err() {
             return Err(RouterError::NoDevice(device));
         }
-        // A discipline that makes no sense is told of before anything is asked of the system.
-        let mut rng = Pcg64::from_seed(seed().map_err(RouterError::Random)?);
         let settings = Settings { device, rate, queue };
-        match via {
-            Via::Nfqueue(number) => {
-                let discipline = settings.queue.build(&mut rng)?;
-                let control = taken(&settings)?;
-                let gate = NfqueueGate::open(&settings.device, number, rate)?;
-                let shaper = Shaper::new(settings, discipline, gate, rng);
-                Ok(Self(Kind::Nfqueue(Box::new(Driver::new(shaper, control)?))))
-            }
-            Via::Tun => {
-                let discipline = settings.queue.build(&mut rng)?;
-                let control = taken(&settings)?;
-                let gate = TunGate::open(&settings.device)?;
-                let shaper = Shaper::new(settings, discipline, gate, rng);
-                Ok(Self(Kind::Tun(Box::new(Driver::new(shaper, control)?))))
-            }
-        }
+        Ok(Self(match via {
+            Via::Nfqueue(number) => Kind::Nfqueue(driver(settings, |settings| {
+                NfqueueGate::open(&settings.device, number, rate)
+            })?),
+            Via::Tun => Kind::Tun(driver(settings, |settings| TunGate::open(&settings.device))?),
+        }))
     }
 
     /// For orders from other threads.
@@ -208,12 +197,20 @@ impl Router {
     }
 }
 
-/// The name of the device's router, for one who may have it.
-fn taken(settings: &Settings) -> Result<ControlSocket, RouterError> {
+/// A driver whose gate is opened when everything else is known to be in order.
+fn driver<G: Gate>(
+    settings: Settings,
+    open: impl FnOnce(&Settings) -> Result<G, RouterError>,
+) -> Result<Box<Driver<G>>, RouterError> {
+    let mut rng = Pcg64::from_seed(seed().map_err(RouterError::Random)?);
+    let discipline = settings.queue.build(&mut rng)?;
     if !Uid::effective().is_root() {
         return Err(RouterError::NeedsRoot);
     }
-    ControlSocket::take(&settings.device)
+    let control = ControlSocket::take(&settings.device)?;
+    let gate = open(&settings)?;
+    let shaper = Shaper::new(settings, discipline, gate, rng);
+    Ok(Box::new(Driver::new(shaper, control)?))
 }
 
 /// For the secrets of disciplines that hash: no sender may guess it.
