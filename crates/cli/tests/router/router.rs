@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
 use super::net::{DEVICE, Net, Running, can_run};
@@ -195,6 +196,35 @@ fn fragments_arrive_whole_and_are_no_updates() {
     let flows: Vec<_> = report["flows"].as_array().unwrap().iter().filter(of_udp).collect();
     assert_eq!(flows.len(), 2, "fragments of a packet are one flow: {flows:?}");
     assert!(flows.iter().all(|flow| count(&flow["packets_out"]) == 4), "{flows:?}");
+}
+
+#[test]
+fn a_classifier_reads_the_marks_of_senders() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let router =
+        Router::start(&net, &["--rate", "20mbit", "--classify", "port:9=drop_averse dscp:46"]);
+    net.within("a", || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(b"unmarked", (net.far(), 5_000)).unwrap();
+        let expedited: i32 = 46 << 2;
+        setsockopt(&socket, sockopt::Ipv4Tos, &expedited).unwrap();
+        socket.send_to(b"marked", (net.far(), 5_001)).unwrap();
+        socket.send_to(b"marked, but for port 9", (net.far(), 9)).unwrap();
+    });
+    let report = router.stop();
+    let of_udp = |flow: &&Value| flow["protocol"] == 17;
+    let flows = report["flows"].as_array().unwrap().iter().filter(of_udp);
+    let mut found: Vec<_> = flows
+        .map(|flow| {
+            let port = flow["destination"].as_str().unwrap().rsplit(':').next().unwrap();
+            format!("{port} {}", flow["class"].as_str().unwrap())
+        })
+        .collect();
+    found.sort();
+    assert_eq!(found, ["5000 drop_averse", "5001 aoi", "9 drop_averse"]);
 }
 
 #[test]
