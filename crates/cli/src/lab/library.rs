@@ -14,12 +14,14 @@ static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
 const GROUPS: [&str; 1] = ["ifc"];
 
+/// Reads what a scenario names.
+type Beside = dyn Fn(&str) -> io::Result<String>;
+
 /// A scenario as text.
 pub(super) struct Text {
     pub(super) name: String,
     pub(super) text: String,
-    /// Reads a file that it names.
-    beside: Box<dyn Fn(&str) -> io::Result<String>>,
+    beside: Box<Beside>,
 }
 
 impl Text {
