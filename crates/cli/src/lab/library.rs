@@ -14,7 +14,7 @@ static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
 const GROUPS: [&str; 1] = ["ifc"];
 
-/// Reads a file that a scenario names.
+/// Reads what a scenario names.
 type Beside = dyn Fn(&str) -> io::Result<String>;
 
 /// A scenario as text.
