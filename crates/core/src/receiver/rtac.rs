@@ -199,9 +199,6 @@ pub struct Rtac {
     /// The window before a test.
     untested: Bytes,
     is_tested: bool,
-    /// How many bytes more than the window a test's sender may still have in flight, since no edge
-    /// is taken back.
-    allowed: u64,
 }
 
 impl Rtac {
@@ -218,7 +215,6 @@ impl Rtac {
             is_starting: true,
             untested: limits.initial,
             is_tested: false,
-            allowed: 0,
         }
     }
 
@@ -238,7 +234,8 @@ impl Rtac {
         let stands = flight.queue() > self.long_queue(&flight);
         let half = flight.bytes.get() / 2;
         let may_halve = half > self.bound(0.0, &flight).get();
-        let is_settled = self.allowed == 0;
+        // No edge is taken back, so that a smaller window takes its time to have its effect.
+        let is_settled = flight.bytes <= Bytes::new(self.window.get() / 2 * 3);
         let view = View { rtt: flight.rtt, stands, may_halve, is_settled };
         let verdict = self.ownership.on_round(now, view);
         let was_tested = self.is_tested;
@@ -259,9 +256,6 @@ impl Rtac {
                 let before = if was_tested { self.untested } else { self.window };
                 self.window = before.max(self.ahead(SHARING, &flight));
             }
-        }
-        if self.is_tested && !was_tested {
-            self.allowed = (self.untested - self.window).get();
         }
     }
 
@@ -330,7 +324,6 @@ impl WindowLaw for Rtac {
             let rtt = self.round.rtt().unwrap_or(Span::ZERO);
             self.peak.on_arrival(now, arrival.bytes, rtt);
         }
-        self.allowed = self.allowed.saturating_sub(arrival.bytes.get());
         let Some((rtt, bytes)) = self.round.on_arrival(now, arrival) else { return };
         let Some(base) = self.remote.base() else { return };
         let base = (base + self.params.delta).max(Span::from_nanos(1));
