@@ -11,6 +11,7 @@ mod law;
 mod monitor;
 mod output;
 mod probe;
+mod router;
 mod source;
 mod transport;
 mod url;
@@ -38,6 +39,7 @@ enum Command {
     Probe(probe::Args),
     Lab(lab::Args),
     Age(age::Args),
+    Router(router::Args),
 }
 
 /// Why a subcommand ended early.
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Age(args) => age::run(args),
+        Command::Router(args) => router::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
