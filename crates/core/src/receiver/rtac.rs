@@ -393,7 +393,7 @@ mod tests {
             let (bytes, path) = (flight.bytes.get(), bdp * 1448);
             let queue = (rtt - base) * bytes / rtt;
             let root = (((389 * path) << 22) / (queue + 1448)).isqrt();
-            let window = (root * path >> 16) * rtt / base;
+            let window = ((root * path) >> 16) * rtt / base;
             let exact = flight.window(slope(bdp as f64, 1.38));
             assert!((window as f64 / exact - 1.0).abs() < 0.01, "{window} for {exact}");
         }
