@@ -112,3 +112,33 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
         assert!(refused.contains(remedy), "{change}: {refused}");
     }
 }
+
+#[test]
+fn a_stream_names_the_law_of_its_receive_window() {
+    let text = r#"
+title = "A download before a deep buffer"
+duration = "5s"
+warm_up = "2s"
+
+[[link]]
+name = "link"
+there = { rate = "10mbit", delay = "10ms", queue = "1000p" }
+
+[[flow]]
+name = "tcp"
+path = ["link"]
+tcp = { control = "cubic", receiver = "rtac" }
+"#;
+    let rtt = |receiver: &str| {
+        let change = Change::parse(&format!("flow.tcp.tcp.receiver={receiver}")).unwrap();
+        let scenario = Scenario::parse_with(text, &[change]).map_err(|error| error.to_string())?;
+        let metrics = run(&scenario, || {}).map_err(|error| error.to_string())?;
+        let rtt = metrics.iter().find(|metric| metric.name == "rtt_mean").expect("a round trip");
+        Ok::<_, String>(rtt.value)
+    };
+    let (short, long) = (rtt("rtac").unwrap(), rtt("autotune").unwrap());
+    assert!(short < 0.035 && long > 0.1, "{short} {long}");
+    assert!(rtt(r#"{ law = "fixed", window = "25kB" }"#).unwrap() < 0.025);
+    let refused = rtt(r#"{ law = "rtac", theta = 1.0 }"#).unwrap_err();
+    assert!(refused.contains("`theta` is 1, which is not above 1"), "{refused}");
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use freshline_core::link::HopConfig;
+use freshline_core::receiver::Remote;
 use freshline_core::unit::Time;
 use rand::RngExt;
 
@@ -79,13 +80,14 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
+            let remote = Remote::default();
             for way in config.ways(places, &mut stations)? {
                 let mut rng = streams.stream("flow", flows.len());
                 let late = config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
-                let flow = config.build(between, streams, flows.len(), rng)?;
+                let flow = config.build(between, streams, flows.len(), rng, &remote)?;
                 flows.push(way.routed(flow, config.dscps()));
             }
             ranges.push(first..flows.len());
@@ -209,7 +211,8 @@ impl FlowConfig {
         &'a self,
         places: Places<'a>,
     ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let bad =
+            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if !self.path.is_empty() || self.each_hop || self.station.is_some() {
             return Err(bad("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
@@ -221,7 +224,8 @@ impl FlowConfig {
 
     fn way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
         let Places { scenario, links, .. } = places;
-        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let bad =
+            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if self.each_hop && self.path.is_empty() {
             return Err(bad("`each_hop` needs a `path`"));
         }

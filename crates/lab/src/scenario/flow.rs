@@ -1,7 +1,9 @@
 //! Flows of a scenario: what they are, and where in a cell they stand.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
@@ -67,15 +69,19 @@ impl Air {
 }
 
 impl FlowConfig {
-    /// The flow with the number `index`, which sends between two moments.
+    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// alike.
     pub(super) fn build(
         &self,
         between: (Time, Time),
         streams: Streams,
         index: usize,
         rng: Pcg64,
+        remote: &Remote,
     ) -> Result<Flow, ScenarioError> {
-        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let flow = || self.name.clone();
+        let bad = |what: &'static str| ScenarioError::Flow { flow: flow(), what: what.into() };
+        let bad_tcp = |what| ScenarioError::Flow { flow: flow(), what };
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
         match (&self.updates, &self.tcp, &self.load) {
             (Some(updates), None, None) => {
@@ -87,7 +93,8 @@ impl FlowConfig {
                 if self.path.is_empty() && !self.each_pair {
                     return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
                 }
-                tcp.build(between, rng, streams.stream("responses", index)).map_err(bad)
+                let responses = streams.stream("responses", index);
+                tcp.build(between, rng, responses, remote).map_err(bad_tcp)
             }
             (None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(bad)?;
@@ -124,14 +131,15 @@ impl TcpConfig {
         between: (Time, Time),
         rng: Pcg64,
         responses: Pcg64,
-    ) -> Result<Flow, &'static str> {
+        remote: &Remote,
+    ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
-            let stream = |rng| self.stream(Application::Exchange, between, rng);
+            let stream = |rng| self.stream(Application::Exchange, between, rng, remote);
             let (requests, responses) = (stream(rng)?, stream(responses)?);
             return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
         }
         let application = self.application(between.0)?;
-        Ok(Flow::Stream(self.stream(application, between, rng)?))
+        Ok(Flow::Stream(self.stream(application, between, rng, remote)?))
     }
 
     fn stream(
@@ -139,7 +147,8 @@ impl TcpConfig {
         application: Application,
         between: (Time, Time),
         rng: Pcg64,
-    ) -> Result<Stream, &'static str> {
+        remote: &Remote,
+    ) -> Result<Stream, Cow<'static, str>> {
         let ecn = match self.control {
             Algorithm::Dctcp => Some(Echo::EachMark),
             _ => self.ecn.then_some(Echo::UntilReduced),
@@ -152,13 +161,16 @@ impl TcpConfig {
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
         sender.buffer = self.send_buffer.map_or(sender.buffer, buffer);
         if sender.segment == Bytes::ZERO {
-            return Err("`segment` is zero; give the payload of a full segment");
+            return Err("`segment` is zero; give the payload of a full segment".into());
         }
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
-            return Err("a buffer begins above its maximum; give [at first, at most]");
+            return Err("a buffer begins above its maximum; give [at first, at most]".into());
         }
         let law = self.control.build(INITIAL_WINDOW, sender.segment, rng);
-        Ok(Stream::new(Sender::new(sender, law), Receiver::new(receiver), application, between))
+        let window = self.receiver.build(receiver.buffer.windows(), remote);
+        let window = window.map_err(|error| format!("`receiver`: {error}"))?;
+        let receiver = Receiver::with_law(receiver, window);
+        Ok(Stream::new(Sender::new(sender, law), receiver, application, between))
     }
 
     fn segment(&self) -> Bytes {

@@ -14,10 +14,12 @@ mod reproduction;
 mod set;
 mod topology;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::{fs, io};
 
 use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::receiver::WindowLawConfig;
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
@@ -176,6 +178,9 @@ pub struct TcpConfig {
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
+    /// The law of the receive window; Linux's unless said.
+    #[serde(default = "autotune")]
+    pub receiver: WindowLawConfig,
     /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
     pub receive_buffer: Option<[Bytes; 2]>,
     /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
@@ -315,7 +320,7 @@ pub enum ScenarioError {
         /// The flow.
         flow: String,
         /// What is wrong, and what to do.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
 }
 
@@ -362,6 +367,10 @@ impl Scenario {
         }
         self.check()
     }
+}
+
+fn autotune() -> WindowLawConfig {
+    WindowLawConfig::Autotune
 }
 
 fn one() -> u32 {

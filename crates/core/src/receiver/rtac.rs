@@ -1,0 +1,412 @@
+//! RTAC: the window that Reno would have, were a RED queue at the bottleneck.
+//!
+//! ```text
+//! Q    = (RTT − RTTm) · w/RTT                        packets that wait            (2.10)
+//! q    = K · (Q + 1)                                 what RED would drop of them  (2.6)
+//! rwnd = √a · RTT/RTTm · 1/√q,   a = 3/2             Reno's window at that loss   (2.8, 2.14)
+//! K    = a/(θ − 1) · BDP⁻³                           so that w settles at θ·BDP   (2.11)
+//! ```
+//!
+//! Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
+//! Networks, chapter 2, Algorithm 1. The sender keeps min(cwnd, rwnd) in flight: where the network
+//! is congested cwnd is the smaller one and nothing changes; where a buffer hides the congestion
+//! rwnd takes over.
+//!
+//! # Derivation
+//!
+//! Reno maximises U(x) = −a/(RTTm²·x), so that at the price q it sends x = √a/(RTTm·√q); times RTT,
+//! that is (2.8). Windows and Q are in packets and q is a probability, so K is one over packets and
+//! a in packets². At the wanted point w = θ·BDP, RTT = θ·RTTm, Q = (θ − 1)·BDP ≫ 1, and
+//! θ·BDP = θ·√(a/(K·Q)) gives (2.11). With it a cancels:
+//!
+//! ```text
+//! rwnd = RTT/RTTm · BDP · √( (θ − 1)·BDP / (Q + 1) )
+//! ```
+//!
+//! Alone on a link, w is rwnd a round trip ago, RTT/RTTm = w/BDP and Q = w − BDP. The slope of that
+//! map where it rests is 1 − θ/(2·(θ − 1)), above −1 for θ > 4/3 only: below it the window swings.
+//! This is why 003 sees the best performance with θ from 1.3 to 1.4.
+//!
+//! # In whole numbers
+//!
+//! [`Flight::window`] is all of the arithmetic, for twins that have no floating point. In bytes,
+//! with S the segment: rwnd² = RTT²/RTTm² · BDP³ · (θ − 1)/(Q + S); the automatic BDP has S added
+//! to it (`headroom`). A test computes it in 64 bits, within 1 % of this.
+//!
+//! # Where the paper is silent
+//!
+//! - **K.** The paper sets it by hand for each network. [`Slope::Auto`] sets it each round from
+//!   BDP = rate·(RTTm + Δ), the rate being the larger of that over two short buckets of time and
+//!   ŵ/R̂TT, which knows a path before a bucket is full.
+//! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
+//!   that fills the queue, as DRWA does. Where the queue does not leave, half a window shows whose it
+//!   is; in a queue of others the window is free, and from time to time another half shows whether it
+//!   still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper.
+//! - **RTTm** is the least of R̂TT, so that a single lucky packet does not count; with
+//!   [`Slope::Fixed`] the least sample, from which the paper measured Δ.
+//! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
+//!   network.
+//! - **A flow without a queue** (R̂TT nearer to RTTm than to the wanted point) never gets a smaller
+//!   window: that it sends little is then its own wish.
+//! - **Pauses** of the sender are no round trips: a sample that is longer than R̂TT after more than
+//!   R̂TT without data is left out.
+
+use super::peak::PeakRate;
+use super::remote::{Ownership, Remote, Rules, Verdict, View};
+use super::round::RoundMeter;
+use super::{Arrival, Limits, WindowLaw};
+use crate::unit::{BitRate, Bytes, Packets, Span, Time};
+
+/// Settings of [`Rtac`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct RtacParams {
+    /// θ, above 1 and at most 10: what is in flight, in multiples of the BDP. 1.38 (Table 2.1).
+    pub theta: f64,
+    /// Where K comes from. From the path.
+    pub slope: Slope,
+    /// Δ: how much longer a round trip without a queue takes on average than at least. None, for
+    /// a path that is always as long; 003 section 2.4.1 measured 18 ms in LTE, 8 ms in Wi-Fi. It
+    /// must be given where that is above (θ − 1)·RTTm, and it counts as path, not as queue.
+    pub delta: Span,
+    /// α, from 0 to below 1: the past's part in ŵ. 1/8 (Table 2.1).
+    pub keep: f64,
+    /// β, above 0 and at most 1: a sample's part in R̂TT. 1/8 (Table 2.1).
+    pub gain: f64,
+    /// The window in segments is never less, above zero: 4, for which losses are found by
+    /// duplicate acks and not by timeouts.
+    pub least: Packets,
+    /// What the automatic K goes by.
+    pub auto: AutoParams,
+}
+
+impl Default for RtacParams {
+    fn default() -> Self {
+        Self {
+            theta: 1.38,
+            slope: Slope::Auto,
+            delta: Span::ZERO,
+            keep: 0.125,
+            gain: 0.125,
+            least: Packets::new(4),
+            auto: AutoParams::default(),
+        }
+    }
+}
+
+/// Where K comes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Slope {
+    /// From the BDP as the receiver estimates it.
+    Auto,
+    /// Set by hand, per packet, above zero: 3·10⁻⁷ in 003's LTE, 15·10⁻⁵ in its Wi-Fi.
+    Fixed(f64),
+}
+
+/// Settings of [`Slope::Auto`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct AutoParams {
+    /// The length of a bucket of the rate, above zero. 200 ms: several round trips, so that bursts
+    /// are no rate (w grows with the square of an error), and short beside the 2 s in which a
+    /// slower path should be known.
+    pub bucket: Span,
+    /// What K takes the BDP to be larger, in packets, from 0 to 100. 1: (2.11) neglects the 1 of
+    /// Q + 1, by which flows of few packets would lose against those of many.
+    pub headroom: f64,
+    /// For how many rounds in a row the queue must be a quarter longer than wanted, before half a
+    /// window shows whose it is. 3: an own queue leaves within two.
+    pub patience: u32,
+    /// In a shared queue, how often half a window asks again whose it is. 10 s, as long as BBR
+    /// waits; it costs half of some three round trips.
+    pub test_every: Span,
+}
+
+impl Default for AutoParams {
+    fn default() -> Self {
+        Self {
+            bucket: Span::from_millis(200),
+            headroom: 1.0,
+            patience: 3,
+            test_every: Span::from_secs(10),
+        }
+    }
+}
+
+/// K for a path that holds `bdp` packets, per packet (2.11).
+pub fn slope(bdp: f64, theta: f64) -> f64 {
+    A / ((theta - 1.0) * bdp * bdp * bdp)
+}
+
+/// a in packets²: Reno's window is √(a/q) at the loss q.
+const A: f64 = 1.5;
+
+/// What a round trip shows of a path: all that the window follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// R̂TT, above zero.
+    pub rtt: Span,
+    /// RTTm with its compensation, above zero.
+    pub base: Span,
+    /// ŵ.
+    pub bytes: Bytes,
+    /// A full segment, above zero.
+    pub segment: Bytes,
+}
+
+impl Flight {
+    /// RTT/RTTm, at least 1.
+    pub fn stretch(&self) -> f64 {
+        (self.rtt.as_secs_f64() / self.base.as_secs_f64()).max(1.0)
+    }
+
+    /// Q: packets that wait (2.10).
+    pub fn queue(&self) -> f64 {
+        (1.0 - 1.0 / self.stretch()) * self.packets(self.bytes)
+    }
+
+    /// rwnd in bytes for a given K (2.14), without bounds.
+    pub fn window(&self, slope: f64) -> f64 {
+        let loss = slope * (self.queue() + 1.0);
+        libm::sqrt(A / loss) * self.stretch() * self.segment.get() as f64
+    }
+
+    /// What the path holds at `rate`, in packets.
+    pub fn bdp(&self, rate: BitRate) -> f64 {
+        rate.as_bps() as f64 / 8.0 * self.base.as_secs_f64() / self.segment.get() as f64
+    }
+
+    fn packets(&self, bytes: Bytes) -> f64 {
+        bytes.get() as f64 / self.segment.get() as f64
+    }
+}
+
+/// The law.
+#[derive(Debug, Clone)]
+pub struct Rtac {
+    params: RtacParams,
+    limits: Limits,
+    round: RoundMeter,
+    peak: PeakRate,
+    remote: Remote,
+    ownership: Ownership,
+    window: Bytes,
+    /// Whether no queue has been seen yet.
+    is_starting: bool,
+    /// The window before a test.
+    untested: Bytes,
+    is_tested: bool,
+}
+
+impl Rtac {
+    pub(super) fn new(params: RtacParams, limits: Limits, remote: Remote) -> Self {
+        let AutoParams { bucket, patience, test_every, .. } = params.auto;
+        Self {
+            params,
+            limits,
+            round: RoundMeter::new(params.keep, params.gain),
+            peak: PeakRate::new(bucket),
+            ownership: Ownership::new(Rules { patience, test_every }, remote.clone()),
+            remote,
+            window: limits.initial,
+            is_starting: true,
+            untested: limits.initial,
+            is_tested: false,
+        }
+    }
+
+    /// R̂TT, once there was a sample.
+    pub fn rtt(&self) -> Option<Span> {
+        self.round.rtt()
+    }
+
+    fn on_round(&mut self, now: Time, flight: Flight) {
+        match self.params.slope {
+            Slope::Fixed(slope) => self.follow(flight, slope),
+            Slope::Auto => self.on_auto_round(now, flight),
+        }
+    }
+
+    fn on_auto_round(&mut self, now: Time, flight: Flight) {
+        let stands = flight.queue() > self.long_queue(&flight);
+        let half = flight.bytes.get() / 2;
+        let may_halve = half > self.bound(0.0, &flight).get();
+        // No edge is taken back, so that a smaller window takes its time to have its effect.
+        let is_settled = flight.bytes <= Bytes::new(self.window.get() / 2 * 3);
+        let view = View { rtt: flight.rtt, stands, may_halve, is_settled };
+        let verdict = self.ownership.on_round(now, view);
+        let was_tested = self.is_tested;
+        self.is_tested = matches!(verdict, Verdict::Half | Verdict::Least);
+        if self.is_tested && !was_tested {
+            self.untested = self.window;
+        }
+        match verdict {
+            Verdict::Law => self.follow(flight, self.slope_of(&flight)),
+            Verdict::LawAnew => {
+                self.peak.forget();
+                self.follow(flight, self.slope_of(&flight));
+            }
+            Verdict::Half if was_tested => {}
+            Verdict::Half => self.window = self.window.min(self.bound(half as f64, &flight)),
+            Verdict::Least => self.window = self.bound(0.0, &flight),
+            Verdict::More => {
+                let least = self.bound(0.0, &flight).get() as f64;
+                self.window = self.bound(RAISED * least, &flight);
+            }
+            Verdict::Free => {
+                let before = if was_tested { self.untested } else { self.window };
+                self.window = before.max(self.ahead(SHARING, &flight));
+            }
+        }
+    }
+
+    /// The window for the slope K; none smaller where no queue asks for it.
+    fn follow(&mut self, flight: Flight, slope: f64) {
+        let window = self.bound(flight.window(slope), &flight);
+        let has_queue = flight.stretch() > 1.0 + (self.params.theta - 1.0) / 2.0;
+        self.is_starting &= !has_queue;
+        self.window = if has_queue { window } else { window.max(self.window) };
+        if self.is_starting {
+            self.window = self.window.max(self.ahead(STARTING, &flight));
+        }
+    }
+
+    /// So many times what arrives in a round, and a little more.
+    fn ahead(&self, times: f64, flight: &Flight) -> Bytes {
+        let little = HEADROOM.get() as f64 * flight.segment.get() as f64;
+        self.bound(times * flight.bytes.get() as f64 + little, flight)
+    }
+
+    /// A queue that the law does not leave, in packets: a quarter longer than it wants, and two
+    /// packets, since on a short path one is much.
+    fn long_queue(&self, flight: &Flight) -> f64 {
+        let bdp = flight.packets(flight.bytes) / flight.stretch();
+        1.25 * (self.params.theta - 1.0) * bdp + 2.0
+    }
+
+    /// K from the BDP.
+    fn slope_of(&self, flight: &Flight) -> f64 {
+        let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
+        let bdp = flight.bdp(self.peak.get().max(current));
+        slope(bdp + self.params.auto.headroom, self.params.theta)
+    }
+
+    fn bound(&self, wanted: f64, flight: &Flight) -> Bytes {
+        self.limits.bound(wanted, self.params.least, flight.segment)
+    }
+}
+
+/// How far the window is ahead of what arrives in a round before a queue was seen. 4: the sender doubles
+/// each round, and the window is for the one after the next.
+const STARTING: f64 = 4.0;
+/// How many times the least window a flow asks with that has no more.
+const RAISED: f64 = 4.0;
+/// How far a window is ahead in a queue of others, as auto-tuning's.
+const SHARING: f64 = 2.0;
+/// On top of either, as in auto-tuning.
+const HEADROOM: Packets = Packets::new(16);
+
+impl WindowLaw for Rtac {
+    fn name(&self) -> &'static str {
+        "rtac"
+    }
+
+    fn on_round_trip(&mut self, now: Time, sample: Span) {
+        if !self.round.on_round_trip(now, sample) {
+            return;
+        }
+        self.ownership.on_sample(sample);
+        match self.params.slope {
+            Slope::Fixed(_) => self.remote.learn(sample),
+            Slope::Auto => self.remote.learn(self.round.rtt().unwrap_or(sample)),
+        }
+    }
+
+    fn on_arrival(&mut self, now: Time, arrival: Arrival) {
+        if !self.ownership.is_testing() {
+            let rtt = self.round.rtt().unwrap_or(Span::ZERO);
+            self.peak.on_arrival(now, arrival.bytes, rtt);
+        }
+        let Some((rtt, bytes)) = self.round.on_arrival(now, arrival) else { return };
+        let Some(base) = self.remote.base() else { return };
+        let base = (base + self.params.delta).max(Span::from_nanos(1));
+        self.on_round(now, Flight { rtt, base, bytes, segment: arrival.segment });
+    }
+
+    fn on_read(&mut self, _now: Time, _bytes: Bytes) {}
+
+    fn window(&self) -> Bytes {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 packets in flight on a path that holds `bdp` of them.
+    fn flight(bdp: u64) -> Flight {
+        let base = Span::from_millis(20);
+        let rtt = base * 100 / bdp.min(100);
+        Flight { rtt, base, bytes: Bytes::new(144_800), segment: Bytes::new(1448) }
+    }
+
+    #[test]
+    fn the_queue_is_what_is_in_flight_beyond_the_path() {
+        assert!((flight(60).queue() - 40.0).abs() < 1e-4);
+        assert_eq!(flight(100).queue(), 0.0);
+        // Δ may be more than the queue.
+        let short = Flight { rtt: Span::from_millis(10), ..flight(60) };
+        assert_eq!((short.queue(), short.stretch()), (0.0, 1.0));
+    }
+
+    #[test]
+    fn at_the_wanted_point_the_window_is_what_is_in_flight() {
+        let theta = 1.38;
+        let bdp = 1000.0;
+        let base = Span::from_millis(20);
+        let bytes = Bytes::new((theta * bdp * 1448.0) as u64);
+        let segment = Bytes::new(1448);
+        let flight = Flight { rtt: base.mul_f64(theta), base, bytes, segment };
+        let window = flight.window(slope(bdp, theta));
+        assert!((window / bytes.get() as f64 - 1.0).abs() < 0.002, "{window}");
+    }
+
+    #[test]
+    fn slopes_are_those_of_the_paper() {
+        // 2.4.1: 55 Mbit/s and 47.7 ms on LTE, 18.9 Mbit/s and 18.2 ms on Wi-Fi.
+        let bdp = |mbit: f64, ms: f64| mbit * ms * 1000.0 / 8.0 / 1448.0;
+        assert!((slope(bdp(55.0, 47.7), 1.38) / 3e-7 - 1.0).abs() < 0.15);
+        assert!((slope(bdp(18.9, 18.2), 1.38) / 15e-5 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn whole_numbers_give_the_same_window() {
+        for bdp in [1_u64, 10, 60, 99] {
+            let flight = flight(bdp);
+            // As a twin without floating point computes it, in µs and bytes; θ − 1 in 1/1024.
+            let (rtt, base) = (flight.rtt.as_micros(), flight.base.as_micros());
+            let (bytes, path) = (flight.bytes.get(), bdp * 1448);
+            let queue = (rtt - base) * bytes / rtt;
+            let root = (((389 * path) << 22) / (queue + 1448)).isqrt();
+            let window = ((root * path) >> 16) * rtt / base;
+            let exact = flight.window(slope(bdp as f64, 1.38));
+            assert!((window as f64 / exact - 1.0).abs() < 0.01, "{window} for {exact}");
+        }
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_say_so() {
+        let limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(1 << 20) };
+        let bad = RtacParams { theta: 1.0, ..RtacParams::default() };
+        let error = bad.build(limits, Remote::default()).unwrap_err();
+        let text = "`theta` is 1, which is not above 1 and at most 10; give for example 1.38";
+        assert_eq!(alloc::format!("{error}"), text);
+        let bad = RtacParams { slope: Slope::Fixed(f64::NAN), ..RtacParams::default() };
+        assert!(bad.build(limits, Remote::default()).is_err());
+    }
+}
