@@ -1,0 +1,48 @@
+/* What the program and its loader share: settings and the values of maps. Every field is 64 bits
+ * wide, so that the loader reads a value as a row of numbers. */
+#ifndef FRESHLINE_RTAC_INTF_H
+#define FRESHLINE_RTAC_INTF_H
+
+#include <linux/types.h>
+
+/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
+struct address {
+	__u32 words[4];
+};
+
+/* The map `peers`: what is known of a remote address. */
+struct peer {
+	/* The shortest round trip seen, ns. */
+	__u64 min_rtt_ns;
+	/* As of the connection that was last heard: smoothed round trip, ns. */
+	__u64 rtt_ns;
+	/* Delivery rate, bytes per second. */
+	__u64 rate;
+	/* Queue that it is thought to have in the network, bytes. */
+	__u64 queue;
+	/* Window that it was given, bytes. */
+	__u64 window;
+	/* How often a window was set for this address. */
+	__u64 updates;
+	/* When that was last, ns of the monotonic clock. */
+	__u64 updated_ns;
+};
+
+/* The map `counters`: one number for each processor. */
+enum counter {
+	/* Outgoing segments that were looked at. */
+	SEGMENTS,
+	/* Round trips measured. */
+	ROUND_TRIPS,
+	/* Windows set. */
+	WINDOWS,
+	/* Windows that the kernel refused to set. */
+	REFUSED,
+	/* Connections under control since the start, adopted ones among them. */
+	CONNECTIONS,
+	/* Connections taken over that were there before. */
+	ADOPTED,
+	COUNTERS,
+};
+
+#endif

@@ -1,0 +1,251 @@
+/* RTAC on the sockets of a cgroup: looks at every outgoing segment, pure acks included, and sets
+ * the window that the next ones may advertise. */
+#include "../kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#include "intf.h"
+#include "law.h"
+
+/* Milliseconds of sending that are remembered, to measure round trips finer than timestamps. */
+#define REMEMBERED 64
+#define NS_PER_MS 1000000
+/* A longer round trip is taken for a timestamp that was misread. */
+#define LONGEST_MS 60000
+/* A window that keeps nobody back. */
+#define NO_WINDOW (1 << 30)
+#define PEERS 4096
+/* Connections of cgroups that are nested deeper are not adopted. */
+#define DEEPEST 64
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* theta in thousandths. */
+const volatile __u64 theta_milli = 1380;
+/* What is added to the shortest round trip seen, ns. */
+const volatile __u64 delta_ns = 0;
+/* The cgroup whose existing connections are adopted. */
+const volatile __u64 cgroup_id = 0;
+
+struct connection {
+	/* When each of the last milliseconds was first sent in, ns; by its number modulo the length. */
+	__u64 sent_ns[REMEMBERED];
+	/* The last millisecond sent in. */
+	__u64 sent_ms;
+	/* The timestamp that the other side echoed last. */
+	__u64 echoed_ms;
+	/* What it had sent by then. */
+	__u64 received;
+	struct rtac law;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PEERS);
+	__type(key, struct address);
+	__type(value, struct peer);
+} peers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+static void count(__u32 counter)
+{
+	__u64 *number = bpf_map_lookup_elem(&counters, &counter);
+
+	if (number)
+		*number += 1;
+}
+
+static void remember(struct connection *connection, __u64 now_ns, __u64 now_ms)
+{
+	if (now_ms == connection->sent_ms)
+		return;
+	connection->sent_ms = now_ms;
+	connection->sent_ns[now_ms % REMEMBERED] = now_ns;
+}
+
+/* The round trip that the other side's latest echo tells, ns; 0 if it tells none. */
+static __u64 round_trip(struct connection *connection, __u64 now_ns, __u64 now_ms, __u32 echoed_ms)
+{
+	__u64 sent_ns = connection->sent_ns[echoed_ms % REMEMBERED];
+	/* Timestamps are 32 bits long. */
+	__u64 elapsed_ms = (__u32)now_ms - echoed_ms;
+
+	if (echoed_ms == connection->echoed_ms || elapsed_ms > LONGEST_MS)
+		return 0;
+	connection->echoed_ms = echoed_ms;
+	if ((__u32)(sent_ns / NS_PER_MS) == echoed_ms)
+		return now_ns - sent_ns;
+	/* Forgotten: longer ago than all that are remembered, so that 1 ms matters little. */
+	return elapsed_ms * NS_PER_MS;
+}
+
+static struct address remote_address(struct bpf_sock_ops *ops)
+{
+	struct address address = {};
+
+	if (ops->family == AF_INET) {
+		address.words[2] = bpf_htonl(0xffff);
+		address.words[3] = ops->remote_ip4;
+	} else {
+		address.words[0] = ops->remote_ip6[0];
+		address.words[1] = ops->remote_ip6[1];
+		address.words[2] = ops->remote_ip6[2];
+		address.words[3] = ops->remote_ip6[3];
+	}
+	return address;
+}
+
+/* Takes over the shortest round trip that other connections have seen, and leaves word of this. */
+static void share(struct bpf_sock_ops *ops, struct rtac *law, __u64 now_ns)
+{
+	struct address address = remote_address(ops);
+	struct peer *known = bpf_map_lookup_elem(&peers, &address);
+	struct peer first = {};
+
+	if (!known) {
+		first.min_rtt_ns = law->min_rtt_ns;
+		bpf_map_update_elem(&peers, &address, &first, BPF_NOEXIST);
+		known = bpf_map_lookup_elem(&peers, &address);
+		if (!known)
+			return;
+	}
+	law->min_rtt_ns = smaller(law->min_rtt_ns, known->min_rtt_ns);
+	known->min_rtt_ns = law->min_rtt_ns;
+	known->rtt_ns = law->rtt_ns;
+	known->rate = law->rate;
+	known->queue = law->queue;
+	known->window = law->window;
+	known->updates += 1;
+	known->updated_ns = now_ns;
+}
+
+static void look_at(struct bpf_sock_ops *ops, struct tcp_sock *tcp, struct connection *connection)
+{
+	__u64 now_ns = tcp->tcp_wstamp_ns, now_ms = now_ns / NS_PER_MS;
+	__u64 rtt_ns = round_trip(connection, now_ns, now_ms, tcp->rx_opt.rcv_tsecr);
+	__u64 received = tcp->bytes_received - connection->received;
+	struct rtac *law = &connection->law;
+
+	remember(connection, now_ns, now_ms);
+	if (rtt_ns) {
+		count(ROUND_TRIPS);
+		rtac_on_round_trip(law, rtt_ns);
+	}
+	connection->received = tcp->bytes_received;
+	if (!rtac_on_received(law, now_ns, received))
+		return;
+	share(ops, law, now_ns);
+	rtac_update(law, now_ns, tcp->advmss, theta_milli, delta_ns);
+}
+
+/* Sets the window, unless it is the one that the kernel has: growing its receive buffer, it
+ * forgets ours. */
+static void advertise(struct bpf_sock_ops *ops, struct tcp_sock *tcp, __u64 wanted)
+{
+	int window = wanted;
+
+	if (!window || window == tcp->window_clamp)
+		return;
+	count(bpf_setsockopt(ops, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window)) ? REFUSED : WINDOWS);
+}
+
+static void on_segment(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sock = ops->sk;
+	struct connection *connection;
+	struct tcp_sock *tcp;
+
+	/* No segment: the kernel asks how large one may be. */
+	if (ops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS || !sock)
+		return;
+	tcp = bpf_skc_to_tcp_sock(sock);
+	if (!tcp)
+		return;
+	connection = bpf_sk_storage_get(&connections, sock, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!connection)
+		return;
+	count(SEGMENTS);
+	look_at(ops, tcp, connection);
+	advertise(ops, tcp, connection->law.window);
+}
+
+SEC("sockops")
+int freshline_rtac(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		count(CONNECTIONS);
+		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags |
+						       BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		on_segment(ops);
+		break;
+	}
+	return 1;
+}
+
+static struct tcp_sock *established(struct bpf_iter__tcp *at)
+{
+	struct sock_common *sock = at->sk_common;
+
+	if (!sock || sock->skc_state != TCP_ESTABLISHED)
+		return NULL;
+	return bpf_skc_to_tcp_sock(sock);
+}
+
+static int within_cgroup(struct sock *sock)
+{
+	struct cgroup *cgroup = sock->sk_cgrp_data.cgroup;
+
+	for (int level = 0; level < DEEPEST && level <= cgroup->level; level++) {
+		struct cgroup *ancestor = BPF_CORE_READ(cgroup, ancestors[level]);
+
+		if (BPF_CORE_READ(ancestor, kn, id) == cgroup_id)
+			return 1;
+	}
+	return 0;
+}
+
+/* Reading it adopts the established connections of the reader's network namespace. */
+SEC("iter/tcp")
+int adopt(struct bpf_iter__tcp *at)
+{
+	struct tcp_sock *tcp = established(at);
+	int flags;
+
+	if (!tcp || !within_cgroup((struct sock *)tcp))
+		return 0;
+	flags = tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+	if (!bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+		count(ADOPTED);
+	return 0;
+}
+
+/* Reading it gives the connections of the reader's network namespace the windows back that they
+ * would have without us. */
+SEC("iter/tcp")
+int release(struct bpf_iter__tcp *at)
+{
+	struct tcp_sock *tcp = established(at);
+	int window = NO_WINDOW;
+
+	if (tcp && bpf_sk_storage_get(&connections, tcp, NULL, 0))
+		bpf_setsockopt(tcp, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window));
+	return 0;
+}
