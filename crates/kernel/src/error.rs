@@ -21,8 +21,9 @@ pub enum KernelError {
     },
     /// The kernel does not take the program.
     #[error(
-        "the kernel refuses the program: it needs Linux 6.12 or later with CONFIG_CGROUP_BPF and \
-         CONFIG_BPF_JIT; the kernel's reason: RUST_LOG=freshline=debug"
+        "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF; RUST_LOG=debug shows the \
+         kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// A cgroup that does not exist, or is none.

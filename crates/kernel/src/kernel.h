@@ -22,7 +22,15 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
 struct sock_common {
+	__u32 skc_daddr;
+	struct in6_addr skc_v6_daddr;
 	volatile unsigned char skc_state;
 	unsigned short skc_family;
 };

@@ -49,7 +49,7 @@ struct PeerReport {
     rate_bps: u64,
     queue_bytes: u64,
     window_bytes: u64,
-    updates: u64,
+    rounds: u64,
 }
 
 impl From<&Attachment> for AttachmentReport {
@@ -72,7 +72,7 @@ impl From<&Peer> for PeerReport {
             rate_bps: peer.rate.as_bps(),
             queue_bytes: peer.queue.get(),
             window_bytes: peer.window.get(),
-            updates: peer.updates,
+            rounds: peer.rounds,
         }
     }
 }

@@ -22,8 +22,8 @@ struct peer {
 	__u64 queue;
 	/* Window that it was given, bytes. */
 	__u64 window;
-	/* How often a window was set for this address. */
-	__u64 updates;
+	/* How many round trips of connections to this address are over. */
+	__u64 rounds;
 	/* When that was last, ns of the monotonic clock. */
 	__u64 updated_ns;
 };

@@ -11,8 +11,6 @@
 /* Milliseconds of sending that are remembered, to measure round trips finer than timestamps. */
 #define REMEMBERED 64
 #define NS_PER_MS 1000000
-/* A longer round trip is taken for a timestamp that was misread. */
-#define LONGEST_MS 60000
 /* A window that keeps nobody back. */
 #define NO_WINDOW (1 << 30)
 #define PEERS 4096
@@ -21,10 +19,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* theta in thousandths. */
-const volatile __u64 theta_milli = 1380;
-/* What is added to the shortest round trip seen, ns. */
-const volatile __u64 delta_ns = 0;
+const volatile struct rtac_settings settings;
 /* The cgroup whose existing connections are adopted. */
 const volatile __u64 cgroup_id = 0;
 
@@ -84,7 +79,7 @@ static __u64 round_trip(struct connection *connection, __u64 now_ns, __u64 now_m
 	/* Timestamps are 32 bits long. */
 	__u64 elapsed_ms = (__u32)now_ms - echoed_ms;
 
-	if (echoed_ms == connection->echoed_ms || elapsed_ms > LONGEST_MS)
+	if (echoed_ms == connection->echoed_ms || elapsed_ms > LONGEST_RTT_NS / NS_PER_MS)
 		return 0;
 	connection->echoed_ms = echoed_ms;
 	if ((__u32)(sent_ns / NS_PER_MS) == echoed_ms)
@@ -93,63 +88,68 @@ static __u64 round_trip(struct connection *connection, __u64 now_ns, __u64 now_m
 	return elapsed_ms * NS_PER_MS;
 }
 
-static struct address remote_address(struct bpf_sock_ops *ops)
+static struct address remote_address(struct sock_common *sock)
 {
 	struct address address = {};
 
-	if (ops->family == AF_INET) {
+	if (sock->skc_family == AF_INET) {
 		address.words[2] = bpf_htonl(0xffff);
-		address.words[3] = ops->remote_ip4;
+		address.words[3] = sock->skc_daddr;
 	} else {
-		address.words[0] = ops->remote_ip6[0];
-		address.words[1] = ops->remote_ip6[1];
-		address.words[2] = ops->remote_ip6[2];
-		address.words[3] = ops->remote_ip6[3];
+		for (int word = 0; word < 4; word++)
+			address.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
 	}
 	return address;
 }
 
-/* Takes over the shortest round trip that other connections have seen, and leaves word of this. */
-static void share(struct bpf_sock_ops *ops, struct rtac *law, __u64 now_ns)
+/* Takes over the shortest round trip that other connections to the same address have seen, and
+ * leaves word of this one. */
+static void share(struct tcp_sock *tcp, struct rtac *law, __u64 now_ns)
 {
-	struct address address = remote_address(ops);
+	struct address address = remote_address((struct sock_common *)tcp);
 	struct peer *known = bpf_map_lookup_elem(&peers, &address);
 	struct peer first = {};
 
 	if (!known) {
-		first.min_rtt_ns = law->min_rtt_ns;
 		bpf_map_update_elem(&peers, &address, &first, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&peers, &address);
 		if (!known)
 			return;
 	}
-	law->min_rtt_ns = smaller(law->min_rtt_ns, known->min_rtt_ns);
-	known->min_rtt_ns = law->min_rtt_ns;
+	/* Unless this one has just learnt that the path is longer, or shared. */
+	if (law->base_state == ALONE && known->min_rtt_ns)
+		rtac_learn_base(law, known->min_rtt_ns);
+	known->min_rtt_ns = law->base_ns;
 	known->rtt_ns = law->rtt_ns;
 	known->rate = law->rate;
 	known->queue = law->queue;
 	known->window = law->window;
-	known->updates += 1;
+	known->rounds += 1;
 	known->updated_ns = now_ns;
 }
 
-static void look_at(struct bpf_sock_ops *ops, struct tcp_sock *tcp, struct connection *connection)
+static void look_at(struct tcp_sock *tcp, struct connection *connection)
 {
+	struct rtac_settings constants = settings;
 	__u64 now_ns = tcp->tcp_wstamp_ns, now_ms = now_ns / NS_PER_MS;
 	__u64 rtt_ns = round_trip(connection, now_ns, now_ms, tcp->rx_opt.rcv_tsecr);
 	__u64 received = tcp->bytes_received - connection->received;
 	struct rtac *law = &connection->law;
 
 	remember(connection, now_ns, now_ms);
-	if (rtt_ns) {
-		count(ROUND_TRIPS);
-		rtac_on_round_trip(law, rtt_ns);
-	}
-	connection->received = tcp->bytes_received;
-	if (!rtac_on_received(law, now_ns, received))
+	if (!received)
 		return;
-	share(ops, law, now_ns);
-	rtac_update(law, now_ns, tcp->advmss, theta_milli, delta_ns);
+	connection->received = tcp->bytes_received;
+	if (rtt_ns) {
+		__u64 is_first = !law->rtt_ns;
+
+		count(ROUND_TRIPS);
+		rtac_on_round_trip(law, now_ns, rtt_ns);
+		if (is_first)
+			share(tcp, law, now_ns);
+	}
+	if (rtac_on_arrival(law, now_ns, received, tcp->advmss, &constants))
+		share(tcp, law, now_ns);
 }
 
 /* Sets the window, unless it is the one that the kernel has: growing its receive buffer, it
@@ -179,8 +179,8 @@ static void on_segment(struct bpf_sock_ops *ops)
 	if (!connection)
 		return;
 	count(SEGMENTS);
-	look_at(ops, tcp, connection);
-	advertise(ops, tcp, connection->law.window);
+	look_at(tcp, connection);
+	advertise(ops, tcp, rtac_advertised(&connection->law, tcp->advmss));
 }
 
 SEC("sockops")

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use freshline_core::unit::Span;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Iter, Link, PrintLevel, set_print};
+use libbpf_rs::{Iter, Link, PrintLevel, set_print};
 
 use crate::KernelError;
 use crate::cgroup::Cgroup;
@@ -93,13 +93,10 @@ pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
     let builder = skeleton::MainSkelBuilder::default();
     let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
     let constants = program.maps.rodata_data.as_deref_mut().expect("the program has constants");
-    constants.theta_milli = (settings.theta * 1e3).round() as u64;
-    constants.delta_ns = settings.delta.as_nanos();
+    constants.settings.theta_milli = (settings.theta * 1e3).round() as u64;
+    constants.settings.delta_ns = settings.delta.as_nanos();
     constants.cgroup_id = cgroup.id;
-    let program = program.load().map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => KernelError::Privileges("load a BPF program"),
-        _ => KernelError::Refused(error),
-    })?;
+    let program = program.load().map_err(KernelError::Refused)?;
     let iterators = KernelError::bpf("attach an iterator");
     let iterator = || -> libbpf_rs::Result<_> {
         Ok((program.progs.adopt.attach()?, program.progs.release.attach()?))

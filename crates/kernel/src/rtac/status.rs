@@ -65,8 +65,8 @@ pub struct Peer {
     pub queue: Bytes,
     /// The window given.
     pub window: Bytes,
-    /// How often a window was computed.
-    pub updates: u64,
+    /// Round trips of its connections that are over.
+    pub rounds: u64,
 }
 
 impl Attachment {
@@ -142,7 +142,7 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
     for key in map.keys() {
         // One may be forgotten while we look.
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let [min_rtt, rtt, rate, queue, window, updates, updated_at] = numbers(&value)[..] else {
+        let [min_rtt, rtt, rate, queue, window, rounds, updated_at] = numbers(&value)[..] else {
             continue;
         };
         let Ok(address) = <[u8; 16]>::try_from(key) else { continue };
@@ -153,7 +153,7 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
             rate: BitRate::from_bps(rate.saturating_mul(8)),
             queue: Bytes::new(queue),
             window: Bytes::new(window),
-            updates,
+            rounds,
         };
         found.push((updated_at, peer));
     }
