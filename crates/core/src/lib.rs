@@ -15,6 +15,7 @@
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
 //! | [`link`] | what a hop does to a packet: queue, rate, delay, jitter, loss |
 //! | [`router`] | what waits in a hop, and what is dropped |
+//! | [`receiver`] | the last stop: how much may be in flight (RTAC, DRWA, auto-tuning) |
 //! | [`session`] | the endpoints' protocol: sessions, cookies, probes, acks, expiry |
 //!
 //! # The contract
@@ -55,6 +56,7 @@ extern crate alloc;
 
 pub mod age;
 pub mod link;
+pub mod receiver;
 pub mod router;
 pub mod session;
 pub mod source;

@@ -189,7 +189,8 @@ impl FlowConfig {
         links: &[LinkHops],
         stations: &mut Stations,
     ) -> Result<Way, ScenarioError> {
-        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let bad =
+            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if self.each_hop && self.path.is_empty() {
             return Err(bad("`each_hop` needs a `path`"));
         }

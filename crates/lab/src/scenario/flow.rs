@@ -1,5 +1,6 @@
 //! Flows of a scenario: what they are, and where in a cell they stand.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
@@ -75,7 +76,9 @@ impl FlowConfig {
         index: usize,
         rng: Pcg64,
     ) -> Result<Flow, ScenarioError> {
-        let bad = |what| ScenarioError::Flow { flow: self.name.clone(), what };
+        let flow = || self.name.clone();
+        let bad = |what: &'static str| ScenarioError::Flow { flow: flow(), what: what.into() };
+        let bad_tcp = |what| ScenarioError::Flow { flow: flow(), what };
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
         match (&self.updates, &self.tcp, &self.load) {
             (Some(updates), None, None) => {
@@ -87,7 +90,7 @@ impl FlowConfig {
                 if self.path.is_empty() {
                     return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
                 }
-                tcp.build(between, rng, streams.stream("responses", index)).map_err(bad)
+                tcp.build(between, rng, streams.stream("responses", index)).map_err(bad_tcp)
             }
             (None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(bad)?;
@@ -121,7 +124,7 @@ impl TcpConfig {
         between: (Time, Time),
         rng: Pcg64,
         responses: Pcg64,
-    ) -> Result<Flow, &'static str> {
+    ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
             let stream = |rng| self.stream(Application::Exchange, between, rng);
             let (requests, responses) = (stream(rng)?, stream(responses)?);
@@ -136,7 +139,7 @@ impl TcpConfig {
         application: Application,
         between: (Time, Time),
         rng: Pcg64,
-    ) -> Result<Stream, &'static str> {
+    ) -> Result<Stream, Cow<'static, str>> {
         let marks = self.control == Algorithm::Dctcp;
         let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
         sender.segment = self.segment();
@@ -147,13 +150,16 @@ impl TcpConfig {
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
         sender.buffer = self.send_buffer.map_or(sender.buffer, buffer);
         if sender.segment == Bytes::ZERO {
-            return Err("`segment` is zero; give the payload of a full segment");
+            return Err("`segment` is zero; give the payload of a full segment".into());
         }
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
-            return Err("a buffer begins above its maximum; give [at first, at most]");
+            return Err("a buffer begins above its maximum; give [at first, at most]".into());
         }
         let law = self.control.build(INITIAL_WINDOW, rng);
-        Ok(Stream::new(Sender::new(sender, law), Receiver::new(receiver), application, between))
+        let window = self.receiver.build(receiver.buffer.windows());
+        let window = window.map_err(|error| format!("`receiver`: {error}"))?;
+        let receiver = Receiver::with_law(receiver, window);
+        Ok(Stream::new(Sender::new(sender, law), receiver, application, between))
     }
 
     fn segment(&self) -> Bytes {

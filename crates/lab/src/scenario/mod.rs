@@ -13,11 +13,13 @@ mod lines;
 mod reproduction;
 mod set;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::receiver::WindowLawConfig;
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
@@ -164,6 +166,9 @@ pub struct TcpConfig {
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
+    /// The law of the receive window; Linux's unless said.
+    #[serde(default = "autotune")]
+    pub receiver: WindowLawConfig,
     /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
     pub receive_buffer: Option<[Bytes; 2]>,
     /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
@@ -300,7 +305,7 @@ pub enum ScenarioError {
         /// The flow.
         flow: String,
         /// What is wrong, and what to do.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
 }
 
@@ -339,6 +344,10 @@ impl Scenario {
         }
         self.check()
     }
+}
+
+fn autotune() -> WindowLawConfig {
+    WindowLawConfig::Autotune
 }
 
 fn one() -> u32 {

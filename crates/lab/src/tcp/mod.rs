@@ -61,7 +61,7 @@
 pub mod apps;
 pub mod congestion;
 
-mod autotune;
+mod buffer;
 mod delivery_rate;
 mod filter;
 mod pacer;
@@ -74,7 +74,7 @@ mod scoreboard;
 mod segment;
 mod sender;
 
-pub use autotune::BufferParams;
+pub use buffer::BufferParams;
 pub use delivery_rate::RateSample;
 pub use receiver::{Echo, Receiver, ReceiverParams};
 pub use segment::{Block, Flags, SackBlocks, Segment};

@@ -6,12 +6,13 @@
 //!                                   └─► acks: at once, or delayed   (+ SACK, window, echo)
 //! ```
 //!
-//! The application reads at once, so the window is all of the buffer's share at any time and
-//! never closes. The way back carries acks only; data that way is a stream of its own.
+//! The application reads at once, so the window is all that its law allows and never closes. What
+//! was once allowed is not taken back: a smaller window comes about as data arrives. The way back carries acks only; data that way is a stream of its own.
 
+use freshline_core::receiver::{Arrival, Autotune, WindowLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 
-use super::autotune::{BufferParams, ReceiveWindow};
+use super::buffer::BufferParams;
 use super::ranges::Ranges;
 use super::segment::{Block, Flags, SackBlocks, Segment};
 
@@ -69,7 +70,10 @@ pub struct Receiver {
     beyond: Ranges,
     /// Where the last segments beyond a hole arrived, the most recent first.
     recent: Recent,
-    window: ReceiveWindow,
+    law: Box<dyn WindowLaw>,
+    /// The right edge of the window as told last.
+    edge: u64,
+    last_echo: Option<Time>,
     /// A segment that had arrived before, for the next ack to tell of (RFC 2883).
     duplicate: Option<Block>,
     /// All below this is acknowledged.
@@ -105,15 +109,22 @@ enum AckState {
 }
 
 impl Receiver {
-    /// An end that waits for a SYN.
+    /// An end that waits for a SYN, with Linux's law for the window.
     pub fn new(params: ReceiverParams) -> Self {
+        Self::with_law(params, Box::new(Autotune::new(params.buffer.windows())))
+    }
+
+    /// An end that waits for a SYN, with any law for the window.
+    pub fn with_law(params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
         Self {
             state: State::Listening,
             expected: 0,
             fin: None,
             beyond: Ranges::default(),
             recent: Recent::default(),
-            window: ReceiveWindow::new(params.buffer),
+            law,
+            edge: 0,
+            last_echo: None,
             duplicate: None,
             acked_to: 0,
             ack: AckState::None,
@@ -137,9 +148,9 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.expected > fin)
     }
 
-    /// The receive window now, in bytes.
+    /// The receive window now: what the law wants, or what it has allowed before.
     pub fn window(&self) -> Bytes {
-        Bytes::new(self.window.size())
+        self.law.window().max(Bytes::new(self.edge.saturating_sub(self.expected)))
     }
 
     /// A segment has arrived. What it completes counts in [`Receiver::delivered`] at once.
@@ -190,6 +201,7 @@ impl Receiver {
         }
         self.quick_acks = self.quick_acks.saturating_sub(1);
         let ack = self.acknowledgement(now);
+        self.edge = ack.ack + ack.window;
         self.ack = AckState::None;
         self.acked_to = self.expected;
         self.duplicate = None;
@@ -205,7 +217,7 @@ impl Receiver {
         };
         Segment {
             ack: self.expected,
-            window: self.window.size(),
+            window: self.window().get(),
             flags,
             sack: self.recent.behind(self.duplicate),
             sent_at: now,
@@ -230,7 +242,7 @@ impl Receiver {
         }
         let block = Block {
             start: segment.seq.max(self.expected),
-            end: segment.end().min(self.expected + self.window.size()),
+            end: segment.end().min(self.expected + self.window().get()),
         };
         if self.beyond.first_gap(block).is_none() {
             if segment.seq < self.expected || block.start < block.end {
@@ -242,10 +254,8 @@ impl Receiver {
         if segment.flags.fin {
             self.fin.get_or_insert(segment.seq + u64::from(segment.len));
         }
-        if let Some(echo) = segment.echo {
-            self.window.on_echo(now, echo);
-        }
         self.largest = self.largest.max(u64::from(segment.len));
+        self.tell_law(now, segment, block);
         if self.last_arrival.is_some_and(|last| now.since(last) > PAUSE) {
             self.quick_acks = self.params.quick_acks;
         }
@@ -253,7 +263,18 @@ impl Receiver {
         self.take(now, block);
     }
 
+    fn tell_law(&mut self, now: Time, segment: &Segment, block: Block) {
+        if let Some(echo) = segment.echo
+            && self.last_echo.replace(echo) != Some(echo)
+        {
+            self.law.on_round_trip(now, now.since(echo));
+        }
+        let bytes = Bytes::new(block.end - block.start);
+        self.law.on_arrival(now, Arrival { bytes, segment: Bytes::new(self.largest.max(1)) });
+    }
+
     fn take(&mut self, now: Time, block: Block) {
+        let before = self.expected;
         let in_order = block.start == self.expected;
         let was_whole = self.beyond.is_empty();
         if in_order {
@@ -265,7 +286,7 @@ impl Receiver {
                 self.beyond.remove_below(self.expected);
                 self.recent.remove_below(self.expected);
             }
-            self.window.on_read(now, self.expected);
+            self.law.on_read(now, Bytes::new(self.expected - before));
         } else {
             let whole = self.beyond.insert(block);
             self.recent.push(whole);

@@ -111,9 +111,19 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         sender: SenderParams,
         receiver: ReceiverParams,
     ) -> usize {
+        self.add_towards(Receiver::new(receiver), law, sender)
+    }
+
+    /// Adds a stream that connects now, towards any receiver.
+    pub(crate) fn add_towards(
+        &mut self,
+        receiver: Receiver,
+        law: Box<dyn CongestionControl>,
+        sender: SenderParams,
+    ) -> usize {
         let mut sender = Sender::new(sender, law);
         sender.connect(self.now);
-        self.streams.push(Stream { sender, receiver: Receiver::new(receiver), wake: None });
+        self.streams.push(Stream { sender, receiver, wake: None });
         let id = self.streams.len() - 1;
         self.settle(id);
         id

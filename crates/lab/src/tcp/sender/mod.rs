@@ -13,7 +13,7 @@ mod transmit;
 
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
-use super::autotune::BufferParams;
+use super::buffer::BufferParams;
 use super::congestion::CongestionControl;
 use super::delivery_rate::DeliveryRate;
 use super::pacer::Pacer;

@@ -1,0 +1,134 @@
+//! A window that grows with what is read, as Linux tunes it (`tcp_rmem`).
+//!
+//! It follows dynamic right-sizing (Fisk, Feng 2001): once a round trip, as the receiver sees it,
+//! what the application has read in that time is compared with the most it ever read in one.
+//! Where it is more, the window becomes twice that, and more still if reading accelerates, so that
+//! slow start, which doubles, is never held back by it:
+//!
+//! ```text
+//! read > most:   window ← max(window, w + 2·w·(read − most)/most),   w = 2·read + 16 segments
+//! ```
+//!
+//! It never shrinks. This is equation 2.12 of 003, "2·ŵ at most `tcp_rmem` max", as today's kernels
+//! have it.
+
+use super::{Arrival, Limits, WindowLaw};
+use crate::unit::{Bytes, Span, Time};
+
+/// What the window grows by beyond twice what is read, in bytes: 16 segments of Ethernet.
+const HEADROOM: u64 = 16 * 1448;
+/// What is taken as read in a round trip before the first: an initial window.
+const FIRST_READ: u64 = 10 * 1448;
+
+/// Linux's law. It has no settings but its [`Limits`].
+#[derive(Debug, Clone, Copy)]
+pub struct Autotune {
+    size: u64,
+    most: u64,
+    rtt: Option<Span>,
+    /// When the round trip began in which reading is measured.
+    since: Option<Time>,
+    /// What was read in it.
+    read: u64,
+    /// The most read in a round trip.
+    most_read: u64,
+}
+
+impl Autotune {
+    /// A window within `limits`; it does not shrink below the initial one.
+    pub fn new(limits: Limits) -> Self {
+        let size = limits.initial.get();
+        Self {
+            size,
+            most: limits.most.get().max(size),
+            rtt: None,
+            since: None,
+            read: 0,
+            most_read: FIRST_READ,
+        }
+    }
+
+    fn grow(&mut self) {
+        let growth = (self.read - self.most_read) as f64 / self.most_read as f64;
+        let wanted = self.read.saturating_mul(2).saturating_add(HEADROOM) as f64;
+        self.size = self.size.max((wanted * (1.0 + 2.0 * growth)) as u64).min(self.most);
+        self.most_read = self.read;
+    }
+}
+
+impl WindowLaw for Autotune {
+    fn name(&self) -> &'static str {
+        "autotune"
+    }
+
+    fn on_round_trip(&mut self, _now: Time, sample: Span) {
+        self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+    }
+
+    fn on_arrival(&mut self, _now: Time, _arrival: Arrival) {}
+
+    fn on_read(&mut self, now: Time, bytes: Bytes) {
+        let Some(since) = self.since else {
+            // What comes first only begins the first round trip.
+            self.since = Some(now);
+            return;
+        };
+        self.read = self.read.saturating_add(bytes.get());
+        if self.rtt.is_none_or(|rtt| now.since(since) < rtt) {
+            return;
+        }
+        if self.read > self.most_read {
+            self.grow();
+        }
+        self.since = Some(now);
+        self.read = 0;
+    }
+
+    fn window(&self) -> Bytes {
+        Bytes::new(self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `tcp_rmem` of Linux 6.16 has them.
+    const LINUX: Limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(16 << 20) };
+    const RTT: Span = Span::from_millis(40);
+
+    #[test]
+    fn the_window_stays_ahead_of_a_sender_that_doubles() {
+        let mut law = Autotune::new(LINUX);
+        for round in 0..12 {
+            let now = Time::ZERO + RTT * round;
+            law.on_round_trip(now, RTT);
+            law.on_read(now, Bytes::new(14_480 << round));
+            let next = (14_480 << (round + 1)).min(16 << 20);
+            assert!(law.window().get() >= next, "{} in round {round}", law.window());
+        }
+        assert_eq!(law.window(), LINUX.most);
+    }
+
+    #[test]
+    fn a_slow_stream_leaves_the_window_alone() {
+        let mut law = Autotune::new(LINUX);
+        for round in 0..100 {
+            let now = Time::ZERO + RTT * round;
+            law.on_round_trip(now, RTT);
+            law.on_read(now, Bytes::new(10_000));
+        }
+        assert_eq!(law.window(), LINUX.initial);
+    }
+
+    #[test]
+    fn the_window_never_passes_its_limit() {
+        let mut law = Autotune::new(LINUX);
+        for round in 0..4 {
+            let now = Time::ZERO + RTT * round;
+            law.on_round_trip(now, RTT);
+            law.on_read(now, Bytes::MAX);
+        }
+        assert_eq!(law.window(), LINUX.most);
+    }
+}

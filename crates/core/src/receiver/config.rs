@@ -1,0 +1,167 @@
+//! Laws by their names, with their settings.
+
+use alloc::boxed::Box;
+
+use super::{Autotune, Drwa, DrwaParams, Fixed, Limits, Rtac, RtacParams, Slope, WindowLaw};
+use crate::unit::{Bytes, Packets};
+
+/// A law of the receive window and its settings. In a file, a string such as `"rtac"`, or a table
+/// such as `{ law = "rtac", theta = 1.38, slope = { fixed = 15e-5 } }`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "law", rename_all = "snake_case"))]
+pub enum WindowLawConfig {
+    /// [`Rtac`].
+    Rtac(RtacParams),
+    /// [`Drwa`].
+    Drwa(DrwaParams),
+    /// [`Autotune`].
+    Autotune,
+    /// [`Fixed`].
+    Fixed {
+        /// How much, above zero.
+        window: Bytes,
+    },
+}
+
+/// Settings that make no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WindowLawError {
+    /// A number outside its range.
+    #[error("`{field}` is {value}, which is not {range}; give for example {example}")]
+    OutOfRange {
+        /// The setting.
+        field: &'static str,
+        /// What it was.
+        value: f64,
+        /// Where it may lie.
+        range: &'static str,
+        /// A value that makes sense.
+        example: &'static str,
+    },
+    /// Nothing where something must be.
+    #[error("`{field}` is zero; give for example `{example}`")]
+    Zero {
+        /// The setting.
+        field: &'static str,
+        /// A value that makes sense.
+        example: &'static str,
+    },
+}
+
+impl WindowLawConfig {
+    /// The law, at its beginning.
+    pub fn build(&self, limits: Limits) -> Result<Box<dyn WindowLaw>, WindowLawError> {
+        Ok(match *self {
+            Self::Rtac(params) => Box::new(params.build(limits)?),
+            Self::Drwa(params) => Box::new(params.build(limits)?),
+            Self::Autotune => Box::new(Autotune::new(limits)),
+            Self::Fixed { window: Bytes::ZERO } => {
+                return Err(WindowLawError::Zero { field: "window", example: "200kB" });
+            }
+            Self::Fixed { window } => Box::new(Fixed::new(window)),
+        })
+    }
+}
+
+impl RtacParams {
+    /// The law, at its beginning.
+    pub fn build(self, limits: Limits) -> Result<Rtac, WindowLawError> {
+        let Self { theta, slope, keep, gain, least, auto, .. } = self;
+        check("theta", theta, theta > 1.0 && theta <= 10.0, "above 1 and at most 10", "1.38")?;
+        if let Slope::Fixed(slope) = slope {
+            let is_slope = slope > 0.0 && slope.is_finite();
+            check("slope", slope, is_slope, "above 0", "15e-5")?;
+        }
+        check_averages(keep, gain, least)?;
+        if auto.bucket.is_zero() {
+            return Err(WindowLawError::Zero { field: "auto.bucket", example: "200ms" });
+        }
+        Ok(Rtac::new(self, limits))
+    }
+}
+
+impl DrwaParams {
+    /// The law, at its beginning.
+    pub fn build(self, limits: Limits) -> Result<Drwa, WindowLawError> {
+        let Self { lambda, keep, gain, least } = self;
+        check("lambda", lambda, lambda > 1.0 && lambda.is_finite(), "above 1", "3")?;
+        check_averages(keep, gain, least)?;
+        Ok(Drwa::new(self, limits))
+    }
+}
+
+fn check_averages(keep: f64, gain: f64, least: Packets) -> Result<(), WindowLawError> {
+    check("keep", keep, (0.0..1.0).contains(&keep), "from 0 to below 1", "0.125")?;
+    check("gain", gain, gain > 0.0 && gain <= 1.0, "above 0 and at most 1", "0.125")?;
+    if least == Packets::ZERO {
+        return Err(WindowLawError::Zero { field: "least", example: "4p" });
+    }
+    Ok(())
+}
+
+fn check(
+    field: &'static str,
+    value: f64,
+    holds: bool,
+    range: &'static str,
+    example: &'static str,
+) -> Result<(), WindowLawError> {
+    if holds { Ok(()) } else { Err(WindowLawError::OutOfRange { field, value, range, example }) }
+}
+
+/// A law in a file: a name, or a table.
+#[cfg(feature = "serde")]
+mod reading {
+    use core::fmt;
+
+    use serde::de::value::MapAccessDeserializer;
+    use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+    use super::{Bytes, DrwaParams, RtacParams, WindowLawConfig};
+
+    /// The table.
+    #[derive(serde::Deserialize)]
+    #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
+    enum Table {
+        Rtac(RtacParams),
+        Drwa(DrwaParams),
+        Autotune {},
+        Fixed { window: Bytes },
+    }
+
+    struct Law;
+
+    impl<'de> Visitor<'de> for Law {
+        type Value = WindowLawConfig;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("`rtac`, `drwa`, `autotune`, or a table with `law` and its settings")
+        }
+
+        fn visit_str<E: Error>(self, name: &str) -> Result<WindowLawConfig, E> {
+            match name {
+                "rtac" => Ok(WindowLawConfig::Rtac(RtacParams::default())),
+                "drwa" => Ok(WindowLawConfig::Drwa(DrwaParams::default())),
+                "autotune" => Ok(WindowLawConfig::Autotune),
+                _ => Err(E::unknown_variant(name, &["rtac", "drwa", "autotune"])),
+            }
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<WindowLawConfig, M::Error> {
+            let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+            Ok(match table {
+                Table::Rtac(params) => WindowLawConfig::Rtac(params),
+                Table::Drwa(params) => WindowLawConfig::Drwa(params),
+                Table::Autotune {} => WindowLawConfig::Autotune,
+                Table::Fixed { window } => WindowLawConfig::Fixed { window },
+            })
+        }
+    }
+
+    impl<'de> Deserialize<'de> for WindowLawConfig {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(Law)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The last stop: how much may be in flight towards a receiver.
+//!
+//! A TCP sender keeps at most min(cwnd, rwnd) in flight. A receive window that is generous beyond
+//! what the path holds becomes a queue at the bottleneck; a law here chooses it, from what a
+//! receiver sees by itself.
+//!
+//! ```text
+//!  data ─► on_round_trip, on_arrival ─┐
+//!  application ─► on_read ────────────┴─► law ─► window() ─► every ack
+//! ```
+//!
+//! | law | window | from |
+//! |---|---|---|
+//! | [`Fixed`] | stays | the minimum: what an application sets once |
+//! | [`Autotune`] | ahead of what is read, and never smaller | Linux |
+//! | [`Drwa`] | in proportion to RTTm/RTT | the baseline of 003 |
+//! | [`Rtac`] | as Reno's would be behind a RED queue | 003 |
+//!
+//! (003: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
+//! Networks, chapter 2.)
+//!
+//! No law is driven by time: without arrivals nothing is acknowledged, and so no window told.
+
+mod autotune;
+mod base;
+mod config;
+mod drwa;
+mod fixed;
+mod peak;
+mod round;
+mod rtac;
+
+pub use autotune::Autotune;
+pub use config::{WindowLawConfig, WindowLawError};
+pub use drwa::{Drwa, DrwaParams};
+pub use fixed::Fixed;
+pub use rtac::{AutoParams, Flight, Rtac, RtacParams, Slope, slope};
+
+use core::fmt;
+
+use crate::unit::{Bytes, Packets, Span, Time};
+
+/// How large a receive window may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// At the start.
+    pub initial: Bytes,
+    /// At most.
+    pub most: Bytes,
+}
+
+impl Limits {
+    /// The window nearest to the one wanted: at least `least` segments, at most [`Limits::most`].
+    fn bound(&self, wanted: f64, least: Packets, segment: Bytes) -> Bytes {
+        let floor = least.get().saturating_mul(segment.get());
+        // `as` saturates, and turns what is no number into zero.
+        Bytes::new((wanted as u64).max(floor).min(self.most.get()))
+    }
+}
+
+/// Data that had not arrived before, whether in order or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// How much of it.
+    pub bytes: Bytes,
+    /// The largest segment seen, which is taken for a full one; never zero.
+    pub segment: Bytes,
+}
+
+/// Chooses the receive window. The driver sees to it that an edge once told is never taken back
+/// (RFC 9293 section 3.8.6.2.1), so that a smaller window comes about as data arrives.
+pub trait WindowLaw: fmt::Debug + Send {
+    /// The name in reports and scenarios.
+    fn name(&self) -> &'static str;
+
+    /// Data came `sample` after the ack that it answers was sent, as timestamps tell (RFC 7323).
+    /// Later data with the same echo is no sample. Comes before the [`WindowLaw::on_arrival`] of
+    /// that data.
+    fn on_round_trip(&mut self, now: Time, sample: Span);
+
+    /// New data has arrived.
+    fn on_arrival(&mut self, now: Time, arrival: Arrival);
+
+    /// The application has read `bytes` more, in order.
+    fn on_read(&mut self, now: Time, bytes: Bytes);
+
+    /// How much may be in flight.
+    fn window(&self) -> Bytes;
+}

@@ -1,0 +1,79 @@
+//! What a receiver knows of its path once a round trip: how long it is, and how much came in it.
+//!
+//! ```text
+//! with a sample:       R̂TT ← (1 − β)·R̂TT + β·sample
+//! once each R̂TT:       ŵ ← α·ŵ + (1 − α)·arrived
+//! ```
+//!
+//! (003, Algorithm 1.)
+
+use super::Arrival;
+use crate::unit::{Bytes, Span, Time};
+
+/// Smooths round trips and counts what arrives in each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoundMeter {
+    /// α, the past's part in ŵ.
+    keep: f64,
+    /// β, a sample's part in R̂TT.
+    gain: f64,
+    rtt: Option<Span>,
+    began_at: Option<Time>,
+    last_arrival: Option<Time>,
+    arrived: u64,
+    /// ŵ in bytes, once a round is complete.
+    flight: Option<f64>,
+}
+
+impl RoundMeter {
+    pub(super) const fn new(keep: f64, gain: f64) -> Self {
+        Self { keep, gain, rtt: None, began_at: None, last_arrival: None, arrived: 0, flight: None }
+    }
+
+    /// R̂TT.
+    pub(super) fn rtt(&self) -> Option<Span> {
+        self.rtt
+    }
+
+    /// Takes a sample, unless it says how long the sender had nothing to send: whether it did.
+    pub(super) fn on_round_trip(&mut self, now: Time, sample: Span) -> bool {
+        let Some(rtt) = self.rtt else {
+            self.rtt = Some(sample);
+            return true;
+        };
+        let paused = self.last_arrival.is_some_and(|last| now.since(last) > rtt);
+        // A pause cannot make a round trip shorter.
+        if paused && sample > rtt {
+            return false;
+        }
+        self.rtt = Some(rtt.mul_f64(1.0 - self.gain) + sample.mul_f64(self.gain));
+        true
+    }
+
+    /// Counts anew from the next arrival on; ŵ stays.
+    pub(super) fn pause(&mut self) {
+        self.began_at = None;
+        self.arrived = 0;
+    }
+
+    /// Forgets the round trips before `sample`.
+    pub(super) fn restart(&mut self, sample: Span) {
+        self.rtt = Some(sample);
+        self.pause();
+    }
+
+    /// Counts what arrives; at the end of a round gives R̂TT and ŵ.
+    pub(super) fn on_arrival(&mut self, now: Time, arrival: Arrival) -> Option<(Span, Bytes)> {
+        self.last_arrival = Some(now);
+        self.arrived = self.arrived.saturating_add(arrival.bytes.get());
+        let began_at = *self.began_at.get_or_insert(now);
+        let rtt = self.rtt.filter(|rtt| now.since(began_at) >= *rtt && !rtt.is_zero())?;
+        let arrived = self.arrived as f64;
+        let kept = |flight: f64| self.keep * flight + (1.0 - self.keep) * arrived;
+        let flight = self.flight.map_or(arrived, kept);
+        self.flight = Some(flight);
+        self.began_at = Some(now);
+        self.arrived = 0;
+        Some((rtt, Bytes::new(flight as u64)))
+    }
+}

@@ -1,0 +1,289 @@
+//! RTAC: the window that Reno would have, were a RED queue at the bottleneck.
+//!
+//! ```text
+//! Q    = (RTT − RTTm) · w/RTT                        packets that wait            (2.10)
+//! q    = K · (Q + 1)                                 what RED would drop of them  (2.6)
+//! rwnd = √a · RTT/RTTm · 1/√q,   a = 3/2             Reno's window at that loss   (2.8, 2.14)
+//! K    = a/(θ − 1) · BDP⁻³                           so that w settles at θ·BDP   (2.11)
+//! ```
+//!
+//! Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
+//! Networks, chapter 2, Algorithm 1. The sender keeps min(cwnd, rwnd) in flight: where the network
+//! is congested cwnd is the smaller one and nothing changes; where a buffer hides the congestion
+//! rwnd takes over.
+//!
+//! # Derivation
+//!
+//! Reno maximises U(x) = −a/(RTTm²·x), so that at the price q it sends x = √a/(RTTm·√q); times RTT,
+//! that is (2.8). Windows and Q are in packets and q is a probability, so K is one over packets and
+//! a in packets². At the wanted point w = θ·BDP, RTT = θ·RTTm, Q = (θ − 1)·BDP ≫ 1, and
+//! θ·BDP = θ·√(a/(K·Q)) gives (2.11). With it a cancels:
+//!
+//! ```text
+//! rwnd = RTT/RTTm · BDP · √( (θ − 1)·BDP / (Q + 1) )
+//! ```
+//!
+//! Alone on a link, w is rwnd a round trip ago, RTT/RTTm = w/BDP and Q = w − BDP. The slope of that
+//! map where it rests is 1 − θ/(2·(θ − 1)), above −1 for θ > 4/3 only: below it the window swings.
+//! This is why 003 sees the best performance with θ from 1.3 to 1.4.
+//!
+//! # In whole numbers
+//!
+//! [`Flight::window`] is all of the arithmetic, for twins that have no floating point. In bytes,
+//! with S the segment: rwnd² = RTT²/RTTm² · BDP³ · (θ − 1)/(Q + S).
+//!
+//! # Where the paper is silent
+//!
+//! - **K.** The paper sets it by hand for each network. [`Slope::Auto`] sets it each round from
+//!   BDP = rate·(RTTm + Δ), the rate being the larger of that over two short buckets of time and
+//!   ŵ/R̂TT, which knows a path before a bucket is full.
+//! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
+//!   that fills the queue, as DRWA does. Where a smaller window leaves the round trip as it was, RTTm
+//!   is learnt anew, and checked by draining now and then. With [`Slope::Fixed`] RTTm is the least
+//!   sample ever seen, as in the paper.
+//! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
+//!   network.
+//! - **A flow without a queue** (R̂TT nearer to RTTm than to the wanted point) never gets a smaller
+//!   window: that it sends little is then its own wish.
+//! - **Pauses** of the sender are no round trips: a sample that is longer than R̂TT after more than
+//!   R̂TT without data is left out.
+
+use super::base::{Base, BaseRules, Outcome};
+use super::peak::PeakRate;
+use super::round::RoundMeter;
+use super::{Arrival, Limits, WindowLaw};
+use crate::unit::{BitRate, Bytes, Packets, Span, Time};
+
+/// Settings of [`Rtac`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct RtacParams {
+    /// θ, above 1 and at most 10: what is in flight, in multiples of the BDP. 1.38 (Table 2.1).
+    pub theta: f64,
+    /// Where K comes from. From the path.
+    pub slope: Slope,
+    /// Δ: how much longer a round trip without a queue takes on average than at least. None, for
+    /// a path that is always as long; 003 section 2.4.1 measured 18 ms in LTE, 8 ms in Wi-Fi. It
+    /// must be given where that is above (θ − 1)·RTTm, and it counts as path, not as queue.
+    pub delta: Span,
+    /// α, from 0 to below 1: the past's part in ŵ. 1/8 (Table 2.1).
+    pub keep: f64,
+    /// β, above 0 and at most 1: a sample's part in R̂TT. 1/8 (Table 2.1).
+    pub gain: f64,
+    /// The window in segments is never less, above zero: 4, for which losses are found by
+    /// duplicate acks and not by timeouts.
+    pub least: Packets,
+    /// What the automatic K goes by.
+    pub auto: AutoParams,
+}
+
+impl Default for RtacParams {
+    fn default() -> Self {
+        Self {
+            theta: 1.38,
+            slope: Slope::Auto,
+            delta: Span::ZERO,
+            keep: 0.125,
+            gain: 0.125,
+            least: Packets::new(4),
+            auto: AutoParams::default(),
+        }
+    }
+}
+
+/// Where K comes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Slope {
+    /// From the BDP as the receiver estimates it.
+    Auto,
+    /// Set by hand, per packet, above zero: 3·10⁻⁷ in 003's LTE, 15·10⁻⁵ in its Wi-Fi.
+    Fixed(f64),
+}
+
+/// Settings of [`Slope::Auto`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct AutoParams {
+    /// The length of a bucket of the rate, above zero. 200 ms: several round trips, so that bursts
+    /// are no rate (w grows with the square of an error), and short beside the 2 s in which a
+    /// slower path should be known.
+    pub bucket: Span,
+    /// For how many rounds the queue must stand beside a window that has halved. 4: an own queue
+    /// leaves within two, since a halved window is below the BDP.
+    pub patience: u32,
+    /// In a shared queue, how often to see whether it is one's own by now. 10 s, as long as BBR
+    /// waits: a drain of two round trips then costs less than 5 % below 250 ms.
+    pub drain_every: Span,
+    /// How many round trips a drain lasts. 2: in the first the queue leaves, the second shows it.
+    pub drain_rounds: u32,
+}
+
+impl Default for AutoParams {
+    fn default() -> Self {
+        Self {
+            bucket: Span::from_millis(200),
+            patience: 4,
+            drain_every: Span::from_secs(10),
+            drain_rounds: 2,
+        }
+    }
+}
+
+/// K for a path that holds `bdp` packets, per packet (2.11).
+pub fn slope(bdp: f64, theta: f64) -> f64 {
+    A / ((theta - 1.0) * bdp * bdp * bdp)
+}
+
+/// a in packets²: Reno's window is √(a/q) at the loss q.
+const A: f64 = 1.5;
+
+/// What a round trip shows of a path: all that the window follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// R̂TT, above zero.
+    pub rtt: Span,
+    /// RTTm with its compensation, above zero.
+    pub base: Span,
+    /// ŵ.
+    pub bytes: Bytes,
+    /// A full segment, above zero.
+    pub segment: Bytes,
+}
+
+impl Flight {
+    /// RTT/RTTm, at least 1.
+    pub fn stretch(&self) -> f64 {
+        (self.rtt.as_secs_f64() / self.base.as_secs_f64()).max(1.0)
+    }
+
+    /// Q: packets that wait (2.10).
+    pub fn queue(&self) -> f64 {
+        (1.0 - 1.0 / self.stretch()) * self.packets(self.bytes)
+    }
+
+    /// rwnd in bytes for a given K (2.14), without bounds.
+    pub fn window(&self, slope: f64) -> f64 {
+        let loss = slope * (self.queue() + 1.0);
+        libm::sqrt(A / loss) * self.stretch() * self.segment.get() as f64
+    }
+
+    /// What the path holds at `rate`, in packets.
+    pub fn bdp(&self, rate: BitRate) -> f64 {
+        rate.as_bps() as f64 / 8.0 * self.base.as_secs_f64() / self.segment.get() as f64
+    }
+
+    fn packets(&self, bytes: Bytes) -> f64 {
+        bytes.get() as f64 / self.segment.get() as f64
+    }
+}
+
+/// The law.
+#[derive(Debug, Clone, Copy)]
+pub struct Rtac {
+    params: RtacParams,
+    limits: Limits,
+    round: RoundMeter,
+    peak: PeakRate,
+    base: Base,
+    segment: Bytes,
+    window: Bytes,
+    is_draining: bool,
+}
+
+impl Rtac {
+    pub(super) fn new(params: RtacParams, limits: Limits) -> Self {
+        let AutoParams { bucket, patience, drain_every, drain_rounds } = params.auto;
+        Self {
+            params,
+            limits,
+            round: RoundMeter::new(params.keep, params.gain),
+            peak: PeakRate::new(bucket),
+            base: Base::new(BaseRules { patience, drain_every, drain_rounds }),
+            segment: Bytes::new(1),
+            window: limits.initial,
+            is_draining: false,
+        }
+    }
+
+    /// Another flow from the same place has seen a round trip as short as `known`.
+    pub fn learn_base(&mut self, known: Span) {
+        self.base.learn(known);
+    }
+
+    /// RTTm, once there was a sample, without compensation.
+    pub fn base(&self) -> Option<Span> {
+        self.base.get()
+    }
+
+    /// R̂TT, once there was a sample.
+    pub fn rtt(&self) -> Option<Span> {
+        self.round.rtt()
+    }
+
+    fn on_round(&mut self, now: Time, flight: Flight) {
+        let theta = self.params.theta;
+        let stretch = flight.stretch();
+        let wanted = match self.params.slope {
+            Slope::Fixed(slope) => flight.window(slope),
+            Slope::Auto => {
+                let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
+                let bdp = flight.bdp(self.peak.get().max(current));
+                flight.window(slope(bdp, theta))
+            }
+        };
+        let window = self.limits.bound(wanted, self.params.least, self.segment);
+        let has_queue = stretch > 1.0 + (theta - 1.0) / 2.0;
+        self.window = if has_queue { window } else { window.max(self.window) };
+        if self.params.slope == Slope::Auto {
+            let outcome = Outcome {
+                rtt: flight.rtt,
+                flight: flight.bytes.get(),
+                is_least: stretch > theta && window == self.least(),
+                is_long: stretch > 1.0 + 2.0 * (theta - 1.0),
+            };
+            self.base.on_round(now, &outcome);
+        }
+    }
+
+    fn least(&self) -> Bytes {
+        self.limits.bound(0.0, self.params.least, self.segment)
+    }
+}
+
+impl WindowLaw for Rtac {
+    fn name(&self) -> &'static str {
+        "rtac"
+    }
+
+    fn on_round_trip(&mut self, now: Time, sample: Span) {
+        let is_one = self.round.on_round_trip(now, sample);
+        if is_one && self.base.on_sample(sample) {
+            self.round.restart(sample);
+        }
+    }
+
+    fn on_arrival(&mut self, now: Time, arrival: Arrival) {
+        self.segment = arrival.segment;
+        self.is_draining = self.base.is_draining(now);
+        if self.is_draining {
+            self.round.pause();
+            self.peak.pause();
+            return;
+        }
+        self.peak.on_arrival(now, arrival.bytes);
+        let Some((rtt, bytes)) = self.round.on_arrival(now, arrival) else { return };
+        let Some(base) = self.base.get() else { return };
+        let base = (base + self.params.delta).max(Span::from_nanos(1));
+        self.on_round(now, Flight { rtt, base, bytes, segment: arrival.segment });
+    }
+
+    fn on_read(&mut self, _now: Time, _bytes: Bytes) {}
+
+    fn window(&self) -> Bytes {
+        if self.is_draining { self.least() } else { self.window }
+    }
+}
