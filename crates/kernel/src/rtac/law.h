@@ -31,6 +31,8 @@
 #define FRACTION_BITS 14
 /* The largest RTT / RTTm, with such a fraction. */
 #define LARGEST_STRETCH (1024ULL << FRACTION_BITS)
+/* What waits is a small part of what is in flight, and needs a finer fraction. */
+#define PART_BITS 27
 /* Times in units of 64 ns where a product with a size would not fit otherwise. */
 #define COARSE_BITS 6
 
@@ -68,6 +70,8 @@ struct rtac {
 	__u64 stands_rounds;
 	__u64 stands_least_ns;
 
+	/* Whether only the least may be in flight, to see what remains of a queue. */
+	__u64 is_draining;
 	/* What came of it; the window is 0 before the first. */
 	__u64 rate;
 	__u64 queue;
@@ -120,10 +124,9 @@ static inline __u64 rtac_bdp(__u64 rate, __u64 base_ns)
 /* What waits (2.10). */
 static inline __u64 rtac_queue(__u64 flight, __u64 rtt_ns, __u64 base_ns)
 {
-	__u64 waiting_ns = rtt_ns - smaller(base_ns, rtt_ns);
+	__u64 part = ((rtt_ns - smaller(base_ns, rtt_ns)) << PART_BITS) / (rtt_ns | 1);
 
-	return smaller(flight, LARGEST_WINDOW) * (waiting_ns >> COARSE_BITS) /
-	       ((rtt_ns >> COARSE_BITS) + 1);
+	return smaller(flight, LARGEST_WINDOW) * part >> PART_BITS;
 }
 
 /* RTT / RTTm. */
@@ -190,7 +193,7 @@ static inline void rtac_keep_base(struct rtac *law, __u64 now_ns, int is_long, i
 		law->base_state = DRAINING;
 		law->drain_ns = now_ns + law->rtt_ns * DRAIN_ROUNDS;
 	}
-	if (!is_long) {
+	if (!is_long && !is_least) {
 		law->stands_flight = 0;
 		return;
 	}
@@ -232,7 +235,8 @@ static inline void rtac_on_round(struct rtac *law, __u64 now_ns, __u64 segment,
 		law->window = wanted;
 	else
 		law->window = larger(law->window, wanted);
-	rtac_keep_base(law, now_ns, stretch > (1 << FRACTION_BITS) + 2 * excess, wanted == least);
+	rtac_keep_base(law, now_ns, stretch > (1 << FRACTION_BITS) + 2 * excess,
+		       stretch > (1 << FRACTION_BITS) + excess && wanted == least);
 }
 
 /* Data came that had not come before. Tells whether a round trip is over. */
@@ -243,7 +247,8 @@ static inline int rtac_on_arrival(struct rtac *law, __u64 now_ns, __u64 bytes, _
 		law->base_state = SHARED;
 		law->drain_ns = now_ns + DRAIN_EVERY_NS;
 	}
-	if (law->base_state == DRAINING) {
+	law->is_draining = law->base_state == DRAINING;
+	if (law->is_draining) {
 		rtac_pause(law);
 		return 0;
 	}
@@ -274,7 +279,7 @@ static inline int rtac_on_arrival(struct rtac *law, __u64 now_ns, __u64 bytes, _
 /* How much may be in flight; 0 if nothing is known yet. */
 static inline __u64 rtac_advertised(const struct rtac *law, __u64 segment)
 {
-	return law->base_state == DRAINING ? LEAST_SEGMENTS * segment : law->window;
+	return law->is_draining ? LEAST_SEGMENTS * segment : law->window;
 }
 
 #endif
