@@ -4,12 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use libbpf_rs::ErrorKind;
+use nix::unistd::Uid;
 
 /// Why something of this crate did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// Not root, nor the capabilities.
-    #[error("needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, to {0}: run it with `sudo`")]
+    /// Not root.
+    #[error("needs root, to {0}: run it with `sudo`")]
     Privileges(&'static str),
     /// The kernel was built or set up without something.
     #[error("needs {feature}, which this kernel does not offer: {remedy}")]
@@ -84,4 +85,9 @@ impl KernelError {
             _ => Self::Bpf { what, source },
         }
     }
+}
+
+/// Without it the kernel says little, and what it says does not tell what is missing.
+pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
+    if Uid::effective().is_root() { Ok(()) } else { Err(KernelError::Privileges(what)) }
 }

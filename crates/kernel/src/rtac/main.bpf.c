@@ -163,6 +163,19 @@ static void advertise(struct bpf_sock_ops *ops, struct tcp_sock *tcp, __u64 want
 	count(bpf_setsockopt(ops, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window)) ? REFUSED : WINDOWS);
 }
 
+/* What was echoed before says how long we were not looking, not how long the path is. */
+static struct connection *begin(struct bpf_sock *sock, struct tcp_sock *tcp)
+{
+	struct connection *connection =
+		bpf_sk_storage_get(&connections, sock, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (connection) {
+		connection->echoed_ms = tcp->rx_opt.rcv_tsecr;
+		connection->received = tcp->bytes_received;
+	}
+	return connection;
+}
+
 static void on_segment(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sock = ops->sk;
@@ -175,7 +188,9 @@ static void on_segment(struct bpf_sock_ops *ops)
 	tcp = bpf_skc_to_tcp_sock(sock);
 	if (!tcp)
 		return;
-	connection = bpf_sk_storage_get(&connections, sock, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	connection = bpf_sk_storage_get(&connections, sock, NULL, 0);
+	if (!connection)
+		connection = begin(sock, tcp);
 	if (!connection)
 		return;
 	count(SEGMENTS);

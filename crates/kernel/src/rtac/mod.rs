@@ -21,8 +21,8 @@ use freshline_core::unit::Span;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, set_print};
 
-use crate::KernelError;
 use crate::cgroup::Cgroup;
+use crate::error::{KernelError, require_root};
 use crate::pin;
 pub use status::{Attachment, Counters, Peer, attachments};
 
@@ -73,6 +73,7 @@ pub struct Held {
 /// Where the kernel or the rights do not suffice, and where sockets of that cgroup are under
 /// control already.
 pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
+    require_root("attach a program to a cgroup")?;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(KernelError::Missing {
             feature: "BTF, the description of the kernel's types",
@@ -80,6 +81,7 @@ pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
         });
     }
     let (cgroup, file) = Cgroup::open(path)?;
+    remove_deserted()?;
     let taken = attachments()?.into_iter().find_map(|other| {
         let other = other.known_cgroup()?;
         cgroup.overlaps(&other).then_some(other.path)
@@ -128,6 +130,10 @@ impl Held {
     /// If the BPF file system is not to be had. The program is gone then.
     pub fn pin(mut self) -> Result<(), KernelError> {
         let folder = pin_folder(self.cgroup.id)?;
+        if folder.exists() {
+            // Of one that was ended while it pinned: nobody else is attached here.
+            pin::remove(&folder)?;
+        }
         fs::create_dir_all(&folder).map_err(KernelError::file("make", &folder))?;
         let pinned = self
             .release
@@ -160,6 +166,7 @@ impl Held {
 ///
 /// [`KernelError::NotAttached`] if nothing is pinned there.
 pub fn detach(cgroup: Option<&Path>) -> Result<(), KernelError> {
+    require_root("detach programs")?;
     let folders = match cgroup {
         None => pin::folders(PIN_PREFIX),
         Some(path) => {
@@ -178,6 +185,18 @@ pub fn detach(cgroup: Option<&Path>) -> Result<(), KernelError> {
             fs::read(&release).map_err(KernelError::file("read", release))?;
         }
         pin::remove(&folder)?;
+    }
+    Ok(())
+}
+
+/// With its cgroup a program goes as well; only its pin stays.
+fn remove_deserted() -> Result<(), KernelError> {
+    for folder in pin::folders(PIN_PREFIX) {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let id = name.and_then(|name| name.strip_prefix(PIN_PREFIX)?.parse().ok());
+        if id.is_some_and(|id| Cgroup::find(id).is_none()) {
+            pin::remove(&folder)?;
+        }
     }
     Ok(())
 }

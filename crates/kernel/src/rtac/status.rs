@@ -8,12 +8,11 @@ use freshline_core::unit::{BitRate, Bytes, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use nix::unistd::Uid;
 use serde::Serialize;
 
 use super::{PIN_PREFIX, pin_name};
-use crate::KernelError;
 use crate::cgroup::Cgroup;
+use crate::error::{KernelError, require_root};
 use crate::pin;
 
 /// The program's name, by which it is found again.
@@ -81,9 +80,7 @@ impl Attachment {
 ///
 /// Without root: the kernel tells nobody else.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
-    if !Uid::effective().is_root() {
-        return Err(KernelError::Privileges("ask for the programs of the kernel"));
-    }
+    require_root("ask the kernel for its programs")?;
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
         .filter(|program| program.name == PROGRAM)
