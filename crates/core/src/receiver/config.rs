@@ -2,7 +2,8 @@
 
 use alloc::boxed::Box;
 
-use super::{Autotune, Drwa, DrwaParams, Fixed, Limits, Rtac, RtacParams, Slope, WindowLaw};
+use super::WindowLaw;
+use super::{Autotune, Drwa, DrwaParams, Fixed, Limits, Remote, Rtac, RtacParams, Slope};
 use crate::unit::{Bytes, Packets};
 
 /// A law of the receive window and its settings. In a file, a string such as `"rtac"`, or a table
@@ -50,10 +51,14 @@ pub enum WindowLawError {
 }
 
 impl WindowLawConfig {
-    /// The law, at its beginning.
-    pub fn build(&self, limits: Limits) -> Result<Box<dyn WindowLaw>, WindowLawError> {
+    /// The law, at its beginning; `remote` is what flows from the same host know.
+    pub fn build(
+        &self,
+        limits: Limits,
+        remote: &Remote,
+    ) -> Result<Box<dyn WindowLaw>, WindowLawError> {
         Ok(match *self {
-            Self::Rtac(params) => Box::new(params.build(limits)?),
+            Self::Rtac(params) => Box::new(params.build(limits, remote.clone())?),
             Self::Drwa(params) => Box::new(params.build(limits)?),
             Self::Autotune => Box::new(Autotune::new(limits)),
             Self::Fixed { window: Bytes::ZERO } => {
@@ -65,8 +70,8 @@ impl WindowLawConfig {
 }
 
 impl RtacParams {
-    /// The law, at its beginning.
-    pub fn build(self, limits: Limits) -> Result<Rtac, WindowLawError> {
+    /// The law, at its beginning; `remote` is what flows from the same host know.
+    pub fn build(self, limits: Limits, remote: Remote) -> Result<Rtac, WindowLawError> {
         let Self { theta, slope, keep, gain, least, auto, .. } = self;
         check("theta", theta, theta > 1.0 && theta <= 10.0, "above 1 and at most 10", "1.38")?;
         if let Slope::Fixed(slope) = slope {
@@ -74,10 +79,12 @@ impl RtacParams {
             check("slope", slope, is_slope, "above 0", "15e-5")?;
         }
         check_averages(keep, gain, least)?;
+        let is_headroom = (0.0..=100.0).contains(&auto.headroom);
+        check("auto.headroom", auto.headroom, is_headroom, "from 0 to 100", "1")?;
         if auto.bucket.is_zero() {
             return Err(WindowLawError::Zero { field: "auto.bucket", example: "200ms" });
         }
-        Ok(Rtac::new(self, limits))
+        Ok(Rtac::new(self, limits, remote))
     }
 }
 

@@ -22,11 +22,11 @@
 //! No law is driven by time: without arrivals nothing is acknowledged, and so no window told.
 
 mod autotune;
-mod base;
 mod config;
 mod drwa;
 mod fixed;
 mod peak;
+mod remote;
 mod round;
 mod rtac;
 
@@ -34,6 +34,7 @@ pub use autotune::Autotune;
 pub use config::{WindowLawConfig, WindowLawError};
 pub use drwa::{Drwa, DrwaParams};
 pub use fixed::Fixed;
+pub use remote::Remote;
 pub use rtac::{AutoParams, Flight, Rtac, RtacParams, Slope, slope};
 
 use core::fmt;
@@ -69,7 +70,7 @@ pub struct Arrival {
 
 /// Chooses the receive window. The driver sees to it that an edge once told is never taken back
 /// (RFC 9293 section 3.8.6.2.1), so that a smaller window comes about as data arrives.
-pub trait WindowLaw: fmt::Debug + Send {
+pub trait WindowLaw: fmt::Debug {
     /// The name in reports and scenarios.
     fn name(&self) -> &'static str;
 

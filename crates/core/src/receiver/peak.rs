@@ -22,10 +22,11 @@ impl PeakRate {
         Self { bucket, since: None, bytes: Bytes::ZERO, latest: none, before: none }
     }
 
-    pub(super) fn on_arrival(&mut self, now: Time, bytes: Bytes) {
+    /// Buckets are no shorter than `rtt`: a window that comes as one burst is no rate.
+    pub(super) fn on_arrival(&mut self, now: Time, bytes: Bytes, rtt: Span) {
         let since = *self.since.get_or_insert(now);
         let length = now.since(since);
-        if length >= self.bucket {
+        if length >= self.bucket.max(rtt) {
             self.before = self.latest;
             self.latest = BitRate::of(self.bytes, length).unwrap_or(self.latest);
             self.since = Some(now);
@@ -34,10 +35,9 @@ impl PeakRate {
         self.bytes += bytes;
     }
 
-    /// Leaves out what came since the last bucket, and counts anew from the next arrival on.
-    pub(super) fn pause(&mut self) {
-        self.since = None;
-        self.bytes = Bytes::ZERO;
+    /// The path is not what it was.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.bucket);
     }
 
     /// Zero before the first bucket is full.
@@ -56,7 +56,11 @@ mod tests {
     fn a_rate_is_exact_though_buckets_do_not_end_with_a_packet() {
         let mut peak = PeakRate::new(BUCKET);
         for packet in 0..500 {
-            peak.on_arrival(Time::ZERO + Span::from_micros(1500) * packet, Bytes::new(1500));
+            peak.on_arrival(
+                Time::ZERO + Span::from_micros(1500) * packet,
+                Bytes::new(1500),
+                Span::ZERO,
+            );
         }
         assert_eq!(peak.get(), BitRate::from_mbps(8));
     }
@@ -66,12 +70,12 @@ mod tests {
         let mut peak = PeakRate::new(BUCKET);
         let mut now = Time::ZERO;
         while now < Time::ZERO + BUCKET * 2 {
-            peak.on_arrival(now, Bytes::new(1000));
+            peak.on_arrival(now, Bytes::new(1000), Span::ZERO);
             now += Span::from_millis(1);
         }
         let slower_at = now;
         while peak.get() == BitRate::from_mbps(8) {
-            peak.on_arrival(now, Bytes::new(1000));
+            peak.on_arrival(now, Bytes::new(1000), Span::ZERO);
             now += Span::from_millis(4);
         }
         let after = now.since(slower_at);

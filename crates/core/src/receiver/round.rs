@@ -50,18 +50,6 @@ impl RoundMeter {
         true
     }
 
-    /// Counts anew from the next arrival on; ŵ stays.
-    pub(super) fn pause(&mut self) {
-        self.began_at = None;
-        self.arrived = 0;
-    }
-
-    /// Forgets the round trips before `sample`.
-    pub(super) fn restart(&mut self, sample: Span) {
-        self.rtt = Some(sample);
-        self.pause();
-    }
-
     /// Counts what arrives; at the end of a round gives R̂TT and ŵ.
     pub(super) fn on_arrival(&mut self, now: Time, arrival: Arrival) -> Option<(Span, Bytes)> {
         self.last_arrival = Some(now);

@@ -38,9 +38,11 @@
 //!   BDP = rate·(RTTm + Δ), the rate being the larger of that over two short buckets of time and
 //!   ŵ/R̂TT, which knows a path before a bucket is full.
 //! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
-//!   that fills the queue, as DRWA does. Where a smaller window leaves the round trip as it was, RTTm
-//!   is learnt anew, and checked by draining now and then. With [`Slope::Fixed`] RTTm is the least
-//!   sample ever seen, as in the paper.
+//!   that fills the queue, as DRWA does. Where the queue does not leave, half a window shows whose it
+//!   is; in a queue of others the window is free, and from time to time a drain shows whether it still
+//!   is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper.
+//! - **RTTm** is the least of R̂TT, so that a single lucky packet does not count; with
+//!   [`Slope::Fixed`] the least sample, from which the paper measured Δ.
 //! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
 //!   network.
 //! - **A flow without a queue** (R̂TT nearer to RTTm than to the wanted point) never gets a smaller
@@ -48,8 +50,8 @@
 //! - **Pauses** of the sender are no round trips: a sample that is longer than R̂TT after more than
 //!   R̂TT without data is left out.
 
-use super::base::{Base, BaseRules, Outcome};
 use super::peak::PeakRate;
+use super::remote::{Ownership, Remote, Rules, Verdict, View};
 use super::round::RoundMeter;
 use super::{Arrival, Limits, WindowLaw};
 use crate::unit::{BitRate, Bytes, Packets, Span, Time};
@@ -112,23 +114,24 @@ pub struct AutoParams {
     /// are no rate (w grows with the square of an error), and short beside the 2 s in which a
     /// slower path should be known.
     pub bucket: Span,
-    /// For how many rounds the queue must stand beside a window that has halved. 4: an own queue
-    /// leaves within two, since a halved window is below the BDP.
+    /// What K takes the BDP to be larger, in packets, from 0 to 100. 1: (2.11) neglects the 1 of
+    /// Q + 1, by which flows of few packets would lose against those of many.
+    pub headroom: f64,
+    /// For how many rounds in a row the queue must be a quarter longer than wanted, before half a
+    /// window shows whose it is. 3: an own queue leaves within two.
     pub patience: u32,
-    /// In a shared queue, how often to see whether it is one's own by now. 10 s, as long as BBR
-    /// waits: a drain of two round trips then costs less than 5 % below 250 ms.
-    pub drain_every: Span,
-    /// How many round trips a drain lasts. 2: in the first the queue leaves, the second shows it.
-    pub drain_rounds: u32,
+    /// In a shared queue, how often to drain, to see whether it is one's own by now. 10 s, as
+    /// long as BBR waits: a drain of two round trips then costs less than 5 % below 250 ms.
+    pub test_every: Span,
 }
 
 impl Default for AutoParams {
     fn default() -> Self {
         Self {
             bucket: Span::from_millis(200),
-            patience: 4,
-            drain_every: Span::from_secs(10),
-            drain_rounds: 2,
+            headroom: 1.0,
+            patience: 3,
+            test_every: Span::from_secs(10),
         }
     }
 }
@@ -182,41 +185,41 @@ impl Flight {
 }
 
 /// The law.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rtac {
     params: RtacParams,
     limits: Limits,
     round: RoundMeter,
     peak: PeakRate,
-    base: Base,
-    segment: Bytes,
+    remote: Remote,
+    ownership: Ownership,
     window: Bytes,
-    is_draining: bool,
+    /// Whether no queue has been seen yet.
+    is_starting: bool,
+    /// The window before a test.
+    untested: Bytes,
+    is_tested: bool,
+    /// How many bytes more than the window a test's sender may still have in flight, since no edge
+    /// is taken back.
+    allowed: u64,
 }
 
 impl Rtac {
-    pub(super) fn new(params: RtacParams, limits: Limits) -> Self {
-        let AutoParams { bucket, patience, drain_every, drain_rounds } = params.auto;
+    pub(super) fn new(params: RtacParams, limits: Limits, remote: Remote) -> Self {
+        let AutoParams { bucket, patience, test_every, .. } = params.auto;
         Self {
             params,
             limits,
             round: RoundMeter::new(params.keep, params.gain),
             peak: PeakRate::new(bucket),
-            base: Base::new(BaseRules { patience, drain_every, drain_rounds }),
-            segment: Bytes::new(1),
+            ownership: Ownership::new(Rules { patience, test_every }, remote.clone()),
+            remote,
             window: limits.initial,
-            is_draining: false,
+            is_starting: true,
+            untested: limits.initial,
+            is_tested: false,
+            allowed: 0,
         }
-    }
-
-    /// Another flow from the same place has seen a round trip as short as `known`.
-    pub fn learn_base(&mut self, known: Span) {
-        self.base.learn(known);
-    }
-
-    /// RTTm, once there was a sample, without compensation.
-    pub fn base(&self) -> Option<Span> {
-        self.base.get()
     }
 
     /// R̂TT, once there was a sample.
@@ -225,34 +228,86 @@ impl Rtac {
     }
 
     fn on_round(&mut self, now: Time, flight: Flight) {
-        let theta = self.params.theta;
-        let stretch = flight.stretch();
-        let wanted = match self.params.slope {
-            Slope::Fixed(slope) => flight.window(slope),
-            Slope::Auto => {
-                let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
-                let bdp = flight.bdp(self.peak.get().max(current));
-                flight.window(slope(bdp, theta))
-            }
-        };
-        let window = self.limits.bound(wanted, self.params.least, self.segment);
-        let has_queue = stretch > 1.0 + (theta - 1.0) / 2.0;
-        self.window = if has_queue { window } else { window.max(self.window) };
-        if self.params.slope == Slope::Auto {
-            let outcome = Outcome {
-                rtt: flight.rtt,
-                flight: flight.bytes.get(),
-                is_least: stretch > theta && window == self.least(),
-                is_long: stretch > 1.0 + 2.0 * (theta - 1.0),
-            };
-            self.base.on_round(now, &outcome);
+        match self.params.slope {
+            Slope::Fixed(slope) => self.follow(flight, slope),
+            Slope::Auto => self.on_auto_round(now, flight),
         }
     }
 
-    fn least(&self) -> Bytes {
-        self.limits.bound(0.0, self.params.least, self.segment)
+    fn on_auto_round(&mut self, now: Time, flight: Flight) {
+        let stands = flight.queue() > self.long_queue(&flight);
+        let half = flight.bytes.get() / 2;
+        let may_halve = half > self.bound(0.0, &flight).get();
+        let is_settled = self.allowed == 0;
+        let view = View { rtt: flight.rtt, stands, may_halve, is_settled };
+        let verdict = self.ownership.on_round(now, view);
+        let was_tested = self.is_tested;
+        self.is_tested = matches!(verdict, Verdict::Half | Verdict::Least);
+        if self.is_tested && !was_tested {
+            self.untested = self.window;
+        }
+        match verdict {
+            Verdict::Law => self.follow(flight, self.slope_of(&flight)),
+            Verdict::LawAnew => {
+                self.peak.forget();
+                self.follow(flight, self.slope_of(&flight));
+            }
+            Verdict::Half if was_tested => {}
+            Verdict::Half => self.window = self.window.min(self.bound(half as f64, &flight)),
+            Verdict::Least => self.window = self.bound(0.0, &flight),
+            Verdict::Free => {
+                let before = if was_tested { self.untested } else { self.window };
+                self.window = before.max(self.ahead(SHARING, &flight));
+            }
+        }
+        if self.is_tested && !was_tested {
+            self.allowed = (self.untested - self.window).get();
+        }
+    }
+
+    /// The window for the slope K; none smaller where no queue asks for it.
+    fn follow(&mut self, flight: Flight, slope: f64) {
+        let window = self.bound(flight.window(slope), &flight);
+        let has_queue = flight.stretch() > 1.0 + (self.params.theta - 1.0) / 2.0;
+        self.is_starting &= !has_queue;
+        self.window = if has_queue { window } else { window.max(self.window) };
+        if self.is_starting {
+            self.window = self.window.max(self.ahead(STARTING, &flight));
+        }
+    }
+
+    /// So many times what arrives in a round, and a little more.
+    fn ahead(&self, times: f64, flight: &Flight) -> Bytes {
+        let little = HEADROOM.get() as f64 * flight.segment.get() as f64;
+        self.bound(times * flight.bytes.get() as f64 + little, flight)
+    }
+
+    /// A queue that the law does not leave, in packets: a quarter longer than it wants, and two
+    /// packets, since on a short path one is much.
+    fn long_queue(&self, flight: &Flight) -> f64 {
+        let bdp = flight.packets(flight.bytes) / flight.stretch();
+        1.25 * (self.params.theta - 1.0) * bdp + 2.0
+    }
+
+    /// K from the BDP.
+    fn slope_of(&self, flight: &Flight) -> f64 {
+        let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
+        let bdp = flight.bdp(self.peak.get().max(current));
+        slope(bdp + self.params.auto.headroom, self.params.theta)
+    }
+
+    fn bound(&self, wanted: f64, flight: &Flight) -> Bytes {
+        self.limits.bound(wanted, self.params.least, flight.segment)
     }
 }
+
+/// How far the window is ahead of what arrives in a round before a queue was seen. 4: the sender doubles
+/// each round, and the window is for the one after the next.
+const STARTING: f64 = 4.0;
+/// How far a window is ahead in a queue of others, as auto-tuning's.
+const SHARING: f64 = 2.0;
+/// On top of either, as in auto-tuning.
+const HEADROOM: Packets = Packets::new(16);
 
 impl WindowLaw for Rtac {
     fn name(&self) -> &'static str {
@@ -260,23 +315,24 @@ impl WindowLaw for Rtac {
     }
 
     fn on_round_trip(&mut self, now: Time, sample: Span) {
-        let is_one = self.round.on_round_trip(now, sample);
-        if is_one && self.base.on_sample(sample) {
-            self.round.restart(sample);
+        if !self.round.on_round_trip(now, sample) {
+            return;
+        }
+        self.ownership.on_sample(sample);
+        match self.params.slope {
+            Slope::Fixed(_) => self.remote.learn(sample),
+            Slope::Auto => self.remote.learn(self.round.rtt().unwrap_or(sample)),
         }
     }
 
     fn on_arrival(&mut self, now: Time, arrival: Arrival) {
-        self.segment = arrival.segment;
-        self.is_draining = self.base.is_draining(now);
-        if self.is_draining {
-            self.round.pause();
-            self.peak.pause();
-            return;
+        if !self.ownership.is_testing() {
+            let rtt = self.round.rtt().unwrap_or(Span::ZERO);
+            self.peak.on_arrival(now, arrival.bytes, rtt);
         }
-        self.peak.on_arrival(now, arrival.bytes);
+        self.allowed = self.allowed.saturating_sub(arrival.bytes.get());
         let Some((rtt, bytes)) = self.round.on_arrival(now, arrival) else { return };
-        let Some(base) = self.base.get() else { return };
+        let Some(base) = self.remote.base() else { return };
         let base = (base + self.params.delta).max(Span::from_nanos(1));
         self.on_round(now, Flight { rtt, base, bytes, segment: arrival.segment });
     }
@@ -284,6 +340,6 @@ impl WindowLaw for Rtac {
     fn on_read(&mut self, _now: Time, _bytes: Bytes) {}
 
     fn window(&self) -> Bytes {
-        if self.is_draining { self.least() } else { self.window }
+        self.window
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use freshline_core::link::HopConfig;
+use freshline_core::receiver::Remote;
 use freshline_core::unit::Time;
 use rand::RngExt;
 
@@ -66,13 +67,14 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
+            let remote = Remote::default();
             for way in config.ways(self, &links, &mut stations)? {
                 let mut rng = streams.stream("flow", flows.len());
                 let late = config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
-                let flow = config.build(between, streams, flows.len(), rng)?;
+                let flow = config.build(between, streams, flows.len(), rng, &remote)?;
                 flows.push(way.routed(flow));
             }
             ranges.push(first..flows.len());

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
@@ -68,13 +69,15 @@ impl Air {
 }
 
 impl FlowConfig {
-    /// The flow with the number `index`, which sends between two moments.
+    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// alike.
     pub(super) fn build(
         &self,
         between: (Time, Time),
         streams: Streams,
         index: usize,
         rng: Pcg64,
+        remote: &Remote,
     ) -> Result<Flow, ScenarioError> {
         let flow = || self.name.clone();
         let bad = |what: &'static str| ScenarioError::Flow { flow: flow(), what: what.into() };
@@ -90,7 +93,8 @@ impl FlowConfig {
                 if self.path.is_empty() {
                     return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
                 }
-                tcp.build(between, rng, streams.stream("responses", index)).map_err(bad_tcp)
+                let responses = streams.stream("responses", index);
+                tcp.build(between, rng, responses, remote).map_err(bad_tcp)
             }
             (None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(bad)?;
@@ -124,14 +128,15 @@ impl TcpConfig {
         between: (Time, Time),
         rng: Pcg64,
         responses: Pcg64,
+        remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
-            let stream = |rng| self.stream(Application::Exchange, between, rng);
+            let stream = |rng| self.stream(Application::Exchange, between, rng, remote);
             let (requests, responses) = (stream(rng)?, stream(responses)?);
             return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
         }
         let application = self.application(between.0)?;
-        Ok(Flow::Stream(self.stream(application, between, rng)?))
+        Ok(Flow::Stream(self.stream(application, between, rng, remote)?))
     }
 
     fn stream(
@@ -139,6 +144,7 @@ impl TcpConfig {
         application: Application,
         between: (Time, Time),
         rng: Pcg64,
+        remote: &Remote,
     ) -> Result<Stream, Cow<'static, str>> {
         let marks = self.control == Algorithm::Dctcp;
         let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
@@ -156,7 +162,7 @@ impl TcpConfig {
             return Err("a buffer begins above its maximum; give [at first, at most]".into());
         }
         let law = self.control.build(INITIAL_WINDOW, rng);
-        let window = self.receiver.build(receiver.buffer.windows());
+        let window = self.receiver.build(receiver.buffer.windows(), remote);
         let window = window.map_err(|error| format!("`receiver`: {error}"))?;
         let receiver = Receiver::with_law(receiver, window);
         Ok(Stream::new(Sender::new(sender, law), receiver, application, between))

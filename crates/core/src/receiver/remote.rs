@@ -1,0 +1,223 @@
+//! RTTm, the round trip without a queue of one's own; and whose the queue is.
+//!
+//! ```text
+//!           the queue stood for `patience` rounds                it stays
+//!  ┌───────┐ ───────────────────────────────────► ┌─────────┐ ─────────────► ┌────────┐
+//!  │ alone │                                      │ halving │                │ shared │
+//!  └───────┘ ◄─────────────────────────────────── └─────────┘                └────────┘
+//!      ▲       the round trip falls as it should                it stays ▲      │ each `test_every`
+//!      │                                                          ┌──────────┐  │
+//!      └───────────────────────────────────────────────────────── │ draining │ ◄┘
+//!        it falls: RTTm ← the least round trip of the drain       └──────────┘
+//! ```
+//!
+//! A smaller window shortens one's own queue and nobody else's. So where the law does not bring
+//! the queue down, half a window for a moment shows whose it is. If it is not ours, to shrink
+//! further would only be to starve. Draining, which costs more, finds out when that has changed,
+//! and whether the path has become longer meanwhile.
+
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use crate::unit::{Span, Time};
+
+/// What all flows from one remote host know together. A flow that begins while others have a queue
+/// would take that for the path, and half a window of one flow in four shows nothing. Clones are
+/// the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Remote(Rc<RefCell<Knowledge>>);
+
+#[derive(Debug, Default)]
+struct Knowledge {
+    /// RTTm.
+    base: Option<Span>,
+    state: State,
+    /// How many flows there have been.
+    flows: u32,
+}
+
+impl Remote {
+    /// RTTm, once there was a sample, without compensation.
+    pub fn base(&self) -> Option<Span> {
+        self.0.borrow().base
+    }
+
+    /// The path is known to be as short as `known`.
+    pub fn learn(&self, known: Span) {
+        let mut knowledge = self.0.borrow_mut();
+        knowledge.base = Some(knowledge.base.map_or(known, |base| base.min(known)));
+    }
+
+    fn join(&self) -> u32 {
+        let mut knowledge = self.0.borrow_mut();
+        knowledge.flows += 1;
+        knowledge.flows
+    }
+}
+
+/// When to ask whose the queue is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) patience: u32,
+    pub(super) test_every: Span,
+}
+
+/// What the window is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As the law says.
+    Law,
+    /// As the law says, and the path is slower than it was.
+    LawAnew,
+    /// Half of what is in flight.
+    Half,
+    /// As small as it gets.
+    Least,
+    /// As much as the sender wants.
+    Free,
+}
+
+/// A flow's part in finding out whose the queue is. The flow that begins a test also ends it; the
+/// others of the host follow.
+#[derive(Debug, Clone)]
+pub(super) struct Ownership {
+    rules: Rules,
+    remote: Remote,
+    /// This flow's number at its host.
+    flow: u32,
+    /// For how many rounds the queue has stood.
+    stood: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    #[default]
+    Alone,
+    /// Half windows.
+    Halving(Test),
+    /// When to test next.
+    Shared { test_at: Time },
+    /// Least windows, and the least sample since.
+    Draining(Test, Span),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    /// The flow that counts its rounds.
+    leader: u32,
+    since: Time,
+    rounds: u32,
+    /// R̂TT before it takes effect.
+    before: Span,
+}
+
+impl Test {
+    /// Once what was allowed before has arrived, the queue leaves in one round, and the next one
+    /// shows it.
+    const ROUNDS: u32 = 2;
+
+    /// Whether its leader has gone.
+    fn is_stale(&self, now: Time) -> bool {
+        now.since(self.since) > self.before * 8 * u64::from(Self::ROUNDS)
+    }
+
+    /// One round later; those before the window has its effect do not count.
+    fn next(self, view: &View) -> Self {
+        if view.is_settled {
+            Self { rounds: self.rounds + 1, ..self }
+        } else {
+            Self { before: self.before.max(view.rtt), ..self }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.rounds > Self::ROUNDS
+    }
+}
+
+/// What a flow sees at the end of a round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    /// R̂TT.
+    pub(super) rtt: Span,
+    /// Whether the queue is longer than the law wants it.
+    pub(super) stands: bool,
+    /// Whether half of the window is a window.
+    pub(super) may_halve: bool,
+    /// Whether all that an earlier, larger window allowed has arrived.
+    pub(super) is_settled: bool,
+}
+
+impl Ownership {
+    pub(super) fn new(rules: Rules, remote: Remote) -> Self {
+        Self { rules, flow: remote.join(), remote, stood: 0 }
+    }
+
+    /// Whether windows are smaller than they would be, for a test.
+    pub(super) fn is_testing(&self) -> bool {
+        matches!(self.remote.0.borrow().state, State::Halving(_) | State::Draining(..))
+    }
+
+    pub(super) fn on_sample(&self, sample: Span) {
+        if let State::Draining(_, least) = &mut self.remote.0.borrow_mut().state {
+            *least = sample.min(*least);
+        }
+    }
+
+    /// A round is over.
+    pub(super) fn on_round(&mut self, now: Time, view: View) -> Verdict {
+        let stood = if view.stands && view.may_halve { self.stood + 1 } else { 0 };
+        self.stood = stood;
+        let mut knowledge = self.remote.0.borrow_mut();
+        let begin = Test { leader: self.flow, since: now, rounds: 0, before: view.rtt };
+        let shared = State::Shared { test_at: now + self.rules.test_every };
+        let base = knowledge.base.unwrap_or(Span::ZERO);
+        let (state, verdict) = match knowledge.state {
+            State::Alone if stood > self.rules.patience => (State::Halving(begin), Verdict::Half),
+            State::Alone => (State::Alone, Verdict::Law),
+            State::Shared { test_at } if now < test_at => (knowledge.state, Verdict::Free),
+            State::Shared { .. } => (State::Draining(begin, Span::MAX), Verdict::Least),
+            State::Halving(test) | State::Draining(test, _) if test.is_stale(now) => {
+                (State::Alone, Verdict::LawAnew)
+            }
+            // A flow that cannot take part would keep the queue from leaving.
+            State::Halving(Test { rounds: 0, .. }) if !view.may_halve => {
+                (State::Alone, Verdict::Law)
+            }
+            State::Halving(test) if test.leader != self.flow => (knowledge.state, Verdict::Half),
+            State::Halving(test) if !test.next(&view).is_over() => {
+                (State::Halving(test.next(&view)), Verdict::Half)
+            }
+            State::Halving(test) if has_halved(base, test.before, view.rtt) => {
+                (State::Alone, Verdict::LawAnew)
+            }
+            State::Draining(test, _) if test.leader != self.flow => {
+                (knowledge.state, Verdict::Least)
+            }
+            State::Draining(test, least) if !test.next(&view).is_over() => {
+                (State::Draining(test.next(&view), least), Verdict::Least)
+            }
+            State::Draining(test, least) if has_drained(base, test.before, least) => {
+                knowledge.base = Some(least);
+                (State::Alone, Verdict::LawAnew)
+            }
+            State::Halving(_) | State::Draining(..) => (shared, Verdict::Free),
+        };
+        if !matches!(state, State::Alone) {
+            self.stood = 0;
+        }
+        knowledge.state = state;
+        verdict
+    }
+}
+
+/// Whether R̂TT is nearer to what half a window leaves of an own queue than to what it was.
+fn has_halved(base: Span, before: Span, after: Span) -> bool {
+    let own = base.max(before / 2);
+    after < own.mul_f64(0.6) + before.mul_f64(0.4)
+}
+
+/// Whether less is left than of a queue of which half was others'.
+fn has_drained(base: Span, before: Span, least: Span) -> bool {
+    least < before.mul_f64(0.35).max(base.mul_f64(1.25))
+}

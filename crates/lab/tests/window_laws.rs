@@ -1,0 +1,207 @@
+//! Laws of the receive window, between the lab's TCP and a queue that nobody else limits.
+
+#[path = "common/tcp_net.rs"]
+mod tcp_net;
+
+use std::sync::Arc;
+
+use freshline_core::link::{Hop, LinkParams, Path, Trace};
+use freshline_core::receiver::{DrwaParams, Remote, RtacParams, WindowLawConfig};
+use freshline_core::router::{Discipline, Limit, QdiscConfig};
+use freshline_core::unit::{Bytes, Packets, Span};
+use freshline_lab::tcp::congestion::Algorithm;
+use freshline_lab::tcp::{Receiver, ReceiverParams, SenderParams};
+use rand_pcg::Pcg64;
+use tcp_net::{Carried, Net, at, law};
+
+type Bottleneck = Net<Discipline<Carried>>;
+
+/// The round trip of an empty path, without what a packet's own transmission takes.
+const BASE: Span = Span::from_millis(20);
+const BACK: &str = "delay=10ms";
+/// What of 20 Mbit/s is payload, in Mbit/s.
+const GOODPUT_OF_20: f64 = 20.0 * 1448.0 / 1500.0;
+
+/// 20 ms there and back, and more buffer than anyone should have.
+fn bloated(rate: &str) -> Bottleneck {
+    Net::over(&format!("rate={rate},delay=10ms,queue=2000p"), BACK, 1)
+}
+
+fn rtac() -> WindowLawConfig {
+    WindowLawConfig::Rtac(RtacParams::default())
+}
+
+/// A receiver whose window follows `config`, and which knows `remote`.
+fn receiver(config: WindowLawConfig, remote: &Remote) -> Receiver {
+    let params = ReceiverParams::default();
+    let law = config.build(params.buffer.windows(), remote).expect("settings of a law");
+    Receiver::with_law(params, law)
+}
+
+/// Adds a stream without end from `remote`.
+fn add_from(net: &mut Bottleneck, remote: &Remote, control: Algorithm, config: WindowLawConfig) {
+    let id = net.add_towards(receiver(config, remote), law(control), SenderParams::default());
+    net.with_sender(id, |sender| sender.set_unlimited());
+}
+
+/// Adds a stream without end from a host of its own.
+fn add(net: &mut Bottleneck, control: Algorithm, config: WindowLawConfig) {
+    add_from(net, &Remote::default(), control, config);
+}
+
+/// What each stream delivers in some seconds from now on, in Mbit/s, and the mean round trip of all.
+fn measured(net: &mut Bottleneck, seconds: u64) -> (Vec<f64>, Span) {
+    let before: Vec<_> =
+        net.streams.iter().map(|s| (s.receiver.delivered(), *s.sender.stats())).collect();
+    net.run(net.now + Span::from_secs(seconds));
+    let (mut sum, mut samples) = (Span::ZERO, 0);
+    let mut rates = Vec::new();
+    for (stream, (bytes, stats)) in net.streams.iter().zip(before) {
+        let bytes = (stream.receiver.delivered() - bytes).get();
+        rates.push(bytes as f64 * 8.0 / 1e6 / seconds as f64);
+        sum += stream.sender.stats().rtt_sum - stats.rtt_sum;
+        samples += stream.sender.stats().rtt_samples - stats.rtt_samples;
+    }
+    (rates, sum / samples)
+}
+
+#[test]
+fn rtac_takes_the_queue_away_and_leaves_the_rate() {
+    for (rate, mbit) in [("5mbit", 5.0), ("20mbit", 20.0), ("100mbit", 100.0)] {
+        let mut net = bloated(rate);
+        add(&mut net, Algorithm::Cubic, rtac());
+        net.run(at(2.0));
+        let (rates, rtt) = measured(&mut net, 10);
+        println!("{rate}: {rates:.2?} Mbit/s, {rtt}");
+        let own = Span::from_secs_f64(12_000e-6 / mbit);
+        assert!(rtt <= (BASE + own).mul_f64(1.5), "{rate}: {rtt}");
+        assert!(rates[0] > 0.97 * mbit * 1448.0 / 1500.0, "{rate}: {rates:?}");
+    }
+    let mut net = bloated("20mbit");
+    add(&mut net, Algorithm::Cubic, WindowLawConfig::Autotune);
+    net.run(at(9.0));
+    let (_, rtt) = measured(&mut net, 1);
+    assert!(rtt > Span::from_millis(400), "without it, {rtt}");
+}
+
+#[test]
+fn rtac_does_so_whatever_the_sender_runs() {
+    for control in [Algorithm::Reno, Algorithm::Bbr, Algorithm::HTcp, Algorithm::Westwood] {
+        let mut net = bloated("20mbit");
+        add(&mut net, control, rtac());
+        net.run(at(2.0));
+        let (rates, rtt) = measured(&mut net, 20);
+        println!("{control}: {rates:.2?} Mbit/s, {rtt}");
+        assert!(rtt <= BASE.mul_f64(1.5) && rates[0] > 0.97 * GOODPUT_OF_20, "{control}");
+    }
+}
+
+#[test]
+fn flows_of_one_host_share_the_path_and_its_short_queue() {
+    for seed_of_starts in 0..3 {
+        let mut net = bloated("20mbit");
+        let remote = Remote::default();
+        for flow in 0..4 {
+            add_from(&mut net, &remote, Algorithm::Cubic, rtac());
+            net.run(at(f64::from(flow * seed_of_starts) * 0.7));
+        }
+        net.run(at(10.0));
+        let (rates, rtt) = measured(&mut net, 20);
+        println!("{rates:.2?} Mbit/s, {rtt}");
+        assert!(rtt <= BASE.mul_f64(1.6), "{rtt}");
+        let sum: f64 = rates.iter().sum();
+        let jain = sum * sum / 4.0 / rates.iter().map(|rate| rate * rate).sum::<f64>();
+        assert!(sum > 0.97 * GOODPUT_OF_20 && jain > 0.85, "{rates:?}");
+    }
+}
+
+#[test]
+fn a_link_that_becomes_slower_and_faster_is_followed_within_two_seconds() {
+    let mut net = stepping();
+    add(&mut net, Algorithm::Cubic, rtac());
+    for (from, until, mbit) in [(2.0, 10.0, 20.0), (12.0, 20.0, 5.0), (22.0, 30.0, 20.0)] {
+        net.run(at(from));
+        let (rates, rtt) = measured(&mut net, (until - from) as u64);
+        println!("{mbit} Mbit/s: {rates:.2?} Mbit/s, {rtt}");
+        assert!(rates[0] > 0.97 * mbit * 1448.0 / 1500.0, "{rates:?}");
+        assert!(rtt < Span::from_millis(35), "{rtt}");
+    }
+}
+
+/// 20 Mbit/s, 5 from 10 to 20 s, and 20 again.
+fn stepping() -> Bottleneck {
+    let packets = |micros: u64, from: u64, until: u64| {
+        let number = |seconds: u64| (seconds * 1_000_000).div_ceil(micros);
+        (number(from)..number(until)).map(move |n| n * micros / 1000)
+    };
+    let times = packets(600, 0, 10).chain(packets(2400, 10, 20)).chain(packets(600, 20, 40));
+    let text: String = times.map(|ms| format!("{ms}\n")).collect();
+    let trace = Arc::new(Trace::parse(&text).expect("a trace"));
+    let link =
+        LinkParams { trace: Some(trace), delay: Span::from_millis(10), ..LinkParams::default() };
+    let queue = QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(2000)) };
+    let mut rng = Pcg64::new(1, 1);
+    let queue = queue.build(&mut rng).expect("a queue");
+    Net::new(Path::new(Hop::new(link, queue, rng)), BACK, 1)
+}
+
+#[test]
+fn beside_a_flow_that_fills_the_queue_rtac_gets_its_share_and_drwa_starves() {
+    for (config, least, most) in
+        [(rtac(), 0.85, 1.3), (WindowLawConfig::Drwa(DrwaParams::default()), 0.0, 0.1)]
+    {
+        let mut net = Net::over("rate=20mbit,delay=10ms,queue=200p", BACK, 1);
+        add(&mut net, Algorithm::Cubic, WindowLawConfig::Autotune);
+        add(&mut net, Algorithm::Cubic, config);
+        let (rates, _) = measured(&mut net, 60);
+        println!("{config:?}: {rates:.2?} Mbit/s");
+        let ratio = rates[1] / rates[0];
+        assert!(ratio >= least && ratio <= most, "{ratio}");
+    }
+}
+
+#[test]
+fn when_the_others_have_gone_the_queue_goes_too() {
+    let mut net = Net::over("rate=20mbit,delay=10ms,queue=500p", BACK, 1);
+    add(&mut net, Algorithm::Cubic, rtac());
+    let id = net.add_towards(
+        receiver(WindowLawConfig::Autotune, &Remote::default()),
+        law(Algorithm::Cubic),
+        SenderParams::default(),
+    );
+    while net.now < at(10.0) {
+        net.with_sender(id, |sender| sender.write(Bytes::new(1 << 20)));
+        net.run(net.now + Span::from_millis(100));
+    }
+    net.run(at(32.0));
+    let before = *net.streams[0].sender.stats();
+    net.run(at(36.0));
+    let after = net.streams[0].sender.stats();
+    let rtt = (after.rtt_sum - before.rtt_sum) / (after.rtt_samples - before.rtt_samples);
+    assert!(rtt < BASE.mul_f64(1.6), "{rtt}");
+}
+
+#[test]
+fn short_transfers_take_as_long_as_without() {
+    for path in ["rate=20mbit,delay=10ms,queue=2000p", "rate=100mbit,delay=50ms,queue=2000p"] {
+        for size in [200_000, 1_000_000] {
+            let mut took = Vec::new();
+            for config in [WindowLawConfig::Autotune, rtac()] {
+                let mut net = Net::over(path, BACK, 1);
+                let to = receiver(config, &Remote::default());
+                let id = net.add_towards(to, law(Algorithm::Cubic), SenderParams::default());
+                let mut left = size;
+                while !net.streams[id].receiver.is_finished() {
+                    left -= net.with_sender(id, |sender| sender.write(Bytes::new(left))).get();
+                    if left == 0 {
+                        net.with_sender(id, |sender| sender.close());
+                    }
+                    net.run(net.now + Span::from_millis(1));
+                }
+                took.push(net.now.as_nanos() as f64 / 1e6);
+            }
+            println!("{size} bytes over {path}: {took:?} ms");
+            assert!(took[1] <= took[0] * 1.05, "{size} bytes over {path}: {took:?}");
+        }
+    }
+}
