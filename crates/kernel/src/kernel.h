@@ -44,7 +44,17 @@ struct tcp_options_received {
 	__u32 rcv_tsecr;
 };
 
+struct minmax_sample {
+	__u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
 struct tcp_sock {
+	/* In us; ~0 if there is none. */
+	struct minmax rtt_min;
 	struct tcp_options_received rx_opt;
 	__u64 tcp_wstamp_ns;
 	__u64 bytes_received;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use freshline_core::receiver::{Arrival, Flight, Limits, RtacParams, WindowLaw, slope};
+use freshline_core::receiver::{Arrival, Flight, Limits, Remote, RtacParams, WindowLaw, slope};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
@@ -101,8 +101,8 @@ fn windows_follow_from_a_connection_as_in_the_core() {
     let length = Time::ZERO + Span::from_secs(40);
     let mut rng = Pcg32::seed_from_u64(7);
     let limits = Limits { initial: Bytes::new(0), most: Bytes::new(LARGEST) };
-    let mut core = RtacParams::default().build(limits).unwrap();
-    let mut lines = String::from("start 1380 0\n");
+    let mut core = RtacParams::default().build(limits, Remote::default()).unwrap();
+    let mut lines = String::from("settings 1380 0\n");
     let mut expected = Vec::new();
 
     // The sender fills the window, from slow start on. What is on its way is known by the time of
@@ -127,7 +127,7 @@ fn windows_follow_from_a_connection_as_in_the_core() {
         writeln!(lines, "arrival {} {SEGMENT} {SEGMENT}", now.as_nanos()).unwrap();
         expected.push((now, core.window().get()));
 
-        congestion_window += 1;
+        congestion_window = (congestion_window + 1).min(1000);
         // None yet: the kernel's own.
         let window = match core.window().get() {
             0 => usize::MAX,

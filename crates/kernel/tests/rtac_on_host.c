@@ -1,7 +1,7 @@
 /* law.h as a program: what it is told, line by line, and the windows that it chooses.
  *
  *     window RATE RTT BASE FLIGHT SEGMENT THETA    ->  the window of one round trip
- *     start THETA DELTA                            ->  a new connection
+ *     settings THETA DELTA                         ->  the settings of the connection
  *     round_trip NOW SAMPLE
  *     arrival NOW BYTES SEGMENT                    ->  the window advertised then */
 #include <stdio.h>
@@ -12,7 +12,8 @@
 int main(void)
 {
 	struct rtac_settings settings = { 0 };
-	struct rtac law = { 0 };
+	struct remote remote = { 0 };
+	struct rtac law = { .flow = 1 };
 	unsigned long long in[6];
 	char what[16];
 
@@ -28,15 +29,14 @@ int main(void)
 			printf("%llu\n", rtac_window(rtac_bdp(rate, base),
 						     rtac_queue(flight, rtt, base), in[4],
 						     rtac_stretch(rtt, base), in[5]));
-		} else if (!strcmp(what, "start")) {
+		} else if (!strcmp(what, "settings")) {
 			settings.theta_milli = in[0];
 			settings.delta_ns = in[1];
-			memset(&law, 0, sizeof(law));
 		} else if (!strcmp(what, "round_trip")) {
-			rtac_on_round_trip(&law, in[0], in[1]);
+			rtac_on_round_trip(&law, &remote, in[0], in[1]);
 		} else {
-			rtac_on_arrival(&law, in[0], in[1], in[2], &settings);
-			printf("%llu\n", rtac_advertised(&law, in[2]));
+			rtac_on_arrival(&law, &remote, in[0], in[1], in[2], &settings);
+			printf("%llu\n", law.window);
 		}
 	}
 	return 0;

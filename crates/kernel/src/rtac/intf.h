@@ -3,7 +3,7 @@
 #ifndef FRESHLINE_RTAC_INTF_H
 #define FRESHLINE_RTAC_INTF_H
 
-#include <linux/types.h>
+#include "law.h"
 
 /* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
 struct address {
@@ -12,9 +12,8 @@ struct address {
 
 /* The map `peers`: what is known of a remote address. */
 struct peer {
-	/* The shortest round trip seen, ns. */
-	__u64 min_rtt_ns;
-	/* As of the connection that was last heard: smoothed round trip, ns. */
+	struct remote remote;
+	/* As of the connection that was heard last: smoothed round trip, ns. */
 	__u64 rtt_ns;
 	/* Delivery rate, bytes per second. */
 	__u64 rate;
@@ -24,8 +23,8 @@ struct peer {
 	__u64 window;
 	/* How many round trips of connections to this address are over. */
 	__u64 rounds;
-	/* When that was last, ns of the monotonic clock. */
-	__u64 updated_ns;
+	/* When the last was over, ns of the monotonic clock. */
+	__u64 heard_ns;
 };
 
 /* The map `counters`: one number for each processor. */

@@ -22,10 +22,16 @@
 
 /* The defaults of the core's RtacParams. */
 #define LEAST_SEGMENTS 4
+#define HEADROOM_SEGMENTS 1
 #define BUCKET_NS (NS_PER_S / 5)
-#define PATIENCE 4
-#define DRAIN_EVERY_NS (10 * NS_PER_S)
-#define DRAIN_ROUNDS 2
+#define PATIENCE 3
+#define TEST_EVERY_NS (10 * NS_PER_S)
+#define TEST_ROUNDS 2
+/* How far the window is ahead of what arrives in a round: before a queue was seen, in a queue of
+ * others, and on top of either. */
+#define AHEAD_STARTING 4
+#define AHEAD_SHARING 2
+#define AHEAD_SEGMENTS 16
 
 /* Fractions of roots and ratios have so many bits. */
 #define FRACTION_BITS 14
@@ -36,13 +42,40 @@
 /* Times in units of 64 ns where a product with a size would not fit otherwise. */
 #define COARSE_BITS 6
 
-enum base_state {
+/* Whose the queue of a remote host is. */
+enum ownership {
 	ALONE,
+	/* Half windows are to show it. */
+	HALVING,
 	SHARED,
+	/* The least windows are to show whether it still is others'. */
 	DRAINING,
 };
 
+/* What all connections from one remote host know together. Processors do not wait for each other
+ * here: what one overwrites another will see again, and a test that stays without an end is
+ * dropped. */
+struct remote {
+	/* RTTm; 0 before the first sample. */
+	__u64 base_ns;
+	/* An enum ownership. */
+	__u64 state;
+	/* The running test: the connection that counts its rounds, its beginning, the rounds so far,
+	 * the round trip before it takes effect, and the shortest sample since. */
+	__u64 test_leader;
+	__u64 test_since_ns;
+	__u64 test_rounds;
+	__u64 test_before_ns;
+	__u64 test_least_ns;
+	/* In a shared queue, when to test next. */
+	__u64 test_at_ns;
+	/* How many connections there have been. */
+	__u64 flows;
+};
+
 struct rtac {
+	/* This connection's number at its remote host; 0 before it has one. */
+	__u64 flow;
 	/* Smoothed round trip; 0 before the first. */
 	__u64 rtt_ns;
 	__u64 last_arrival_ns;
@@ -59,19 +92,16 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* RTTm; 0 before the first sample. */
-	__u64 base_ns;
-	__u64 base_state;
-	/* When to drain, or until when it lasts. */
-	__u64 drain_ns;
-	/* A queue that stands: w at its beginning, 0 if there is none; for how many rounds, and the
-	 * shortest round trip of these. */
-	__u64 stands_flight;
-	__u64 stands_rounds;
-	__u64 stands_least_ns;
+	/* For how many rounds the queue has stood. */
+	__u64 stood;
+	/* Whether a queue has been seen yet. */
+	__u64 has_queued;
+	/* Whether the window is smaller for a test, what it was before, and how much more than it may
+	 * still come, since no edge is taken back. */
+	__u64 is_tested;
+	__u64 untested;
+	__u64 allowed;
 
-	/* Whether only the least may be in flight, to see what remains of a queue. */
-	__u64 is_draining;
 	/* What came of it; the window is 0 before the first. */
 	__u64 rate;
 	__u64 queue;
@@ -148,138 +178,232 @@ static inline __u64 rtac_window(__u64 bdp, __u64 queue, __u64 segment, __u64 str
 	return smaller(window * stretch >> FRACTION_BITS, LARGEST_WINDOW);
 }
 
-/* Another connection has seen a round trip as short as this. */
-static inline void rtac_learn_base(struct rtac *law, __u64 known_ns)
+/* The path is known to be as short as this. */
+static inline void rtac_learn(struct remote *remote, __u64 known_ns)
 {
-	law->base_ns = law->base_ns ? smaller(law->base_ns, known_ns) : known_ns;
-}
-
-static inline void rtac_pause(struct rtac *law)
-{
-	law->round_began_ns = 0;
-	law->round_bytes = 0;
-	law->bucket_began_ns = 0;
-	law->bucket_bytes = 0;
+	remote->base_ns = remote->base_ns ? smaller(remote->base_ns, known_ns) : known_ns;
 }
 
 /* Data came `sample_ns` after the ack that it answers was sent. */
-static inline void rtac_on_round_trip(struct rtac *law, __u64 now_ns, __u64 sample_ns)
+static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      __u64 sample_ns)
 {
-	if (!law->rtt_ns) {
+	if (!law->rtt_ns)
 		law->rtt_ns = sample_ns;
-	} else if (sample_ns > law->rtt_ns && law->last_arrival_ns &&
-		   now_ns - law->last_arrival_ns > law->rtt_ns) {
+	else if (sample_ns > law->rtt_ns && law->last_arrival_ns &&
+		 now_ns - law->last_arrival_ns > law->rtt_ns)
 		/* The sender had nothing to send. */
 		return;
-	} else {
+	else
 		law->rtt_ns = (law->rtt_ns * 7 + sample_ns) / 8;
-	}
-	if (law->base_state != ALONE && sample_ns < law->base_ns / 4 * 3) {
-		law->base_state = ALONE;
-		law->stands_flight = 0;
-		law->rtt_ns = sample_ns;
-		law->round_began_ns = 0;
-		law->round_bytes = 0;
-	}
-	if (law->stands_flight)
-		law->stands_least_ns = smaller(law->stands_least_ns, sample_ns);
-	rtac_learn_base(law, sample_ns);
+	if (remote->state == DRAINING)
+		remote->test_least_ns = smaller(remote->test_least_ns, sample_ns);
+	rtac_learn(remote, law->rtt_ns);
 }
 
-/* Keeps RTTm: it is learnt anew where a smaller window does not make the round trip shorter. */
-static inline void rtac_keep_base(struct rtac *law, __u64 now_ns, int is_long, int is_least)
+enum verdict {
+	/* As the law says. */
+	LAW,
+	/* As the law says, and the path is slower than it was. */
+	LAW_ANEW,
+	/* Half of what is in flight. */
+	HALF,
+	/* As small as it gets. */
+	LEAST,
+	/* As much as the sender wants. */
+	FREE,
+};
+
+static inline void rtac_begin_test(struct remote *remote, enum ownership state, __u64 now_ns,
+				   const struct rtac *law)
 {
-	if (law->base_state == SHARED && now_ns >= law->drain_ns) {
-		law->base_state = DRAINING;
-		law->drain_ns = now_ns + law->rtt_ns * DRAIN_ROUNDS;
-	}
-	if (!is_long && !is_least) {
-		law->stands_flight = 0;
-		return;
-	}
-	if (!law->stands_flight) {
-		law->stands_flight = law->flight;
-		law->stands_rounds = 0;
-		law->stands_least_ns = law->rtt_ns;
-	}
-	if (!is_least && law->flight > law->stands_flight / 2) {
-		law->stands_rounds = 0;
-		law->stands_least_ns = law->rtt_ns;
-		return;
-	}
-	law->stands_rounds += 1;
-	if (law->stands_rounds > PATIENCE) {
-		law->base_ns = law->stands_least_ns;
-		law->base_state = SHARED;
-		law->drain_ns = now_ns + DRAIN_EVERY_NS;
-		law->stands_flight = 0;
-	}
+	remote->state = state;
+	remote->test_leader = law->flow;
+	remote->test_since_ns = now_ns;
+	remote->test_rounds = 0;
+	remote->test_before_ns = law->rtt_ns;
+	remote->test_least_ns = ~0ULL;
 }
 
-static inline void rtac_on_round(struct rtac *law, __u64 now_ns, __u64 segment,
-				 const struct rtac_settings *settings)
+/* Whether the round trip is nearer to what half a window leaves of an own queue than to what it
+ * was. */
+static inline int rtac_has_halved(const struct remote *remote, __u64 rtt_ns)
+{
+	__u64 own_ns = larger(remote->base_ns, remote->test_before_ns / 2);
+
+	return rtt_ns * 10 < own_ns * 6 + remote->test_before_ns * 4;
+}
+
+/* Whether less is left than of a queue of which half was others'. */
+static inline int rtac_has_drained(const struct remote *remote)
+{
+	return remote->test_least_ns < remote->test_before_ns * 35 / 100;
+}
+
+static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
+				     int may_halve)
+{
+	int is_halving = remote->state == HALVING;
+	enum verdict goes_on = is_halving ? HALF : LEAST;
+
+	if (now_ns - remote->test_since_ns > remote->test_before_ns * 8 * TEST_ROUNDS) {
+		/* Its leader has gone. */
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	if (is_halving && !remote->test_rounds && !may_halve) {
+		remote->state = ALONE;
+		return LAW;
+	}
+	if (remote->test_leader != law->flow)
+		return goes_on;
+	if (law->allowed) {
+		remote->test_before_ns = larger(remote->test_before_ns, law->rtt_ns);
+		return goes_on;
+	}
+	remote->test_rounds += 1;
+	if (remote->test_rounds <= TEST_ROUNDS)
+		return goes_on;
+	if (is_halving && rtac_has_halved(remote, law->rtt_ns)) {
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	if (!is_halving && rtac_has_drained(remote)) {
+		remote->base_ns = remote->test_least_ns;
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	remote->state = SHARED;
+	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	return FREE;
+}
+
+static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      int stands, int may_halve)
+{
+	enum verdict verdict;
+
+	law->stood = stands && may_halve ? law->stood + 1 : 0;
+	if (remote->state == ALONE) {
+		if (law->stood <= PATIENCE)
+			return LAW;
+		rtac_begin_test(remote, HALVING, now_ns, law);
+		verdict = HALF;
+	} else if (remote->state != SHARED) {
+		verdict = rtac_test(law, remote, now_ns, may_halve);
+	} else if (now_ns < remote->test_at_ns) {
+		verdict = FREE;
+	} else {
+		rtac_begin_test(remote, DRAINING, now_ns, law);
+		verdict = LEAST;
+	}
+	if (remote->state != ALONE)
+		law->stood = 0;
+	return verdict;
+}
+
+static inline __u64 rtac_bound(__u64 window, __u64 segment)
+{
+	return smaller(larger(window, LEAST_SEGMENTS * segment), LARGEST_WINDOW);
+}
+
+static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segment)
+{
+	return rtac_bound(times * law->flight + AHEAD_SEGMENTS * segment, segment);
+}
+
+static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
+			       const struct rtac_settings *settings)
 {
 	__u64 excess = ((settings->theta_milli - 1000) << FRACTION_BITS) / 1000;
-	__u64 base_ns = law->base_ns + settings->delta_ns;
-	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
 	__u64 current = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
-	__u64 least = LEAST_SEGMENTS * segment, wanted;
+	__u64 bdp, window;
 
 	law->rate = larger(current, larger(law->latest_rate, law->earlier_rate));
-	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
-	wanted = rtac_window(rtac_bdp(law->rate, base_ns), law->queue, segment, stretch,
+	bdp = rtac_bdp(law->rate, base_ns) + HEADROOM_SEGMENTS * segment;
+	window = rtac_window(smaller(bdp, LARGEST_WINDOW), law->queue, segment, stretch,
 			     settings->theta_milli);
-	wanted = larger(wanted, least);
+	window = rtac_bound(window, segment);
+	if (stretch > (1 << FRACTION_BITS) + excess / 2) {
+		law->has_queued = 1;
+		law->window = window;
+		return;
+	}
 	/* Without a queue, a flow that sends little does so by its own wish. */
-	if (stretch > (1 << FRACTION_BITS) + excess / 2)
-		law->window = wanted;
-	else
-		law->window = larger(law->window, wanted);
-	rtac_keep_base(law, now_ns, stretch > (1 << FRACTION_BITS) + 2 * excess,
-		       stretch > (1 << FRACTION_BITS) + excess && wanted == least);
+	law->window = larger(law->window, window);
+	if (!law->has_queued)
+		law->window = larger(law->window, rtac_ahead(law, AHEAD_STARTING, segment));
+}
+
+static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 now_ns,
+				 __u64 segment, const struct rtac_settings *settings)
+{
+	__u64 base_ns = remote->base_ns + settings->delta_ns;
+	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
+	/* What should wait, and a quarter more; on a short path two segments are much. */
+	__u64 held = (smaller(law->flight, LARGEST_WINDOW) << FRACTION_BITS) / stretch;
+	__u64 is_long = held * (settings->theta_milli - 1000) / 800 + 2 * segment;
+	__u64 half = law->flight / 2;
+	__u64 was_tested = law->is_tested, before = law->window;
+	enum verdict verdict;
+
+	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
+	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
+			     half > LEAST_SEGMENTS * segment);
+	law->is_tested = verdict == HALF || verdict == LEAST;
+	if (verdict == LAW_ANEW) {
+		law->bucket_began_ns = 0;
+		law->bucket_bytes = 0;
+		law->latest_rate = 0;
+		law->earlier_rate = 0;
+	}
+	if (verdict == LAW || verdict == LAW_ANEW)
+		rtac_follow(law, base_ns, stretch, segment, settings);
+	else if (verdict == LEAST)
+		law->window = rtac_bound(0, segment);
+	else if (verdict == FREE)
+		law->window = larger(was_tested ? law->untested : law->window,
+				     rtac_ahead(law, AHEAD_SHARING, segment));
+	else if (!was_tested)
+		law->window = smaller(law->window, rtac_bound(half, segment));
+	if (law->is_tested && !was_tested) {
+		law->untested = before;
+		law->allowed = before - smaller(law->window, before);
+	}
 }
 
 /* Data came that had not come before. Tells whether a round trip is over. */
-static inline int rtac_on_arrival(struct rtac *law, __u64 now_ns, __u64 bytes, __u64 segment,
-				  const struct rtac_settings *settings)
+static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
+				  __u64 bytes, __u64 segment, const struct rtac_settings *settings)
 {
-	if (law->base_state == DRAINING && now_ns >= law->drain_ns) {
-		law->base_state = SHARED;
-		law->drain_ns = now_ns + DRAIN_EVERY_NS;
+	if (remote->state != HALVING && remote->state != DRAINING) {
+		__u64 length_ns;
+
+		if (!law->bucket_began_ns)
+			law->bucket_began_ns = now_ns;
+		length_ns = now_ns - law->bucket_began_ns;
+		/* A window that comes as one burst is no rate. */
+		if (length_ns >= larger(BUCKET_NS, law->rtt_ns)) {
+			law->earlier_rate = law->latest_rate;
+			law->latest_rate = smaller(law->bucket_bytes, LARGEST_RATE) * NS_PER_S / length_ns;
+			law->bucket_began_ns = now_ns;
+			law->bucket_bytes = 0;
+		}
+		law->bucket_bytes += bytes;
 	}
-	law->is_draining = law->base_state == DRAINING;
-	if (law->is_draining) {
-		rtac_pause(law);
-		return 0;
-	}
-	if (!law->bucket_began_ns)
-		law->bucket_began_ns = now_ns;
-	if (now_ns - law->bucket_began_ns >= BUCKET_NS) {
-		law->earlier_rate = law->latest_rate;
-		law->latest_rate = smaller(law->bucket_bytes, LARGEST_RATE) * NS_PER_S /
-				   (now_ns - law->bucket_began_ns);
-		law->bucket_began_ns = now_ns;
-		law->bucket_bytes = 0;
-	}
-	law->bucket_bytes += bytes;
+	law->allowed -= smaller(law->allowed, bytes);
 
 	law->last_arrival_ns = now_ns;
 	law->round_bytes += bytes;
 	if (!law->round_began_ns)
 		law->round_began_ns = now_ns;
-	if (!law->rtt_ns || now_ns - law->round_began_ns < law->rtt_ns)
+	if (!law->rtt_ns || !remote->base_ns || now_ns - law->round_began_ns < law->rtt_ns)
 		return 0;
 	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
 	law->round_began_ns = now_ns;
 	law->round_bytes = 0;
-	rtac_on_round(law, now_ns, segment, settings);
+	rtac_on_round(law, remote, now_ns, segment, settings);
 	return 1;
-}
-
-/* How much may be in flight; 0 if nothing is known yet. */
-static inline __u64 rtac_advertised(const struct rtac *law, __u64 segment)
-{
-	return law->is_draining ? LEAST_SEGMENTS * segment : law->window;
 }
 
 #endif

@@ -6,11 +6,11 @@
 #include <bpf/bpf_endian.h>
 
 #include "intf.h"
-#include "law.h"
 
 /* Milliseconds of sending that are remembered, to measure round trips finer than timestamps. */
 #define REMEMBERED 64
 #define NS_PER_MS 1000000
+#define NS_PER_US 1000
 /* A window that keeps nobody back. */
 #define NO_WINDOW (1 << 30)
 #define PEERS 4096
@@ -102,30 +102,16 @@ static struct address remote_address(struct sock_common *sock)
 	return address;
 }
 
-/* Takes over the shortest round trip that other connections to the same address have seen, and
- * leaves word of this one. */
-static void share(struct tcp_sock *tcp, struct rtac *law, __u64 now_ns)
+static struct peer *peer_of(struct tcp_sock *tcp)
 {
 	struct address address = remote_address((struct sock_common *)tcp);
 	struct peer *known = bpf_map_lookup_elem(&peers, &address);
-	struct peer first = {};
+	struct peer unknown = {};
 
-	if (!known) {
-		bpf_map_update_elem(&peers, &address, &first, BPF_NOEXIST);
-		known = bpf_map_lookup_elem(&peers, &address);
-		if (!known)
-			return;
-	}
-	/* Unless this one has just learnt that the path is longer, or shared. */
-	if (law->base_state == ALONE && known->min_rtt_ns)
-		rtac_learn_base(law, known->min_rtt_ns);
-	known->min_rtt_ns = law->base_ns;
-	known->rtt_ns = law->rtt_ns;
-	known->rate = law->rate;
-	known->queue = law->queue;
-	known->window = law->window;
-	known->rounds += 1;
-	known->updated_ns = now_ns;
+	if (known)
+		return known;
+	bpf_map_update_elem(&peers, &address, &unknown, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&peers, &address);
 }
 
 static void look_at(struct tcp_sock *tcp, struct connection *connection)
@@ -135,21 +121,33 @@ static void look_at(struct tcp_sock *tcp, struct connection *connection)
 	__u64 rtt_ns = round_trip(connection, now_ns, now_ms, tcp->rx_opt.rcv_tsecr);
 	__u64 received = tcp->bytes_received - connection->received;
 	struct rtac *law = &connection->law;
+	struct peer *peer;
 
 	remember(connection, now_ns, now_ms);
 	if (!received)
 		return;
 	connection->received = tcp->bytes_received;
-	if (rtt_ns) {
-		__u64 is_first = !law->rtt_ns;
-
-		count(ROUND_TRIPS);
-		rtac_on_round_trip(law, now_ns, rtt_ns);
-		if (is_first)
-			share(tcp, law, now_ns);
+	peer = peer_of(tcp);
+	if (!peer)
+		return;
+	if (!law->flow) {
+		law->flow = ++peer->remote.flows;
+		/* The kernel's own shortest round trip, of the handshake at least. */
+		if (tcp->rtt_min.s[0].v != ~0U)
+			rtac_learn(&peer->remote, (__u64)tcp->rtt_min.s[0].v * NS_PER_US);
 	}
-	if (rtac_on_arrival(law, now_ns, received, tcp->advmss, &constants))
-		share(tcp, law, now_ns);
+	if (rtt_ns) {
+		count(ROUND_TRIPS);
+		rtac_on_round_trip(law, &peer->remote, now_ns, rtt_ns);
+	}
+	if (!rtac_on_arrival(law, &peer->remote, now_ns, received, tcp->advmss, &constants))
+		return;
+	peer->rtt_ns = law->rtt_ns;
+	peer->rate = law->rate;
+	peer->queue = law->queue;
+	peer->window = law->window;
+	peer->rounds += 1;
+	peer->heard_ns = now_ns;
 }
 
 /* Sets the window, unless it is the one that the kernel has: growing its receive buffer, it
@@ -195,7 +193,7 @@ static void on_segment(struct bpf_sock_ops *ops)
 		return;
 	count(SEGMENTS);
 	look_at(tcp, connection);
-	advertise(ops, tcp, rtac_advertised(&connection->law, tcp->advmss));
+	advertise(ops, tcp, connection->law.window);
 }
 
 SEC("sockops")

@@ -133,13 +133,13 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
     })
 }
 
-/// In the order of `struct peer` in `intf.h`.
+/// In the order of `struct peer` in `intf.h`, which begins with what the law knows: RTTm first.
 fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
     let mut found = Vec::new();
     for key in map.keys() {
         // One may be forgotten while we look.
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let [min_rtt, rtt, rate, queue, window, rounds, updated_at] = numbers(&value)[..] else {
+        let [min_rtt, .., rtt, rate, queue, window, rounds, heard_at] = numbers(&value)[..] else {
             continue;
         };
         let Ok(address) = <[u8; 16]>::try_from(key) else { continue };
@@ -152,9 +152,9 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
             window: Bytes::new(window),
             rounds,
         };
-        found.push((updated_at, peer));
+        found.push((heard_at, peer));
     }
-    found.sort_by_key(|(updated_at, _)| Reverse(*updated_at));
+    found.sort_by_key(|(heard_at, _)| Reverse(*heard_at));
     Ok(found.into_iter().map(|(_, peer)| peer).collect())
 }
 
