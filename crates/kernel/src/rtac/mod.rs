@@ -12,7 +12,7 @@
 mod status;
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -153,9 +153,8 @@ impl Held {
     ///
     /// If the kernel's list of connections cannot be read. The program is gone all the same.
     pub fn release(self) -> Result<(), KernelError> {
-        let Self { control, release, .. } = self;
-        drop(control);
-        run(&release)
+        self.control.detach().map_err(KernelError::bpf("detach the program"))?;
+        run(&self.release)
     }
 }
 
@@ -178,8 +177,14 @@ pub fn detach(cgroup: Option<&Path>) -> Result<(), KernelError> {
         return Err(KernelError::NotAttached(cgroup.map(Path::to_owned)));
     }
     for folder in folders {
-        // The program goes first, so that it takes no window back.
-        remove_pin(&folder.join(CONTROL))?;
+        // The program goes first, so that it takes no window back. To remove its pin would end it
+        // as well, but later than that returns.
+        let control = folder.join(CONTROL);
+        if control.exists() {
+            let control =
+                Link::open(&control).map_err(KernelError::bpf("open the program's pin"))?;
+            control.detach().map_err(KernelError::bpf("detach the program"))?;
+        }
         let release = folder.join(RELEASE);
         if release.exists() {
             fs::read(&release).map_err(KernelError::file("read", release))?;
@@ -207,15 +212,6 @@ fn pin_folder(cgroup_id: u64) -> Result<PathBuf, KernelError> {
 
 fn pin_name(cgroup_id: u64) -> String {
     format!("{PIN_PREFIX}{cgroup_id}")
-}
-
-fn remove_pin(path: &Path) -> Result<(), KernelError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(KernelError::file("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Reads an iterator to its end, which is what makes it work.
