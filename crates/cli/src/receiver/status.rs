@@ -38,6 +38,8 @@ struct AttachmentReport {
     pinned: bool,
     #[serde(flatten)]
     counters: Counters,
+    runs: u64,
+    run_time_ns: u64,
     peers: Vec<PeerReport>,
 }
 
@@ -58,6 +60,8 @@ impl From<&Attachment> for AttachmentReport {
             cgroup: attachment.cgroup.as_ref().map(|path| path.display().to_string()),
             pinned: attachment.pinned,
             counters: attachment.counters,
+            runs: attachment.runs,
+            run_time_ns: attachment.run_time.as_nanos(),
             peers: attachment.peers.iter().map(PeerReport::from).collect(),
         }
     }
@@ -82,7 +86,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
     if attachments.is_empty() {
         return writeln!(out, "nothing is attached");
     }
-    for Attachment { cgroup, pinned, counters, peers, .. } in attachments {
+    for Attachment { cgroup, pinned, counters, peers, runs, run_time, .. } in attachments {
         match cgroup {
             Some(path) => write!(out, "{}", path.display())?,
             None => write!(out, "a cgroup that is gone")?,
@@ -98,6 +102,9 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             counters.windows,
             counters.refused,
         )?;
+        if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
+            writeln!(out, "  {runs} runs of {ns} ns")?;
+        }
         print_peers(&mut out, peers)?;
     }
     Ok(())

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use freshline_core::unit::{BitRate, Bytes, Span};
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{
+    LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
+};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use serde::Serialize;
@@ -27,6 +29,10 @@ pub struct Attachment {
     pub pinned: bool,
     /// What it has done.
     pub counters: Counters,
+    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    pub runs: u64,
+    /// See [`Attachment::runs`].
+    pub run_time: Span,
     /// Whom it has heard, the latest first.
     pub peers: Vec<Peer>,
     cgroup_id: u64,
@@ -90,15 +96,16 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
         let LinkTypeInfo::Cgroup(at) = link.info else { continue };
         let program = programs.iter().find(|program| program.id == link.prog_id);
         if let Some(program) = program {
-            found.push(attachment(at.cgroup_id, &program.map_ids)?);
+            found.push(attachment(at.cgroup_id, program)?);
         }
     }
     Ok(found)
 }
 
-fn attachment(cgroup_id: u64, maps: &[u32]) -> Result<Attachment, KernelError> {
+fn attachment(cgroup_id: u64, program: &ProgramInfo) -> Result<Attachment, KernelError> {
     let cannot = || KernelError::bpf("read the statistics");
-    let maps = maps
+    let maps = program
+        .map_ids
         .iter()
         .map(|id| MapHandle::from_map_id(*id))
         .collect::<libbpf_rs::Result<Vec<_>>>()
@@ -113,6 +120,8 @@ fn attachment(cgroup_id: u64, maps: &[u32]) -> Result<Attachment, KernelError> {
             .map_err(cannot())?
             .unwrap_or_default(),
         peers: named("peers").map(peers).transpose().map_err(cannot())?.unwrap_or_default(),
+        runs: program.run_cnt,
+        run_time: Span::from_nanos(program.run_time_ns),
         cgroup_id,
     })
 }
