@@ -393,6 +393,23 @@ fn without_root_it_says_what_it_needs() {
 }
 
 #[test]
+fn what_the_kernel_lacks_is_named() {
+    if !can_run() {
+        return;
+    }
+    // Hidden from one process.
+    let without = |hide: &str| {
+        let script = format!("{hide} && exec {FRESHLINE} receiver attach");
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+    };
+    let cgroups = cgroups().unwrap();
+    let no_cgroups = without(&format!("umount {}", cgroups.display()));
+    assert_refused(&no_cgroups, "needs control groups of version 2");
+    let no_btf = without("mount -t tmpfs none /sys/kernel/btf");
+    assert_refused(&no_btf, "needs BTF");
+}
+
+#[test]
 fn what_is_no_cgroup_is_refused_as_wrong_usage() {
     if !can_run() {
         return;
