@@ -37,7 +37,7 @@ enum counter {
 	WINDOWS,
 	/* Windows that the kernel refused to set. */
 	REFUSED,
-	/* Connections under control since the start, adopted ones among them. */
+	/* New connections that came under control. */
 	CONNECTIONS,
 	/* Connections taken over that were there before. */
 	ADOPTED,
