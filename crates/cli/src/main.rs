@@ -13,6 +13,7 @@ mod monitor;
 mod output;
 mod probe;
 mod receiver;
+mod router;
 mod source;
 mod transport;
 mod url;
@@ -41,6 +42,7 @@ enum Command {
     Lab(lab::Args),
     Age(age::Args),
     Receiver(receiver::Args),
+    Router(router::Args),
 }
 
 /// Why a subcommand ended early.
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Age(args) => age::run(args),
         Command::Receiver(args) => receiver::run(args),
+        Command::Router(args) => router::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

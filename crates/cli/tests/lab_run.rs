@@ -261,3 +261,22 @@ fn all_scenarios_that_come_along_are_listed() {
     assert_says(queue["reproduces"].as_str().expect("a figure"), &["000", "3.2"]);
     assert_eq!(bench.succeeds(&["list"]).lines().count(), all.len());
 }
+
+#[test]
+fn a_scenario_of_a_folder_goes_by_both_names_and_finds_its_network() {
+    let bench = Bench::with("");
+    let short = ["--set", "duration=100ms", "--set", "warm_up=0s", "--runs", "1", "--json", "-"];
+    let document = bench.json(&[&["run", "ifc/networks"][..], &short].concat());
+    let metrics = document["metrics"].as_array().expect("metrics");
+    assert!(metrics.iter().any(|metric| metric["of"] == "topology"), "{document}");
+    let said = bench.is_refused(&["run", "networks"]);
+    assert_says(&said, &["cannot read the scenario networks"]);
+}
+
+#[test]
+fn a_folder_is_reproduced_as_a_whole() {
+    let bench = Bench::with("");
+    // Nothing is left to measure, so that the first scenario says so at once.
+    let said = bench.is_refused(&["reproduce", "ifc", "--set", "warm_up=1h"]);
+    assert_says(&said, &["ifc/aoi-load", "`warm_up`"]);
+}

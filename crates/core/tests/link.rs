@@ -4,7 +4,7 @@ use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConf
 use freshline_core::router::{
     Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
 };
-use freshline_core::unit::{Bytes, Packets, Span, Time};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -64,6 +64,19 @@ fn one_packet_takes_its_serialisations_and_delays() {
     let mut path = path(&["rate=1mbit,delay=5ms", "delay=3ms", "rate=8mbit,delay=10ms"]);
     path.enqueue(at_ms(100), kilobyte(1), &mut no_drop);
     assert_eq!(arrivals(&drain(&mut path)), [(1, at_ms(100 + 8 + 5 + 3 + 1 + 10))]);
+}
+
+#[test]
+fn a_new_rate_counts_from_the_next_transmission_on() {
+    let config: HopConfig = "rate=1mbit".parse().unwrap();
+    let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+    for id in 0..3 {
+        hop.enqueue(at_ms(0), kilobyte(id), &mut no_drop);
+    }
+    // Packet 0 is in transmission for 8 ms.
+    hop.set_rate(BitRate::from_mbps(8));
+    let sent: Vec<_> = std::iter::from_fn(|| hop.poll(at_ms(100), &mut no_drop)).collect();
+    assert_eq!(arrivals(&sent), [(0, at_ms(8)), (1, at_ms(9)), (2, at_ms(10))]);
 }
 
 #[test]

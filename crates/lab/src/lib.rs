@@ -10,6 +10,7 @@ pub mod run;
 pub mod scenario;
 pub mod series;
 pub mod tcp;
+pub mod topology;
 pub mod torture;
 pub mod watch;
 pub mod wifi;

@@ -1,7 +1,8 @@
 //! Figures of papers: the scenario that shows one also says which numbers the paper printed.
 //!
 //! ```text
-//!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► ours beside the paper's
+//!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► over another row's
+//!                                                                    ─► ours beside the paper's
 //!   [[reproduce.trend]] ─► do rows rise in the paper's order, are they alike where its are?
 //! ```
 
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::run::{Metric, run};
+use crate::run::{Metric, Sampled, sample};
 use crate::scenario::{Best, Change, Row, Scenario, SetError, Source, Trend};
 
 /// A line of the table.
@@ -25,6 +26,8 @@ pub struct Compared {
     pub ours: Option<f64>,
     /// Half the width of its 95 % confidence interval.
     pub ci95: Option<f64>,
+    /// Its standard deviation over the runs, of a row that is given over another one.
+    pub deviation: Option<f64>,
     /// How far ours may be from the paper's, as a fraction.
     pub tolerance: Option<f64>,
     /// What came of it.
@@ -77,10 +80,10 @@ pub enum ReproduceError {
         /// What there is.
         known: String,
     },
-    /// A trend names a row that is not there.
-    #[error("trend `{what}`: no row has the id `{id}`")]
+    /// A trend or a row names a row that is not there.
+    #[error("`{what}`: no row above has the id `{id}`")]
     UnknownRow {
-        /// The trend.
+        /// What names it.
         what: String,
         /// The id.
         id: String,
@@ -102,9 +105,10 @@ pub fn reproduce<'a>(
     let mut table = Vec::new();
     let mut by_id = BTreeMap::new();
     for row in &reproduction.rows {
-        let compared = row.compare(&mut runs, changes)?;
+        let sampled = row.sample(&mut runs, changes, &by_id)?;
+        let compared = row.compare(&sampled);
         done(&compared);
-        by_id.extend(row.id.clone().zip(compared.ours));
+        by_id.extend(row.id.clone().map(|id| (id, sampled)));
         table.push(compared);
     }
     for trend in &reproduction.trends {
@@ -118,29 +122,50 @@ pub fn reproduce<'a>(
 /// Runs of one scenario with changes. Several rows may ask for the same.
 struct Runs<'a> {
     source: Source<'a>,
-    known: BTreeMap<String, Vec<Metric>>,
+    known: BTreeMap<String, Vec<Sampled>>,
+}
+
+/// The numbers of the rows so far, by their ids.
+type ById = BTreeMap<String, Sampled>;
+
+fn row_called<'a>(rows: &'a ById, id: &str, what: &str) -> Result<&'a Sampled, ReproduceError> {
+    rows.get(id)
+        .ok_or_else(|| ReproduceError::UnknownRow { what: what.to_owned(), id: id.to_owned() })
 }
 
 impl Runs<'_> {
-    fn metrics(&mut self, changes: &[Change]) -> Result<&[Metric], SetError> {
+    fn samples(&mut self, changes: &[Change]) -> Result<&[Sampled], SetError> {
         let key = format!("{changes:?}");
         if !self.known.contains_key(&key) {
             let scenario = Scenario::parse_with(self.source, changes)?;
-            self.known.insert(key.clone(), run(&scenario, || {})?);
+            self.known.insert(key.clone(), sample(&scenario, || {})?);
         }
         Ok(&self.known[&key])
     }
 }
 
 impl Row {
-    fn compare(&self, runs: &mut Runs<'_>, changes: &[Change]) -> Result<Compared, ReproduceError> {
+    /// The row's number in all runs.
+    fn sample(
+        &self,
+        runs: &mut Runs<'_>,
+        changes: &[Change],
+        rows: &ById,
+    ) -> Result<Sampled, ReproduceError> {
         let own = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
         let mut changes: Vec<_> = changes.iter().cloned().chain(own).collect();
         if let Some(best) = &self.best {
             changes.push(self.look_for(best, runs, &changes)?);
         }
-        let Metric { value, unit, ci95, .. } =
-            self.metric(runs, &changes, &self.metric, &self.of)?;
+        let sampled = self.number(runs, &changes, &self.metric, &self.of)?;
+        match &self.over {
+            Some(id) => Ok(sampled.over(row_called(rows, id, &self.what)?)),
+            None => Ok(sampled),
+        }
+    }
+
+    fn compare(&self, sampled: &Sampled) -> Compared {
+        let Metric { value, unit, ci95, .. } = sampled.metric();
         let verdict = match (self.paper, self.tolerance) {
             (Some(paper), Some(tolerance)) if (value / paper - 1.0).abs() <= tolerance => {
                 Verdict::Within
@@ -148,8 +173,9 @@ impl Row {
             (Some(_), Some(_)) => Verdict::Outside,
             _ => Verdict::NoValue,
         };
+        let deviation = self.over.as_ref().and_then(|_| sampled.deviation());
         let (what, paper, tolerance) = (self.what.clone(), self.paper, self.tolerance);
-        Ok(Compared { what, unit, paper, ours: Some(value), ci95, tolerance, verdict })
+        Compared { what, unit, paper, ours: Some(value), ci95, deviation, tolerance, verdict }
     }
 
     /// The change to the best value: where the parabola through the least one and its neighbours
@@ -169,24 +195,25 @@ impl Row {
         for &value in &best.values {
             let changes: Vec<_> = changes.iter().cloned().chain([change(value)]).collect();
             let of = best.of.as_ref().unwrap_or(&self.of);
-            tried.push((value, self.metric(runs, &changes, &best.least, of)?.value));
+            let least = self.number(runs, &changes, &best.least, of)?;
+            tried.push((value, least.metric().value));
         }
         Ok(change(lowest(&tried)))
     }
 
-    fn metric(
+    fn number(
         &self,
         runs: &mut Runs<'_>,
         changes: &[Change],
         name: &str,
         of: &str,
-    ) -> Result<Metric, ReproduceError> {
+    ) -> Result<Sampled, ReproduceError> {
         let failed =
             |error: SetError| ReproduceError::Row { what: self.what.clone(), error: error.into() };
-        let metrics = runs.metrics(changes).map_err(failed)?;
-        let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
+        let samples = runs.samples(changes).map_err(failed)?;
+        let found = samples.iter().find(|sampled| sampled.name == name && sampled.of == of);
         found.cloned().ok_or_else(|| {
-            let known = metrics.iter().map(|metric| format!("{} of {}", metric.name, metric.of));
+            let known = samples.iter().map(|metric| format!("{} of {}", metric.name, metric.of));
             ReproduceError::UnknownMetric {
                 what: self.what.clone(),
                 metric: name.to_owned(),
@@ -198,13 +225,8 @@ impl Row {
 }
 
 impl Trend {
-    fn compare(&self, rows: &BTreeMap<String, f64>) -> Result<Compared, ReproduceError> {
-        let value = |id: &String| {
-            rows.get(id).copied().ok_or_else(|| ReproduceError::UnknownRow {
-                what: self.what.clone(),
-                id: id.clone(),
-            })
-        };
+    fn compare(&self, rows: &ById) -> Result<Compared, ReproduceError> {
+        let value = |id: &String| Ok(row_called(rows, id, &self.what)?.metric().value);
         let values = |ids: &[String]| ids.iter().map(value).collect::<Result<Vec<f64>, _>>();
         let holds = rise(&values(&self.rising)?) && are_alike(&values(&self.alike)?);
         Ok(Compared {
@@ -213,6 +235,7 @@ impl Trend {
             paper: None,
             ours: None,
             ci95: None,
+            deviation: None,
             tolerance: None,
             verdict: if holds { Verdict::TrendHolds } else { Verdict::TrendBroken },
         })

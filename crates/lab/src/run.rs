@@ -13,6 +13,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
+    TOPOLOGY,
 };
 use crate::wifi::{Cell, StationStats};
 use crate::world::{
@@ -70,6 +71,11 @@ pub fn points<'a>(
 
 /// Runs a scenario as often as it says; `done` is called after each run, from any thread.
 pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, ScenarioError> {
+    Ok(sample(scenario, done)?.iter().map(Sampled::metric).collect())
+}
+
+/// Runs a scenario as [`run`] does, and tells the runs apart.
+pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled>, ScenarioError> {
     let runs: Result<Vec<Vec<Measured>>, _> = (0..scenario.runs)
         .into_par_iter()
         .map(|run| {
@@ -78,7 +84,42 @@ pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, S
             measured
         })
         .collect();
-    Ok(summary(&runs?))
+    Ok(samples(runs?))
+}
+
+/// A number with its values in all runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// What was measured.
+    pub name: &'static str,
+    /// Of which flow or link.
+    pub of: String,
+    /// Its unit, as in [`Metric::unit`].
+    pub unit: &'static str,
+    /// The runs that know it, with their values.
+    values: BTreeMap<usize, f64>,
+}
+
+impl Sampled {
+    /// Its mean over the runs that know it.
+    pub fn metric(&self) -> Metric {
+        let Self { name, of, unit, .. } = self.clone();
+        let values: Vec<f64> = self.values.values().copied().collect();
+        Metric { name, of, value: mean(&values), unit, ci95: confidence(&values) }
+    }
+
+    /// This one as a multiple of another one, run by run: both met the same randomness there.
+    /// Runs that do not know both are left out.
+    pub fn over(&self, other: &Self) -> Self {
+        let ratio = |(run, value): (&usize, &f64)| Some((*run, value / other.values.get(run)?));
+        let values = self.values.iter().filter_map(ratio).collect();
+        Self { values, unit: "1", ..self.clone() }
+    }
+
+    /// The standard deviation over the runs; `None` with fewer than two.
+    pub fn deviation(&self) -> Option<f64> {
+        deviation(&self.values.values().copied().collect::<Vec<_>>())
+    }
 }
 
 /// A number of one run.
@@ -143,6 +184,7 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         Group { of: &config.name, measured: &mut all }.link(built, hops);
     }
+    Group { of: TOPOLOGY, measured: &mut all }.link(built, &built.topology);
     all
 }
 
@@ -190,7 +232,7 @@ impl Group<'_> {
         self.mean_time("age_peak_mean", flows, |flow| flow.age?.peak_mean);
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
-        self.mean("backlog", "updates", flows.iter().map(|flow| Some(flow.backlog)));
+        self.mean("backlog", "updates", flows.iter().map(|flow| flow.backlog));
         self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
         self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
@@ -258,6 +300,9 @@ impl Group<'_> {
             (&hops.back, "back_sojourn_mean", "back_utilisation", "back_drops", "back_queue_mean"),
         ];
         for (hops, sojourn, utilisation, drops, queue) in names {
+            if hops.is_empty() {
+                continue;
+            }
             let each = hops.iter().map(|&hop| &built.world.hops()[hop]);
             let waits = each.clone().map(|hop| &hop.stats().sojourn);
             self.mean(sojourn, "s", waits.clone().map(|wait| Some(wait.mean().as_secs_f64())));
@@ -296,26 +341,20 @@ impl Group<'_> {
     }
 }
 
-/// Means and confidence intervals over runs. A number that a run does not know is left out there.
-fn summary(runs: &[Vec<Measured>]) -> Vec<Metric> {
-    let mut metrics: Vec<(&Measured, Vec<f64>)> = Vec::new();
-    for measured in runs.iter().flatten() {
-        let same = |(first, _): &&mut (&Measured, _)| {
-            first.name == measured.name && first.of == measured.of
-        };
-        match metrics.iter_mut().find(same) {
-            Some((_, values)) => values.push(measured.value),
-            None => metrics.push((measured, vec![measured.value])),
+/// The numbers of all runs, by name. A number that a run does not know is left out there.
+fn samples(runs: Vec<Vec<Measured>>) -> Vec<Sampled> {
+    let mut samples: Vec<Sampled> = Vec::new();
+    for (run, measured) in runs.into_iter().enumerate() {
+        for Measured { name, of, value, unit } in measured {
+            let known = samples.iter_mut().find(|known| known.name == name && known.of == of);
+            if let Some(known) = known {
+                known.values.insert(run, value);
+            } else {
+                samples.push(Sampled { name, of, unit, values: BTreeMap::from([(run, value)]) });
+            }
         }
     }
-    let metric = |(first, values): (&Measured, Vec<f64>)| Metric {
-        name: first.name,
-        of: first.of.clone(),
-        value: mean(&values),
-        unit: first.unit,
-        ci95: confidence(&values),
-    };
-    metrics.into_iter().map(metric).collect()
+    samples
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -324,11 +363,18 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Half the width of the 95 % confidence interval of the mean, by Student's t.
 fn confidence(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let deviation = deviation(values)?;
+    let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf(0.975);
+    Some(t * deviation / count.sqrt())
+}
+
+/// The standard deviation of what the values were drawn from.
+fn deviation(values: &[f64]) -> Option<f64> {
     let freedom = values.len().checked_sub(2)? as f64 + 1.0;
     let centre = mean(values);
-    let variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / freedom;
-    let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
-    Some(t * (variance / values.len() as f64).sqrt())
+    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
+    Some((squares / freedom).sqrt())
 }
 
 #[cfg(test)]
@@ -341,5 +387,19 @@ mod tests {
         // t for 3 degrees of freedom is 3.182; the deviation of 1 2 3 4 is 1.291.
         let width = confidence(&[1.0, 2.0, 3.0, 4.0]).unwrap();
         assert!((width - 3.182 * 1.291 / 2.0).abs() < 1e-3, "{width}");
+    }
+
+    #[test]
+    fn a_ratio_is_of_each_run_and_leaves_out_those_that_do_not_know_both() {
+        let sampled = |values: &[(usize, f64)]| Sampled {
+            name: "goodput",
+            of: "tcp".to_owned(),
+            unit: "bit/s",
+            values: values.iter().copied().collect(),
+        };
+        let ratio = sampled(&[(0, 1.0), (1, 3.0), (2, 9.0)]).over(&sampled(&[(0, 2.0), (1, 2.0)]));
+        assert_eq!(ratio, Sampled { unit: "1", ..sampled(&[(0, 0.5), (1, 1.5)]) });
+        assert_eq!(ratio.metric().value, 1.0, "and not 4.3 / 2");
+        assert_eq!(ratio.deviation(), Some(0.5f64.sqrt()));
     }
 }

@@ -35,7 +35,7 @@ load = { pattern = "poisson", rate = "100kbit", size = "200B" }
 /// What captures of these hops and cells, in one file, tell.
 fn capture_of(scenario: &Scenario, carriers: &[&str]) -> Report {
     let built = scenario.build(0).unwrap();
-    let mut captures = Captures::new(scenario, &built);
+    let mut captures = Captures::new(&built);
     let carriers: Vec<_> =
         carriers.iter().map(|name| carrier_called(name, scenario, &built).unwrap()).collect();
     captures.add(&carriers, Vec::new()).unwrap();
@@ -184,7 +184,7 @@ fn table(scenario: &Scenario, name: &str, every: &str) -> String {
     let built = scenario.build(0).unwrap();
     let open = |table: &str| std::fs::File::create(folder.path().join(table));
     let series = Series::new(scenario, &built, every.parse().unwrap(), open).unwrap();
-    let captures = Captures::<Vec<u8>>::new(scenario, &built);
+    let captures = Captures::<Vec<u8>>::new(&built);
     watch(scenario, built, captures, Some(series)).unwrap();
     std::fs::read_to_string(folder.path().join(name)).unwrap()
 }

@@ -98,7 +98,7 @@ fn after_its_stop_a_client_asks_no_more() {
 fn a_capture_shows_a_stream_each_way_and_a_series_the_times() {
     let scenario = scenario(&[]).unwrap();
     let built = scenario.build(0).unwrap();
-    let mut captures = Captures::new(&scenario, &built);
+    let mut captures = Captures::new(&built);
     let hops = ["nic", "nic/back"].map(|name| carrier_called(name, &scenario, &built).unwrap());
     captures.add(&hops, Vec::new()).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,8 @@ load = { pattern = "constant", rate = "20mbit", size = "1500B" }
 #[test]
 fn a_trace_beside_the_scenario_decides_what_a_link_carries() {
     let folder = tempfile::tempdir().unwrap();
-    let source = Source { text: SCENARIO, folder: folder.path() };
+    let beside = |name: &str| fs::read_to_string(folder.path().join(name));
+    let source = Source { text: SCENARIO, beside: &beside };
     let missing = Scenario::parse(source).unwrap_err().to_string();
     assert!(
         missing.contains("line 7")

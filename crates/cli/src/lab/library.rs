@@ -1,7 +1,7 @@
 //! The scenarios that come with the program, and those in files.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use freshline_lab::scenario::{Change, SetError, Source};
 use include_dir::{Dir, include_dir};
@@ -11,33 +11,52 @@ use crate::Failure;
 
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
+/// Folders of scenarios that belong together: their names stand in front of the scenarios'.
+const GROUPS: [&str; 2] = ["ifc", "rtac"];
+
+/// Reads what a scenario names.
+type Beside = dyn Fn(&str) -> io::Result<String>;
+
 /// A scenario as text.
 pub(super) struct Text {
     pub(super) name: String,
     pub(super) text: String,
-    /// Where it stands, for the traces that it names.
-    folder: PathBuf,
+    beside: Box<Beside>,
 }
 
 impl Text {
     pub(super) fn source(&self) -> Source<'_> {
-        Source { text: &self.text, folder: &self.folder }
+        Source { text: &self.text, beside: &*self.beside }
     }
 }
 
 /// The scenarios that come with the program, by name.
 pub(super) fn all() -> Vec<Text> {
-    let toml =
-        SCENARIOS.files().filter(|file| file.path().extension().is_some_and(|e| e == "toml"));
+    let groups = GROUPS.iter().filter_map(|group| SCENARIOS.get_dir(group));
+    let files = groups.chain([&SCENARIOS]).flat_map(Dir::files);
+    let toml = files.filter(|file| file.path().extension().is_some_and(|e| e == "toml"));
     let mut all: Vec<_> = toml
         .filter_map(|file| {
-            let name = file.path().file_stem()?.to_string_lossy().into_owned();
+            let name = file.path().with_extension("").to_string_lossy().into_owned();
             let text = file.contents_utf8()?.to_owned();
-            Some(Text { name, text, folder: PathBuf::new() })
+            let folder = file.path().parent().unwrap_or(Path::new(""));
+            Some(Text { name, text, beside: Box::new(|name| embedded(&folder.join(name))) })
         })
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The scenarios called `name`: one as [`find`] knows it, `all`, or those of a folder of them.
+pub(super) fn several(name: &str) -> Result<Vec<Text>, Failure> {
+    let is_meant = |text: &Text| {
+        name == "all"
+            || Path::new(&text.name).parent().is_some_and(|group| group == Path::new(name))
+    };
+    if name == "all" || GROUPS.contains(&name) {
+        return Ok(all().into_iter().filter(is_meant).collect());
+    }
+    Ok(vec![find(name)?])
 }
 
 /// The scenario called `name`: a file, or else one that comes with the program.
@@ -56,7 +75,21 @@ pub(super) fn find(name: &str) -> Result<Text, Failure> {
         })
         .map_err(Failure::Usage)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    Ok(Text { name: name.to_owned(), text, folder })
+    let beside = Box::new(move |name: &str| fs::read_to_string(folder.join(name)));
+    Ok(Text { name: name.to_owned(), text, beside })
+}
+
+/// A file that comes with the program, with its path from the folder of all scenarios.
+fn embedded(path: &Path) -> io::Result<String> {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            component => plain.push(component),
+        }
+    }
+    let file = SCENARIOS.get_file(&plain).and_then(|file| file.contents_utf8());
+    file.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The changes of `--set`, and of the flags that stand for some.

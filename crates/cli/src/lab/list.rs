@@ -46,6 +46,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     printed(listed.iter().try_for_each(|one| {
         let of = one.reproduces.as_deref().unwrap_or("-");
-        writeln!(out, "{:<28} {:<44} {of}", one.name, one.title)
+        writeln!(out, "{:<34} {:<50} {of}", one.name, one.title)
     }))
 }

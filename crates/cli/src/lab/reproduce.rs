@@ -30,7 +30,7 @@ EXIT CODES
 1  a figure cannot be written
 2  the flags or a scenario cannot be understood")]
 pub(crate) struct Args {
-    /// A scenario file, the name of one that comes along, or `all` of those.
+    /// A scenario file, the name of one that comes along or of a folder of such, or `all` of them.
     name: String,
     /// Change a key of the scenario for all rows.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Independent runs of each row, instead of the scenario's.
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
-    /// Print JSON on standard output: an object a scenario, in an array for `all`.
+    /// Print JSON on standard output: an object a scenario, in an array for a folder or `all`.
     #[arg(long)]
     json: bool,
     /// Draw each figure as NAME.svg into this folder.
@@ -59,10 +59,9 @@ struct Table {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let changes = library::changes(&args.set, args.seed, args.runs)?;
-    let texts = match args.name.as_str() {
-        "all" => library::all().into_iter().filter(reproduces).collect(),
-        name => vec![library::find(name)?],
-    };
+    let mut texts = library::several(&args.name)?;
+    let is_alone = texts.len() == 1;
+    texts.retain(|text| is_alone || reproduces(text));
     let mut tables = Vec::new();
     for text in texts {
         let name = text.name.clone();
@@ -87,10 +86,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         tables.push(table);
     }
-    match (args.json, args.name.as_str()) {
-        (false, _) => Ok(()),
-        (true, "all") => print_json(&tables),
-        (true, _) => print_json(&tables[0]),
+    match &tables[..] {
+        _ if !args.json => Ok(()),
+        [table] if is_alone => print_json(table),
+        tables => print_json(&tables),
     }
 }
 
@@ -120,9 +119,10 @@ impl Table {
                 Verdict::NoValue => "no value in the paper",
             };
             let ci95 = row.ci95.map_or(String::new(), |half| format!("± {}", short(half)));
+            let deviation = row.deviation.map_or(String::new(), |sd| format!("  sd {}", short(sd)));
             writeln!(
                 out,
-                "  {:<52} paper {:>8}  ours {:>8} {ci95:<11} {:<8} ratio {ratio:>6}  {verdict}",
+                "  {:<52} paper {:>8}  ours {:>8} {ci95:<11} {:<8} ratio {ratio:>6}  {verdict}{deviation}",
                 row.what,
                 number(row.paper),
                 number(row.ours),

@@ -65,7 +65,7 @@ impl Watched {
                 .map_err(|error| Failure::Usage(miette!("--pcap {text}: {error}")))?;
             carriers_of_file.entry(file).or_default().push(carrier);
         }
-        let mut captures = Captures::new(scenario, built);
+        let mut captures = Captures::new(built);
         for (file, carriers) in carriers_of_file {
             let begun = create(file.into()).and_then(|out| captures.add(&carriers, out));
             written(begun, file)?;

@@ -7,7 +7,7 @@ use super::loss::LossProcess;
 use super::transmitter::Transmitter;
 use super::{HopStats, LinkParams};
 use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
-use crate::unit::{Bytes, Packets, Span, Time};
+use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 
 /// A packet at the end of a hop or path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,18 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
             Transmitter::Rate(_) if elapsed > 0.0 => self.busy(now).as_secs_f64() / elapsed,
             Transmitter::Rate(_) => 0.0,
         }
+    }
+
+    /// Transmits at `rate`, above zero, from the next transmission on, also where a trace was
+    /// followed before.
+    pub fn set_rate(&mut self, rate: BitRate) {
+        self.link.rate = Some(rate);
+        self.transmitter.set_rate(rate);
+    }
+
+    /// The queue, for what its discipline lets change while it runs.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        &mut self.queue
     }
 
     /// What waits, without what is in transmission.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use super::LinkParams;
 use super::serialiser::Serialiser;
 use super::trace::{Replay, Trace};
-use crate::unit::{Bytes, Span, Time};
+use crate::unit::{BitRate, Bytes, Span, Time};
 
 /// The transmitter of a link.
 #[derive(Debug)]
@@ -20,6 +20,11 @@ impl Transmitter {
             Some(trace) => Self::Trace(Replay::new(Arc::clone(trace))),
             None => Self::Rate(Serialiser::new(link.rate)),
         }
+    }
+
+    /// Goes on at `rate`, exactly from the next transmission on.
+    pub(super) fn set_rate(&mut self, rate: BitRate) {
+        *self = Self::Rate(Serialiser::new(Some(rate)));
     }
 
     /// Whether a packet that waits may start at `now`, where nothing is in transmission.

@@ -172,3 +172,33 @@ mod reading {
         }
     }
 }
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct File {
+        receiver: WindowLawConfig,
+    }
+
+    fn read(receiver: &str) -> Result<WindowLawConfig, toml::de::Error> {
+        toml::from_str::<File>(&alloc::format!("receiver = {receiver}")).map(|file| file.receiver)
+    }
+
+    #[test]
+    fn a_law_is_a_name_or_a_table() {
+        assert_eq!(read("\"rtac\"").unwrap(), WindowLawConfig::Rtac(RtacParams::default()));
+        let table = read("{ law = \"rtac\", slope = { fixed = 15e-5 }, delta = \"8ms\" }").unwrap();
+        let delta = crate::unit::Span::from_millis(8);
+        let params = RtacParams { slope: Slope::Fixed(15e-5), delta, ..RtacParams::default() };
+        assert_eq!(table, WindowLawConfig::Rtac(params));
+        assert_eq!(read("{ law = \"autotune\" }").unwrap(), WindowLawConfig::Autotune);
+        let window = Bytes::new(200_000);
+        assert_eq!(
+            read("{ law = \"fixed\", window = \"200kB\" }").unwrap(),
+            WindowLawConfig::Fixed { window }
+        );
+        assert!(read("\"cubic\"").is_err() && read("{ law = \"drwa\", theta = 2.0 }").is_err());
+    }
+}

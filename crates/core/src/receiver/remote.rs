@@ -1,20 +1,21 @@
 //! RTTm, the round trip without a queue of one's own; and whose the queue is.
 //!
 //! ```text
-//!           the queue stood for `patience` rounds                it stays
-//!  ┌───────┐ ───────────────────────────────────► ┌─────────┐ ─────────────► ┌────────┐
-//!  │ alone │                                      │ halving │                │ shared │
-//!  └───────┘ ◄─────────────────────────────────── └─────────┘                └────────┘
-//!      ▲       the round trip falls as it should                it stays ▲      │ each `test_every`
-//!      │                                                          ┌──────────┐  │
-//!      └───────────────────────────────────────────────────────── │ draining │ ◄┘
-//!        it falls: RTTm ← the least round trip of the drain       └──────────┘
+//!           the queue stands for `patience` rounds              it stays
+//!  ┌───────┐ ───────────────────────────────────► ┌─────────┐ ──────────────────► ┌────────┐
+//!  │ alone │                                      │ halving │                     │ shared │
+//!  └───────┘ ◄─────────────────────────────────── └─────────┘ ◄────────────────── └────────┘
+//!      ▲             the round trip falls              │       each `test_every`      ▲
+//!      │                                    it falls,  ▼                              │
+//!      │                              but was shared ┌──────────┐                     │
+//!      └──────────────────────────────────────────── │ draining │ ────────────────────┘
+//!         it falls: RTTm ← the least of the drain    └──────────┘  it stays
 //! ```
 //!
 //! A smaller window shortens one's own queue and nobody else's. So where the law does not bring
 //! the queue down, half a window for a moment shows whose it is. If it is not ours, to shrink
-//! further would only be to starve. Draining, which costs more, finds out when that has changed,
-//! and whether the path has become longer meanwhile.
+//! further would only be to starve. From time to time another half tells when that has changed;
+//! a drain then makes sure, and shows whether the path has become longer meanwhile.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -109,11 +110,12 @@ struct Test {
     rounds: u32,
     /// R̂TT before it takes effect.
     before: Span,
+    /// Whether the queue was thought to be others'.
+    was_shared: bool,
 }
 
 impl Test {
-    /// Once what was allowed before has arrived, the queue leaves in one round, and the next one
-    /// shows it.
+    /// Once no more arrives in a round than the window allows, one more shows the queue.
     const ROUNDS: u32 = 2;
 
     /// Whether its leader has gone.
@@ -131,7 +133,7 @@ impl Test {
     }
 
     fn is_over(&self) -> bool {
-        self.rounds > Self::ROUNDS
+        self.rounds >= Self::ROUNDS
     }
 }
 
@@ -169,14 +171,19 @@ impl Ownership {
         let stood = if view.stands && view.may_halve { self.stood + 1 } else { 0 };
         self.stood = stood;
         let mut knowledge = self.remote.0.borrow_mut();
-        let begin = Test { leader: self.flow, since: now, rounds: 0, before: view.rtt };
+        let begin = |was_shared| {
+            let leader = self.flow;
+            Test { leader, since: now, rounds: 0, before: view.rtt, was_shared }
+        };
         let shared = State::Shared { test_at: now + self.rules.test_every };
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let (state, verdict) = match knowledge.state {
-            State::Alone if stood > self.rules.patience => (State::Halving(begin), Verdict::Half),
+            State::Alone if stood > self.rules.patience => {
+                (State::Halving(begin(false)), Verdict::Half)
+            }
             State::Alone => (State::Alone, Verdict::Law),
             State::Shared { test_at } if now < test_at => (knowledge.state, Verdict::Free),
-            State::Shared { .. } => (State::Draining(begin, Span::MAX), Verdict::Least),
+            State::Shared { .. } => (State::Halving(begin(true)), Verdict::Half),
             State::Halving(test) | State::Draining(test, _) if test.is_stale(now) => {
                 (State::Alone, Verdict::LawAnew)
             }
@@ -189,7 +196,11 @@ impl Ownership {
                 (State::Halving(test.next(&view)), Verdict::Half)
             }
             State::Halving(test) if has_halved(base, test.before, view.rtt) => {
-                (State::Alone, Verdict::LawAnew)
+                if test.was_shared {
+                    (State::Draining(begin(true), Span::MAX), Verdict::Least)
+                } else {
+                    (State::Alone, Verdict::LawAnew)
+                }
             }
             State::Draining(test, _) if test.leader != self.flow => {
                 (knowledge.state, Verdict::Least)
@@ -197,7 +208,7 @@ impl Ownership {
             State::Draining(test, least) if !test.next(&view).is_over() => {
                 (State::Draining(test.next(&view), least), Verdict::Least)
             }
-            State::Draining(test, least) if has_drained(base, test.before, least) => {
+            State::Draining(test, least) if has_drained(test.before, least) => {
                 knowledge.base = Some(least);
                 (State::Alone, Verdict::LawAnew)
             }
@@ -218,6 +229,6 @@ fn has_halved(base: Span, before: Span, after: Span) -> bool {
 }
 
 /// Whether less is left than of a queue of which half was others'.
-fn has_drained(base: Span, before: Span, least: Span) -> bool {
-    least < before.mul_f64(0.35).max(base.mul_f64(1.25))
+fn has_drained(before: Span, least: Span) -> bool {
+    least < before.mul_f64(0.35)
 }

@@ -8,6 +8,7 @@
 //! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
 //! or on departure (an AQM that finds the packet too old).
 
+pub mod analysis;
 mod codel;
 mod config;
 mod discipline;
@@ -17,10 +18,12 @@ mod fq_codel;
 mod header;
 mod ifc;
 mod ifil;
+mod ip;
 mod lifo;
 mod limit;
 mod packet_lists;
 mod red;
+mod report;
 
 pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
@@ -34,9 +37,11 @@ pub use ifc::{
     TdmParams,
 };
 pub use ifil::{Ifil, Params as IfilParams};
+pub use ip::mark_congestion;
 pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};
 pub use red::{Params as RedParams, Red};
+pub use report::{AccountReport, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport};
 
 use crate::unit::{Bytes, Packets, Span, Time};
 

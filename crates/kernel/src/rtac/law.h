@@ -48,7 +48,7 @@ enum ownership {
 	/* Half windows are to show it. */
 	HALVING,
 	SHARED,
-	/* The least windows are to show whether it still is others'. */
+	/* The least windows are to make sure that it is no longer others'. */
 	DRAINING,
 };
 
@@ -60,8 +60,10 @@ struct remote {
 	__u64 base_ns;
 	/* An enum ownership. */
 	__u64 state;
-	/* The running test: the connection that counts its rounds, its beginning, the rounds so far,
-	 * the round trip before it takes effect, and the shortest sample since. */
+	/* The running test: whether the queue was thought to be others', the connection that counts
+	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and the
+	 * shortest sample since. */
+	__u64 test_was_shared;
 	__u64 test_leader;
 	__u64 test_since_ns;
 	__u64 test_rounds;
@@ -96,11 +98,9 @@ struct rtac {
 	__u64 stood;
 	/* Whether a queue has been seen yet. */
 	__u64 has_queued;
-	/* Whether the window is smaller for a test, what it was before, and how much more than it may
-	 * still come, since no edge is taken back. */
+	/* Whether the window is smaller for a test, and what it was before. */
 	__u64 is_tested;
 	__u64 untested;
-	__u64 allowed;
 
 	/* What came of it; the window is 0 before the first. */
 	__u64 rate;
@@ -217,6 +217,7 @@ enum verdict {
 static inline void rtac_begin_test(struct remote *remote, enum ownership state, __u64 now_ns,
 				   const struct rtac *law)
 {
+	remote->test_was_shared = remote->state != ALONE;
 	remote->state = state;
 	remote->test_leader = law->flow;
 	remote->test_since_ns = now_ns;
@@ -240,8 +241,9 @@ static inline int rtac_has_drained(const struct remote *remote)
 	return remote->test_least_ns < remote->test_before_ns * 35 / 100;
 }
 
+/* One more round of the running test. */
 static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
-				     int may_halve)
+				     int may_halve, int is_settled)
 {
 	int is_halving = remote->state == HALVING;
 	enum verdict goes_on = is_halving ? HALF : LEAST;
@@ -257,14 +259,18 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	}
 	if (remote->test_leader != law->flow)
 		return goes_on;
-	if (law->allowed) {
+	if (!is_settled) {
 		remote->test_before_ns = larger(remote->test_before_ns, law->rtt_ns);
 		return goes_on;
 	}
 	remote->test_rounds += 1;
-	if (remote->test_rounds <= TEST_ROUNDS)
+	if (remote->test_rounds < TEST_ROUNDS)
 		return goes_on;
 	if (is_halving && rtac_has_halved(remote, law->rtt_ns)) {
+		if (remote->test_was_shared) {
+			rtac_begin_test(remote, DRAINING, now_ns, law);
+			return LEAST;
+		}
 		remote->state = ALONE;
 		return LAW_ANEW;
 	}
@@ -278,24 +284,24 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	return FREE;
 }
 
+/* What the window is to be. Settled is a connection of which no more arrives in a round than the
+ * window allows: no edge is taken back, so that a smaller window takes its time. */
 static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, __u64 now_ns,
-				      int stands, int may_halve)
+				      int stands, int may_halve, int is_settled)
 {
-	enum verdict verdict;
+	enum verdict verdict = HALF;
 
 	law->stood = stands && may_halve ? law->stood + 1 : 0;
 	if (remote->state == ALONE) {
 		if (law->stood <= PATIENCE)
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
-		verdict = HALF;
 	} else if (remote->state != SHARED) {
-		verdict = rtac_test(law, remote, now_ns, may_halve);
+		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
 	} else if (now_ns < remote->test_at_ns) {
 		verdict = FREE;
 	} else {
-		rtac_begin_test(remote, DRAINING, now_ns, law);
-		verdict = LEAST;
+		rtac_begin_test(remote, HALVING, now_ns, law);
 	}
 	if (remote->state != ALONE)
 		law->stood = 0;
@@ -349,7 +355,7 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 
 	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
 	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
-			     half > LEAST_SEGMENTS * segment);
+			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3);
 	law->is_tested = verdict == HALF || verdict == LEAST;
 	if (verdict == LAW_ANEW) {
 		law->bucket_began_ns = 0;
@@ -366,10 +372,8 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 				     rtac_ahead(law, AHEAD_SHARING, segment));
 	else if (!was_tested)
 		law->window = smaller(law->window, rtac_bound(half, segment));
-	if (law->is_tested && !was_tested) {
+	if (law->is_tested && !was_tested)
 		law->untested = before;
-		law->allowed = before - smaller(law->window, before);
-	}
 }
 
 /* Data came that had not come before. Tells whether a round trip is over. */
@@ -391,7 +395,6 @@ static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64
 		}
 		law->bucket_bytes += bytes;
 	}
-	law->allowed -= smaller(law->allowed, bytes);
 
 	law->last_arrival_ns = now_ns;
 	law->round_bytes += bytes;

@@ -33,17 +33,13 @@ pub struct NoSuchCarrier {
 }
 
 impl<W: Write> Captures<W> {
-    /// No capture yet, in a world built from `scenario`.
-    pub fn new(scenario: &Scenario, built: &Built) -> Self {
-        let mut dscp = vec![0; built.world.flows().len()];
-        for (config, range) in scenario.flows.iter().zip(&built.flows) {
-            dscp[range.clone()].fill(config.dscp);
-        }
+    /// No capture yet.
+    pub fn new(built: &Built) -> Self {
         Self {
             of_hop: vec![Vec::new(); built.world.hops().len()],
             of_cell: vec![Vec::new(); built.world.cells().len()],
             writers: Vec::new(),
-            frames: Frames::new(dscp),
+            frames: Frames::new(),
             failed: None,
         }
     }

@@ -6,10 +6,13 @@
 //! cross traffic   IPv4 · UDP to the discard port
 //! ```
 //!
-//! Flow n goes from 10.0.0.0 + n + 1 to 10.128.0.0 + n + 1. Payload is zeroes, of which only the
+//! Addresses and ports are those of the packet's header in the lab. Payload is zeroes, of which only the
 //! first are written out. A packet whose size leaves no room for its headers is cut.
 
+use std::net::Ipv6Addr;
+
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
+use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire::{self, SessionId};
 
@@ -18,11 +21,6 @@ use crate::world::{self, Body, Direction, Flow, Left};
 
 /// So much of a packet is written out: all headers, and of our own messages all that is read.
 const CAPTURED: usize = 128;
-
-const SOURCE_PORT: u16 = 40_000;
-const MONITOR_PORT: u16 = 3774;
-const TCP_PORT: u16 = 5001;
-const DISCARD_PORT: u16 = 9;
 
 /// The shift of a window in a header: 64 MiB fit, in steps of 1 KiB.
 const WINDOW_SCALE: u8 = 10;
@@ -35,16 +33,13 @@ static ZEROES: [u8; ROOM] = [0; ROOM];
 
 /// Makes frames, without a header in front of IP.
 pub(super) struct Frames {
-    /// Of each flow of the world.
-    dscp: Vec<u8>,
     message: Box<[u8; ROOM]>,
     frame: Vec<u8>,
 }
 
 impl Frames {
-    /// For flows with these DSCPs.
-    pub(super) fn new(dscp: Vec<u8>) -> Self {
-        Self { dscp, message: Box::new([0; ROOM]), frame: Vec::with_capacity(CAPTURED) }
+    pub(super) fn new() -> Self {
+        Self { message: Box::new([0; ROOM]), frame: Vec::with_capacity(CAPTURED) }
     }
 
     /// The front of a packet.
@@ -57,12 +52,12 @@ impl Frames {
             (Body::Update(update), Flow::Updates(updates)) => {
                 let payload = updates.sizes().payload;
                 let length = self.update(session, update, payload, size);
-                self.datagram(left, MONITOR_PORT, length);
+                self.datagram(left, length);
             }
             (Body::Ack(ack), _) => {
                 let bytes = message_of(session, ack).bytes();
                 self.message[..bytes.len()].copy_from_slice(&bytes);
-                self.datagram(left, MONITOR_PORT, bytes.len());
+                self.datagram(left, bytes.len());
             }
             (Body::Segment(number), Flow::Stream(stream)) => {
                 if let Some(segment) = stream.segment(number) {
@@ -76,7 +71,7 @@ impl Frames {
             }
             // A flow carries its own bodies only.
             (Body::Update(_) | Body::Segment(_) | Body::Filler, _) => {
-                self.datagram(left, DISCARD_PORT, 0);
+                self.datagram(left, 0);
             }
         }
         let whole = usize::try_from(size.get()).unwrap_or(usize::MAX);
@@ -107,12 +102,10 @@ impl Frames {
     }
 
     /// The headers of a UDP packet, and the first `length` bytes of `message`.
-    fn datagram(&mut self, left: Left<'_>, port: u16, length: usize) {
-        let (source_port, destination_port) = match left.parcel.direction {
-            Direction::There => (SOURCE_PORT, port),
-            Direction::Back => (port, SOURCE_PORT),
-        };
-        let ip = self.ip(left, IpNumber::UDP, IpEcn::default());
+    fn datagram(&mut self, left: Left<'_>, length: usize) {
+        let header = left.parcel.header();
+        let FlowKey { source_port, destination_port, .. } = header.flow;
+        let ip = ip(left, &header);
         let length_on_wire = ip.payload_len().unwrap_or(0);
         // No checksum, as IPv4 allows: the message is not written out to its end.
         let udp = UdpHeader { source_port, destination_port, length: length_on_wire, checksum: 0 };
@@ -124,45 +117,42 @@ impl Frames {
 
     /// A segment that goes in `direction`, as its stream sees it.
     fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment) {
-        let ecn = match (segment.flags.ce, segment.flags.ect) {
-            (true, _) => IpEcn::CongestionExperienced,
-            (false, true) => IpEcn::Ect0,
-            (false, false) => IpEcn::NotEct,
-        };
-        let ip = self.ip(left, IpNumber::TCP, ecn);
-        let mut tcp = tcp_header(direction, segment);
+        let header = left.parcel.header();
+        let ip = ip(left, &header);
+        let mut flow = header.flow;
+        if direction != left.parcel.direction {
+            // The far end has opened the stream.
+            (flow.source_port, flow.destination_port) = (flow.destination_port, flow.source_port);
+        }
+        let mut tcp = tcp_header(&flow, segment);
         let payload = ZEROES.get(..segment.len as usize).unwrap_or(&ZEROES);
         tcp.checksum = tcp.calc_checksum_ipv4_raw(ip.source, ip.destination, payload).unwrap_or(0);
         self.frame.extend_from_slice(&ip.to_bytes());
         self.frame.extend_from_slice(&tcp.to_bytes());
         self.frame.resize(CAPTURED, 0);
     }
+}
 
-    fn ip(&self, left: Left<'_>, protocol: IpNumber, ecn: IpEcn) -> Ipv4Header {
-        const FAR_END: u32 = 1 << 23;
-        let number = (left.parcel.flow + 1) % FAR_END;
-        let near = (0x0A00_0000 + number).to_be_bytes();
-        let far = (0x0A00_0000 + FAR_END + number).to_be_bytes();
-        let (source, destination) = match left.parcel.direction {
-            Direction::There => (near, far),
-            Direction::Back => (far, near),
-        };
-        let dscp = self.dscp.get(left.parcel.flow as usize).copied().unwrap_or(0);
-        let mut header = Ipv4Header {
-            dscp: IpDscp::try_new(dscp).unwrap_or_default(),
-            ecn,
-            // 0 where it is too large for the field, as of packets that a network card will cut.
-            total_len: u16::try_from(left.parcel.load.size.get()).unwrap_or(0),
-            dont_fragment: true,
-            time_to_live: 64,
-            protocol,
-            source,
-            destination,
-            ..Ipv4Header::default()
-        };
-        header.header_checksum = header.calc_header_checksum();
-        header
-    }
+fn ip(left: Left<'_>, header: &Header) -> Ipv4Header {
+    let octets = |address: Ipv6Addr| address.to_ipv4_mapped().map_or([0; 4], |it| it.octets());
+    let mut ip = Ipv4Header {
+        dscp: IpDscp::try_new(header.dscp).unwrap_or_default(),
+        ecn: match header.ecn {
+            Ecn::NotCapable => IpEcn::NotEct,
+            Ecn::Capable => IpEcn::Ect0,
+            Ecn::Marked => IpEcn::CongestionExperienced,
+        },
+        // 0 where it is too large for the field, as of packets that a network card will cut.
+        total_len: u16::try_from(left.parcel.load.size.get()).unwrap_or(0),
+        dont_fragment: true,
+        time_to_live: 64,
+        protocol: IpNumber(header.flow.protocol),
+        source: octets(header.flow.source),
+        destination: octets(header.flow.destination),
+        ..Ipv4Header::default()
+    };
+    ip.header_checksum = ip.calc_header_checksum();
+    ip
 }
 
 /// IPv4 and UDP.
@@ -183,12 +173,9 @@ fn message_of(session: SessionId, ack: world::Ack) -> wire::Ack {
     }
 }
 
-fn tcp_header(direction: Direction, segment: &Segment) -> TcpHeader {
+fn tcp_header(flow: &FlowKey, segment: &Segment) -> TcpHeader {
+    let FlowKey { source_port, destination_port, .. } = *flow;
     let flags = segment.flags;
-    let (source_port, destination_port) = match direction {
-        Direction::There => (SOURCE_PORT, TCP_PORT),
-        Direction::Back => (TCP_PORT, SOURCE_PORT),
-    };
     // Offset 0 has the number behind that of the SYN, which is 0; both wrap at 32 bits.
     let number = |offset: u64| offset.wrapping_add(1) as u32;
     let sequence_number = if flags.syn { 0 } else { number(segment.seq) };
@@ -245,7 +232,7 @@ mod tests {
             segments.push(Segment { sack, ..plain });
         }
         for segment in segments {
-            let header = tcp_header(Direction::There, &segment);
+            let header = tcp_header(&FlowKey::default(), &segment);
             assert_eq!(20 + header.header_len() as u64, segment.wire_size().get(), "{segment:?}");
         }
     }
@@ -255,7 +242,7 @@ mod tests {
         let flags = Flags { ack: true, ..Flags::default() };
         let segment =
             Segment { seq: (1 << 32) - 1, ack: (1 << 32) + 6, flags, ..Segment::default() };
-        let header = tcp_header(Direction::There, &segment);
+        let header = tcp_header(&FlowKey::default(), &segment);
         assert_eq!((header.sequence_number, header.acknowledgment_number), (0, 7));
     }
 }

@@ -9,10 +9,14 @@ use freshline_core::unit::Time;
 use rand::RngExt;
 
 use super::flow::Stations;
+use super::topology::Network;
 use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
 use crate::wifi::{Category, Cell, CellConfig};
 use crate::world::{Flow, Leg, Parcel, Routed, Wire, World};
+
+/// What metrics call the hops of a scenario's topology.
+pub const TOPOLOGY: &str = "topology";
 
 /// What [`Scenario::build`] made, with the places of what the scenario names.
 pub struct Built {
@@ -22,6 +26,8 @@ pub struct Built {
     pub flows: Vec<Range<usize>>,
     /// For each of the scenario's links, its hops there and back.
     pub links: Vec<LinkHops>,
+    /// The hops of its topology, in both directions; none if there is none.
+    pub topology: LinkHops,
 }
 
 /// The hops of a link.
@@ -49,9 +55,11 @@ impl Scenario {
         if let Some(link) = self.links.iter().find(|link| link.count == 0) {
             return Err(ScenarioError::NoHop(link.name.clone()));
         }
-        let links = self.links.iter().map(|link| &link.name);
-        check_names("links or cells", links.chain(self.cells.iter().map(|cell| &cell.name)))?;
-        check_names("flows", self.flows.iter().map(|flow| &flow.name))?;
+        let links = self.links.iter().map(|link| link.name.as_str());
+        let cells = self.cells.iter().map(|cell| cell.name.as_str());
+        let topology = self.topology.iter().map(|_| TOPOLOGY);
+        check_names("links or cells", links.chain(cells).chain(topology))?;
+        check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
         self.build(0).map(drop)
     }
 
@@ -62,39 +70,45 @@ impl Scenario {
         let links: Result<Vec<_>, _> =
             self.links.iter().map(|link| link.build(streams, &mut hops)).collect();
         let links = links?;
+        let network = match &self.topology {
+            Some(topology) => topology.build(streams, &mut hops)?,
+            None => None,
+        };
+        let places = Places { scenario: self, links: &links, network: network.as_ref() };
         let mut stations = Stations::new(&self.cells);
         let mut flows = Vec::new();
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
             let remote = Remote::default();
-            for way in config.ways(self, &links, &mut stations)? {
+            for way in config.ways(places, &mut stations)? {
                 let mut rng = streams.stream("flow", flows.len());
                 let late = config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
                 let flow = config.build(between, streams, flows.len(), rng, &remote)?;
-                flows.push(way.routed(flow));
+                flows.push(way.routed(flow, config.dscps()));
             }
             ranges.push(first..flows.len());
         }
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
         let cells: Result<Vec<_>, _> =
             cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
-        Ok(Built { world: World::new(hops, cells?, flows), flows: ranges, links })
+        let topology = network.as_ref().map(Network::hops).unwrap_or_default();
+        Ok(Built { world: World::new(hops, cells?, flows), flows: ranges, links, topology })
     }
 }
 
 /// No two have one name.
 fn check_names<'a>(
     kind: &'static str,
-    all: impl Iterator<Item = &'a String>,
+    all: impl Iterator<Item = &'a str>,
 ) -> Result<(), ScenarioError> {
     let mut names = BTreeSet::new();
     for name in all {
         if !names.insert(name) {
-            return Err(ScenarioError::SameName(kind, name.clone()));
+            return Err(ScenarioError::SameName(kind, name.to_owned()));
         }
     }
     Ok(())
@@ -158,24 +172,31 @@ impl Way {
         legs.map(|(there, back)| Self { there: vec![there], back: vec![back] })
     }
 
-    fn routed(mut self, flow: Flow) -> Routed {
+    fn routed(mut self, flow: Flow, dscp: [u8; 2]) -> Routed {
         let ahead = self.there.len() as u32;
         self.there.append(&mut self.back);
-        Routed::new(flow, self.there, ahead)
+        Routed { dscp, ..Routed::new(flow, self.there, ahead) }
     }
+}
+
+/// Where flows can go.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    scenario: &'a Scenario,
+    links: &'a [LinkHops],
+    network: Option<&'a Network<'a>>,
 }
 
 impl FlowConfig {
     /// The ways of all flows alike.
-    fn ways(
-        &self,
-        scenario: &Scenario,
-        links: &[LinkHops],
-        stations: &mut Stations,
-    ) -> Result<Vec<Way>, ScenarioError> {
+    fn ways(&self, places: Places<'_>, stations: &mut Stations) -> Result<Vec<Way>, ScenarioError> {
         let mut ways = Vec::new();
         for _ in 0..self.count {
-            let way = self.way(scenario, links, stations)?;
+            if self.each_pair {
+                ways.extend(self.pairwise(places)?);
+                continue;
+            }
+            let way = self.way(places, stations)?;
             if self.each_hop {
                 ways.extend(way.each_hop());
             } else {
@@ -185,12 +206,24 @@ impl FlowConfig {
         Ok(ways)
     }
 
-    fn way(
-        &self,
-        scenario: &Scenario,
-        links: &[LinkHops],
-        stations: &mut Stations,
-    ) -> Result<Way, ScenarioError> {
+    /// One way for each pair of the topology.
+    fn pairwise<'a>(
+        &'a self,
+        places: Places<'a>,
+    ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
+        let bad =
+            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
+        if !self.path.is_empty() || self.each_hop || self.station.is_some() {
+            return Err(bad("`each_pair` excludes `path`, `each_hop` and `station`"));
+        }
+        let network = places.network.ok_or_else(|| bad("`each_pair` needs a [topology]"))?;
+        Ok(network.ways().map(|[there, back]| {
+            if self.backwards { Way { there: back, back: there } } else { Way { there, back } }
+        }))
+    }
+
+    fn way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
+        let Places { scenario, links, .. } = places;
         let bad =
             |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if self.each_hop && self.path.is_empty() {
@@ -212,8 +245,7 @@ impl FlowConfig {
                 is_in_cell = true;
                 let (up, down) = stations.join(cell, self.station.as_deref());
                 let (first, second) = if begins { (up, down) } else { (down, up) };
-                let dscps = [self.dscp, self.back_dscp.unwrap_or(self.dscp)];
-                let [forth, home] = dscps.map(Category::of_dscp);
+                let [forth, home] = self.dscps().map(Category::of_dscp);
                 let (ahead, behind) = if self.backwards { (home, forth) } else { (forth, home) };
                 there.push(first.leg(ahead));
                 back.push(second.leg(behind));
@@ -229,6 +261,11 @@ impl FlowConfig {
             (there, back) = (back, there);
         }
         Ok(Way { there, back })
+    }
+
+    /// Of what it sends, and of what comes back.
+    fn dscps(&self) -> [u8; 2] {
+        [self.dscp, self.back_dscp.unwrap_or(self.dscp)]
     }
 
     fn unknown_link(&self, name: &str, scenario: &Scenario) -> ScenarioError {

@@ -8,7 +8,7 @@ use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
 use super::{CellsConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig};
-use super::{UpdatesConfig, law::BadLaw};
+use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::Algorithm;
@@ -90,7 +90,7 @@ impl FlowConfig {
                 Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
             }
             (None, Some(tcp), None) => {
-                if self.path.is_empty() {
+                if self.path.is_empty() && !self.each_pair {
                     return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
                 }
                 let responses = streams.stream("responses", index);
@@ -110,12 +110,15 @@ impl UpdatesConfig {
         let ours = Sizes::of_our_protocol(self.payload);
         let sizes = Sizes {
             overhead: self.overhead.unwrap_or(ours.overhead),
-            ack: self.ack.unwrap_or(ours.ack),
+            ack: self.ack.map_or(ours.ack, |ack| (ack > Bytes::ZERO).then_some(ack)),
             distribution: self.sizes,
             ..ours
         };
-        if sizes.payload + sizes.overhead == Bytes::ZERO || sizes.ack == Bytes::ZERO {
-            return Err("packets of no bytes; raise `payload`, `overhead` or `ack`");
+        if sizes.payload + sizes.overhead == Bytes::ZERO {
+            return Err("packets of no bytes; raise `payload` or `overhead`");
+        }
+        if sizes.ack.is_none() && !matches!(self.law, LawName::Fixed | LawName::Poisson) {
+            return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         Ok(sizes)
     }
@@ -146,12 +149,14 @@ impl TcpConfig {
         rng: Pcg64,
         remote: &Remote,
     ) -> Result<Stream, Cow<'static, str>> {
-        let marks = self.control == Algorithm::Dctcp;
-        let mut sender = SenderParams { ecn: marks, ..SenderParams::default() };
+        let ecn = match self.control {
+            Algorithm::Dctcp => Some(Echo::EachMark),
+            _ => self.ecn.then_some(Echo::UntilReduced),
+        };
+        let mut sender = SenderParams { ecn: ecn.is_some(), ..SenderParams::default() };
         sender.segment = self.segment();
         sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
-        let mut receiver =
-            ReceiverParams { ecn: marks.then_some(Echo::EachMark), ..ReceiverParams::default() };
+        let mut receiver = ReceiverParams { ecn, ..ReceiverParams::default() };
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
         sender.buffer = self.send_buffer.map_or(sender.buffer, buffer);
@@ -161,7 +166,7 @@ impl TcpConfig {
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
             return Err("a buffer begins above its maximum; give [at first, at most]".into());
         }
-        let law = self.control.build(INITIAL_WINDOW, rng);
+        let law = self.control.build(INITIAL_WINDOW, sender.segment, rng);
         let window = self.receiver.build(receiver.buffer.windows(), remote);
         let window = window.map_err(|error| format!("`receiver`: {error}"))?;
         let receiver = Receiver::with_law(receiver, window);

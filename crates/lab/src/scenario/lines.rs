@@ -16,6 +16,7 @@ struct Places {
     runs: Option<Spanned<IgnoredAny>>,
     #[serde(default)]
     link: Vec<Named>,
+    topology: Option<Spanned<IgnoredAny>>,
     #[serde(default)]
     cell: Vec<Named>,
     #[serde(default)]
@@ -39,11 +40,12 @@ impl ScenarioError {
     }
 
     fn place(&self, places: &Places) -> Option<Range<usize>> {
-        let Places { duration, warm_up, runs, link, cell, flow } = places;
+        let Places { duration, warm_up, runs, link, topology, cell, flow } = places;
         let (among, name) = match self {
             Self::NothingMeasured { .. } => {
                 return warm_up.as_ref().or(duration.as_ref()).map(Spanned::span);
             }
+            Self::Topology(_) => return topology.as_ref().map(Spanned::span),
             Self::NoRun => return runs.as_ref().map(Spanned::span),
             Self::UnknownLink { flow: name, .. }
             | Self::NotOneKind(name)

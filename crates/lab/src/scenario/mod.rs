@@ -12,11 +12,11 @@ mod law;
 mod lines;
 mod reproduction;
 mod set;
+mod topology;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::{fs, io};
 
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::WindowLawConfig;
@@ -27,11 +27,12 @@ use crate::tcp::congestion::Algorithm;
 use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
 
-pub use build::{Built, LinkHops};
+pub use build::{Built, LinkHops, TOPOLOGY};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
+pub use topology::{BadTopology, TopologyConfig};
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -53,6 +54,8 @@ pub struct Scenario {
     /// Wired links.
     #[serde(default, rename = "link")]
     pub links: Vec<LinkConfig>,
+    /// A network of links, for flows between pairs of its nodes.
+    pub topology: Option<TopologyConfig>,
     /// Wi-Fi cells.
     #[serde(default, rename = "cell")]
     pub cells: Vec<CellsConfig>,
@@ -108,6 +111,10 @@ pub struct FlowConfig {
     /// Whether there is one on each hop of the path, which crosses that hop alone.
     #[serde(default)]
     pub each_hop: bool,
+    /// Whether there is one for each pair of nodes that the topology's `pairs` draws, over the
+    /// shortest way between the two, in place of a path.
+    #[serde(default)]
+    pub each_pair: bool,
     /// The station of the cell at which it begins or ends: flows that give the same name share one.
     pub station: Option<String>,
     /// Whether it goes from the end of its path to the beginning.
@@ -121,7 +128,8 @@ pub struct FlowConfig {
     pub start_spread: Span,
     /// When it sends no more; at the end of the run unless said.
     pub stop: Option<Span>,
-    /// The DSCP of its packets, which decides how they contend in a cell.
+    /// The DSCP of its packets, which decides how they contend in a cell, and by which queues may
+    /// tell them apart.
     #[serde(default)]
     pub dscp: u8,
     /// The DSCP of what comes back to its source, acks; `dscp` unless said.
@@ -149,7 +157,8 @@ pub struct UpdatesConfig {
     pub payload: Bytes,
     /// Headers around it; those of our own protocol over UDP and IPv4 unless said.
     pub overhead: Option<Bytes>,
-    /// An ack with its headers; our own protocol's unless said.
+    /// An ack with its headers; our own protocol's unless said. With zero the monitor sends none,
+    /// which the laws `fixed` and `poisson` can do without.
     pub ack: Option<Bytes>,
     /// How the size of an update on the wire is drawn.
     #[serde(default)]
@@ -162,6 +171,9 @@ pub struct UpdatesConfig {
 pub struct TcpConfig {
     /// The congestion control.
     pub control: Algorithm,
+    /// Takes part in ECN (RFC 3168). DCTCP does in any case, in its own way (RFC 8257).
+    #[serde(default)]
+    pub ecn: bool,
     /// The payload of a full segment; 1448 bytes unless said.
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
@@ -280,6 +292,9 @@ pub enum ScenarioError {
         /// What is wrong.
         error: String,
     },
+    /// A network that cannot be built.
+    #[error("topology: {0}")]
+    Topology(#[from] BadTopology),
     /// A cell that makes no sense.
     #[error("cell `{cell}`: {error}")]
     Cell {
@@ -310,37 +325,45 @@ pub enum ScenarioError {
 }
 
 /// Where a scenario comes from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Source<'a> {
     /// What it says.
     pub text: &'a str,
-    /// Where the traces are that it names; the working directory if empty.
-    pub folder: &'a Path,
+    /// Reads a file that stands beside it, such as a trace, by the name that it is given there.
+    pub beside: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
 impl<'a> From<&'a str> for Source<'a> {
+    /// A scenario that stands in the working directory.
     fn from(text: &'a str) -> Self {
-        Self { text, folder: Path::new("") }
+        Self { text, beside: &|name| fs::read_to_string(name) }
     }
 }
 
 impl Scenario {
-    /// Reads a scenario, and the traces that it names, and checks it.
+    /// Reads a scenario, and the files that it names, and checks it.
     pub fn parse<'a>(source: impl Into<Source<'a>>) -> Result<Self, ScenarioError> {
-        let Source { text, folder } = source.into();
+        let Source { text, beside } = source.into();
         let mut scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
-        scenario.complete(folder).map_err(|error| error.with_line(text))?;
+        scenario.complete(beside).map_err(|error| error.with_line(text))?;
         Ok(scenario)
     }
 
-    fn complete(&mut self, folder: &Path) -> Result<(), ScenarioError> {
+    fn complete(
+        &mut self,
+        beside: &dyn Fn(&str) -> io::Result<String>,
+    ) -> Result<(), ScenarioError> {
         for link in &mut self.links {
             for hop in [Some(&mut link.there), link.back.as_mut()].into_iter().flatten() {
-                hop.read_trace(|name| fs::read_to_string(folder.join(name))).map_err(|error| {
-                    ScenarioError::Trace { link: link.name.clone(), error: error.to_string() }
+                hop.read_trace(beside).map_err(|error| ScenarioError::Trace {
+                    link: link.name.clone(),
+                    error: error.to_string(),
                 })?;
             }
+        }
+        if let Some(topology) = &mut self.topology {
+            topology.read(beside)?;
         }
         self.check()
     }

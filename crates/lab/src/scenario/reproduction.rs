@@ -22,7 +22,7 @@ pub struct Reproduction {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// For trends; needed only there.
+    /// For trends and other rows; needed only there.
     pub id: Option<String>,
     /// What it is, in words.
     pub what: String,
@@ -35,7 +35,10 @@ pub struct Row {
     pub set: BTreeMap<String, toml::Value>,
     /// A key that takes the best of several values first.
     pub best: Option<Best>,
-    /// The paper's number, in the metric's unit; left out where it prints none.
+    /// The id of a row above: this number is given as a multiple of that one's, run by run, since
+    /// runs of one number meet the same randomness.
+    pub over: Option<String>,
+    /// The paper's number, in the metric's unit, or of the multiple; left out where it prints none.
     pub paper: Option<f64>,
     /// How far ours may be from it, as a fraction.
     pub tolerance: Option<f64>,

@@ -125,7 +125,7 @@ impl Scenario {
         source: impl Into<Source<'a>>,
         changes: &[Change],
     ) -> Result<Self, SetError> {
-        let source @ Source { text, folder } = source.into();
+        let source @ Source { text, beside } = source.into();
         // First as it stands: errors of the file point at its lines.
         let plain = Self::parse(source)?;
         let Some(last) = changes.last() else { return Ok(plain) };
@@ -135,7 +135,7 @@ impl Scenario {
             change.apply(&mut table)?;
         }
         let changed: Result<Self, _> = table.try_into().map_err(malformed);
-        let checked = changed.and_then(|mut scenario| scenario.complete(folder).map(|()| scenario));
+        let checked = changed.and_then(|mut scenario| scenario.complete(beside).map(|()| scenario));
         checked.map_err(|error| SetError::Result { key: last.key.clone(), error })
     }
 }

@@ -10,6 +10,7 @@
 //! handshake too.
 
 use freshline_core::link::SpanHistogram;
+use freshline_core::router::Ecn;
 use freshline_core::unit::{Span, Time};
 
 use super::parcel::{Body, Direction, Load};
@@ -86,10 +87,10 @@ impl Exchange {
         Some((Half::Responses.seen(direction), Half::Responses.numbered(load)))
     }
 
-    /// A segment has come to an end.
-    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32) {
+    /// A segment has come to an end, in a packet that tells of congestion or not.
+    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
         let (half, number) = Half::of(number);
-        self.stream_mut(half).on_segment(now, half.seen(direction), number);
+        self.stream_mut(half).on_segment(now, half.seen(direction), number, ecn);
         self.talk(now);
     }
 

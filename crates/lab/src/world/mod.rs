@@ -18,7 +18,7 @@ mod stream;
 mod updates;
 
 use freshline_core::link::Hop;
-use freshline_core::router::{Discipline, Drop};
+use freshline_core::router::{Discipline, Drop, Ecn};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
@@ -73,6 +73,8 @@ pub struct Routed {
     pub legs: Vec<Leg>,
     /// How many of the legs lead there.
     pub there: u32,
+    /// The DSCP of its packets there, and of those back.
+    pub dscp: [u8; 2],
     /// What its packets did on each leg.
     pub passed: Vec<Passed>,
     /// Its packets that were dropped.
@@ -92,7 +94,7 @@ impl Routed {
     /// A flow over `legs`, of which the first `there` lead there.
     pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
-        Self { flow, legs, there, passed, dropped: 0 }
+        Self { flow, legs, there, dscp: [0; 2], passed, dropped: 0 }
     }
 }
 
@@ -239,7 +241,8 @@ impl World {
             }
             Flow::Cross(cross) => {
                 if let Some(size) = cross.on_wake(self.now) {
-                    self.send(flow, Direction::There, Load { size, body: Body::Filler });
+                    let load = Load { size, ecn: Ecn::NotCapable, body: Body::Filler };
+                    self.send(flow, Direction::There, load);
                 }
             }
             Flow::Stream(stream) => {
@@ -268,11 +271,12 @@ impl World {
     }
 
     fn send(&mut self, flow: usize, direction: Direction, load: Load) {
-        let leg = match direction {
-            Direction::There => 0,
-            Direction::Back => self.flows[flow].there,
+        let Routed { there, dscp, .. } = self.flows[flow];
+        let (leg, dscp) = match direction {
+            Direction::There => (0, dscp[0]),
+            Direction::Back => (there, dscp[1]),
         };
-        self.carry(Parcel { flow: flow as u32, leg, direction, since: self.now, load });
+        self.carry(Parcel { flow: flow as u32, leg, direction, since: self.now, dscp, load });
     }
 
     /// A parcel has come to the end of its leg.
@@ -323,20 +327,21 @@ impl World {
         let flow = parcel.flow as usize;
         match (&mut self.flows[flow].flow, parcel.load.body) {
             (Flow::Updates(updates), Body::Update(update)) => {
-                let ack = updates.on_update(self.now, update);
-                self.send(flow, Direction::Back, ack);
+                if let Some(ack) = updates.on_update(self.now, update) {
+                    self.send(flow, Direction::Back, ack);
+                }
             }
             (Flow::Updates(updates), Body::Ack(ack)) => {
                 updates.on_ack(self.now, ack);
                 self.reschedule_flow(flow);
             }
             (Flow::Stream(stream), Body::Segment(number)) => {
-                stream.on_segment(self.now, parcel.direction, number);
+                stream.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }
             (Flow::Exchange(exchange), Body::Segment(number)) => {
-                exchange.on_segment(self.now, parcel.direction, number);
+                exchange.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }

@@ -1,7 +1,15 @@
 //! What travels through the lab.
 
-use freshline_core::router::Packet;
+use std::net::Ipv4Addr;
+
+use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Time};
+
+/// The port of sources, whatever they send.
+const SOURCE_PORT: u16 = 40_000;
+const MONITOR_PORT: u16 = 3774;
+const TCP_PORT: u16 = 5001;
+const DISCARD_PORT: u16 = 9;
 
 /// A packet with its way.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +22,8 @@ pub struct Parcel {
     pub direction: Direction,
     /// When it entered this leg.
     pub since: Time,
+    /// The DSCP in its header.
+    pub dscp: u8,
     /// What is sent.
     pub load: Load,
 }
@@ -32,6 +42,8 @@ pub enum Direction {
 pub struct Load {
     /// Its size on the wire, headers included.
     pub size: Bytes,
+    /// Whether it may be marked, or is.
+    pub ecn: Ecn,
     /// What it is.
     pub body: Body,
 }
@@ -71,8 +83,47 @@ pub struct Ack {
     pub was_fresh: bool,
 }
 
+impl Parcel {
+    /// Flow n goes from 10.0.0.0 + n + 1 to 10.128.0.0 + n + 1.
+    fn flow_key(&self) -> FlowKey {
+        const NET: u32 = 0x0A00_0000;
+        const FAR_END: u32 = 1 << 23;
+        let (protocol, port) = match self.load.body {
+            Body::Update(_) | Body::Ack(_) => (FlowKey::UDP, MONITOR_PORT),
+            Body::Segment(_) => (FlowKey::TCP, TCP_PORT),
+            Body::Filler => (FlowKey::UDP, DISCARD_PORT),
+        };
+        let number = (self.flow + 1) % FAR_END;
+        let near = Ipv4Addr::from(NET + number);
+        let far = Ipv4Addr::from(NET + FAR_END + number);
+        let ((source, source_port), (destination, destination_port)) = match self.direction {
+            Direction::There => ((near, SOURCE_PORT), (far, port)),
+            Direction::Back => ((far, port), (near, SOURCE_PORT)),
+        };
+        let ends = FlowKey::between(source.into(), destination.into(), protocol);
+        FlowKey { source_port, destination_port, ..ends }
+    }
+}
+
 impl Packet for Parcel {
     fn size(&self) -> Bytes {
         self.load.size
+    }
+
+    fn header(&self) -> Header {
+        Header {
+            flow: self.flow_key(),
+            dscp: self.dscp,
+            ecn: self.load.ecn,
+            is_update: matches!(self.load.body, Body::Update(_)),
+            ..Header::default()
+        }
+    }
+
+    fn mark(&mut self) -> bool {
+        if self.load.ecn == Ecn::Capable {
+            self.load.ecn = Ecn::Marked;
+        }
+        self.load.ecn == Ecn::Marked
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
-use freshline_core::router::Packet;
+use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
@@ -160,13 +160,15 @@ impl Stream {
             None => (Direction::Back, self.receiver.poll_transmit(now)?),
         };
         let size = segment.size();
+        let ecn = if segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let body = Body::Segment(self.segments.insert(segment) as u32);
-        Some((direction, Load { size, body }))
+        Some((direction, Load { size, ecn, body }))
     }
 
-    /// A segment has come to an end of the stream.
-    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32) {
-        let Some(segment) = self.segments.try_remove(number as usize) else { return };
+    /// A segment has come to an end of the stream, in a packet that tells of congestion or not.
+    pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
+        let Some(mut segment) = self.segments.try_remove(number as usize) else { return };
+        segment.flags.ce = ecn == Ecn::Marked;
         match direction {
             Direction::There => {
                 self.receiver.on_segment(now, &segment);

@@ -7,6 +7,7 @@
 //! ```
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
+use freshline_core::router::Ecn;
 use freshline_core::source::{self, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire;
@@ -22,8 +23,8 @@ pub struct Sizes {
     pub payload: Bytes,
     /// Headers around it.
     pub overhead: Bytes,
-    /// An ack with its headers.
-    pub ack: Bytes,
+    /// An ack with its headers; `None` if the monitor sends none.
+    pub ack: Option<Bytes>,
     /// How the size of an update on the wire is drawn.
     pub distribution: SizeDistribution,
 }
@@ -49,7 +50,7 @@ impl Sizes {
         Self {
             payload,
             overhead: Bytes::new(length - payload.get() + UNDERLAY),
-            ack: Bytes::new(wire::Ack::LEN as u64 + UNDERLAY),
+            ack: Some(Bytes::new(wire::Ack::LEN as u64 + UNDERLAY)),
             distribution: SizeDistribution::Constant,
         }
     }
@@ -91,8 +92,8 @@ pub struct UpdateOutcome {
     pub age: Option<AgeSummary>,
     /// The source's own estimate of the mean age, from acks: an upper bound.
     pub source_age_mean: Option<Span>,
-    /// Time average of updates sent and not acknowledged.
-    pub backlog: f64,
+    /// Time average of updates sent and not acknowledged; `None` where there are no acks.
+    pub backlog: Option<f64>,
     /// Mean round trip of fresh acks.
     pub rtt_mean: Option<Span>,
     /// Updates sent a second.
@@ -152,8 +153,8 @@ impl UpdateFlow {
         due.then(|| self.send(now))
     }
 
-    /// An update has come to the monitor: gives the ack.
-    pub fn on_update(&mut self, now: Time, update: Update) -> Load {
+    /// An update has come to the monitor: gives the ack, if it sends any.
+    pub fn on_update(&mut self, now: Time, update: Update) -> Option<Load> {
         let was_fresh = self.newest.is_none_or(|newest| update.seq > newest);
         if was_fresh {
             self.newest = Some(update.seq);
@@ -162,7 +163,7 @@ impl UpdateFlow {
             self.tally.age.on_update(now, update.generated_at);
         }
         let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
-        Load { size: self.sizes.ack, body }
+        self.sizes.ack.map(|size| Load { size, ecn: Ecn::NotCapable, body })
     }
 
     /// An ack has come back to the source.
@@ -219,7 +220,7 @@ impl UpdateFlow {
         UpdateOutcome {
             age: tally.age.summary(now),
             source_age_mean: tally.source_age.mean(now),
-            backlog: tally.backlog.mean(now).unwrap_or(0.0),
+            backlog: self.sizes.ack.and_then(|_| tally.backlog.mean(now)),
             rtt_mean,
             updates_per_s: tally.sent as f64 / seconds,
             goodput_bps: tally.delivered_fresh as f64 * self.sizes.payload.get() as f64 * 8.0
@@ -236,14 +237,17 @@ impl UpdateFlow {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.tally.sent += 1;
-        self.tally.backlog.on_sent(now, seq);
+        if self.sizes.ack.is_some() {
+            self.tally.backlog.on_sent(now, seq);
+        }
         self.law.on_sent(now, seq);
         let whole = self.sizes.payload + self.sizes.overhead;
         let size = match self.sizes.distribution {
             SizeDistribution::Constant => whole,
             _ => exponential(whole, &mut self.rng),
         };
-        Load { size, body: Body::Update(Update { seq, generated_at: now }) }
+        let body = Body::Update(Update { seq, generated_at: now });
+        Load { size, ecn: Ecn::NotCapable, body }
     }
 
     /// The size that an update has on its next hop, if it is drawn anew.

@@ -71,7 +71,7 @@ pub(crate) fn at(seconds: f64) -> Time {
 
 /// `law` with the initial window of Linux.
 pub(crate) fn law(law: Algorithm) -> Box<dyn CongestionControl> {
-    law.build(Packets::new(10), rng(1, 200))
+    law.build(Packets::new(10), Bytes::new(1448), rng(1, 200))
 }
 
 impl Net<Discipline<Carried>> {

@@ -1,7 +1,10 @@
 //! Datagrams on the emulated path, and the pool of their buffers.
 
-use freshline_core::router::Packet;
+use std::net::Ipv6Addr;
+
+use freshline_core::router::{FlowKey, Header, Packet};
 use freshline_core::unit::Bytes;
+use freshline_core::wire;
 use mio::Token;
 
 /// A UDP datagram and the flow that it belongs to.
@@ -16,6 +19,14 @@ pub(super) struct Datagram {
 impl Packet for Datagram {
     fn size(&self) -> Bytes {
         Bytes::from(self.payload.len()) + self.headers
+    }
+
+    /// A flow is known by its number; its addresses are those of the relay.
+    fn header(&self) -> Header {
+        let source = Ipv6Addr::from_bits(self.flow.0 as u128);
+        let flow = FlowKey { source, protocol: FlowKey::UDP, ..FlowKey::default() };
+        let is_update = wire::session_of_update(&self.payload).is_some();
+        Header { flow, is_update, ..Header::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use freshline_core::unit::Packets;
+use freshline_core::unit::{Bytes, Packets};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
@@ -68,9 +68,9 @@ impl Algorithm {
         }
     }
 
-    /// The law, with an initial window of `initial` segments and the random stream of one that
-    /// draws.
-    pub fn build(self, initial: Packets, rng: Pcg64) -> Box<dyn CongestionControl> {
+    /// The law, with an initial window of `initial` segments, of which a full one has `segment` of
+    /// payload, and the random stream of one that draws.
+    pub fn build(self, initial: Packets, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
         match self {
             Self::Reno => Box::new(Reno::new(initial)),
             Self::Cubic => Box::new(Cubic::new(CubicParams::default(), initial)),
@@ -79,7 +79,10 @@ impl Algorithm {
             Self::Vegas => Box::new(Vegas::new(VegasParams::default(), initial)),
             Self::Yeah => Box::new(Yeah::new(YeahParams::default(), initial)),
             Self::Dctcp => Box::new(Dctcp::new(DctcpParams::default(), initial)),
-            Self::Bbr => Box::new(Bbr::new(BbrParams::default(), initial, rng)),
+            Self::Bbr => {
+                let params = BbrParams { segment, ..BbrParams::default() };
+                Box::new(Bbr::new(params, initial, rng))
+            }
         }
     }
 }
@@ -107,7 +110,8 @@ mod tests {
     fn names_lead_to_laws_of_that_name() {
         for law in Algorithm::ALL {
             assert_eq!(law.to_string().parse(), Ok(law));
-            assert_eq!(law.build(Packets::new(10), Pcg64::new(1, 1)).name(), law.name());
+            let built = law.build(Packets::new(10), Bytes::new(1448), Pcg64::new(1, 1));
+            assert_eq!(built.name(), law.name());
         }
         let error = "tahoe".parse::<Algorithm>().unwrap_err().to_string();
         assert!(error.contains("`tahoe`") && error.contains("cubic"), "{error}");

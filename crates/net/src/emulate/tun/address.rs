@@ -6,7 +6,7 @@
 //! those of IPv4 behind a fixed prefix of a unique local range (RFC 4193).
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::ifaddrs::getifaddrs;
 
@@ -79,6 +79,11 @@ impl Ends {
         let [a, b, c, d, e, f] = IPV6_PREFIX;
         let v6 = Ipv6Addr::new(a, b, c, d, e, f, (address >> 16) as u16, address as u16);
         Self { v4: Ipv4Addr::from(address), v4_len: len, v6, v6_len: 96 + len }
+    }
+
+    /// Both addresses, with the lengths of their prefixes.
+    pub(super) fn addresses(self) -> [(IpAddr, u8); 2] {
+        [(self.v4.into(), self.v4_len), (self.v6.into(), self.v6_len)]
     }
 }
 

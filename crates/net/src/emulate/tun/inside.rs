@@ -17,9 +17,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 
 use super::address::{Ends, INSIDE};
-use super::device::{Device, IPV6_MIN_MTU};
-use super::netlink::Netlink;
 use super::{RunError, init, system};
+use crate::tun::{Device, IPV6_MIN_MTU, Netlink};
 
 /// A namespace with its device, in which nothing runs yet.
 pub(super) struct Inside {
@@ -117,7 +116,9 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
         let _ = fs::write(format!("/proc/sys/net/{switch}"), "1");
     }
     let device = Device::create(INSIDE).map_err(system("make a TUN device in the namespace"))?;
-    device.set_up(&netlink, ends, mtu).map_err(system("configure the inner TUN device"))?;
+    device
+        .set_up(&netlink, &ends.addresses(), mtu)
+        .map_err(system("configure the inner TUN device"))?;
     let mut routes = vec![IpAddr::V4(ends.v4)];
     if mtu >= IPV6_MIN_MTU {
         routes.push(IpAddr::V6(ends.v6));

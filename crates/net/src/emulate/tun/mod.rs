@@ -17,10 +17,8 @@
 
 mod address;
 mod capture;
-mod device;
 mod init;
 mod inside;
-mod netlink;
 mod relay;
 
 use std::io;
@@ -42,12 +40,11 @@ use serde::Serialize;
 use super::report::DirectionReport;
 use crate::alarm::Alarm;
 use crate::clock::{Clock, wall_clock};
+use crate::tun::{Device, IPV6_MIN_MTU, Netlink, Pool};
 use address::{Ends, free_prefixes};
 use capture::Captures;
 pub use capture::{Capture, CapturePoint, ParseCapturePointError, Way};
-use device::{Device, IPV6_MIN_MTU, Pool};
 use inside::{Inside, Running};
-use netlink::Netlink;
 use relay::{Lane, Relay};
 
 /// What to emulate.
@@ -187,7 +184,9 @@ impl Sandbox {
         let (inside, inner) = Inside::open(prefix.inner(), mtu)?;
         let netlink = Netlink::open().map_err(system("configure interfaces"))?;
         let ends = prefix.outer();
-        outer.set_up(&netlink, ends, mtu).map_err(system("configure the outer TUN device"))?;
+        outer
+            .set_up(&netlink, &ends.addresses(), mtu)
+            .map_err(system("configure the outer TUN device"))?;
         Ok(Self { config, ends, mtu, outer, inner, inside, lanes, signals })
     }
 

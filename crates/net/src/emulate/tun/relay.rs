@@ -9,9 +9,9 @@ use rand_pcg::Pcg64;
 
 use super::super::seeded_path;
 use super::capture::{CapturePoint, Captures, Way};
-use super::device::{Device, IpPacket, Pool};
 use super::{DirectionReport, RunError};
 use crate::clock::Clock;
+use crate::tun::{Device, IpPacket, Pool};
 
 /// How many packets are delivered at once.
 const BATCH: usize = 128;

@@ -1,37 +1,15 @@
-//! Metrics for Prometheus, in its text format over HTTP.
+//! A monitor's metrics for Prometheus.
 
-use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
-use axum::routing::get;
 use freshline_core::session::MonitorCounters;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 
+use crate::metrics::{self, MetricsError};
 use crate::monitor::{Asker, MonitorReport, SourceStatus};
-
-/// Why metrics cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve metrics at {address}: {error}")]
-pub struct MetricsError {
-    address: SocketAddr,
-    error: io::Error,
-}
-
-/// What each request needs.
-struct Context {
-    asker: Asker,
-    /// Sources that get labels, at most.
-    most: usize,
-}
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
 /// Gives the address with the port that was chosen for port 0.
@@ -39,45 +17,10 @@ struct Context {
 /// # Errors
 /// [`MetricsError`] where the address cannot be listened at.
 pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAddr, MetricsError> {
-    let failed = |error| MetricsError { address, error };
-    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let context = Arc::new(Context { asker, most });
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            let served = async {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                let router = Router::new().route("/metrics", get(metrics)).with_state(context);
-                axum::serve(listener, router).await
-            };
-            if let Err(error) = served.await {
-                tracing::warn!("metrics are not served any more: {error}");
-            }
-        });
-    });
-    Ok(local)
-}
-
-async fn metrics(State(context): State<Arc<Context>>) -> impl IntoResponse {
     // The monitor answers within one turn of its loop.
-    match context.asker.report(context.most) {
-        Ok(report) => match render(report) {
-            Ok(text) => (StatusCode::OK, text),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        },
-        Err(gone) => (StatusCode::SERVICE_UNAVAILABLE, gone.to_string()),
-    }
-}
-
-fn render(report: MonitorReport) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::with_prefix("freshline");
-    registry.register_collector(Box::new(Snapshot(report)));
-    let mut out = String::new();
-    text::encode(&mut out, &registry)?;
-    Ok(out)
+    metrics::serve(address, move || {
+        asker.report(most).map(Snapshot).map_err(|gone| gone.to_string())
+    })
 }
 
 /// What the monitor told for one request.

@@ -24,7 +24,7 @@ use crate::clock::wall_clock_ms;
 use command::Command;
 use lines::Lines;
 
-pub use metrics::{MetricsError, serve as serve_metrics};
+pub use metrics::serve as serve_metrics;
 pub use query::{QueryError, QuerySocket};
 
 /// All outputs of a monitor.

@@ -21,24 +21,24 @@ use nix::sys::socket::{
 
 /// A connection to the kernel's network configuration.
 #[derive(Debug)]
-pub(super) struct Netlink {
+pub(crate) struct Netlink {
     socket: OwnedFd,
 }
 
 /// Properties of an interface.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LinkSettings {
+pub(crate) struct LinkSettings {
     /// The largest packet.
-    pub(super) mtu: u32,
+    pub(crate) mtu: u32,
     /// How many packets (super-packets count once) wait for the reader of a TUN device.
-    pub(super) queue_len: u32,
+    pub(crate) queue_len: u32,
     /// Of how many packets a super-packet may consist.
-    pub(super) gso_max_segs: u32,
+    pub(crate) gso_max_segs: u32,
 }
 
 impl Netlink {
     /// Connects to the namespace in which the calling thread is now, for good.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let socket = socket(
             SocketFamily::Netlink,
             SockType::Raw,
@@ -49,7 +49,7 @@ impl Netlink {
     }
 
     /// Brings an interface up as it is.
-    pub(super) fn bring_up(&self, interface: &str) -> io::Result<()> {
+    pub(crate) fn bring_up(&self, interface: &str) -> io::Result<()> {
         let mut link = link(interface)?;
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up;
@@ -58,7 +58,7 @@ impl Netlink {
 
     /// Brings up a TUN interface. It does not join multicast groups, so nothing but what programs
     /// send goes over it.
-    pub(super) fn set_up(&self, interface: &str, settings: LinkSettings) -> io::Result<()> {
+    pub(crate) fn set_up(&self, interface: &str, settings: LinkSettings) -> io::Result<()> {
         let mut link = link(interface)?;
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up | LinkFlags::Multicast;
@@ -71,7 +71,7 @@ impl Netlink {
     }
 
     /// Gives an interface an address.
-    pub(super) fn add_address(&self, interface: &str, address: IpAddr, len: u8) -> io::Result<()> {
+    pub(crate) fn add_address(&self, interface: &str, address: IpAddr, len: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = len;
@@ -83,7 +83,7 @@ impl Netlink {
     }
 
     /// Sends what is for nobody else of the family of `address` over an interface.
-    pub(super) fn add_default_route(&self, interface: &str, address: IpAddr) -> io::Result<()> {
+    pub(crate) fn add_default_route(&self, interface: &str, address: IpAddr) -> io::Result<()> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(address);
         message.header.table = RouteHeader::RT_TABLE_MAIN;

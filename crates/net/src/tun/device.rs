@@ -4,25 +4,30 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::Packet;
+use freshline_core::router::{Ecn, Header, Packet, mark_congestion};
 use freshline_core::unit::Bytes;
 use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 
-use super::address::Ends;
 use super::netlink::{LinkSettings, Netlink};
 
 /// The smallest MTU that IPv6 works with (RFC 8200, section 5).
-pub(super) const IPV6_MIN_MTU: u16 = 1280;
+pub(crate) const IPV6_MIN_MTU: u16 = 1280;
 
 /// An IP packet, behind the room for the header that goes with it to the kernel.
 #[derive(Debug)]
-pub(super) struct IpPacket {
+pub(crate) struct IpPacket {
     buffer: Vec<u8>,
+    header: Header,
 }
 
 impl IpPacket {
+    fn new(buffer: Vec<u8>) -> Self {
+        let header = Header::of_ip(&buffer[VIRTIO_NET_HDR_LEN..]).unwrap_or_default();
+        Self { buffer, header }
+    }
+
     /// The packet itself.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[VIRTIO_NET_HDR_LEN..]
     }
 }
@@ -31,11 +36,23 @@ impl Packet for IpPacket {
     fn size(&self) -> Bytes {
         Bytes::from(self.buffer.len() - VIRTIO_NET_HDR_LEN)
     }
+
+    fn header(&self) -> Header {
+        self.header
+    }
+
+    fn mark(&mut self) -> bool {
+        let is_marked = mark_congestion(&mut self.buffer[VIRTIO_NET_HDR_LEN..]);
+        if is_marked {
+            self.header.ecn = Ecn::Marked;
+        }
+        is_marked
+    }
 }
 
 /// Buffers for packets, so that they need not be allocated again and again.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     /// The size of each buffer.
     size: usize,
     free: Vec<Vec<u8>>,
@@ -45,7 +62,7 @@ impl Pool {
     /// How many free buffers are kept: 16 MB with an MTU of 1500.
     const FREE: usize = 10_000;
 
-    pub(super) fn new(mtu: u16) -> Self {
+    pub(crate) fn new(mtu: u16) -> Self {
         Self { size: VIRTIO_NET_HDR_LEN + usize::from(mtu), free: Vec::new() }
     }
 
@@ -56,15 +73,15 @@ impl Pool {
     }
 
     /// Takes a buffer back; one that grew in a delivery is not kept.
-    pub(super) fn recycle(&mut self, packet: IpPacket) {
+    pub(crate) fn recycle(&mut self, packet: IpPacket) {
         if packet.buffer.capacity() == self.size && self.free.len() < Self::FREE {
             self.free.push(packet.buffer);
         }
     }
 }
 
-/// One of the two devices. It is there as long as this is.
-pub(super) struct Device {
+/// A device. It is there as long as this is.
+pub(crate) struct Device {
     tun: SyncDevice,
     /// A super-packet with its header.
     super_packet: Box<[u8]>,
@@ -82,7 +99,7 @@ impl Device {
 
     /// A device with this name in the calling thread's namespace; it fails with
     /// [`io::ErrorKind::ResourceBusy`] if there is one with this name already.
-    pub(super) fn create(name: &str) -> io::Result<Self> {
+    pub(crate) fn create(name: &str) -> io::Result<Self> {
         let tun = DeviceBuilder::new().name(name).offload(true).enable(false).build_sync()?;
         tun.set_nonblocking(true)?;
         Ok(Self {
@@ -94,8 +111,14 @@ impl Device {
         })
     }
 
-    /// Gives it its addresses and brings it up; without IPv6 if that needs a larger MTU.
-    pub(super) fn set_up(&self, netlink: &Netlink, ends: Ends, mtu: u16) -> io::Result<()> {
+    /// Gives it its addresses, with the lengths of their prefixes, and brings it up; without IPv6
+    /// if that needs a larger MTU.
+    pub(crate) fn set_up(
+        &self,
+        netlink: &Netlink,
+        addresses: &[(IpAddr, u8)],
+        mtu: u16,
+    ) -> io::Result<()> {
         let name = self.tun.name()?;
         let settings = LinkSettings {
             mtu: mtu.into(),
@@ -109,9 +132,10 @@ impl Device {
             let _ = std::fs::write(format!("{ipv6}/{setting}"), value);
         }
         netlink.set_up(&name, settings)?;
-        netlink.add_address(&name, IpAddr::V4(ends.v4), ends.v4_len)?;
-        if mtu >= IPV6_MIN_MTU {
-            netlink.add_address(&name, IpAddr::V6(ends.v6), ends.v6_len)?;
+        for (address, len) in addresses {
+            if address.is_ipv4() || mtu >= IPV6_MIN_MTU {
+                netlink.add_address(&name, *address, *len)?;
+            }
         }
         Ok(())
     }
@@ -120,7 +144,7 @@ impl Device {
     /// it with their checksums done. What is for the link itself is left out: routers do not
     /// forward it, and the kernel's own announcements are of this kind. Fails with
     /// [`io::ErrorKind::WouldBlock`] if there is nothing.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         pool: &mut Pool,
         mut take: impl FnMut(&mut Pool, IpPacket),
@@ -135,7 +159,7 @@ impl Device {
         for (segment, size) in self.segments.iter_mut().zip(self.sizes).take(count) {
             let mut buffer = std::mem::replace(segment, pool.take());
             buffer.truncate(VIRTIO_NET_HDR_LEN + size);
-            let packet = IpPacket { buffer };
+            let packet = IpPacket::new(buffer);
             if is_for_the_link(packet.bytes()) {
                 pool.recycle(packet);
             } else {
@@ -147,7 +171,7 @@ impl Device {
 
     /// Gives packets to the kernel, those that follow each other in a flow as one super-packet.
     /// The packets come out changed.
-    pub(super) fn write(&mut self, packets: &mut [IpPacket]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, packets: &mut [IpPacket]) -> io::Result<()> {
         self.tun.send_multiple(&mut self.groups, packets, VIRTIO_NET_HDR_LEN).map(|_| ())
     }
 }

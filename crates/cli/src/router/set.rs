@@ -1,0 +1,42 @@
+//! `freshline router set`: changes a running router.
+
+use freshline_core::router::AoiShare;
+use freshline_core::unit::BitRate;
+use freshline_net::router::Order;
+
+use super::ordered;
+use crate::Failure;
+
+/// Change the rate or the share of updates of a running router.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+    freshline router set --dev eth1 --aoi-share 0.3
+    freshline router set --dev eth1 --rate 18mbit
+
+EXIT CODES
+
+0  it is set, and how
+1  no router runs for the device
+2  the flags cannot be understood, or the router refuses them")]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+pub(super) struct Args {
+    /// The device that is shaped.
+    #[arg(long, value_name = "DEV")]
+    dev: String,
+    /// The share of the link that updates have while other traffic waits, too: 0 to 1.
+    #[arg(long, value_name = "SHARE", group = "change")]
+    aoi_share: Option<AoiShare>,
+    /// The rate to shape to, such as 20mbit.
+    #[arg(long, value_name = "RATE", group = "change")]
+    rate: Option<BitRate>,
+    /// Print how it is now as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let Args { dev, aoi_share, rate, json } = args;
+    ordered(&dev, Order { aoi_share, rate }, json)
+}

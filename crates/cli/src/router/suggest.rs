@@ -1,0 +1,147 @@
+//! `freshline router suggest`: the share of updates for a wanted age or throughput.
+
+use std::io::{self, Write};
+
+use freshline_core::router::analysis::{Bottleneck, Suggestion, Wish};
+use freshline_core::router::{SchedulerParams, SdmParams, TdmParams};
+use freshline_core::unit::{BitRate, Bytes, Span};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Suggest the share of updates for a wanted age or a wanted throughput of one link.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Sizes are those on the wire, with all headers. All flows are alike, their updates come evenly, and
+other traffic fills what is left of the link. The book's page on the router says what else is
+assumed.
+
+EXAMPLES
+
+    The largest age that may be, 20 ms; as much as possible for others:
+        freshline router suggest --rate 10mbit --delay 10ms --every 5ms --size 1052B --age 20ms
+
+    9 Mbit/s for others, shared by time:
+        freshline router suggest --rate 10mbit --delay 10ms --every 5ms --size 1052B \\
+            --throughput 9mbit --scheduler tdm")]
+pub(crate) struct Args {
+    /// The rate of the link.
+    #[arg(long)]
+    rate: BitRate,
+
+    /// What the link delays every packet by, and whatever else delays updates.
+    #[arg(long, default_value = "0ms")]
+    delay: Span,
+
+    /// How many flows of updates there are.
+    #[arg(long, default_value_t = 1)]
+    flows: u32,
+
+    /// The time from one update of a flow to its next.
+    #[arg(long)]
+    every: Span,
+
+    /// The size of an update.
+    #[arg(long)]
+    size: Bytes,
+
+    /// The size of the others' packets.
+    #[arg(long, default_value = "1500B")]
+    packet: Bytes,
+
+    #[command(flatten)]
+    wish: WishArgs,
+
+    /// What the classes share.
+    #[arg(long, value_enum, default_value_t = Scheduler::Sdm)]
+    scheduler: Scheduler,
+
+    /// The frame in which each class has the priority once; 100ms if left out. For tdm only.
+    #[arg(long)]
+    frame: Option<Span>,
+
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct WishArgs {
+    /// The largest mean age that the updates may have.
+    #[arg(long)]
+    age: Option<Span>,
+
+    /// The least throughput that has to be left for other traffic.
+    #[arg(long)]
+    throughput: Option<BitRate>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Scheduler {
+    /// Bytes.
+    Sdm,
+    /// Time.
+    Tdm,
+}
+
+/// `docs/json.md` describes each key.
+#[derive(Debug, Serialize)]
+struct Report {
+    scheduler: Scheduler,
+    aoi_share: f64,
+    age_mean_ms: f64,
+    drop_averse_bps: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let link = Bottleneck {
+        rate: args.rate,
+        propagation: args.delay,
+        flows: args.flows,
+        update_period: args.every,
+        update_size: args.size,
+        drop_averse_size: args.packet,
+    };
+    let scheduler = match (args.scheduler, args.frame) {
+        (Scheduler::Sdm, None) => SchedulerParams::Sdm(SdmParams::default()),
+        (Scheduler::Sdm, Some(_)) => {
+            let report = miette::miette!("--frame means nothing to sdm; add --scheduler tdm");
+            return Err(Failure::Usage(report));
+        }
+        (Scheduler::Tdm, None) => SchedulerParams::Tdm(TdmParams::default()),
+        (Scheduler::Tdm, Some(frame)) => SchedulerParams::Tdm(TdmParams { frame }),
+    };
+    let WishArgs { age, throughput } = args.wish;
+    let wishes = [age.map(Wish::AgeAtMost), throughput.map(Wish::ThroughputAtLeast)];
+    // clap sees to it that there is one.
+    wishes.into_iter().flatten().try_for_each(|wish| {
+        let suggestion = link.suggest(scheduler, wish);
+        let suggestion = suggestion.map_err(|error| Failure::Usage(miette::Report::msg(error)))?;
+        print(args.scheduler, suggestion, args.json)
+    })
+}
+
+fn print(scheduler: Scheduler, suggestion: Suggestion, json: bool) -> Result<(), Failure> {
+    let Suggestion { share, prediction } = suggestion;
+    let age_mean_ms = prediction.age.as_millis_f64();
+    let drop_averse_bps = prediction.drop_averse.as_bps();
+    if json {
+        let aoi_share = share.get();
+        return print_json(&Report { scheduler, aoi_share, age_mean_ms, drop_averse_bps });
+    }
+    let mbit = drop_averse_bps as f64 / 1e6;
+    let mut out = io::stdout().lock();
+    printed(writeln!(
+        out,
+        "{:<10} {:>10} {:>18}\n{:<10} {:>10} {:>18}",
+        "share",
+        "mean age",
+        "left for others",
+        share.to_string(),
+        format!("{age_mean_ms:.2} ms"),
+        format!("{mbit:.2} Mbit/s"),
+    ))
+}

@@ -1,0 +1,78 @@
+//! What a router tells, as a table.
+
+use std::io::{self, Write};
+
+use freshline_core::router::{AccountReport, RouterReport};
+use freshline_core::unit::BitRate;
+
+use crate::Failure;
+use crate::output::{ms, print_json, printed};
+
+/// The report on standard output, as one JSON document or as a table.
+pub(super) fn print(report: &RouterReport, json: bool) -> Result<(), Failure> {
+    if json { print_json(report) } else { printed(write(&mut io::stdout().lock(), report)) }
+}
+
+/// The whole table.
+pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<()> {
+    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
+    writeln!(
+        out,
+        "{} at {}, queue {}: updates have {} of the link (γ = {}) after {:.1} s",
+        report.device,
+        BitRate::from_bps(report.rate_bps),
+        report.queue,
+        share(report.served_share),
+        share(report.aoi_share),
+        report.duration_s,
+    )?;
+    writeln!(
+        out,
+        "super-packets {}; {} packets ({} B) wait, the kernel holds at most {}; lost before the \
+         queue: {} full, {} unread; {} failures",
+        report.super_packets,
+        report.waiting.packets,
+        report.waiting.bytes,
+        report.waiting.limit.map_or("-".to_owned(), |limit| limit.to_string()),
+        report.lost.queue_full,
+        report.lost.unread,
+        report.failures,
+    )?;
+    writeln!(
+        out,
+        "{:<48} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "marked", "wait p50", "p95",
+    )?;
+    for class in &report.classes {
+        account(out, &class.class, &class.account, report.duration_s)?;
+    }
+    for flow in &report.flows {
+        let name = format!("  {} > {} ({})", flow.source, flow.destination, flow.protocol);
+        account(out, &name, &flow.account, report.duration_s)?;
+    }
+    if report.flows_forgotten > 0 {
+        writeln!(out, "  {} times a flow made room for another", report.flows_forgotten)?;
+    }
+    Ok(())
+}
+
+fn account(
+    out: &mut impl Write,
+    name: &str,
+    account: &AccountReport,
+    duration_s: f64,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "{name:<48} {:>10} {:>10} {:>9.3} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        account.packets_in,
+        account.packets_out,
+        account.bytes_out as f64 * 8.0 / 1e6 / duration_s.max(1e-9),
+        account.replaced,
+        account.queue_full,
+        account.congestion,
+        account.marked,
+        ms(account.sojourn_p50_ms),
+        ms(account.sojourn_p95_ms),
+    )
+}

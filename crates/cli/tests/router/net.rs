@@ -1,0 +1,201 @@
+//! Two hosts and a router between them, each in a network namespace of its own:
+//!
+//! ```text
+//!   A 10.77.1.1 ── 10.77.1.2 R 10.77.2.2 ── 10.77.2.1 B        also fd77:1::, fd77:2::
+//!         in A: `r`     in R: `a`, `b`    in B: `r`
+//! ```
+//!
+//! What sends may be behind a path of our emulator in A, for the propagation delay: the kernel has
+//! none to offer everywhere.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+use tempfile::NamedTempFile;
+
+pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
+/// The device of the router towards B.
+pub(crate) const DEVICE: &str = "b";
+
+/// What a test needs and this machine lacks, if anything; it is said once.
+pub(crate) fn can_run() -> bool {
+    let cubic = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let table = "/proc/net/netfilter/nfnetlink_queue";
+    let missing = if !Uid::effective().is_root() {
+        "root"
+    } else if Command::new("ip").arg("-V").output().is_err() {
+        "ip"
+    } else if !cubic.is_ok_and(|known| known.contains("cubic")) {
+        "TCP cubic in the kernel"
+    } else if !Path::new(table).exists() {
+        "NFQUEUE in the kernel (CONFIG_NETFILTER_NETLINK_QUEUE)"
+    } else {
+        return true;
+    };
+    println!("skipped: needs {missing}");
+    false
+}
+
+/// The three namespaces, for as long as this is.
+pub(crate) struct Net {
+    /// One at a time: they measure.
+    _alone: MutexGuard<'static, ()>,
+    prefix: String,
+    /// The file of the path behind which senders are.
+    path: Option<NamedTempFile>,
+}
+
+impl Net {
+    /// With this much propagation delay between what sends and B, in both directions.
+    pub(crate) fn with_delay(delay: &str) -> Self {
+        let mut net = Self::new();
+        let mut path = NamedTempFile::with_suffix(".toml").unwrap();
+        let hop = format!("delay = \"{delay}\"\nqueue = \"10000p\"");
+        write!(path, "[[forward.hop]]\n{hop}\n[[return.hop]]\n{hop}\n").unwrap();
+        net.path = Some(path);
+        // The emulator's addresses.
+        ip(&format!("-n {} route add 100.64.0.0/10 via 10.77.1.1", net.name("r")));
+        net
+    }
+
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        remove_orphans();
+        let prefix = format!("fl-router-{}-{number}", std::process::id());
+        let net = Self { _alone: alone, prefix, path: None };
+        let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
+        for host in ["a", "r", "b"] {
+            ip(&format!("netns add {}", net.name(host)));
+            // Addresses of IPv6 are not looked for elsewhere first.
+            net.set(host, "ipv6/conf/default/accept_dad", "0");
+        }
+        for host in [&a, &r, &b] {
+            // Addresses of IPv6 are there at once.
+            ip(&format!("-n {host} link set dev lo up"));
+        }
+        for (number, host, device) in [(1, &a, "a"), (2, &b, "b")] {
+            ip(&format!("link add r netns {host} type veth peer name {device} netns {r}"));
+            for (name, interface, end) in [(host, "r", 1), (&r, device, 2)] {
+                ip(&format!("-n {name} addr add 10.77.{number}.{end}/24 dev {interface}"));
+                ip(&format!("-n {name} addr add fd77:{number}::{end}/64 dev {interface} nodad"));
+                ip(&format!("-n {name} link set dev {interface} up"));
+            }
+            ip(&format!("-n {host} route add default via 10.77.{number}.2"));
+            ip(&format!("-n {host} route add default via fd77:{number}::2"));
+        }
+        for host in ["a", "r"] {
+            net.set(host, "ipv4/ip_forward", "1");
+            net.set(host, "ipv6/conf/all/forwarding", "1");
+        }
+        net
+    }
+
+    fn name(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    /// Runs `ip` on a host.
+    pub(crate) fn ip(&self, host: &str, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.name(host)));
+    }
+
+    pub(crate) fn set(&self, host: &str, setting: &str, value: &str) {
+        self.within(host, || fs::write(format!("/proc/sys/net/{setting}"), value).unwrap());
+    }
+
+    /// The address of host B.
+    pub(crate) fn far(&self) -> IpAddr {
+        "10.77.2.1".parse().unwrap()
+    }
+
+    /// Runs `what` on a thread that is in the namespace of `host`.
+    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/var/run/netns/{}", self.name(host))).unwrap();
+        thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+                what()
+            });
+            inside.join().unwrap()
+        })
+    }
+
+    /// A command of `freshline` on `host`.
+    pub(crate) fn freshline(&self, host: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(host), FRESHLINE]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A command that sends, on A or behind the path there.
+    pub(crate) fn sender(&self, program: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name("a")]);
+        if let Some(path) = &self.path {
+            command.args([FRESHLINE, "emulate", "run"]).arg(path.path()).arg("--");
+        }
+        command.args(program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// The kernel's queues to user space on the router.
+    pub(crate) fn queues(&self) -> String {
+        let list = "/proc/thread-self/net/netfilter/nfnetlink_queue";
+        self.within("r", || fs::read_to_string(list).unwrap())
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in ["a", "r", "b"] {
+            // Whatever of it was made; a failing test must not leave the others.
+            let name = self.name(host);
+            let _ = Command::new("ip").args(["netns", "del", &name]).output();
+        }
+    }
+}
+
+/// Removes namespaces of tests that were killed.
+fn remove_orphans() {
+    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix("fl-router-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A process that ends with this.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,125 @@
+//! A TCP stream of the kernel's and a stream of our updates, from A to B.
+
+use std::io::Read;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::net::{FRESHLINE, Net, Running};
+
+/// A TCP stream that sends without end; it ends with this.
+pub(crate) struct Bulk {
+    receiver: TcpStream,
+    received: Arc<AtomicU64>,
+    counting: Option<JoinHandle<()>>,
+    _sender: Running,
+}
+
+impl Bulk {
+    /// The port at B.
+    pub(crate) const PORT: u16 = 5001;
+
+    /// From A to B, with cubic.
+    pub(crate) fn start(net: &Net) -> Self {
+        let (host, port) = (net.far(), Self::PORT);
+        let listener = net.within("b", || TcpListener::bind((host, port)).unwrap());
+        let script = format!(
+            "set -e
+            ip route replace {host} $(ip -4 route show default | cut -d ' ' -f 2-) congctl cubic
+            exec 3<>/dev/tcp/{host}/{port}
+            exec cat /dev/zero >&3"
+        );
+        let sender = Running(net.sender(&["bash", "-c", &script]).spawn().unwrap());
+        let receiver = accepted(&listener);
+        let received = Arc::new(AtomicU64::new(0));
+        let (count, mut reading) = (Arc::clone(&received), receiver.try_clone().unwrap());
+        let counting = thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 18];
+            while let Ok(len @ 1..) = reading.read(&mut buffer) {
+                count.fetch_add(len as u64, Ordering::Relaxed);
+            }
+        });
+        Self { receiver, received, counting: Some(counting), _sender: sender }
+    }
+
+    /// The goodput while `for_so_long` passes, in bit/s.
+    pub(crate) fn goodput(&self, for_so_long: Duration) -> f64 {
+        let (start, before) = (Instant::now(), self.received.load(Ordering::Relaxed));
+        thread::sleep(for_so_long);
+        let received = self.received.load(Ordering::Relaxed) - before;
+        received as f64 * 8.0 / start.elapsed().as_secs_f64()
+    }
+}
+
+/// The first connection; a sender that could not start keeps nobody waiting.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    for _ in 0..500 {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the sender does not connect");
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        let _ = self.receiver.shutdown(Shutdown::Both);
+        let _ = self.counting.take().map(JoinHandle::join);
+    }
+}
+
+/// Updates of 1024 bytes each 5 ms from A to B.
+pub(crate) struct Updates {
+    monitor: Option<Running>,
+    _source: Running,
+}
+
+impl Updates {
+    pub(crate) const PAYLOAD: &str = "1024B";
+    pub(crate) const RATE: &str = "200/s";
+
+    /// The port at B.
+    pub(crate) const PORT: u16 = 3774;
+
+    pub(crate) fn start(net: &Net) -> Self {
+        let url = format!("udp://{}", SocketAddr::new(net.far(), Self::PORT));
+        let start = |mut command: Command| Running(command.spawn().unwrap());
+        let monitor = start(net.freshline("b", &["monitor", &url, "--out", "-"]));
+        let law = ["--law", "fixed", "--rate", Self::RATE, "--size", Self::PAYLOAD];
+        let source = start(net.sender(&[&[FRESHLINE, "source", &url][..], &law].concat()));
+        Self { monitor: Some(monitor), _source: source }
+    }
+
+    /// Ends them: the mean age over the last `window`, in ms.
+    pub(crate) fn age_ms(mut self, window: Duration) -> f64 {
+        let mut monitor = self.monitor.take().unwrap();
+        monitor.signal(nix::sys::signal::Signal::SIGTERM);
+        let mut lines = String::new();
+        monitor.0.stdout.take().unwrap().read_to_string(&mut lines).unwrap();
+        let resets: Vec<(f64, f64)> = lines.lines().filter_map(reset).collect();
+        let last = resets.last().expect("updates arrived").0;
+        let counted =
+            resets.windows(2).filter(|pair| pair[0].0 >= last - window.as_millis() as f64);
+        // From one reset to the next the age grows as time does.
+        let (area, time) = counted.fold((0.0, 0.0), |(area, time), pair| {
+            let [(from, age), (to, _)] = [pair[0], pair[1]];
+            let gap = to - from;
+            (area + gap * (age + gap / 2.0), time + gap)
+        });
+        area / time
+    }
+}
+
+/// When an update arrived and how old it was then, both in ms.
+fn reset(line: &str) -> Option<(f64, f64)> {
+    let line: Value = serde_json::from_str(line).unwrap();
+    Some((line["unix_ms"].as_f64()?, line["age_ms"].as_f64()?))
+}

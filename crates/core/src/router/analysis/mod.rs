@@ -1,0 +1,38 @@
+//! What the router's freshness control ought to do on one link: how old updates are and how much
+//! is left for everybody else, and which share γ gives what is wanted.
+//!
+//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
+//! IV and V. The proofs, and what the models leave out, are on the book's page on the router.
+//!
+//! [`PulseTrain`] is one flow alone, exact to the nanosecond: the age under IFIL, the least age
+//! that any policy can reach, and the distance between them (Theorem 1). [`Bottleneck`] is a link
+//! that flows of updates share with traffic that fills the rest, under SDM or TDM;
+//! [`Bottleneck::suggest`] is the guideline that the paper defers to an appendix.
+//!
+//! ```
+//! use freshline_core::router::SchedulerParams;
+//! use freshline_core::router::analysis::{Bottleneck, Wish};
+//! use freshline_core::unit::{BitRate, Bytes, Span};
+//!
+//! let link = Bottleneck {
+//!     rate: BitRate::from_mbps(10),
+//!     propagation: Span::from_millis(10),
+//!     flows: 1,
+//!     update_period: Span::from_millis(5),
+//!     update_size: Bytes::new(1052),
+//!     drop_averse_size: Bytes::new(1500),
+//! };
+//! let wish = Wish::AgeAtMost(Span::from_millis(20));
+//! let suggestion = link.suggest(SchedulerParams::default(), wish)?;
+//! assert_eq!(suggestion.share.to_string(), "0.063199");
+//! assert_eq!(suggestion.prediction.age.as_micros(), 19_999);
+//! # Ok::<(), freshline_core::router::analysis::SuggestError>(())
+//! ```
+
+mod bottleneck;
+mod guideline;
+mod pulse_train;
+
+pub use bottleneck::{Bottleneck, ModelError, Prediction};
+pub use guideline::{SuggestError, Suggestion, Wish};
+pub use pulse_train::{PulseTrain, Tie};

@@ -1,0 +1,164 @@
+//! A network of a scenario: its hops, and the pairs of nodes between which flows go.
+
+use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::router::QdiscConfig;
+use rand::RngExt;
+use serde::Deserialize;
+
+use super::LinkHops;
+use crate::engine::Streams;
+use crate::topology::{Crossing, Link, Topology, TopologyError};
+use crate::world::{Leg, Wire};
+
+/// A network, and how its links are.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopologyConfig {
+    /// The file of the graph, as [`Topology::parse`] reads it.
+    pub file: String,
+    /// Each link is such a hop in either direction. Its delay comes on top of the link's own.
+    #[serde(default)]
+    pub hop: HopConfig,
+    /// The probability that there are flows from one node to another, for each ordered pair of
+    /// nodes, 0 to 1. Each run draws its pairs.
+    pub pairs: f64,
+    /// The queue of links that have not adopted the one of `hop`.
+    pub legacy: Option<QdiscConfig>,
+    /// The probability that a link, both ways, has adopted the queue of `hop`, 0 to 1; 1 unless
+    /// said. Below 1 it needs `legacy`. Each run draws its links.
+    #[serde(default = "all")]
+    pub adoption: f64,
+    /// What the file said.
+    #[serde(skip)]
+    graph: Option<Topology>,
+}
+
+/// A network that cannot be built.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadTopology {
+    /// Its file cannot be read.
+    #[error("cannot read `{file}`: {error}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why.
+        error: String,
+    },
+    /// Its file describes no network.
+    #[error("`{file}`: {error}")]
+    Graph {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        error: TopologyError,
+    },
+    /// A probability that is none.
+    #[error("`{key}` is {value}; give a probability from 0 to 1")]
+    NotAProbability {
+        /// `pairs` or `adoption`.
+        key: &'static str,
+        /// The value given.
+        value: f64,
+    },
+    /// Links without a queue.
+    #[error("`adoption` is below 1; say with `legacy` which queue the other links have")]
+    NoLegacy,
+    /// A hop that makes no sense.
+    #[error("`hop`: {0}")]
+    Hop(#[from] FieldError),
+}
+
+/// A network in a world.
+pub(super) struct Network<'a> {
+    graph: &'a Topology,
+    /// The number of its first hop. Link n is hops 2n and 2n + 1 from there on, there and back.
+    first_hop: usize,
+    /// Between which nodes flows go.
+    pairs: Vec<[usize; 2]>,
+}
+
+impl TopologyConfig {
+    /// Reads the graph from what `read` makes of the file's name.
+    pub(super) fn read(
+        &mut self,
+        read: impl FnOnce(&str) -> std::io::Result<String>,
+    ) -> Result<(), BadTopology> {
+        let file = || self.file.clone();
+        let unreadable = |error: std::io::Error| BadTopology::Unreadable {
+            file: file(),
+            error: error.to_string(),
+        };
+        let text = read(&self.file).map_err(unreadable)?;
+        let graph = Topology::parse(&text);
+        self.graph = Some(graph.map_err(|error| BadTopology::Graph { file: file(), error })?);
+        Ok(())
+    }
+
+    /// Adds its hops to those of a world, and draws the pairs of a run.
+    pub(super) fn build(
+        &self,
+        streams: Streams,
+        hops: &mut Vec<Wire>,
+    ) -> Result<Option<Network<'_>>, BadTopology> {
+        let Some(graph) = &self.graph else { return Ok(None) };
+        for (key, value) in [("pairs", self.pairs), ("adoption", self.adoption)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(BadTopology::NotAProbability { key, value });
+            }
+        }
+        let first_hop = hops.len();
+        let mut adoption = streams.stream("adoption", 0);
+        for link in graph.links() {
+            let hop = self.hop_of(link, adoption.random())?;
+            for _ in 0..2 {
+                hops.push(hop.build(streams.stream("hop", hops.len()))?);
+            }
+        }
+        let pairs = self.pairs_of(graph, streams);
+        Ok(Some(Network { graph, first_hop, pairs }))
+    }
+
+    /// The hops of a link that adopts the queue if `chance`, from 0 to 1, is on its side.
+    fn hop_of(&self, link: &Link, chance: f64) -> Result<HopConfig, BadTopology> {
+        let mut hop = self.hop.clone();
+        hop.delay += link.delay;
+        match &self.legacy {
+            Some(legacy) if chance >= self.adoption => hop.queue = legacy.clone(),
+            None if self.adoption < 1.0 => return Err(BadTopology::NoLegacy),
+            _ => {}
+        }
+        Ok(hop)
+    }
+
+    fn pairs_of(&self, graph: &Topology, streams: Streams) -> Vec<[usize; 2]> {
+        let mut rng = streams.stream("pairs", 0);
+        let nodes = 0..graph.nodes().len();
+        let ordered = nodes.clone().flat_map(|from| nodes.clone().map(move |to| [from, to]));
+        let different = ordered.filter(|[from, to]| from != to);
+        different.filter(|_| rng.random::<f64>() < self.pairs).collect()
+    }
+}
+
+impl Network<'_> {
+    /// The ways of each pair, there and back.
+    pub(super) fn ways(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
+        self.pairs.iter().map(|&[from, to]| [self.legs(from, to), self.legs(to, from)])
+    }
+
+    /// Its hops.
+    pub(super) fn hops(&self) -> LinkHops {
+        let count = 2 * self.graph.links().len();
+        LinkHops { there: (self.first_hop..self.first_hop + count).collect(), back: Vec::new() }
+    }
+
+    fn legs(&self, from: usize, to: usize) -> Vec<Leg> {
+        let hop = |Crossing { link, forward }: Crossing| {
+            Leg::Hop((self.first_hop + 2 * link + usize::from(!forward)) as u32)
+        };
+        self.graph.route(from, to).into_iter().map(hop).collect()
+    }
+}
+
+fn all() -> f64 {
+    1.0
+}

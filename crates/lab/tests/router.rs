@@ -1,0 +1,157 @@
+//! Queues of a router in the lab: what they see of packets, and what senders make of their marks.
+
+use std::collections::HashSet;
+
+use freshline_core::router::{Ecn, FlowKey, Header, Packet};
+use freshline_core::unit::{Span, Time};
+use freshline_lab::run::{Metric, run};
+use freshline_lab::scenario::{Change, Scenario};
+
+const LINK: &str = r#"
+title = "Updates and a stream over one link"
+duration = "20s"
+warm_up = "5s"
+
+[[link]]
+name = "bottleneck"
+there = { rate = "10mbit", delay = "10ms" }
+back = { delay = "10ms" }
+
+[[flow]]
+name = "updates"
+path = ["bottleneck"]
+dscp = 46
+back_dscp = 10
+updates = { law = "fixed", rate = "200/s", payload = "1024B" }
+
+[[flow]]
+name = "tcp"
+path = ["bottleneck"]
+tcp = { control = "cubic" }
+"#;
+
+fn scenario(changes: &[&str]) -> Scenario {
+    let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
+    Scenario::parse_with(LINK, &changes).unwrap()
+}
+
+fn value(metrics: &[Metric], name: &str, of: &str) -> f64 {
+    let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
+    found.unwrap_or_else(|| panic!("no {name} of {of}")).value
+}
+
+fn measured(changes: &[&str]) -> impl Fn(&str, &str) -> f64 + use<> {
+    let metrics = run(&scenario(changes), || {}).unwrap();
+    move |name, of| value(&metrics, name, of)
+}
+
+/// The headers of all packets that leave the bottleneck in either direction.
+fn headers(changes: &[&str]) -> Vec<Header> {
+    let mut built = scenario(changes).build(0).unwrap();
+    let mut seen = Vec::new();
+    built
+        .world
+        .run_watched(Time::ZERO + Span::from_secs(3), |left| seen.push(left.parcel.header()));
+    seen
+}
+
+#[test]
+fn a_queue_sees_whose_a_packet_is_and_how_it_is_marked() {
+    let seen = headers(&[]);
+    let kinds: HashSet<_> =
+        seen.iter().map(|header| (header.flow.protocol, header.dscp, header.is_update)).collect();
+    let update = (FlowKey::UDP, 46, true);
+    let ack = (FlowKey::UDP, 10, false);
+    let segment = (FlowKey::TCP, 0, false);
+    assert_eq!(kinds, HashSet::from([update, ack, segment]));
+    let keys: HashSet<_> = seen.iter().map(|header| header.flow).collect();
+    assert_eq!(keys.len(), 4, "two flows, each with a way back: {keys:?}");
+    for key in &keys {
+        let answers = FlowKey {
+            source: key.destination,
+            destination: key.source,
+            source_port: key.destination_port,
+            destination_port: key.source_port,
+            protocol: key.protocol,
+        };
+        assert!(keys.contains(&answers), "{key:?}");
+    }
+}
+
+#[test]
+fn only_data_of_senders_that_take_part_may_be_marked() {
+    let capable = |changes: &[&str]| {
+        let seen = headers(changes);
+        let capable = seen.into_iter().filter(|header| header.ecn == Ecn::Capable);
+        capable
+            .map(|header| (header.flow.protocol, header.flow.source_port))
+            .collect::<HashSet<_>>()
+    };
+    let data = HashSet::from([(FlowKey::TCP, 40_000)]);
+    assert_eq!(capable(&[]), HashSet::new());
+    assert_eq!(capable(&["flow.tcp.tcp.ecn=true"]), data);
+    assert_eq!(capable(&["flow.tcp.tcp.control=dctcp"]), data);
+}
+
+/// RED that strikes all above a threshold of 30 kB, and so does not let bursts pass for long.
+const RED: &str = r#"link.bottleneck.there.queue={ discipline = "red", limit = "1MB", min = "30kB", max = "35kB", max_probability = 1.0, ecn = true }"#;
+
+#[test]
+fn marks_reach_dctcp_which_keeps_the_queue_at_the_threshold_without_losses() {
+    let cubic = measured(&[RED]);
+    let dctcp = measured(&[RED, "flow.tcp.tcp.control=dctcp"]);
+    assert!(cubic("retransmitted", "tcp") > 0.0);
+    assert_eq!(dctcp("retransmitted", "tcp"), 0.0);
+    let goodputs = (dctcp("goodput", "tcp"), cubic("goodput", "tcp"));
+    assert!(goodputs.0 > goodputs.1, "{goodputs:?}");
+    let sojourn = dctcp("sojourn_mean", "bottleneck");
+    // 30 to 35 kB take 24 to 28 ms.
+    assert!((0.015..0.035).contains(&sojourn), "{sojourn}");
+}
+
+#[test]
+fn marks_reach_laws_that_answer_them_as_losses() {
+    for control in ["reno", "cubic"] {
+        let control = format!("flow.tcp.tcp.control={control}");
+        let marked = measured(&[RED, &control, "flow.tcp.tcp.ecn=true"]);
+        assert_eq!(marked("retransmitted", "tcp"), 0.0, "{control}");
+        assert!(marked("sojourn_mean", "bottleneck") < 0.035, "{control}");
+        assert!(marked("goodput", "tcp") > 5e6, "{control}");
+    }
+}
+
+#[test]
+fn a_queue_by_its_name_serves_updates_afresh() {
+    let queue = |name: &str| measured(&[&format!("link.bottleneck.there.queue={name}")]);
+    let (fifo, ifc) = (queue("1000p"), queue("ifc"));
+    let ages = (ifc("age_mean", "updates"), fifo("age_mean", "updates"));
+    assert!(ages.0 < 0.015 && ages.1 > 0.1, "{ages:?}");
+    let goodputs = (ifc("goodput", "tcp"), fifo("goodput", "tcp"));
+    assert!(goodputs.0 > 0.95 * goodputs.1, "{goodputs:?}");
+}
+
+#[test]
+fn a_monitor_that_sends_no_acks_is_as_fresh_and_burdens_no_link() {
+    let silent = measured(&["flow.updates.updates.ack=0B", "flow.tcp.count=0"]);
+    let answering = measured(&["flow.tcp.count=0"]);
+    assert_eq!(silent("age_mean", "updates"), answering("age_mean", "updates"));
+    let seen = headers(&["flow.updates.updates.ack=0B", "flow.tcp.count=0"]);
+    assert!(seen.iter().all(|header| header.is_update));
+    let changes = [
+        "flow.updates.updates.ack=0B",
+        r#"flow.updates.updates={ law = "acp+", payload = "9B", ack = "0B" }"#,
+    ];
+    let changes = changes.map(|change| Change::parse(change).unwrap());
+    let refused = Scenario::parse_with(LINK, &changes).unwrap_err().to_string();
+    assert!(refused.contains("its law needs acks; give `ack` a size"), "{refused}");
+}
+
+#[test]
+fn a_law_that_paces_knows_how_large_segments_are() {
+    for segment in ["536B", "1448B", "14480B"] {
+        let segment = format!("flow.tcp.tcp.segment={segment}");
+        let measured = measured(&["flow.tcp.tcp.control=bbr", "flow.updates.count=0", &segment]);
+        let goodput = measured("goodput", "tcp");
+        assert!(goodput > 7.5e6, "{segment}: {goodput}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Metrics for Prometheus, in its text format over HTTP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+/// Why metrics cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve metrics at {address}: {error}")]
+pub struct MetricsError {
+    address: SocketAddr,
+    error: io::Error,
+}
+
+/// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `collect` gives, or why
+/// it gives nothing. Gives the address with the port that was chosen for port 0.
+///
+/// # Errors
+/// [`MetricsError`] where the address cannot be listened at.
+pub fn serve<C: Collector>(
+    address: SocketAddr,
+    collect: impl Fn() -> Result<C, String> + Send + Sync + 'static,
+) -> Result<SocketAddr, MetricsError> {
+    let failed = |error| MetricsError { address, error };
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let served = async {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let router =
+                    Router::new().route("/metrics", get(metrics)).with_state(Arc::new(collect));
+                axum::serve(listener, router).await
+            };
+            if let Err(error) = served.await {
+                tracing::warn!("metrics are not served any more: {error}");
+            }
+        });
+    });
+    Ok(local)
+}
+
+async fn metrics<C: Collector>(
+    State(collect): State<Arc<impl Fn() -> Result<C, String>>>,
+) -> impl IntoResponse {
+    match collect() {
+        Ok(collector) => match render(collector) {
+            Ok(text) => (StatusCode::OK, text),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        },
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
+
+/// The text that is served.
+pub(crate) fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("freshline");
+    registry.register_collector(Box::new(collector));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}

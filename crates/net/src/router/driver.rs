@@ -1,0 +1,106 @@
+//! The loop of a router.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freshline_core::router::RouterReport;
+use freshline_core::unit::{Span, Time};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::control::{ControlSocket, Serving};
+use super::gate::Gate;
+use super::order::{Desk, Orders};
+use super::shaper::Shaper;
+use super::{RouterError, system};
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::stop::Stop;
+
+const GATE: Token = Token(0);
+const ALARM: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// Drives a shaper by a clock, and whatever else wakes it.
+pub(super) struct Driver<G: Gate> {
+    shaper: Shaper<G>,
+    poll: Poll,
+    alarm: Alarm,
+    waker: Arc<Waker>,
+    desk: Desk,
+    _serving: Serving,
+}
+
+impl<G: Gate> Driver<G> {
+    /// How long what waits may take to leave when the router ends.
+    const LINGER: Span = Span::from_secs(1);
+    /// How many flows a report tells of.
+    const FLOWS: usize = 20;
+
+    /// With the shaper's gate open; orders come by `control`.
+    pub(super) fn new(shaper: Shaper<G>, control: ControlSocket) -> Result<Self, RouterError> {
+        let (poll, alarm, waker) = wakeups(&shaper).map_err(system("wait for packets"))?;
+        let desk = Desk::new(Arc::clone(&waker));
+        let serving = control.serve(desk.orders()).map_err(system("listen for orders"))?;
+        Ok(Self { shaper, poll, alarm, waker, desk, _serving: serving })
+    }
+
+    /// For orders from other threads.
+    pub(super) fn orders(&self) -> Orders {
+        self.desk.orders()
+    }
+
+    /// See [`Router::run`](super::Router::run).
+    pub(super) fn run(
+        mut self,
+        stop: &Stop,
+        until: Option<Time>,
+    ) -> Result<RouterReport, RouterError> {
+        stop.wakes(Arc::clone(&self.waker));
+        let clock = Clock::new();
+        let mut events = Events::with_capacity(16);
+        let mut last = None;
+        loop {
+            self.shaper.turn();
+            self.desk.attend(|order| {
+                self.shaper.obey(order)?;
+                Ok(self.shaper.report(Self::FLOWS))
+            });
+            let now = clock.now();
+            if last.is_none() && (stop.is_stopped() || until.is_some_and(|until| now >= until)) {
+                self.shaper.close();
+                last = Some(now + Self::LINGER);
+                continue;
+            }
+            if last.is_some_and(|last| now >= last || self.shaper.is_empty()) {
+                return Ok(self.shaper.report(Self::FLOWS));
+            }
+            let wake = Time::earliest([self.shaper.next_event(), last.or(until)]);
+            let timeout = if self.shaper.is_busy() || wake.is_some_and(|wake| wake <= now) {
+                Some(Duration::ZERO)
+            } else {
+                let wait = wake.map(|wake| wake.since(now));
+                self.alarm.set(wait).map_err(system("set a timer"))?;
+                None
+            };
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                polled => polled.map_err(system("wait for packets"))?,
+            }
+            if events.iter().any(|event| event.token() == GATE) {
+                self.shaper.wake();
+            }
+        }
+    }
+}
+
+fn wakeups<G: Gate>(shaper: &Shaper<G>) -> io::Result<(Poll, Alarm, Arc<Waker>)> {
+    let poll = Poll::new()?;
+    let mut alarm = Alarm::new()?;
+    let readable = shaper.gate().readable();
+    poll.registry().register(&mut SourceFd(&readable), GATE, Interest::READABLE)?;
+    poll.registry().register(&mut alarm, ALARM, Interest::READABLE)?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+    Ok((poll, alarm, waker))
+}

@@ -1,0 +1,100 @@
+//! Where a router gets packets from and gives them back to: the kernel's queue, or a TUN device.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use freshline_core::router::{Class, Header, LostReport, Packet};
+use freshline_core::unit::{BitRate, Bytes, Time};
+
+use super::ledger::Subject;
+
+/// A gate hands out packets and takes each one back, to let it pass or to drop it, in any order.
+pub(super) trait Gate {
+    /// What it needs to know a packet again.
+    type Ticket: Ticket;
+
+    /// Adds what came next. Fails with [`io::ErrorKind::WouldBlock`] if nothing did, and with
+    /// `ENOBUFS` if something was lost before it could be read.
+    fn receive(&mut self, into: &mut Vec<Arrived<Self::Ticket>>) -> io::Result<()>;
+
+    /// Lets a packet pass, by the next [`Gate::flush`] at the latest.
+    fn pass(&mut self, ticket: Self::Ticket) -> io::Result<()>;
+
+    /// Drops a packet.
+    fn discard(&mut self, ticket: Self::Ticket);
+
+    /// Does what was not done yet.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// The router shapes to this rate from now on.
+    fn set_rate(&mut self, rate: BitRate) -> io::Result<()>;
+
+    /// Takes in no more packets; those that it took already still come.
+    fn close(&mut self);
+
+    /// What becomes readable when something came.
+    fn readable(&self) -> RawFd;
+
+    /// What it tells of itself.
+    fn status(&self) -> Status;
+}
+
+/// What a gate tells of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Status {
+    /// `segmented` or `whole`.
+    pub(super) super_packets: &'static str,
+    /// How many packets it can hold; none where the discipline's limit is the only one.
+    pub(super) limit: Option<u64>,
+    /// What was lost before it could be read.
+    pub(super) lost: LostReport,
+}
+
+/// By which a gate knows a packet again.
+pub(super) trait Ticket {
+    /// Marks the packet as having met congestion. Whether it is marked now.
+    fn mark(&mut self) -> bool {
+        false
+    }
+}
+
+/// A packet as it comes out of a gate.
+#[derive(Debug)]
+pub(super) struct Arrived<T> {
+    pub(super) ticket: T,
+    /// All of it, from the IP header on.
+    pub(super) size: Bytes,
+    pub(super) header: Header,
+}
+
+/// A packet as it waits.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    pub(super) packet: Arrived<T>,
+    pub(super) class: Class,
+    pub(super) since: Time,
+    /// Whether it was marked here.
+    pub(super) is_marked: bool,
+}
+
+impl<T> Held<T> {
+    pub(super) fn subject(&self) -> Subject {
+        let Arrived { size, header, .. } = &self.packet;
+        Subject { flow: header.flow, class: self.class, size: *size }
+    }
+}
+
+impl<T: Ticket> Packet for Held<T> {
+    fn size(&self) -> Bytes {
+        self.packet.size
+    }
+
+    fn header(&self) -> Header {
+        self.packet.header
+    }
+
+    fn mark(&mut self) -> bool {
+        self.is_marked = self.packet.ticket.mark();
+        self.is_marked
+    }
+}

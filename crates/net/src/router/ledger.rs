@@ -1,0 +1,268 @@
+//! What a router keeps of the packets that went through it: by class, and of the heaviest flows.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use freshline_core::link::{DropCounts, SpanHistogram, Traffic};
+use freshline_core::router::{AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport};
+use freshline_core::unit::{Bytes, Span, Time};
+
+/// Counts for one class or flow.
+#[derive(Debug, Default)]
+struct Account {
+    arrived: Traffic,
+    sent: Traffic,
+    /// Of those sent.
+    marked: u64,
+    drops: DropCounts,
+    /// From the second packet on: of most flows of a flood there is none, and it takes 30 kB.
+    sojourn: Option<SpanHistogram>,
+}
+
+impl Account {
+    fn sent(&mut self, size: Bytes, sojourn: Span, is_marked: bool) {
+        if self.sent.packets.get() > 0 {
+            self.sojourn.get_or_insert_default().record(sojourn);
+        }
+        self.sent.count(size);
+        self.marked += u64::from(is_marked);
+    }
+
+    fn report(&self) -> AccountReport {
+        let sojourn_ms = |q: f64| Some(self.sojourn.as_ref()?.quantile(q).as_millis_f64());
+        AccountReport {
+            packets_in: self.arrived.packets.get(),
+            bytes_in: self.arrived.bytes.get(),
+            packets_out: self.sent.packets.get(),
+            bytes_out: self.sent.bytes.get(),
+            marked: self.marked,
+            replaced: self.drops.of(DropReason::Replaced).get(),
+            queue_full: self.drops.of(DropReason::QueueFull).get(),
+            congestion: self.drops.of(DropReason::Congestion).get(),
+            sojourn_p50_ms: sojourn_ms(0.5),
+            sojourn_p95_ms: sojourn_ms(0.95),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Flow {
+    key: FlowKey,
+    class: Class,
+    last_seen: Time,
+    account: Account,
+}
+
+/// Everything that is told of the packets.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    classes: [Account; Class::ALL.len()],
+    flows: Box<[Option<Flow>]>,
+    /// With a secret of its own, so that no sender can choose whom his flows push out.
+    hash: RandomState,
+    forgotten: u64,
+}
+
+/// Of which packet something is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject {
+    pub(super) flow: FlowKey,
+    pub(super) class: Class,
+    pub(super) size: Bytes,
+}
+
+impl Ledger {
+    /// Flows are kept in sets, by the hash of their key: so finding one, and finding which one has
+    /// to go, is bounded work.
+    const SETS: usize = 32;
+    const FLOWS_A_SET: usize = 8;
+    /// A flow that has been silent for this long goes first.
+    const SILENT: Span = Span::from_secs(30);
+
+    pub(super) fn new() -> Self {
+        Self {
+            classes: Default::default(),
+            flows: (0..Self::SETS * Self::FLOWS_A_SET).map(|_| None).collect(),
+            hash: RandomState::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// A packet came.
+    pub(super) fn arrived(&mut self, now: Time, subject: Subject) {
+        self.classes[subject.class as usize].arrived.count(subject.size);
+        let flow = self.admit(now, subject);
+        (flow.class, flow.last_seen) = (subject.class, now);
+        flow.account.arrived.count(subject.size);
+    }
+
+    /// A packet left after its time in the queue, perhaps marked there.
+    pub(super) fn sent(&mut self, subject: Subject, sojourn: Span, is_marked: bool) {
+        self.classes[subject.class as usize].sent(subject.size, sojourn, is_marked);
+        if let Some(flow) = self.known(&subject.flow) {
+            flow.account.sent(subject.size, sojourn, is_marked);
+        }
+    }
+
+    /// A packet was dropped.
+    pub(super) fn dropped(&mut self, subject: Subject, reason: DropReason) {
+        self.classes[subject.class as usize].drops.count(reason);
+        if let Some(flow) = self.known(&subject.flow) {
+            flow.account.drops.count(reason);
+        }
+    }
+
+    /// The part of the bytes sent that were of the AoI class, from 0 to 1.
+    pub(super) fn served_share(&self) -> Option<f64> {
+        let bytes = |class: Class| self.classes[class as usize].sent.bytes.get() as f64;
+        let all: f64 = Class::ALL.into_iter().map(bytes).sum();
+        (all > 0.0).then(|| bytes(Class::Aoi) / all)
+    }
+
+    pub(super) fn classes(&self) -> Vec<ClassReport> {
+        let report = |class: Class| ClassReport {
+            class: class.name().to_owned(),
+            account: self.classes[class as usize].report(),
+        };
+        Class::ALL.into_iter().map(report).collect()
+    }
+
+    /// The heaviest flows, at most `most`, heaviest first.
+    pub(super) fn flows(&self, most: usize) -> Vec<FlowReport> {
+        let mut flows: Vec<_> = self.flows.iter().flatten().collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.account.arrived.bytes));
+        flows.truncate(most);
+        flows.into_iter().map(Flow::report).collect()
+    }
+
+    /// How often a flow had to make room.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    fn set(&mut self, key: &FlowKey) -> &mut [Option<Flow>] {
+        let set = self.hash.hash_one(key) as usize % Self::SETS;
+        &mut self.flows[set * Self::FLOWS_A_SET..][..Self::FLOWS_A_SET]
+    }
+
+    fn known(&mut self, key: &FlowKey) -> Option<&mut Flow> {
+        self.set(key).iter_mut().flatten().find(|flow| flow.key == *key)
+    }
+
+    /// The flow of a packet. A new one takes a free place, or else that of the lightest flow of its
+    /// set: so a flood of invented flows pushes out its own.
+    fn admit(&mut self, now: Time, Subject { flow: key, class, .. }: Subject) -> &mut Flow {
+        let weight = |flow: &Flow| {
+            let is_silent = now.since(flow.last_seen) > Self::SILENT;
+            if is_silent { Bytes::ZERO } else { flow.account.arrived.bytes }
+        };
+        let set = self.set(&key);
+        let known = set.iter().position(|place| place.as_ref().is_some_and(|flow| flow.key == key));
+        let place = known.unwrap_or_else(|| {
+            // A free place is lighter than any.
+            let weights = set.iter().map(|place| place.as_ref().map(weight));
+            weights.enumerate().min_by_key(|(_, weight)| *weight).map_or(0, |(place, _)| place)
+        });
+        let pushes_out = known.is_none() && set[place].is_some();
+        self.forgotten += u64::from(pushes_out);
+        let place = &mut self.set(&key)[place];
+        if known.is_none() {
+            *place = None;
+        }
+        place.get_or_insert_with(|| Flow {
+            key,
+            class,
+            last_seen: now,
+            account: Account::default(),
+        })
+    }
+}
+
+impl Flow {
+    fn report(&self) -> FlowReport {
+        FlowReport {
+            class: self.class.name().to_owned(),
+            source: end(self.key.source, self.key.source_port),
+            destination: end(self.key.destination, self.key.destination_port),
+            protocol: self.key.protocol,
+            account: self.account.report(),
+        }
+    }
+}
+
+fn end(address: Ipv6Addr, port: u16) -> String {
+    match (address.to_canonical(), port) {
+        (address, 0) => address.to_string(),
+        (address, port) => SocketAddr::new(address, port).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn subject(sender: u32, class: Class, size: u64) -> Subject {
+        let (from, to) = (Ipv4Addr::from(sender), Ipv4Addr::new(10, 0, 0, 1));
+        let mut flow = FlowKey::between(IpAddr::from(from), IpAddr::from(to), FlowKey::UDP);
+        flow.destination_port = 53;
+        Subject { flow, class, size: Bytes::new(size) }
+    }
+
+    #[test]
+    fn classes_and_flows_tell_what_became_of_their_packets() {
+        let mut ledger = Ledger::new();
+        let update = subject(7, Class::Aoi, 100);
+        for millis in [1, 2, 3, 4] {
+            ledger.arrived(Time::from_nanos(millis), update);
+        }
+        ledger.dropped(update, DropReason::Replaced);
+        ledger.sent(update, Span::from_millis(9), true);
+        ledger.sent(update, Span::from_millis(5), false);
+        ledger.sent(subject(8, Class::DropAverse, 300), Span::ZERO, false);
+        let expected = AccountReport {
+            packets_in: 4,
+            bytes_in: 400,
+            packets_out: 2,
+            bytes_out: 200,
+            marked: 1,
+            replaced: 1,
+            sojourn_p50_ms: Some(5.0),
+            sojourn_p95_ms: Some(5.0),
+            ..AccountReport::default()
+        };
+        assert_eq!(ledger.classes()[0].account, expected);
+        let [flow] = &ledger.flows(10)[..] else { panic!("one flow has come") };
+        assert_eq!((flow.source.as_str(), flow.destination.as_str()), ("0.0.0.7", "10.0.0.1:53"));
+        assert_eq!(flow.account, expected);
+        assert_eq!(ledger.served_share(), Some(0.4));
+    }
+
+    #[test]
+    fn a_flood_of_invented_flows_pushes_out_its_own() {
+        let mut ledger = Ledger::new();
+        let real = subject(1, Class::DropAverse, 100_000);
+        ledger.arrived(Time::ZERO, real);
+        for sender in 1_000..101_000 {
+            ledger.arrived(Time::ZERO, subject(sender, Class::Aoi, 1_000));
+        }
+        assert_eq!(ledger.flows(usize::MAX).len(), Ledger::SETS * Ledger::FLOWS_A_SET);
+        assert_eq!(ledger.flows(1)[0].source, "0.0.0.1");
+        assert_eq!(ledger.classes()[0].account.packets_in, 100_000);
+        assert!(ledger.forgotten() > 99_000);
+    }
+
+    #[test]
+    fn a_silent_flow_makes_room_however_heavy_it_was() {
+        let mut ledger = Ledger::new();
+        for sender in 0..10_000 {
+            ledger.arrived(Time::ZERO, subject(sender, Class::DropAverse, 100_000));
+        }
+        let later = Time::ZERO + Ledger::SILENT + Span::from_millis(1);
+        for sender in 20_000..30_000 {
+            ledger.arrived(later, subject(sender, Class::Aoi, 100));
+        }
+        assert!(ledger.flows(usize::MAX).iter().all(|flow| flow.class == "aoi"));
+    }
+}

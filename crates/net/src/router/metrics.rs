@@ -1,0 +1,203 @@
+//! A router's metrics for Prometheus.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use freshline_core::router::{AccountReport, RouterReport};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::metrics::{self, MetricsError};
+
+/// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `report` gives, or why it
+/// gives nothing. Gives the address with the port that was chosen for port 0.
+///
+/// # Errors
+/// [`MetricsError`] where the address cannot be listened at.
+pub fn serve(
+    address: SocketAddr,
+    report: impl Fn() -> Result<RouterReport, String> + Send + Sync + 'static,
+) -> Result<SocketAddr, MetricsError> {
+    metrics::serve(address, move || report().map(Snapshot))
+}
+
+/// What the router told for one request.
+#[derive(Debug)]
+struct Snapshot(RouterReport);
+
+/// A number by name, with what it is.
+type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
+
+const COUNTERS: [Column<AccountReport, u64>; 8] = [
+    ("packets_in", "Packets that came", |a| a.packets_in),
+    ("bytes_in", "Bytes that came", |a| a.bytes_in),
+    ("packets_out", "Packets that left", |a| a.packets_out),
+    ("bytes_out", "Bytes that left", |a| a.bytes_out),
+    ("marked", "Packets that an AQM marked", |a| a.marked),
+    ("replaced", "Packets of which a newer one took the place", |a| a.replaced),
+    ("queue_full", "Packets that met a queue at its limit", |a| a.queue_full),
+    ("congestion", "Packets that an AQM dropped", |a| a.congestion),
+];
+
+const SOJOURNS: [Column<AccountReport, Option<f64>>; 2] = [
+    ("sojourn_p50_seconds", "Median time in the queue", |a| a.sojourn_p50_ms),
+    ("sojourn_p95_seconds", "95th percentile of the time in the queue", |a| a.sojourn_p95_ms),
+];
+
+const GAUGES: [Column<RouterReport, Option<f64>>; 5] = [
+    ("router_rate", "Rate to which is shaped, in bit/s", |r| Some(r.rate_bps as f64)),
+    ("router_aoi_share", "Share that the AoI class is to have", |r| r.aoi_share),
+    ("router_served_share", "Share of the bytes sent that the AoI class had", |r| r.served_share),
+    ("router_waiting_packets", "Packets that wait", |r| Some(r.waiting.packets as f64)),
+    ("router_waiting_bytes", "Bytes that wait", |r| Some(r.waiting.bytes as f64)),
+];
+
+const SUMS: [Column<RouterReport, u64>; 5] = [
+    ("router_lost_queue_full", "Packets that the kernel's queue did not take", |r| {
+        r.lost.queue_full
+    }),
+    ("router_lost_unread", "Packets that came faster than they were read", |r| r.lost.unread),
+    ("router_overruns", "Times that the kernel told of unread packets", |r| r.lost.overruns),
+    ("router_flows_forgotten", "Flows that made room for others", |r| r.flows_forgotten),
+    ("router_failures", "Failures to read packets or to give them back", |r| r.failures),
+];
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Self(report) = self;
+        for (name, help, value) in GAUGES {
+            if let Some(gauge) = value(report).map(ConstGauge::new) {
+                gauge.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    gauge.metric_type(),
+                )?)?;
+            }
+        }
+        for (name, help, value) in SUMS {
+            let sum = ConstCounter::new(value(report));
+            sum.encode(encoder.encode_descriptor(name, help, None, sum.metric_type())?)?;
+        }
+        let classes: Vec<_> = report
+            .classes
+            .iter()
+            .map(|class| (vec![("class", class.class.as_str())], &class.account))
+            .collect();
+        accounts(&mut encoder, "router_class", &classes)?;
+        let flows: Vec<_> = report
+            .flows
+            .iter()
+            .map(|flow| {
+                let protocol = flow.protocol.to_string();
+                (
+                    flow.class.as_str(),
+                    flow.source.as_str(),
+                    flow.destination.as_str(),
+                    protocol,
+                    &flow.account,
+                )
+            })
+            .collect();
+        let flows: Vec<_> = flows
+            .iter()
+            .map(|(class, source, destination, protocol, account)| {
+                let labels = vec![
+                    ("class", *class),
+                    ("source", *source),
+                    ("destination", *destination),
+                    ("protocol", protocol.as_str()),
+                ];
+                (labels, *account)
+            })
+            .collect();
+        accounts(&mut encoder, "router_flow", &flows)
+    }
+}
+
+/// Who it is, and what became of the packets.
+type Labelled<'a> = (Vec<(&'a str, &'a str)>, &'a AccountReport);
+
+fn accounts(
+    encoder: &mut DescriptorEncoder<'_>,
+    of: &str,
+    accounts: &[Labelled<'_>],
+) -> Result<(), fmt::Error> {
+    for (name, help, value) in COUNTERS {
+        let values =
+            accounts.iter().map(|(labels, account)| (labels, ConstCounter::new(value(account))));
+        family(encoder, &format!("{of}_{name}"), help, values.collect())?;
+    }
+    for (name, help, value) in SOJOURNS {
+        let values = accounts
+            .iter()
+            .filter_map(|(labels, account)| Some((labels, ConstGauge::new(value(account)? / 1e3))));
+        family(encoder, &format!("{of}_{name}"), help, values.collect())?;
+    }
+    Ok(())
+}
+
+fn family<M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: Vec<(&Vec<(&str, &str)>, M)>,
+) -> Result<(), fmt::Error> {
+    let Some((_, first)) = values.first() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
+    for (labels, value) in &values {
+        value.encode(family.encode_family(*labels)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::router::{ClassReport, FlowReport, LostReport, WaitingReport};
+
+    #[test]
+    fn classes_and_flows_are_told_apart_by_labels() {
+        let account = AccountReport {
+            packets_in: 7,
+            replaced: 2,
+            sojourn_p50_ms: Some(1.5),
+            ..AccountReport::default()
+        };
+        let report = RouterReport {
+            device: "eth1".into(),
+            duration_s: 1.0,
+            queue: "ifc".into(),
+            rate_bps: 20_000_000,
+            aoi_share: Some(0.5),
+            served_share: None,
+            super_packets: "whole".into(),
+            waiting: WaitingReport { packets: 1, bytes: 2, limit: None },
+            classes: vec![ClassReport { class: "aoi".into(), account }],
+            flows: vec![FlowReport {
+                class: "aoi".into(),
+                source: "10.0.0.1:5".into(),
+                destination: "10.0.0.2:6".into(),
+                protocol: 17,
+                account,
+            }],
+            flows_forgotten: 3,
+            lost: LostReport::default(),
+            failures: 0,
+        };
+        let text = metrics::render(Snapshot(report)).unwrap();
+        for line in [
+            "freshline_router_rate 20000000.0",
+            "freshline_router_flows_forgotten_total 3",
+            "freshline_router_class_packets_in_total{class=\"aoi\"} 7",
+            "freshline_router_class_sojourn_p50_seconds{class=\"aoi\"} 0.0015",
+            "freshline_router_flow_replaced_total{class=\"aoi\",source=\"10.0.0.1:5\",\
+             destination=\"10.0.0.2:6\",protocol=\"17\"} 2",
+        ] {
+            assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
+        }
+        assert!(!text.contains("served_share"), "what is not known is left out");
+    }
+}

@@ -1,0 +1,221 @@
+//! A queueing discipline of ours in front of a device of a Linux machine, in user space.
+//!
+//! ```text
+//!            ┌───────────────────────── Router ─────────────────────────┐
+//!  packets ──┤► Gate ─► Discipline ─► transmitter at the shaped rate ─► Gate ├──► device
+//!            └──────────────── drops ─┘ ────────────────────────────────┘
+//! ```
+//!
+//! The discipline and the transmitter are the lab's: a [`Hop`](freshline_core::link::Hop) without
+//! a line. As the router shapes to a rate just below that of the link behind it, packets wait here,
+//! where the discipline is, and not there.
+
+mod control;
+mod driver;
+mod gate;
+mod ledger;
+mod metrics;
+mod netfilter;
+mod order;
+mod shaper;
+mod tun;
+
+use std::io;
+
+use freshline_core::router::{IfcConfig, IfilParams, QdiscConfig, QdiscError, RouterReport};
+use freshline_core::unit::{BitRate, Packets, Time};
+use nix::net::if_::if_nametoindex;
+use nix::unistd::Uid;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::SeedableRng;
+
+use crate::stop::Stop;
+use control::ControlSocket;
+pub use control::{ControlError, order};
+use driver::Driver;
+use gate::Gate;
+pub use metrics::serve as serve_metrics;
+use netfilter::NfqueueGate;
+pub use order::{Order, OrderError, Orders};
+use shaper::{Settings, Shaper};
+use tun::TunGate;
+
+/// How packets get to the router and from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// The kernel holds those that leave through a device of its, in its queue to user space with
+    /// this number; each router of a network namespace needs its own.
+    Nfqueue(u16),
+    /// They are routed into a TUN device that the router makes, and come out of it again.
+    Tun,
+}
+
+impl Default for Via {
+    /// A number that is hardly in use.
+    fn default() -> Self {
+        Self::Nfqueue(3774)
+    }
+}
+
+/// What to do with the packets of which device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouterConfig {
+    /// The device through which they leave, or into which they are routed.
+    pub device: String,
+    /// How they get here.
+    pub via: Via,
+    /// The rate to which they are shaped, above zero.
+    pub rate: BitRate,
+    /// The discipline.
+    pub queue: QdiscConfig,
+}
+
+impl RouterConfig {
+    /// Freshness control that fits into the kernel's queue: as the default of [`IfcConfig`], but
+    /// of at most 2000 flows an update waits.
+    pub fn default_ifc() -> IfcConfig {
+        let aoi = QdiscConfig::Ifil(IfilParams { limit: Packets::new(2000) });
+        IfcConfig { aoi, ..IfcConfig::default() }
+    }
+}
+
+/// Why a router cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RouterError {
+    /// Not root.
+    #[error(
+        "needs root, to take packets from the kernel: run it with `sudo`, or as root in a \
+         container with CAP_NET_ADMIN"
+    )]
+    NeedsRoot,
+    /// No such device.
+    #[error("there is no device `{0}` in this network namespace; `ip link` lists those there are")]
+    NoDevice(String),
+    /// A rate at which nothing would ever leave.
+    #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
+    ZeroRate,
+    /// A discipline that makes no sense.
+    #[error("queue: {0}")]
+    Queue(#[from] QdiscError),
+    /// Another router has the device.
+    #[error(
+        "another `freshline router` shapes {0} already; `freshline router status --dev {0}` shows \
+         it, `freshline router set` changes it"
+    )]
+    DeviceTaken(String),
+    /// Another program has the kernel's queue.
+    #[error(
+        "the kernel's queue {0} is taken by another program, or by the router of another device; \
+         choose another number with --queue-number"
+    )]
+    QueueTaken(u16),
+    /// The kernel lacks something.
+    #[error(
+        "the kernel does not give {what}: {source}; it takes Linux 5.12 with nf_tables, \
+         CONFIG_NETFILTER_NETLINK_QUEUE, and CONFIG_NFT_QUEUE or CONFIG_NFT_COMPAT with \
+         CONFIG_NETFILTER_XT_TARGET_NFQUEUE"
+    )]
+    Netfilter {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel has no TUN devices, or the container hides them.
+    #[error(
+        "needs /dev/net/tun: load the kernel's module (`modprobe tun`), or give it to the \
+         container (`--device /dev/net/tun`)"
+    )]
+    NeedsTun,
+    /// The device to be made is there.
+    #[error("there is a device `{0}` already; choose another name for the TUN device")]
+    DeviceExists(String),
+    /// The system has no randomness.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// The system refused something else.
+    #[error("the system refused to {action}: {source}")]
+    System {
+        /// What was to be done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn system(action: &'static str) -> impl FnOnce(io::Error) -> RouterError {
+    move |source| RouterError::System { action, source }
+}
+
+/// A router that holds the packets of its device from its making on.
+pub struct Router(Kind);
+
+enum Kind {
+    Nfqueue(Box<Driver<NfqueueGate>>),
+    Tun(Box<Driver<TunGate>>),
+}
+
+impl Router {
+    /// Takes the packets of the device; until [`Router::run`] they wait.
+    ///
+    /// # Errors
+    /// [`RouterError`]; then nothing is left of it.
+    pub fn open(config: RouterConfig) -> Result<Self, RouterError> {
+        let RouterConfig { device, via, rate, queue } = config;
+        if rate == BitRate::from_bps(0) {
+            return Err(RouterError::ZeroRate);
+        }
+        if via != Via::Tun && if_nametoindex(device.as_str()).is_err() {
+            return Err(RouterError::NoDevice(device));
+        }
+        let settings = Settings { device, rate, queue };
+        Ok(Self(match via {
+            Via::Nfqueue(number) => Kind::Nfqueue(driver(settings, |settings| {
+                NfqueueGate::open(&settings.device, number, rate)
+            })?),
+            Via::Tun => Kind::Tun(driver(settings, |settings| TunGate::open(&settings.device))?),
+        }))
+    }
+
+    /// For orders from other threads.
+    pub fn orders(&self) -> Orders {
+        match &self.0 {
+            Kind::Nfqueue(driver) => driver.orders(),
+            Kind::Tun(driver) => driver.orders(),
+        }
+    }
+
+    /// Routes until it is stopped, or until `until`; then lets go what waits. What it did.
+    ///
+    /// # Errors
+    /// [`RouterError::System`] where the system does not let it wait for packets.
+    pub fn run(self, stop: &Stop, until: Option<Time>) -> Result<RouterReport, RouterError> {
+        match self.0 {
+            Kind::Nfqueue(driver) => driver.run(stop, until),
+            Kind::Tun(driver) => driver.run(stop, until),
+        }
+    }
+}
+
+/// A driver whose gate is opened when everything else is known to be in order.
+fn driver<G: Gate>(
+    settings: Settings,
+    open: impl FnOnce(&Settings) -> Result<G, RouterError>,
+) -> Result<Box<Driver<G>>, RouterError> {
+    let mut rng = Pcg64::from_seed(seed().map_err(RouterError::Random)?);
+    let discipline = settings.queue.build(&mut rng)?;
+    if !Uid::effective().is_root() {
+        return Err(RouterError::NeedsRoot);
+    }
+    let control = ControlSocket::take(&settings.device)?;
+    let gate = open(&settings)?;
+    let shaper = Shaper::new(settings, discipline, gate, rng);
+    Ok(Box::new(Driver::new(shaper, control)?))
+}
+
+/// For the secrets of disciplines that hash: no sender may guess it.
+fn seed() -> Result<[u8; 32], getrandom::Error> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)?;
+    Ok(seed)
+}

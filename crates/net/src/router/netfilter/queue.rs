@@ -1,0 +1,260 @@
+//! The kernel's queue to user space (NFQUEUE): the kernel holds the packets, we get their numbers
+//! and fronts, and give a verdict on each, in any order.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use freshline_core::router::Header;
+use freshline_core::unit::Bytes;
+
+use super::message::{Attributes, Head, Incoming, Messages, attributes, incoming};
+use super::socket::Socket;
+
+/// The kernel's name for a packet in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PacketId(u32);
+
+/// What the kernel tells of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival<'a> {
+    pub(super) id: PacketId,
+    /// Its length from the IP header on.
+    pub(super) size: Bytes,
+    /// As much of its front as was asked for.
+    pub(super) front: &'a [u8],
+}
+
+impl Arrival<'_> {
+    /// Whether its front is all of it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.size == Bytes::from(self.front.len())
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict<'a> {
+    Drop,
+    Accept,
+    /// It goes on with this content, as long as it was.
+    AcceptAs(&'a [u8]),
+}
+
+/// Whether a super-packet comes as it is, or is cut into packets before it is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SuperPackets {
+    Segmented,
+    Whole,
+}
+
+/// What the kernel could not queue and dropped, since the queue was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct KernelDrops {
+    /// As many packets waited as may wait.
+    pub(super) queue_full: u64,
+    /// Too many waited to be read by us.
+    pub(super) unread: u64,
+}
+
+/// A queue that is ours.
+#[derive(Debug)]
+pub(super) struct Queue {
+    socket: Socket,
+    number: u16,
+    verdicts: Messages,
+    buffer: Box<[u8]>,
+}
+
+/// `NFQNL_MSG_*`, with the subsystem.
+mod kind {
+    const SUBSYSTEM: u16 = 3 << 8;
+    pub(super) const PACKET: u16 = SUBSYSTEM;
+    pub(super) const VERDICT: u16 = SUBSYSTEM | 1;
+    pub(super) const CONFIG: u16 = SUBSYSTEM | 2;
+}
+
+const ACK: u16 = 0x4;
+
+impl Queue {
+    /// How many packets may be in the kernel's queue: all that the discipline holds, and those that
+    /// wait to be read. The kernel finds the packet of a verdict by walking the queue from its
+    /// oldest packet on, so this bounds what one verdict costs: some µs with all of them waiting.
+    pub(super) const LENGTH: u32 = 4096;
+    /// A packet and what is told of it take about 3 kB in the socket.
+    const RECEIVE_BUFFER: usize = 16 << 20;
+    /// A message with the longest packet; messages come one by one.
+    const LONGEST_MESSAGE: usize = (1 << 16) + 4096;
+
+    /// Takes the queue of this number. Fails with [`io::ErrorKind::PermissionDenied`] if somebody
+    /// else has it.
+    pub(super) fn open(number: u16, super_packets: SuperPackets) -> io::Result<Self> {
+        const BIND: u8 = 1;
+        let queue = Self {
+            socket: Socket::open()?,
+            number,
+            verdicts: Messages::default(),
+            buffer: vec![0; Self::LONGEST_MESSAGE].into_boxed_slice(),
+        };
+        // Less is enough where the system does not let us: what does not fit is counted.
+        let _ = queue.socket.set_receive_buffer(Self::RECEIVE_BUFFER);
+        let mut request = Messages::default();
+        request.push(queue.head(kind::CONFIG, ACK), |put| {
+            put.put(1, &[BIND, 0, 0, 0]).u32(3, Self::LENGTH);
+            super_packets.put(put);
+        });
+        queue.socket.request(&request)?;
+        Ok(queue)
+    }
+
+    /// From now on super-packets come so.
+    pub(super) fn set_super_packets(&mut self, super_packets: SuperPackets) -> io::Result<()> {
+        let mut request = Messages::default();
+        request.push(self.head(kind::CONFIG, 0), |put| {
+            super_packets.put(put);
+        });
+        self.socket.send(&request)
+    }
+
+    /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if none is there, and
+    /// with `ENOBUFS` if some did not fit into our socket: the kernel dropped and counted them.
+    pub(super) fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> io::Result<()> {
+        let datagram = self.socket.receive(&mut self.buffer)?;
+        for message in incoming(datagram) {
+            match message {
+                Incoming::Message(kind::PACKET, content) => _ = arrival(content).map(&mut take),
+                Incoming::Answer(errno) if errno != 0 => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!("the kernel refused a verdict or a setting: {error}");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of a packet, as soon as verdicts are sent.
+    pub(super) fn judge(&mut self, id: PacketId, verdict: Verdict<'_>) {
+        const PAYLOAD: u16 = 10;
+        let (number, content) = match verdict {
+            Verdict::Drop => (0u32, None),
+            Verdict::Accept => (1, None),
+            Verdict::AcceptAs(content) => (1, Some(content)),
+        };
+        let mut verdict = [0; 8];
+        verdict[..4].copy_from_slice(&number.to_be_bytes());
+        verdict[4..].copy_from_slice(&id.0.to_be_bytes());
+        let head = self.head(kind::VERDICT, 0);
+        self.verdicts.push(head, |put| {
+            put.put(2, &verdict);
+            if let Some(content) = content {
+                put.put(PAYLOAD, content);
+            }
+        });
+    }
+
+    /// Sends all verdicts at once. An accepted packet has left the device's queue when this
+    /// returns, or is in it.
+    pub(super) fn send_verdicts(&mut self) -> io::Result<()> {
+        if self.verdicts.is_empty() {
+            return Ok(());
+        }
+        let sent = self.socket.send(&self.verdicts);
+        self.verdicts.clear();
+        sent
+    }
+
+    /// How many packets the kernel dropped in front of us; `None` where it does not say.
+    pub(super) fn kernel_drops(&self) -> Option<KernelDrops> {
+        let table = fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
+        drops_of(&table, self.number)
+    }
+
+    fn head(&self, kind: u16, flags: u16) -> Head {
+        Head { kind, flags, family: 0, resource: self.number }
+    }
+}
+
+impl AsRawFd for Queue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl SuperPackets {
+    /// Asks for them so. Where they are segmented the rate is low, and packets are copied to us as a
+    /// whole, so that we can give them back with a mark; where they are whole, their front is enough.
+    fn put(self, put: &mut Attributes<'_>) {
+        const COPY_PACKET: u8 = 2;
+        const GSO: u32 = 4;
+        let (range, flags) = match self {
+            // The longest there is.
+            Self::Segmented => (0, 0),
+            Self::Whole => (Header::SNAP_LEN as u32, GSO),
+        };
+        let [a, b, c, d] = range.to_be_bytes();
+        put.put(2, &[a, b, c, d, COPY_PACKET]).u32(4, GSO).u32(5, flags);
+    }
+}
+
+fn arrival(content: &[u8]) -> Option<Arrival<'_>> {
+    const PACKET_HEADER: u16 = 1;
+    const PAYLOAD: u16 = 10;
+    const LENGTH_OF_CUT: u16 = 13;
+    let (mut id, mut front, mut len) = (None, &[][..], None);
+    for (kind, content) in attributes(content) {
+        let number = content.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        match kind {
+            PACKET_HEADER => id = number,
+            PAYLOAD => front = content,
+            LENGTH_OF_CUT => len = number,
+            _ => {}
+        }
+    }
+    let size = len.map_or(Bytes::from(front.len()), |len| Bytes::new(len.into()));
+    Some(Arrival { id: PacketId(id?), size, front })
+}
+
+/// Columns: number, port, waiting, copy mode, copy range, dropped as the queue was full, dropped as
+/// we did not read, last packet's number, 1.
+fn drops_of(table: &str, number: u16) -> Option<KernelDrops> {
+    table.lines().find_map(|line| {
+        let mut columns = line.split_ascii_whitespace().map(str::parse::<u64>);
+        (columns.next()?.ok()? == u64::from(number)).then_some(())?;
+        Some(KernelDrops { queue_full: columns.nth(4)?.ok()?, unread: columns.next()?.ok()? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_tells_its_number_its_length_and_its_front() {
+        let mut messages = Messages::default();
+        let head = Head { kind: kind::PACKET, flags: 0, family: 2, resource: 5 };
+        messages.push(head, |put| {
+            put.put(1, &[0, 0, 0, 9, 8, 0, 4]).put(10, b"front").u32(13, 1500);
+        });
+        messages.push(head, |put| _ = put.put(1, &[0, 0, 0, 10, 8, 0, 4]).put(10, b"all"));
+        messages.push(head, |put| _ = put.put(10, b"without a number"));
+        let found: Vec<_> = incoming(messages.bytes())
+            .filter_map(|message| match message {
+                Incoming::Message(_, content) => arrival(content),
+                Incoming::Answer(_) => None,
+            })
+            .collect();
+        let expected = [(9, 1500, &b"front"[..]), (10, 3, b"all")]
+            .map(|(id, size, front)| Arrival { id: PacketId(id), size: Bytes::new(size), front });
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_kernel_s_own_drops_are_read_from_its_table() {
+        let table = "   76  12345     3 2   128    40    50     1200  1\n\
+                        77  12345     0 2   128     4     5      120  1\n";
+        let expected = KernelDrops { queue_full: 4, unread: 5 };
+        assert_eq!(drops_of(table, 77), Some(expected));
+        assert_eq!((drops_of(table, 7), drops_of("77 x", 77)), (None, None));
+    }
+}

@@ -1,0 +1,129 @@
+//! Packets that are routed into a TUN device of ours, and come out of it again.
+//!
+//! ```text
+//! kernel:  routes ─► device ─ ┐              ┌ ─► device ─► routes ─► the link
+//!                             ▼              │
+//! here:                    discipline ─► shaper
+//! ```
+//!
+//! It takes no packet filter, but routes: what is to be shaped is routed into the device, and what
+//! comes out of it, by another table, to the link. The kernel hands over super-packets; they are
+//! segmented before they are queued, whatever the rate, and what leaves at the same time is joined
+//! again. We hold whole packets here, so an AQM marks those that take part in ECN.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+
+use freshline_core::router::{LostReport, Packet};
+use freshline_core::unit::BitRate;
+
+use super::gate::{Arrived, Gate, Status, Ticket};
+use super::{RouterError, system};
+use crate::tun::{Device, IpPacket, Netlink, Pool};
+
+/// A device of our own.
+pub(super) struct TunGate {
+    name: String,
+    device: Device,
+    pool: Pool,
+    leaving: Vec<IpPacket>,
+    is_closed: bool,
+}
+
+impl Ticket for IpPacket {
+    fn mark(&mut self) -> bool {
+        Packet::mark(self)
+    }
+}
+
+impl TunGate {
+    const MTU: u16 = 1500;
+    /// How many packets leave at once.
+    const BATCH: usize = 128;
+
+    /// Makes the device, up and without addresses.
+    pub(super) fn open(name: &str) -> Result<Self, RouterError> {
+        if !Path::new("/dev/net/tun").exists() {
+            return Err(RouterError::NeedsTun);
+        }
+        let device = Device::create(name).map_err(|source| match source.kind() {
+            io::ErrorKind::ResourceBusy => RouterError::DeviceExists(name.to_owned()),
+            _ => RouterError::System { action: "make a TUN device", source },
+        })?;
+        // What comes out of it has senders from anywhere, this host included.
+        for (setting, value) in [("accept_local", "1"), ("rp_filter", "0")] {
+            // Where the kernel does not let us, packets of this host do not pass; others do.
+            let _ = fs::write(format!("/proc/sys/net/ipv4/conf/{name}/{setting}"), value);
+        }
+        Netlink::open()
+            .and_then(|netlink| device.set_up(&netlink, &[], Self::MTU))
+            .map_err(system("configure the TUN device"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            device,
+            pool: Pool::new(Self::MTU),
+            leaving: Vec::with_capacity(Self::BATCH),
+            is_closed: false,
+        })
+    }
+
+    /// What the kernel dropped as we did not read it.
+    fn unread(&self) -> Option<u64> {
+        let count = format!("/sys/class/net/{}/statistics/tx_dropped", self.name);
+        fs::read_to_string(count).ok()?.trim().parse().ok()
+    }
+}
+
+impl Gate for TunGate {
+    type Ticket = IpPacket;
+
+    fn receive(&mut self, into: &mut Vec<Arrived<IpPacket>>) -> io::Result<()> {
+        if self.is_closed {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.device.read(&mut self.pool, |_, packet| {
+            let (size, header) = (packet.size(), packet.header());
+            into.push(Arrived { ticket: packet, size, header });
+        })
+    }
+
+    fn pass(&mut self, ticket: IpPacket) -> io::Result<()> {
+        self.leaving.push(ticket);
+        if self.leaving.len() < Self::BATCH { Ok(()) } else { self.flush() }
+    }
+
+    fn discard(&mut self, ticket: IpPacket) {
+        self.pool.recycle(ticket);
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = match &mut self.leaving[..] {
+            [] => Ok(()),
+            leaving => self.device.write(leaving),
+        };
+        self.leaving.drain(..).for_each(|packet| self.pool.recycle(packet));
+        written
+    }
+
+    fn set_rate(&mut self, _: BitRate) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    fn readable(&self) -> RawFd {
+        self.device.as_raw_fd()
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            super_packets: "segmented",
+            limit: None,
+            lost: LostReport { unread: self.unread().unwrap_or(0), ..LostReport::default() },
+        }
+    }
+}
