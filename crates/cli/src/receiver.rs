@@ -39,8 +39,8 @@ struct Detach {
 /// Settings of the law, for the commands that begin control.
 #[derive(Debug, clap::Args)]
 struct Law {
-    /// Where the round trip settles, in multiples of the shortest one; from 1.05 to 10.
-    #[arg(long, value_name = "RATIO", default_value_t = Settings::default().theta, value_parser = theta)]
+    /// Where the round trip settles, in multiples of the shortest one; above 1, at most 10.
+    #[arg(long, value_name = "RATIO", default_value_t = Settings::default().theta)]
     theta: f64,
     /// Added to the shortest round trip, where the path is longer now and then without any queue:
     /// 8ms for Wi-Fi, 18ms for LTE.
@@ -63,17 +63,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn theta(text: &str) -> Result<f64, String> {
-    let theta: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    if (1.05..=10.0).contains(&theta) {
-        Ok(theta)
-    } else {
-        Err("the ratio is from 1.05 to 10: nearer to 1, the link runs dry".to_owned())
-    }
-}
-
 fn failure(error: KernelError) -> Failure {
-    let usage = matches!(error, KernelError::NoCgroup { .. });
+    let usage = matches!(
+        error,
+        KernelError::NoCgroup { .. } | KernelError::Settings(_) | KernelError::LongDelta { .. }
+    );
     let report = miette::Report::from_err(error);
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }

@@ -410,12 +410,18 @@ fn what_the_kernel_lacks_is_named() {
 }
 
 #[test]
-fn what_is_no_cgroup_is_refused_as_wrong_usage() {
+fn wrong_usage_is_told_from_failure() {
     if !can_run() {
         return;
     }
-    let done =
-        Command::new(FRESHLINE).args(["receiver", "attach", "--cgroup", "/tmp"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(2));
-    assert!(text(&done.stderr).contains("no cgroup"), "{}", text(&done.stderr));
+    for (flag, value, why) in [
+        ("--cgroup", "/tmp", "no cgroup"),
+        ("--theta", "1", "`theta` is 1, which is not above 1"),
+        ("--delta", "1h", "at most 10s"),
+    ] {
+        let done = Command::new(FRESHLINE).args(["receiver", "attach", flag, value]).output();
+        let done = done.unwrap();
+        assert_eq!(done.status.code(), Some(2), "{flag}");
+        assert!(text(&done.stderr).contains(why), "{}", text(&done.stderr));
+    }
 }

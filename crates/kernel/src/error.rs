@@ -3,12 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 
+use freshline_core::receiver::WindowLawError;
+use freshline_core::unit::Span;
 use libbpf_rs::ErrorKind;
 use nix::unistd::Uid;
 
 /// Why something of this crate did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
+    /// Settings of the law that make no sense.
+    #[error(transparent)]
+    Settings(#[from] WindowLawError),
+    /// Δ is no path's.
+    #[error("a path is never {delta} longer without a queue; give at most {longest}")]
+    LongDelta {
+        /// What was asked for.
+        delta: Span,
+        /// The most that may be.
+        longest: Span,
+    },
     /// Not root.
     #[error("needs root, to {0}: run it with `sudo`")]
     Privileges(&'static str),

@@ -27,6 +27,9 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
+/* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
+#define STUCK_PATIENCE (4 * PATIENCE)
+#define RAISED 4
 /* How far the window is ahead of what arrives in a round: before a queue was seen, in a queue of
  * others, and on top of either. */
 #define AHEAD_STARTING 4
@@ -47,6 +50,8 @@ enum ownership {
 	ALONE,
 	/* Half windows are to show it. */
 	HALVING,
+	/* A window too small to be halved is larger, to show it. */
+	RAISING,
 	SHARED,
 	/* The least windows are to make sure that it is no longer others'. */
 	DRAINING,
@@ -94,8 +99,9 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* For how many rounds the queue has stood. */
+	/* For how many rounds the queue has stood; and though the window is too small to be halved. */
 	__u64 stood;
+	__u64 stuck;
 	/* Whether a queue has been seen yet. */
 	__u64 has_queued;
 	/* Whether the window is smaller for a test, and what it was before. */
@@ -210,6 +216,8 @@ enum verdict {
 	HALF,
 	/* As small as it gets. */
 	LEAST,
+	/* A few times that. */
+	MORE,
 	/* As much as the sender wants. */
 	FREE,
 };
@@ -241,6 +249,27 @@ static inline int rtac_has_drained(const struct remote *remote)
 	return remote->test_least_ns < remote->test_before_ns * 35 / 100;
 }
 
+static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
+{
+	remote->state = SHARED;
+	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	return FREE;
+}
+
+/* One more round of a test by a larger window. */
+static inline enum verdict rtac_raise(const struct rtac *law, struct remote *remote, __u64 now_ns)
+{
+	if (remote->test_leader != law->flow)
+		return LAW;
+	remote->test_rounds += 1;
+	if (remote->test_rounds <= TEST_ROUNDS + 1)
+		return MORE;
+	if (law->rtt_ns * 2 <= remote->test_before_ns * 3)
+		return rtac_share(remote, now_ns);
+	remote->state = ALONE;
+	return LAW_ANEW;
+}
+
 /* One more round of the running test. */
 static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
 				     int may_halve, int is_settled)
@@ -253,6 +282,8 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 		remote->state = ALONE;
 		return LAW_ANEW;
 	}
+	if (remote->state == RAISING)
+		return rtac_raise(law, remote, now_ns);
 	if (is_halving && !remote->test_rounds && !may_halve) {
 		remote->state = ALONE;
 		return LAW;
@@ -279,9 +310,7 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 		remote->state = ALONE;
 		return LAW_ANEW;
 	}
-	remote->state = SHARED;
-	remote->test_at_ns = now_ns + TEST_EVERY_NS;
-	return FREE;
+	return rtac_share(remote, now_ns);
 }
 
 /* What the window is to be. Settled is a connection of which no more arrives in a round than the
@@ -292,7 +321,11 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 	enum verdict verdict = HALF;
 
 	law->stood = stands && may_halve ? law->stood + 1 : 0;
-	if (remote->state == ALONE) {
+	law->stuck = stands && !may_halve ? law->stuck + 1 : 0;
+	if (remote->state == ALONE && law->stuck > STUCK_PATIENCE) {
+		rtac_begin_test(remote, RAISING, now_ns, law);
+		verdict = MORE;
+	} else if (remote->state == ALONE) {
 		if (law->stood <= PATIENCE)
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
@@ -304,7 +337,7 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	}
 	if (remote->state != ALONE)
-		law->stood = 0;
+		law->stood = law->stuck = 0;
 	return verdict;
 }
 
@@ -367,6 +400,8 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		rtac_follow(law, base_ns, stretch, segment, settings);
 	else if (verdict == LEAST)
 		law->window = rtac_bound(0, segment);
+	else if (verdict == MORE)
+		law->window = rtac_bound(RAISED * LEAST_SEGMENTS * segment, segment);
 	else if (verdict == FREE)
 		law->window = larger(was_tested ? law->untested : law->window,
 				     rtac_ahead(law, AHEAD_SHARING, segment));

@@ -11,13 +11,14 @@
 
 mod status;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use freshline_core::unit::Span;
+use freshline_core::receiver::{Limits, Remote, RtacParams};
+use freshline_core::unit::{Bytes, Span};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, set_print};
 
@@ -43,18 +44,34 @@ const RELEASE: &str = "release";
 /// Settings of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// θ: where the round trip settles, in multiples of the shortest one; above 1. 1.38, as in the
-    /// thesis.
+    /// θ: where the round trip settles, in multiples of the shortest one; above 1 and at most 10.
+    /// 1.38, as in the thesis.
     pub theta: f64,
     /// Δ: added to the shortest round trip seen, where the path is now and then longer without
-    /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms). None unless said: on a wired
-    /// path it would be a queue.
+    /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms); at most 10 s. None unless said:
+    /// on a wired path it would be a queue.
     pub delta: Span,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { theta: 1.38, delta: Span::ZERO }
+        let RtacParams { theta, delta, .. } = RtacParams::default();
+        Self { theta, delta }
+    }
+}
+
+impl Settings {
+    /// The longest Δ: longer than any path, and short enough for the program's products.
+    const LONGEST_DELTA: Span = Span::from_secs(10);
+
+    fn check(&self) -> Result<(), KernelError> {
+        let Self { theta, delta } = *self;
+        if delta > Self::LONGEST_DELTA {
+            return Err(KernelError::LongDelta { delta, longest: Self::LONGEST_DELTA });
+        }
+        let limits = Limits { initial: Bytes::ZERO, most: Bytes::ZERO };
+        RtacParams { theta, delta, ..RtacParams::default() }.build(limits, Remote::default())?;
+        Ok(())
     }
 }
 
@@ -72,9 +89,10 @@ pub struct Held {
 ///
 /// # Errors
 ///
-/// Where the kernel or the rights do not suffice, and where sockets of that cgroup are under
-/// control already.
+/// Where the settings make no sense, where the kernel or the rights do not suffice, and where
+/// sockets of that cgroup are under control already.
 pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
+    settings.check()?;
     require_root("attach a program to a cgroup")?;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(KernelError::Missing {
@@ -84,14 +102,20 @@ pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
     }
     let (cgroup, file) = Cgroup::open(path)?;
     remove_deserted()?;
-    let taken = attachments()?.into_iter().find_map(|other| {
-        let other = other.known_cgroup()?;
-        cgroup.overlaps(&other).then_some(other.path)
-    });
-    if let Some(cgroup) = taken {
-        return Err(KernelError::Controlled { cgroup });
-    }
+    refuse_controlled(&cgroup)?;
+    load(cgroup, &file, settings)
+}
 
+/// Two programs on one socket would set windows against each other.
+fn refuse_controlled(cgroup: &Cgroup) -> Result<(), KernelError> {
+    let others = attachments()?.into_iter().filter_map(Attachment::known_cgroup);
+    match others.into_iter().find(|other| cgroup.overlaps(other)) {
+        Some(other) => Err(KernelError::Controlled { cgroup: other.path }),
+        None => Ok(()),
+    }
+}
+
+fn load(cgroup: Cgroup, file: &File, settings: &Settings) -> Result<Held, KernelError> {
     set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
     let mut place = MaybeUninit::uninit();
     let builder = skeleton::MainSkelBuilder::default();
@@ -101,16 +125,12 @@ pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
     constants.settings.delta_ns = settings.delta.as_nanos();
     constants.cgroup_id = cgroup.id;
     let program = program.load().map_err(KernelError::Refused)?;
-    let iterators = KernelError::bpf("attach an iterator");
-    let iterator = || -> libbpf_rs::Result<_> {
-        Ok((program.progs.adopt.attach()?, program.progs.release.attach()?))
+    let attach = || -> libbpf_rs::Result<_> {
+        let adopt = program.progs.adopt.attach()?;
+        let release = program.progs.release.attach()?;
+        Ok((adopt, release, program.progs.freshline_rtac.attach_cgroup(file.as_raw_fd())?))
     };
-    let (adopt, release) = iterator().map_err(iterators)?;
-    let control = program
-        .progs
-        .freshline_rtac
-        .attach_cgroup(file.as_raw_fd())
-        .map_err(KernelError::bpf("attach a program to the cgroup"))?;
+    let (adopt, release, control) = attach().map_err(KernelError::bpf("attach the program"))?;
     Ok(Held { cgroup, control, adopt, release })
 }
 
