@@ -15,7 +15,8 @@
 //! A smaller window shortens one's own queue and nobody else's. So where the law does not bring
 //! the queue down, half a window for a moment shows whose it is. If it is not ours, to shrink
 //! further would only be to starve. From time to time another half tells when that has changed;
-//! a drain then makes sure, and shows whether the path has become longer meanwhile.
+//! a drain then makes sure, and shows whether the path has become longer meanwhile. A window too
+//! small to be halved is raised instead, to see whether the queue grows with it (not drawn).
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -74,9 +75,15 @@ pub(super) enum Verdict {
     Half,
     /// As small as it gets.
     Least,
+    /// A few times as large as it is at least.
+    More,
     /// As much as the sender wants.
     Free,
 }
+
+/// How many times `patience` a flow waits with a window that cannot be halved, before it asks
+/// with a larger one: where that makes a queue of its own, it shall be rare.
+const STUCK: u32 = 4;
 
 /// A flow's part in finding out whose the queue is. The flow that begins a test also ends it; the
 /// others of the host follow.
@@ -88,6 +95,8 @@ pub(super) struct Ownership {
     flow: u32,
     /// For how many rounds the queue has stood.
     stood: u32,
+    /// For how many it has though the window is too small to be halved.
+    stuck: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -96,6 +105,8 @@ enum State {
     Alone,
     /// Half windows.
     Halving(Test),
+    /// One window too small to be halved is larger.
+    Raising(Test),
     /// When to test next.
     Shared { test_at: Time },
     /// Least windows, and the least sample since.
@@ -152,7 +163,7 @@ pub(super) struct View {
 
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
-        Self { rules, flow: remote.join(), remote, stood: 0 }
+        Self { rules, flow: remote.join(), remote, stood: 0, stuck: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -169,7 +180,8 @@ impl Ownership {
     /// A round is over.
     pub(super) fn on_round(&mut self, now: Time, view: View) -> Verdict {
         let stood = if view.stands && view.may_halve { self.stood + 1 } else { 0 };
-        self.stood = stood;
+        let stuck = if view.stands && !view.may_halve { self.stuck + 1 } else { 0 };
+        (self.stood, self.stuck) = (stood, stuck);
         let mut knowledge = self.remote.0.borrow_mut();
         let begin = |was_shared| {
             let leader = self.flow;
@@ -181,10 +193,15 @@ impl Ownership {
             State::Alone if stood > self.rules.patience => {
                 (State::Halving(begin(false)), Verdict::Half)
             }
+            State::Alone if stuck > STUCK * self.rules.patience => {
+                (State::Raising(begin(false)), Verdict::More)
+            }
             State::Alone => (State::Alone, Verdict::Law),
             State::Shared { test_at } if now < test_at => (knowledge.state, Verdict::Free),
             State::Shared { .. } => (State::Halving(begin(true)), Verdict::Half),
-            State::Halving(test) | State::Draining(test, _) if test.is_stale(now) => {
+            State::Halving(test) | State::Raising(test) | State::Draining(test, _)
+                if test.is_stale(now) =>
+            {
                 (State::Alone, Verdict::LawAnew)
             }
             // A flow that cannot take part would keep the queue from leaving.
@@ -202,6 +219,13 @@ impl Ownership {
                     (State::Alone, Verdict::LawAnew)
                 }
             }
+            State::Raising(test) if test.leader != self.flow => (knowledge.state, Verdict::Law),
+            State::Raising(test) if test.rounds <= Test::ROUNDS => {
+                (State::Raising(Test { rounds: test.rounds + 1, ..test }), Verdict::More)
+            }
+            State::Raising(test) if view.rtt > test.before.mul_f64(1.5) => {
+                (State::Alone, Verdict::LawAnew)
+            }
             State::Draining(test, _) if test.leader != self.flow => {
                 (knowledge.state, Verdict::Least)
             }
@@ -212,10 +236,10 @@ impl Ownership {
                 knowledge.base = Some(least);
                 (State::Alone, Verdict::LawAnew)
             }
-            State::Halving(_) | State::Draining(..) => (shared, Verdict::Free),
+            State::Halving(_) | State::Raising(_) | State::Draining(..) => (shared, Verdict::Free),
         };
         if !matches!(state, State::Alone) {
-            self.stood = 0;
+            (self.stood, self.stuck) = (0, 0);
         }
         knowledge.state = state;
         verdict

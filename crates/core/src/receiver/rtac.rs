@@ -253,6 +253,10 @@ impl Rtac {
             Verdict::Half if was_tested => {}
             Verdict::Half => self.window = self.window.min(self.bound(half as f64, &flight)),
             Verdict::Least => self.window = self.bound(0.0, &flight),
+            Verdict::More => {
+                let least = self.bound(0.0, &flight).get() as f64;
+                self.window = self.bound(RAISED * least, &flight);
+            }
             Verdict::Free => {
                 let before = if was_tested { self.untested } else { self.window };
                 self.window = before.max(self.ahead(SHARING, &flight));
@@ -299,6 +303,8 @@ impl Rtac {
 /// How far the window is ahead of what arrives in a round before a queue was seen. 4: the sender doubles
 /// each round, and the window is for the one after the next.
 const STARTING: f64 = 4.0;
+/// How many times the least window a flow asks with that has no more.
+const RAISED: f64 = 4.0;
 /// How far a window is ahead in a queue of others, as auto-tuning's.
 const SHARING: f64 = 2.0;
 /// On top of either, as in auto-tuning.
