@@ -1,7 +1,8 @@
 //! The `freshline` command: one file a subcommand.
 //!
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood, 130 a second Ctrl-C. `emulate run` ends as its command does.
+//! names cannot be understood, 130 a second Ctrl-C. `emulate run` and `receiver run` end as their
+//! command does.
 
 mod age;
 mod demo;
@@ -11,6 +12,7 @@ mod law;
 mod monitor;
 mod output;
 mod probe;
+mod receiver;
 mod router;
 mod source;
 mod transport;
@@ -39,6 +41,7 @@ enum Command {
     Probe(probe::Args),
     Lab(lab::Args),
     Age(age::Args),
+    Receiver(receiver::Args),
     Router(router::Args),
 }
 
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Age(args) => age::run(args),
+        Command::Receiver(args) => receiver::run(args),
         Command::Router(args) => router::run(args),
     };
     let (report, code) = match result {

@@ -85,6 +85,12 @@ fn unsafe_code_says_why_at_the_head_of_its_file() {
 }
 
 #[test]
+fn ebpf_programs_are_shaped_alike() {
+    let breaches = sources("crates/kernel/src", &["c"]).iter().flat_map(misshapen).collect();
+    assert_tidy(breaches);
+}
+
+#[test]
 fn relative_links_lead_to_files() {
     assert_tidy(documents().iter().flat_map(dead_links).collect());
 }
@@ -207,6 +213,18 @@ fn unexplained_unsafe(source: &Source) -> Option<String> {
     let (number, _) = source.lines().find(|(_, line)| has_word(&code_of(line), "unsafe"))?;
     let what = "unsafe code; do without, or say why in the file's header: `//! Unsafe: <why>`";
     Some(source.breach(number, what))
+}
+
+/// What lacks beside an eBPF program.
+fn misshapen(program: &Source) -> Vec<String> {
+    let Some(folder) = program.path.strip_suffix("/main.bpf.c") else {
+        return vec![program.breach(1, "a program's file is main.bpf.c, in a folder of its own")];
+    };
+    [("intf.h", "what it shares with its loader"), ("mod.rs", "its loader")]
+        .into_iter()
+        .filter(|(name, _)| !root().join(folder).join(name).is_file())
+        .map(|(name, what)| program.breach(1, format!("no {name} beside it, for {what}")))
+        .collect()
 }
 
 fn dead_links(document: &Source) -> Vec<String> {

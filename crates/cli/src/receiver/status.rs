@@ -1,0 +1,136 @@
+//! `freshline receiver status`: who is controlled, and how.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use freshline_kernel::rtac::{Attachment, Counters, Peer, attachments};
+use serde::Serialize;
+
+use super::failure;
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let found = attachments().map_err(failure)?;
+    if args.json {
+        print_json(&Report { attachments: found.iter().map(AttachmentReport::from).collect() })
+    } else {
+        printed(print_table(&found))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    attachments: Vec<AttachmentReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct AttachmentReport {
+    cgroup: Option<String>,
+    pinned: bool,
+    #[serde(flatten)]
+    counters: Counters,
+    runs: u64,
+    run_time_ns: u64,
+    peers: Vec<PeerReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct PeerReport {
+    address: IpAddr,
+    rtt_ms: f64,
+    rtt_min_ms: f64,
+    rate_bps: u64,
+    queue_bytes: u64,
+    window_bytes: u64,
+    rounds: u64,
+}
+
+impl From<&Attachment> for AttachmentReport {
+    fn from(attachment: &Attachment) -> Self {
+        Self {
+            cgroup: attachment.cgroup.as_ref().map(|path| path.display().to_string()),
+            pinned: attachment.pinned,
+            counters: attachment.counters,
+            runs: attachment.runs,
+            run_time_ns: attachment.run_time.as_nanos(),
+            peers: attachment.peers.iter().map(PeerReport::from).collect(),
+        }
+    }
+}
+
+impl From<&Peer> for PeerReport {
+    fn from(peer: &Peer) -> Self {
+        Self {
+            address: peer.address,
+            rtt_ms: peer.rtt.as_millis_f64(),
+            rtt_min_ms: peer.min_rtt.as_millis_f64(),
+            rate_bps: peer.rate.as_bps(),
+            queue_bytes: peer.queue.get(),
+            window_bytes: peer.window.get(),
+            rounds: peer.rounds,
+        }
+    }
+}
+
+fn print_table(attachments: &[Attachment]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if attachments.is_empty() {
+        return writeln!(out, "nothing is attached");
+    }
+    for Attachment { cgroup, pinned, counters, peers, runs, run_time, .. } in attachments {
+        match cgroup {
+            Some(path) => write!(out, "{}", path.display())?,
+            None => write!(out, "a cgroup that is gone")?,
+        }
+        writeln!(out, "{}", if *pinned { "" } else { " (held by a process)" })?;
+        writeln!(
+            out,
+            "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",
+            counters.connections,
+            counters.adopted,
+            counters.segments,
+            counters.round_trips,
+            counters.windows,
+            counters.refused,
+        )?;
+        if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
+            writeln!(out, "  {runs} runs of {ns} ns")?;
+        }
+        print_peers(&mut out, peers)?;
+    }
+    Ok(())
+}
+
+fn print_peers(out: &mut impl Write, peers: &[Peer]) -> io::Result<()> {
+    if peers.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  {:<39} {:>9} {:>9} {:>11} {:>9} {:>9}",
+        "remote address", "rtt ms", "least ms", "Mbit/s", "queue kB", "window kB"
+    )?;
+    for peer in peers {
+        let report = PeerReport::from(peer);
+        writeln!(
+            out,
+            "  {:<39} {:>9.1} {:>9.1} {:>11.2} {:>9.1} {:>9.1}",
+            report.address.to_string(),
+            report.rtt_ms,
+            report.rtt_min_ms,
+            report.rate_bps as f64 / 1e6,
+            report.queue_bytes as f64 / 1e3,
+            report.window_bytes as f64 / 1e3,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! What can go wrong between a loader and the kernel.
+
+use std::io;
+use std::path::PathBuf;
+
+use freshline_core::receiver::WindowLawError;
+use freshline_core::unit::Span;
+use libbpf_rs::ErrorKind;
+use nix::unistd::Uid;
+
+/// Why something of this crate did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Settings of the law that make no sense.
+    #[error(transparent)]
+    Settings(#[from] WindowLawError),
+    /// Δ is no path's.
+    #[error("a path is never {delta} longer without a queue; give at most {longest}")]
+    LongDelta {
+        /// What was asked for.
+        delta: Span,
+        /// The most that may be.
+        longest: Span,
+    },
+    /// Not root.
+    #[error("needs root, to {0}: run it with `sudo`")]
+    Privileges(&'static str),
+    /// The kernel was built or set up without something.
+    #[error("needs {feature}, which this kernel does not offer: {remedy}")]
+    Missing {
+        /// What there is not.
+        feature: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The kernel does not take the program.
+    #[error(
+        "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF; RUST_LOG=debug shows the \
+         kernel's reasons"
+    )]
+    Refused(#[source] libbpf_rs::Error),
+    /// A cgroup that does not exist, or is none.
+    #[error("{path} is no cgroup of version 2: name a folder below {mount}")]
+    NoCgroup {
+        /// What was asked for.
+        path: PathBuf,
+        /// Where cgroups are.
+        mount: PathBuf,
+    },
+    /// Its sockets are under control already.
+    #[error(
+        "{cgroup} is under control already: `freshline receiver detach` ends it; if a process \
+         holds it (`attach --foreground` or `run`), end that"
+    )]
+    Controlled {
+        /// The cgroup that the other program is attached to.
+        cgroup: PathBuf,
+    },
+    /// There is nothing to end.
+    #[error("nothing is attached{}", .0.as_ref().map(|path| format!(" to {}", path.display())).unwrap_or_default())]
+    NotAttached(Option<PathBuf>),
+    /// A file of the cgroups or of the BPF file system.
+    #[error("cannot {what} {path}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something else that the kernel was asked.
+    #[error("cannot {what}")]
+    Bpf {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: libbpf_rs::Error,
+    },
+}
+
+impl KernelError {
+    pub(crate) fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Privileges(what),
+            _ => Self::File { what, path, source },
+        }
+    }
+
+    pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| match source.kind() {
+            ErrorKind::PermissionDenied => Self::Privileges(what),
+            _ => Self::Bpf { what, source },
+        }
+    }
+}
+
+/// Without it the kernel says little, and what it says does not tell what is missing.
+pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
+    if Uid::effective().is_root() { Ok(()) } else { Err(KernelError::Privileges(what)) }
+}

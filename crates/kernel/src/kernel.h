@@ -1,0 +1,90 @@
+/* The kernel's types as far as the programs read them. The loader finds the fields in the running
+ * kernel by their names (CO-RE), so neither their order nor what is left out matters here. */
+#ifndef FRESHLINE_KERNEL_H
+#define FRESHLINE_KERNEL_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[];
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	struct in6_addr skc_v6_daddr;
+	volatile unsigned char skc_state;
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct tcp_options_received {
+	__u32 rcv_tsecr;
+};
+
+struct minmax_sample {
+	__u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	/* In us; ~0 if there is none. */
+	struct minmax rtt_min;
+	struct tcp_options_received rx_opt;
+	__u64 tcp_wstamp_ns;
+	__u64 bytes_received;
+	__u32 window_clamp;
+	__u16 advmss;
+	__u8 bpf_sock_ops_cb_flags;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+};
+
+#pragma clang attribute pop
+
+/* Of the kernel's internal headers. */
+#define TCP_ESTABLISHED 1
+#define AF_INET 2
+#define SOL_TCP 6
+
+/* Of <linux/tcp.h>, whose types would clash with those above. */
+#define TCP_WINDOW_CLAMP 10
+
+/* Of <linux/bpf.h> since Linux 6.12. */
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+
+#endif

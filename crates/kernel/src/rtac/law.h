@@ -1,0 +1,447 @@
+/* RTAC in integers, for BPF and, by the test that holds it against freshline-core's law, for the
+ * host: Im, PhD thesis, Seoul National University, 2015, Algorithm 1 and equations 2.6-2.14. Why
+ * each step is as it is stands with that law; the steps here have the names and the order that
+ * they have there.
+ *
+ *     rwnd = RTT / RTTm  BDP  sqrt((theta - 1) BDP / (Q + segment)),   Q = (RTT - RTTm) w / RTT
+ *
+ * Times are in ns, sizes in bytes, rates in bytes per second. Round trips are at most
+ * LONGEST_RTT_NS (36 bits), sizes at most LARGEST_WINDOW (30 bits): so no product overflows. */
+#ifndef FRESHLINE_RTAC_LAW_H
+#define FRESHLINE_RTAC_LAW_H
+
+#include <linux/types.h>
+
+#define NS_PER_S 1000000000ULL
+/* A longer round trip is taken for a timestamp that was misread. */
+#define LONGEST_RTT_NS (60 * NS_PER_S)
+/* TCP's largest window (RFC 7323, section 2.3). */
+#define LARGEST_WINDOW (1ULL << 30)
+/* Beyond this a rate has no place in a product with a round trip: 68 Gbit/s. */
+#define LARGEST_RATE (1ULL << 33)
+
+/* The defaults of the core's RtacParams. */
+#define LEAST_SEGMENTS 4
+#define HEADROOM_SEGMENTS 1
+#define BUCKET_NS (NS_PER_S / 5)
+#define PATIENCE 3
+#define TEST_EVERY_NS (10 * NS_PER_S)
+#define TEST_ROUNDS 2
+/* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
+#define STUCK_PATIENCE (4 * PATIENCE)
+#define RAISED 4
+/* How far the window is ahead of what arrives in a round: before a queue was seen, in a queue of
+ * others, and on top of either. */
+#define AHEAD_STARTING 4
+#define AHEAD_SHARING 2
+#define AHEAD_SEGMENTS 16
+
+/* Fractions of roots and ratios have so many bits. */
+#define FRACTION_BITS 14
+/* The largest RTT / RTTm, with such a fraction. */
+#define LARGEST_STRETCH (1024ULL << FRACTION_BITS)
+/* What waits is a small part of what is in flight, and needs a finer fraction. */
+#define PART_BITS 27
+/* Times in units of 64 ns where a product with a size would not fit otherwise. */
+#define COARSE_BITS 6
+
+/* Whose the queue of a remote host is. */
+enum ownership {
+	ALONE,
+	/* Half windows are to show it. */
+	HALVING,
+	/* A window too small to be halved is larger, to show it. */
+	RAISING,
+	SHARED,
+	/* The least windows are to make sure that it is no longer others'. */
+	DRAINING,
+};
+
+/* What all connections from one remote host know together. Processors do not wait for each other
+ * here: what one overwrites another will see again, and a test that stays without an end is
+ * dropped. */
+struct remote {
+	/* RTTm; 0 before the first sample. */
+	__u64 base_ns;
+	/* An enum ownership. */
+	__u64 state;
+	/* The running test: whether the queue was thought to be others', the connection that counts
+	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and the
+	 * shortest sample since. */
+	__u64 test_was_shared;
+	__u64 test_leader;
+	__u64 test_since_ns;
+	__u64 test_rounds;
+	__u64 test_before_ns;
+	__u64 test_least_ns;
+	/* In a shared queue, when to test next. */
+	__u64 test_at_ns;
+	/* How many connections there have been. */
+	__u64 flows;
+};
+
+struct rtac {
+	/* This connection's number at its remote host; 0 before it has one. */
+	__u64 flow;
+	/* Smoothed round trip; 0 before the first. */
+	__u64 rtt_ns;
+	__u64 last_arrival_ns;
+
+	/* The running round trip, 0 if none, and what came in it. */
+	__u64 round_began_ns;
+	__u64 round_bytes;
+	/* w: what comes in a round trip, smoothed; 0 before the first. */
+	__u64 flight;
+
+	/* The running bucket of the rate, 0 if none, what came in it, and the two before. */
+	__u64 bucket_began_ns;
+	__u64 bucket_bytes;
+	__u64 latest_rate;
+	__u64 earlier_rate;
+
+	/* For how many rounds the queue has stood; and though the window is too small to be halved. */
+	__u64 stood;
+	__u64 stuck;
+	/* Whether a queue has been seen yet. */
+	__u64 has_queued;
+	/* Whether the window is smaller for a test, and what it was before. */
+	__u64 is_tested;
+	__u64 untested;
+
+	/* What came of it; the window is 0 before the first. */
+	__u64 rate;
+	__u64 queue;
+	__u64 window;
+};
+
+struct rtac_settings {
+	__u64 theta_milli;
+	__u64 delta_ns;
+};
+
+static inline __u64 smaller(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+static inline __u64 larger(__u64 a, __u64 b)
+{
+	return a > b ? a : b;
+}
+
+/* The integer square root: Newton's method from a power of two that is at most twice too large.
+ * Without branches, which the verifier would follow both ways in every round. */
+static inline __u64 square_root(__u64 n)
+{
+	__u64 bits = 0, rest = n, root;
+
+#pragma unroll
+	for (int step = 32; step > 0; step /= 2) {
+		__u64 above = (rest >> step) != 0;
+
+		bits += above * step;
+		rest >>= above * step;
+	}
+	root = 1ULL << (bits / 2 + 1);
+#pragma unroll
+	for (int round = 0; round < 6; round++)
+		root = (root + n / root) >> 1;
+	return root - (root * root > n);
+}
+
+/* What the path holds. */
+static inline __u64 rtac_bdp(__u64 rate, __u64 base_ns)
+{
+	__u64 held = smaller(rate, LARGEST_RATE) * (base_ns >> COARSE_BITS) / (NS_PER_S >> COARSE_BITS);
+
+	return smaller(held, LARGEST_WINDOW);
+}
+
+/* What waits (2.10). */
+static inline __u64 rtac_queue(__u64 flight, __u64 rtt_ns, __u64 base_ns)
+{
+	__u64 part = ((rtt_ns - smaller(base_ns, rtt_ns)) << PART_BITS) / (rtt_ns | 1);
+
+	return smaller(flight, LARGEST_WINDOW) * part >> PART_BITS;
+}
+
+/* RTT / RTTm. */
+static inline __u64 rtac_stretch(__u64 rtt_ns, __u64 base_ns)
+{
+	__u64 stretch = (rtt_ns << FRACTION_BITS) / (base_ns | 1);
+
+	return smaller(larger(stretch, 1 << FRACTION_BITS), LARGEST_STRETCH);
+}
+
+/* rwnd (2.14), with K set from the BDP (2.11). */
+static inline __u64 rtac_window(__u64 bdp, __u64 queue, __u64 segment, __u64 stretch,
+				__u64 theta_milli)
+{
+	__u64 wanted_queue = bdp * (theta_milli - 1000) / 1000;
+	__u64 root = square_root((wanted_queue << 2 * FRACTION_BITS) / (queue + segment));
+	__u64 window = smaller(bdp * root >> FRACTION_BITS, LARGEST_WINDOW);
+
+	return smaller(window * stretch >> FRACTION_BITS, LARGEST_WINDOW);
+}
+
+/* The path is known to be as short as this. */
+static inline void rtac_learn(struct remote *remote, __u64 known_ns)
+{
+	remote->base_ns = remote->base_ns ? smaller(remote->base_ns, known_ns) : known_ns;
+}
+
+/* Data came `sample_ns` after the ack that it answers was sent. */
+static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      __u64 sample_ns)
+{
+	if (!law->rtt_ns)
+		law->rtt_ns = sample_ns;
+	else if (sample_ns > law->rtt_ns && law->last_arrival_ns &&
+		 now_ns - law->last_arrival_ns > law->rtt_ns)
+		/* The sender had nothing to send. */
+		return;
+	else
+		law->rtt_ns = (law->rtt_ns * 7 + sample_ns) / 8;
+	if (remote->state == DRAINING)
+		remote->test_least_ns = smaller(remote->test_least_ns, sample_ns);
+	rtac_learn(remote, law->rtt_ns);
+}
+
+enum verdict {
+	/* As the law says. */
+	LAW,
+	/* As the law says, and the path is slower than it was. */
+	LAW_ANEW,
+	/* Half of what is in flight. */
+	HALF,
+	/* As small as it gets. */
+	LEAST,
+	/* A few times that. */
+	MORE,
+	/* As much as the sender wants. */
+	FREE,
+};
+
+static inline void rtac_begin_test(struct remote *remote, enum ownership state, __u64 now_ns,
+				   const struct rtac *law)
+{
+	remote->test_was_shared = remote->state != ALONE;
+	remote->state = state;
+	remote->test_leader = law->flow;
+	remote->test_since_ns = now_ns;
+	remote->test_rounds = 0;
+	remote->test_before_ns = law->rtt_ns;
+	remote->test_least_ns = ~0ULL;
+}
+
+/* Whether the round trip is nearer to what half a window leaves of an own queue than to what it
+ * was. */
+static inline int rtac_has_halved(const struct remote *remote, __u64 rtt_ns)
+{
+	__u64 own_ns = larger(remote->base_ns, remote->test_before_ns / 2);
+
+	return rtt_ns * 10 < own_ns * 6 + remote->test_before_ns * 4;
+}
+
+/* Whether less is left than of a queue of which half was others'. */
+static inline int rtac_has_drained(const struct remote *remote)
+{
+	return remote->test_least_ns < remote->test_before_ns * 35 / 100;
+}
+
+static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
+{
+	remote->state = SHARED;
+	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	return FREE;
+}
+
+/* One more round of a test by a larger window. */
+static inline enum verdict rtac_raise(const struct rtac *law, struct remote *remote, __u64 now_ns)
+{
+	if (remote->test_leader != law->flow)
+		return LAW;
+	remote->test_rounds += 1;
+	if (remote->test_rounds <= TEST_ROUNDS + 1)
+		return MORE;
+	if (law->rtt_ns * 2 <= remote->test_before_ns * 3)
+		return rtac_share(remote, now_ns);
+	remote->state = ALONE;
+	return LAW_ANEW;
+}
+
+/* One more round of the running test. */
+static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
+				     int may_halve, int is_settled)
+{
+	int is_halving = remote->state == HALVING;
+	enum verdict goes_on = is_halving ? HALF : LEAST;
+
+	if (now_ns - remote->test_since_ns > remote->test_before_ns * 8 * TEST_ROUNDS) {
+		/* Its leader has gone. */
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	if (remote->state == RAISING)
+		return rtac_raise(law, remote, now_ns);
+	if (is_halving && !remote->test_rounds && !may_halve) {
+		remote->state = ALONE;
+		return LAW;
+	}
+	if (remote->test_leader != law->flow)
+		return goes_on;
+	if (!is_settled) {
+		remote->test_before_ns = larger(remote->test_before_ns, law->rtt_ns);
+		return goes_on;
+	}
+	remote->test_rounds += 1;
+	if (remote->test_rounds < TEST_ROUNDS)
+		return goes_on;
+	if (is_halving && rtac_has_halved(remote, law->rtt_ns)) {
+		if (remote->test_was_shared) {
+			rtac_begin_test(remote, DRAINING, now_ns, law);
+			return LEAST;
+		}
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	if (!is_halving && rtac_has_drained(remote)) {
+		remote->base_ns = remote->test_least_ns;
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	return rtac_share(remote, now_ns);
+}
+
+/* What the window is to be. Settled is a connection of which no more arrives in a round than the
+ * window allows: no edge is taken back, so that a smaller window takes its time. */
+static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      int stands, int may_halve, int is_settled)
+{
+	enum verdict verdict = HALF;
+
+	law->stood = stands && may_halve ? law->stood + 1 : 0;
+	law->stuck = stands && !may_halve ? law->stuck + 1 : 0;
+	if (remote->state == ALONE && law->stuck > STUCK_PATIENCE) {
+		rtac_begin_test(remote, RAISING, now_ns, law);
+		verdict = MORE;
+	} else if (remote->state == ALONE) {
+		if (law->stood <= PATIENCE)
+			return LAW;
+		rtac_begin_test(remote, HALVING, now_ns, law);
+	} else if (remote->state != SHARED) {
+		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
+	} else if (now_ns < remote->test_at_ns) {
+		verdict = FREE;
+	} else {
+		rtac_begin_test(remote, HALVING, now_ns, law);
+	}
+	if (remote->state != ALONE)
+		law->stood = law->stuck = 0;
+	return verdict;
+}
+
+static inline __u64 rtac_bound(__u64 window, __u64 segment)
+{
+	return smaller(larger(window, LEAST_SEGMENTS * segment), LARGEST_WINDOW);
+}
+
+static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segment)
+{
+	return rtac_bound(times * law->flight + AHEAD_SEGMENTS * segment, segment);
+}
+
+static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
+			       const struct rtac_settings *settings)
+{
+	__u64 excess = ((settings->theta_milli - 1000) << FRACTION_BITS) / 1000;
+	__u64 current = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
+	__u64 bdp, window;
+
+	law->rate = larger(current, larger(law->latest_rate, law->earlier_rate));
+	bdp = rtac_bdp(law->rate, base_ns) + HEADROOM_SEGMENTS * segment;
+	window = rtac_window(smaller(bdp, LARGEST_WINDOW), law->queue, segment, stretch,
+			     settings->theta_milli);
+	window = rtac_bound(window, segment);
+	if (stretch > (1 << FRACTION_BITS) + excess / 2) {
+		law->has_queued = 1;
+		law->window = window;
+		return;
+	}
+	/* Without a queue, a flow that sends little does so by its own wish. */
+	law->window = larger(law->window, window);
+	if (!law->has_queued)
+		law->window = larger(law->window, rtac_ahead(law, AHEAD_STARTING, segment));
+}
+
+static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 now_ns,
+				 __u64 segment, const struct rtac_settings *settings)
+{
+	__u64 base_ns = remote->base_ns + settings->delta_ns;
+	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
+	/* What should wait, and a quarter more; on a short path two segments are much. */
+	__u64 held = (smaller(law->flight, LARGEST_WINDOW) << FRACTION_BITS) / stretch;
+	__u64 is_long = held * (settings->theta_milli - 1000) / 800 + 2 * segment;
+	__u64 half = law->flight / 2;
+	__u64 was_tested = law->is_tested, before = law->window;
+	enum verdict verdict;
+
+	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
+	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
+			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3);
+	law->is_tested = verdict == HALF || verdict == LEAST;
+	if (verdict == LAW_ANEW) {
+		law->bucket_began_ns = 0;
+		law->bucket_bytes = 0;
+		law->latest_rate = 0;
+		law->earlier_rate = 0;
+	}
+	if (verdict == LAW || verdict == LAW_ANEW)
+		rtac_follow(law, base_ns, stretch, segment, settings);
+	else if (verdict == LEAST)
+		law->window = rtac_bound(0, segment);
+	else if (verdict == MORE)
+		law->window = rtac_bound(RAISED * LEAST_SEGMENTS * segment, segment);
+	else if (verdict == FREE)
+		law->window = larger(was_tested ? law->untested : law->window,
+				     rtac_ahead(law, AHEAD_SHARING, segment));
+	else if (!was_tested)
+		law->window = smaller(law->window, rtac_bound(half, segment));
+	if (law->is_tested && !was_tested)
+		law->untested = before;
+}
+
+/* Data came that had not come before. Tells whether a round trip is over. */
+static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
+				  __u64 bytes, __u64 segment, const struct rtac_settings *settings)
+{
+	if (remote->state != HALVING && remote->state != DRAINING) {
+		__u64 length_ns;
+
+		if (!law->bucket_began_ns)
+			law->bucket_began_ns = now_ns;
+		length_ns = now_ns - law->bucket_began_ns;
+		/* A window that comes as one burst is no rate. */
+		if (length_ns >= larger(BUCKET_NS, law->rtt_ns)) {
+			law->earlier_rate = law->latest_rate;
+			law->latest_rate = smaller(law->bucket_bytes, LARGEST_RATE) * NS_PER_S / length_ns;
+			law->bucket_began_ns = now_ns;
+			law->bucket_bytes = 0;
+		}
+		law->bucket_bytes += bytes;
+	}
+
+	law->last_arrival_ns = now_ns;
+	law->round_bytes += bytes;
+	if (!law->round_began_ns)
+		law->round_began_ns = now_ns;
+	if (!law->rtt_ns || !remote->base_ns || now_ns - law->round_began_ns < law->rtt_ns)
+		return 0;
+	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
+	law->round_began_ns = now_ns;
+	law->round_bytes = 0;
+	rtac_on_round(law, remote, now_ns, segment, settings);
+	return 1;
+}
+
+#endif
