@@ -84,6 +84,11 @@ impl RtacParams {
         if auto.bucket.is_zero() {
             return Err(WindowLawError::Zero { field: "auto.bucket", example: "200ms" });
         }
+        let is_patience = auto.patience <= 1000;
+        check("auto.patience", auto.patience.into(), is_patience, "at most 1000", "3")?;
+        if auto.test_every.is_zero() {
+            return Err(WindowLawError::Zero { field: "auto.test_every", example: "10s" });
+        }
         Ok(Rtac::new(self, limits, remote))
     }
 }
@@ -200,5 +205,20 @@ mod tests {
             WindowLawConfig::Fixed { window }
         );
         assert!(read("\"cubic\"").is_err() && read("{ law = \"drwa\", theta = 2.0 }").is_err());
+    }
+
+    #[test]
+    fn settings_that_would_never_ask_or_always_are_refused() {
+        for (auto, expected) in [
+            ("patience = 1001", "`auto.patience` is 1001, which is not at most 1000"),
+            ("test_every = \"0s\"", "`auto.test_every` is zero"),
+            ("bucket = \"0s\"", "`auto.bucket` is zero"),
+        ] {
+            let law = read(&alloc::format!("{{ law = \"rtac\", auto = {{ {auto} }} }}")).unwrap();
+            let limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(1 << 20) };
+            let error = law.build(limits, &Remote::default()).err().unwrap();
+            let message = alloc::format!("{error}");
+            assert!(message.starts_with(expected), "{message}");
+        }
     }
 }

@@ -118,11 +118,11 @@ pub struct AutoParams {
     /// What K takes the BDP to be larger, in packets, from 0 to 100. 1: (2.11) neglects the 1 of
     /// Q + 1, by which flows of few packets would lose against those of many.
     pub headroom: f64,
-    /// For how many rounds in a row the queue must be a quarter longer than wanted, before half a
-    /// window shows whose it is. 3: an own queue leaves within two.
+    /// For how many rounds in a row, at most 1000, the queue must be a quarter longer than wanted
+    /// before half a window shows whose it is. 3: an own queue leaves within two.
     pub patience: u32,
-    /// In a shared queue, how often half a window asks again whose it is. 10 s, as long as BBR
-    /// waits; it costs half of some three round trips.
+    /// In a shared queue, how often half a window asks again whose it is; above zero. 10 s, as long
+    /// as BBR waits; it costs half of some three round trips.
     pub test_every: Span,
 }
 
