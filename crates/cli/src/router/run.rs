@@ -65,7 +65,7 @@ pub(super) struct Args {
     rate: Option<BitRate>,
     /// The queue: ifc (freshness control) unless said, ifil, fifo, lifo, red, codel, fq_codel, or the
     /// limit of a drop-tail queue such as 100p or 64kB.
-    #[arg(long, value_name = "QUEUE", value_parser = queue)]
+    #[arg(long, value_name = "QUEUE")]
     queue: Option<QdiscConfig>,
     /// The share of the link that updates have while other traffic waits, too: 0 to 1; 0.5 unless
     /// said (ifc).
@@ -135,14 +135,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     table::print(&report, args.json)
 }
 
-fn queue(text: &str) -> Result<QdiscConfig, String> {
-    match text {
-        "ifc" => Ok(QdiscConfig::Ifc(Box::new(RouterConfig::default_ifc()))),
-        "ifil" => Ok(RouterConfig::default_ifc().aoi),
-        _ => text.parse().map_err(|error| format!("{error}")),
-    }
-}
-
 /// What the file and the flags say together.
 fn config(args: &Args) -> miette::Result<RouterConfig> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -152,11 +144,8 @@ fn config(args: &Args) -> miette::Result<RouterConfig> {
         None => via(&file.dev, &file.tun, number)?,
     };
     let rate = args.rate.or(file.rate);
-    let mut queue = args
-        .queue
-        .clone()
-        .or(file.queue)
-        .unwrap_or_else(|| QdiscConfig::Ifc(Box::new(RouterConfig::default_ifc())));
+    let mut queue =
+        args.queue.clone().or(file.queue).unwrap_or_else(|| QdiscConfig::Ifc(Box::default()));
     match &mut queue {
         QdiscConfig::Ifc(ifc) => adjust(ifc, args)?,
         other => {

@@ -39,13 +39,14 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Of how many flows a packet may wait, from 1 to 262144. The memory for all of them, at most
-    /// 24 bytes each and the packets, is taken from the start. 10000 (section VI of the paper).
+    /// 24 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
+    /// packets it looks each one up by walking its queue. The paper has 10⁴ to 10⁵ (section VI).
     pub limit: Packets,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Self { limit: Packets::new(10_000) }
+        Self { limit: Packets::new(2000) }
     }
 }
 

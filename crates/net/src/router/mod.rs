@@ -22,8 +22,8 @@ mod tun;
 
 use std::io;
 
-use freshline_core::router::{IfcConfig, IfilParams, QdiscConfig, QdiscError, RouterReport};
-use freshline_core::unit::{BitRate, Packets, Time};
+use freshline_core::router::{QdiscConfig, QdiscError, RouterReport};
+use freshline_core::unit::{BitRate, Time};
 use nix::net::if_::if_nametoindex;
 use nix::unistd::Uid;
 use rand_pcg::Pcg64;
@@ -68,15 +68,6 @@ pub struct RouterConfig {
     pub rate: BitRate,
     /// The discipline.
     pub queue: QdiscConfig,
-}
-
-impl RouterConfig {
-    /// Freshness control that fits into the kernel's queue: as the default of [`IfcConfig`], but
-    /// of at most 2000 flows an update waits.
-    pub fn default_ifc() -> IfcConfig {
-        let aoi = QdiscConfig::Ifil(IfilParams { limit: Packets::new(2000) });
-        IfcConfig { aoi, ..IfcConfig::default() }
-    }
 }
 
 /// Why a router cannot run.
