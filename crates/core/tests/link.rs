@@ -67,16 +67,19 @@ fn one_packet_takes_its_serialisations_and_delays() {
 }
 
 #[test]
-fn a_new_rate_counts_from_the_next_transmission_on() {
+fn a_new_rate_counts_at_once_and_prolongs_nothing_that_is_under_way() {
     let config: HopConfig = "rate=1mbit".parse().unwrap();
     let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
     for id in 0..3 {
         hop.enqueue(at_ms(0), kilobyte(id), &mut no_drop);
     }
-    // Packet 0 is in transmission for 8 ms.
-    hop.set_rate(BitRate::from_mbps(8));
-    let sent: Vec<_> = std::iter::from_fn(|| hop.poll(at_ms(100), &mut no_drop)).collect();
-    assert_eq!(arrivals(&sent), [(0, at_ms(8)), (1, at_ms(9)), (2, at_ms(10))]);
+    // Packet 0 is in transmission for 8 ms; at 8 Mbit/s it has 1 ms left at most.
+    hop.set_rate(at_ms(2), BitRate::from_mbps(8));
+    let mut sent: Vec<_> = std::iter::from_fn(|| hop.poll(at_ms(3), &mut no_drop)).collect();
+    // Packet 1 goes on to its end, at 4 ms.
+    hop.set_rate(at_ms(3), BitRate::from_mbps(1));
+    sent.extend(std::iter::from_fn(|| hop.poll(at_ms(100), &mut no_drop)));
+    assert_eq!(arrivals(&sent), [(0, at_ms(3)), (1, at_ms(4)), (2, at_ms(12))]);
 }
 
 #[test]

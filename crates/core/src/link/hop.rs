@@ -116,11 +116,17 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// Transmits at `rate`, above zero, from the next transmission on, also where a trace was
-    /// followed before.
-    pub fn set_rate(&mut self, rate: BitRate) {
+    /// Transmits at `rate`, above zero, from now on, also where a trace was followed before. What
+    /// is left of the packet in transmission takes as long as at `rate`, or what is left if that is
+    /// less: a rate that was too low by mistake can be taken back.
+    pub fn set_rate(&mut self, now: Time, rate: BitRate) {
         self.link.rate = Some(rate);
         self.transmitter.set_rate(rate);
+        if let Some(sending) = &mut self.in_transmission {
+            let whole = rate.time_to_send(sending.packet.size());
+            let left = sending.end().since(now).min(whole);
+            sending.duration = now.since(sending.start).min(sending.duration) + left;
+        }
     }
 
     /// The queue, for what its discipline lets change while it runs.

@@ -51,7 +51,7 @@ pub struct WaitingReport {
     pub limit: Option<u64>,
 }
 
-/// Packets that did not reach the discipline.
+/// Packets that the kernel dropped, in front of the discipline but for those that vanished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LostReport {
@@ -59,7 +59,10 @@ pub struct LostReport {
     pub queue_full: u64,
     /// More came than could be read.
     pub unread: u64,
-    /// How often the kernel said so.
+    /// They waited here when the kernel dropped all that wait, because a device went down or a
+    /// chain of its packet filter went. The discipline did not know, and tells them as sent.
+    pub vanished: u64,
+    /// How often the kernel told of unread packets.
     pub overruns: u64,
 }
 

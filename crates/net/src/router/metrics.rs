@@ -54,11 +54,14 @@ const GAUGES: [Column<RouterReport, Option<f64>>; 5] = [
     ("router_waiting_bytes", "Bytes that wait", |r| Some(r.waiting.bytes as f64)),
 ];
 
-const SUMS: [Column<RouterReport, u64>; 5] = [
+const SUMS: [Column<RouterReport, u64>; 6] = [
     ("router_lost_queue_full", "Packets that the kernel's queue did not take", |r| {
         r.lost.queue_full
     }),
     ("router_lost_unread", "Packets that came faster than they were read", |r| r.lost.unread),
+    ("router_lost_vanished", "Packets that the kernel dropped while they waited", |r| {
+        r.lost.vanished
+    }),
     ("router_overruns", "Times that the kernel told of unread packets", |r| r.lost.overruns),
     ("router_flows_forgotten", "Flows that made room for others", |r| r.flows_forgotten),
     ("router_failures", "Failures to read packets or to give them back", |r| r.failures),

@@ -113,7 +113,7 @@ impl<G: Gate> Shaper<G> {
     /// Takes in no more, and lets go what waits as fast as it may.
     pub(super) fn close(&mut self) {
         self.gate.close();
-        self.hop.set_rate(BitRate::from_bps(u64::MAX));
+        self.hop.set_rate(self.clock.now(), BitRate::from_bps(u64::MAX));
         self.is_readable = true;
     }
 
@@ -133,7 +133,7 @@ impl<G: Gate> Shaper<G> {
         }
         if let Some(rate) = order.rate {
             self.gate.set_rate(rate).map_err(|error| OrderError::System(error.to_string()))?;
-            self.hop.set_rate(rate);
+            self.hop.set_rate(self.clock.now(), rate);
             self.settings.rate = rate;
         }
         if let (Some(share), Discipline::Ifc(ifc)) = (order.aoi_share, self.hop.queue_mut()) {

@@ -45,7 +45,7 @@ use table::{Rule, Table};
 #[derive(Debug)]
 pub(super) struct NfqueueGate {
     queue: Queue,
-    table: Option<Table>,
+    table: Table,
     super_packets: SuperPackets,
     overruns: u64,
 }
@@ -87,7 +87,7 @@ impl NfqueueGate {
                 }
                 _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
             })?;
-        Ok(Self { queue: opened, table: Some(table), super_packets, overruns: 0 })
+        Ok(Self { queue: opened, table, super_packets, overruns: 0 })
     }
 }
 
@@ -145,7 +145,9 @@ impl Gate for NfqueueGate {
     }
 
     fn close(&mut self) {
-        self.table = None;
+        if let Err(error) = self.table.remove_rule() {
+            tracing::warn!("the kernel did not remove the rule before what waits: {error}");
+        }
     }
 
     fn readable(&self) -> RawFd {
@@ -163,6 +165,7 @@ impl Gate for NfqueueGate {
             lost: LostReport {
                 queue_full: drops.queue_full,
                 unread: drops.unread,
+                vanished: self.queue.vanished(),
                 overruns: self.overruns,
             },
         }

@@ -1,12 +1,13 @@
 //! The kernel's queue to user space (NFQUEUE): the kernel holds the packets, we get their numbers
 //! and fronts, and give a verdict on each, in any order.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::{fs, mem};
 
 use freshline_core::router::Header;
 use freshline_core::unit::Bytes;
+use nix::errno::Errno;
 
 use super::message::{Attributes, Head, Incoming, Messages, attributes, incoming};
 use super::socket::Socket;
@@ -63,6 +64,10 @@ pub(super) struct Queue {
     socket: Socket,
     number: u16,
     verdicts: Messages,
+    /// Packets that the kernel had dropped before our verdict came.
+    vanished: u64,
+    /// Why verdicts could not be sent, until [`Queue::send_verdicts`] says so.
+    unsent: io::Result<()>,
     buffer: Box<[u8]>,
 }
 
@@ -85,6 +90,9 @@ impl Queue {
     const RECEIVE_BUFFER: usize = 16 << 20;
     /// A message with the longest packet; messages come one by one.
     const LONGEST_MESSAGE: usize = (1 << 16) + 4096;
+    /// How many bytes of verdicts go at once, and at most one verdict with its packet more: less
+    /// than what a socket sends by default, 208 kB.
+    const VERDICTS: usize = 64 << 10;
 
     /// Takes the queue of this number. Fails with [`io::ErrorKind::PermissionDenied`] if somebody
     /// else has it.
@@ -94,6 +102,8 @@ impl Queue {
             socket: Socket::open()?,
             number,
             verdicts: Messages::default(),
+            vanished: 0,
+            unsent: Ok(()),
             buffer: vec![0; Self::LONGEST_MESSAGE].into_boxed_slice(),
         };
         // Less is enough where the system does not let us: what does not fit is counted.
@@ -123,6 +133,7 @@ impl Queue {
         for message in incoming(datagram) {
             match message {
                 Incoming::Message(kind::PACKET, content) => _ = arrival(content).map(&mut take),
+                Incoming::Answer(errno) if errno == Errno::ENOENT as i32 => self.vanished += 1,
                 Incoming::Answer(errno) if errno != 0 => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!("the kernel refused a verdict or a setting: {error}");
@@ -151,17 +162,31 @@ impl Queue {
                 put.put(PAYLOAD, content);
             }
         });
+        if self.verdicts.bytes().len() >= Self::VERDICTS {
+            self.send_batch();
+        }
     }
 
     /// Sends all verdicts at once. An accepted packet has left the device's queue when this
     /// returns, or is in it.
     pub(super) fn send_verdicts(&mut self) -> io::Result<()> {
-        if self.verdicts.is_empty() {
-            return Ok(());
+        if !self.verdicts.is_empty() {
+            self.send_batch();
         }
-        let sent = self.socket.send(&self.verdicts);
+        mem::replace(&mut self.unsent, Ok(()))
+    }
+
+    fn send_batch(&mut self) {
+        if let Err(error) = self.socket.send(&self.verdicts) {
+            self.unsent = Err(error);
+        }
         self.verdicts.clear();
-        sent
+    }
+
+    /// How many packets the kernel had dropped before our verdict came: it drops all that wait
+    /// when a device goes down, or any chain of the packet filter goes.
+    pub(super) fn vanished(&self) -> u64 {
+        self.vanished
     }
 
     /// How many packets the kernel dropped in front of us; `None` where it does not say.

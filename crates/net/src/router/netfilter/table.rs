@@ -32,7 +32,8 @@ use super::socket::Socket;
 /// A table with our rule. It is there as long as this is.
 #[derive(Debug)]
 pub(super) struct Table {
-    _owner: Socket,
+    owner: Socket,
+    name: String,
 }
 
 /// Which packets go where.
@@ -59,13 +60,24 @@ impl Table {
     /// [`io::ErrorKind::NotFound`] if the kernel has neither way to a queue.
     pub(super) fn install(rule: Rule<'_>) -> io::Result<Self> {
         let owner = Socket::open()?;
-        match owner.request(&transaction(rule, Way::Queue)) {
+        let name = format!("freshline-{}", rule.device);
+        match owner.request(&installation(&name, rule, Way::Queue)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                owner.request(&transaction(rule, Way::Target))?;
+                owner.request(&installation(&name, rule, Way::Target))?;
             }
             answered => answered?,
         }
-        Ok(Self { _owner: owner })
+        Ok(Self { owner, name })
+    }
+
+    /// Removes the rule, so that nothing more comes. The chain stays as long as this: when a chain
+    /// goes, the kernel drops all that waits in its queues to user space.
+    pub(super) fn remove_rule(&self) -> io::Result<()> {
+        self.owner.request(&transaction(|messages| {
+            messages.push(head(DELETE_RULE, 0), |put| {
+                put.text(1, &self.name).text(2, CHAIN);
+            });
+        }))
     }
 }
 
@@ -75,6 +87,12 @@ const POSTROUTING: u32 = 4;
 const PRIORITY: u32 = 50;
 const CHAIN: &str = "out";
 
+const NFTABLES: u16 = 10;
+const NEW_TABLE: u16 = 0;
+const NEW_CHAIN: u16 = 3;
+const NEW_RULE: u16 = 6;
+const DELETE_RULE: u16 = 8;
+
 /// `NLM_F_*`.
 mod flag {
     pub(super) const ACK: u16 = 0x4;
@@ -83,39 +101,39 @@ mod flag {
     pub(super) const APPEND: u16 = 0x800;
 }
 
-/// All or nothing: the table, its chain and its rule.
-fn transaction(rule: Rule<'_>, way: Way) -> Messages {
-    const NFTABLES: u16 = 10;
+/// All of it or nothing.
+fn transaction(content: impl FnOnce(&mut Messages)) -> Messages {
     const BEGIN: u16 = 0x10;
     const END: u16 = 0x11;
-    const NEW_TABLE: u16 = 0;
-    const NEW_CHAIN: u16 = 3;
-    const NEW_RULE: u16 = 6;
-    const OWNED: u32 = 2;
-    let table = format!("freshline-{}", rule.device);
     let bracket = |kind| Head { kind, flags: 0, family: NFPROTO_UNSPEC, resource: NFTABLES };
-    let head = |kind, flags| Head {
-        kind: NFTABLES << 8 | kind,
-        flags: flag::ACK | flag::CREATE | flags,
-        family: NFPROTO_INET,
-        resource: 0,
-    };
     let mut messages = Messages::default();
     messages.push(bracket(BEGIN), |_| {});
-    messages.push(head(NEW_TABLE, flag::EXCLUSIVE), |put| {
-        put.text(1, &table).u32(2, OWNED);
-    });
-    messages.push(head(NEW_CHAIN, 0), |put| {
-        put.text(1, &table)
-            .text(3, CHAIN)
-            .nested(4, |hook| _ = hook.u32(1, POSTROUTING).u32(2, PRIORITY))
-            .text(7, "filter");
-    });
-    messages.push(head(NEW_RULE, flag::APPEND), |put| {
-        put.text(1, &table).text(2, CHAIN).nested(4, |list| expressions(list, rule, way));
-    });
+    content(&mut messages);
     messages.push(bracket(END), |_| {});
     messages
+}
+
+fn head(kind: u16, flags: u16) -> Head {
+    Head { kind: NFTABLES << 8 | kind, flags: flag::ACK | flags, family: NFPROTO_INET, resource: 0 }
+}
+
+/// The table, its chain and its rule.
+fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
+    const OWNED: u32 = 2;
+    transaction(|messages| {
+        messages.push(head(NEW_TABLE, flag::CREATE | flag::EXCLUSIVE), |put| {
+            put.text(1, name).u32(2, OWNED);
+        });
+        messages.push(head(NEW_CHAIN, flag::CREATE), |put| {
+            put.text(1, name)
+                .text(3, CHAIN)
+                .nested(4, |hook| _ = hook.u32(1, POSTROUTING).u32(2, PRIORITY))
+                .text(7, "filter");
+        });
+        messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
+            put.text(1, name).text(2, CHAIN).nested(4, |list| expressions(list, rule, way));
+        });
+    })
 }
 
 /// `oifname DEVICE queue num QUEUE bypass`.
