@@ -416,7 +416,7 @@ fn wrong_usage_is_told_from_failure() {
     }
     for (flag, value, why) in [
         ("--cgroup", "/tmp", "no cgroup"),
-        ("--theta", "1", "`theta` is 1, which is not above 1"),
+        ("--theta", "1", "`theta` is 1, which is not from 1.01 to 10"),
         ("--delta", "1h", "at most 10s"),
     ] {
         let done = Command::new(FRESHLINE).args(["receiver", "attach", flag, value]).output();

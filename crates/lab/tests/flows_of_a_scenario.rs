@@ -140,5 +140,29 @@ tcp = { control = "cubic", receiver = "rtac" }
     assert!(short < 0.035 && long > 0.1, "{short} {long}");
     assert!(rtt(r#"{ law = "fixed", window = "25kB" }"#).unwrap() < 0.025);
     let refused = rtt(r#"{ law = "rtac", theta = 1.0 }"#).unwrap_err();
-    assert!(refused.contains("`theta` is 1, which is not above 1"), "{refused}");
+    assert!(refused.contains("`theta` is 1, which is not from 1.01 to 10"), "{refused}");
+}
+
+#[test]
+fn a_stream_that_could_never_run_is_refused_with_the_reason() {
+    let refused = |link: &str, tcp: &str| {
+        let text = format!(
+            "title = \"Refused\"\nduration = \"1s\"\n[[link]]\nname = \"wire\"\nthere = {{ {link} }}\n\
+             [[flow]]\nname = \"tcp\"\npath = [\"wire\"]\ntcp = {{ control = \"cubic\"{tcp} }}\n"
+        );
+        Scenario::parse(&text[..]).unwrap_err().to_string()
+    };
+    for (link, tcp, expected) in [
+        ("", "", "nothing on its `path` takes time"),
+        ("delay = \"1ms\"", ", segment = \"65496B\"", "give from 1B to 65495B"),
+        ("delay = \"1ms\"", ", receive_buffer = [\"1B\", \"1B\"]", "begins below 2896B"),
+        (
+            "delay = \"1ms\"",
+            ", receiver = { law = \"fixed\", window = \"2000000000B\" }",
+            "at most 1073741824 bytes",
+        ),
+    ] {
+        let message = refused(link, tcp);
+        assert!(message.contains(expected) && message.contains("line 7"), "{message}");
+    }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use freshline_core::router::{
-    AoiShare, Classifier, IfcConfig, QdiscConfig, SchedulerParams, TdmParams,
+    AoiShare, Classifier, IfcConfig, QdiscConfig, SchedulerParams, SdmParams, TdmParams,
 };
 use freshline_core::unit::{BitRate, Span};
 use freshline_net::clock::Clock;
@@ -197,10 +197,15 @@ fn adjust(ifc: &mut IfcConfig, args: &Args) -> miette::Result<()> {
     if let Some(classifier) = &args.classify {
         ifc.classifier = classifier.clone();
     }
-    match args.scheduler {
-        Some(SchedulerName::Sdm) => ifc.scheduler = SchedulerParams::default(),
-        Some(SchedulerName::Tdm) => ifc.scheduler = SchedulerParams::Tdm(TdmParams::default()),
-        None => {}
+    // Another scheduler than the file's has its defaults; the file's own keeps its settings.
+    match (args.scheduler, ifc.scheduler) {
+        (Some(SchedulerName::Sdm), SchedulerParams::Tdm(_)) => {
+            ifc.scheduler = SchedulerParams::Sdm(SdmParams::default());
+        }
+        (Some(SchedulerName::Tdm), SchedulerParams::Sdm(_)) => {
+            ifc.scheduler = SchedulerParams::Tdm(TdmParams::default());
+        }
+        _ => {}
     }
     if let Some(frame) = args.frame {
         match &mut ifc.scheduler {

@@ -50,6 +50,9 @@ pub enum WindowLawError {
     },
 }
 
+/// What the window scale can tell (RFC 7323 section 2.3).
+const LARGEST_WINDOW: Bytes = Bytes::new(1 << 30);
+
 impl WindowLawConfig {
     /// The law, at its beginning; `remote` is what flows from the same host know.
     pub fn build(
@@ -64,6 +67,11 @@ impl WindowLawConfig {
             Self::Fixed { window: Bytes::ZERO } => {
                 return Err(WindowLawError::Zero { field: "window", example: "200kB" });
             }
+            Self::Fixed { window } if window > LARGEST_WINDOW => {
+                let (field, value) = ("window", window.get() as f64);
+                let range = "at most 1073741824 bytes";
+                return Err(WindowLawError::OutOfRange { field, value, range, example: "200kB" });
+            }
             Self::Fixed { window } => Box::new(Fixed::new(window)),
         })
     }
@@ -73,7 +81,7 @@ impl RtacParams {
     /// The law, at its beginning; `remote` is what flows from the same host know.
     pub fn build(self, limits: Limits, remote: Remote) -> Result<Rtac, WindowLawError> {
         let Self { theta, slope, keep, gain, least, auto, .. } = self;
-        check("theta", theta, theta > 1.0 && theta <= 10.0, "above 1 and at most 10", "1.38")?;
+        check("theta", theta, (1.01..=10.0).contains(&theta), "from 1.01 to 10", "1.38")?;
         if let Slope::Fixed(slope) = slope {
             let is_slope = slope > 0.0 && slope.is_finite();
             check("slope", slope, is_slope, "above 0", "15e-5")?;

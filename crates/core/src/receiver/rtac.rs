@@ -62,7 +62,7 @@ use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct RtacParams {
-    /// θ, above 1 and at most 10: what is in flight, in multiples of the BDP. 1.38 (Table 2.1).
+    /// θ, from 1.01 to 10: what is in flight, in multiples of the BDP. 1.38 (Table 2.1).
     pub theta: f64,
     /// Where K comes from. From the path.
     pub slope: Slope,
@@ -404,7 +404,7 @@ mod tests {
         let limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(1 << 20) };
         let bad = RtacParams { theta: 1.0, ..RtacParams::default() };
         let error = bad.build(limits, Remote::default()).unwrap_err();
-        let text = "`theta` is 1, which is not above 1 and at most 10; give for example 1.38";
+        let text = "`theta` is 1, which is not from 1.01 to 10; give for example 1.38";
         assert_eq!(alloc::format!("{error}"), text);
         let bad = RtacParams { slope: Slope::Fixed(f64::NAN), ..RtacParams::default() };
         assert!(bad.build(limits, Remote::default()).is_err());

@@ -114,6 +114,14 @@ pub enum QdiscError {
         /// The smallest that is taken.
         least: Packets,
     },
+    /// TDM with a frame in which intervals vanish.
+    #[error("`frame` is {frame}; give at least {least}, such as `100ms`")]
+    ShortFrame {
+        /// The frame given.
+        frame: Span,
+        /// The shortest that is taken.
+        least: Span,
+    },
     /// IFIL with a table that is too large.
     #[error("`limit` is {limit}, and each flow takes memory from the start; give at most {most}")]
     TooManyFlows {

@@ -277,7 +277,9 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	int is_halving = remote->state == HALVING;
 	enum verdict goes_on = is_halving ? HALF : LEAST;
 
-	if (now_ns - remote->test_since_ns > remote->test_before_ns * 8 * TEST_ROUNDS) {
+	/* Each connection has stamps of its own; another's may be a little ahead. */
+	if (now_ns > remote->test_since_ns &&
+	    now_ns - remote->test_since_ns > remote->test_before_ns * 8 * TEST_ROUNDS) {
 		/* Its leader has gone. */
 		remote->state = ALONE;
 		return LAW_ANEW;
@@ -406,7 +408,9 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		law->window = larger(was_tested ? law->untested : law->window,
 				     rtac_ahead(law, AHEAD_SHARING, segment));
 	else if (!was_tested)
-		law->window = smaller(law->window, rtac_bound(half, segment));
+		/* A connection that is tested in its first round has no window yet. */
+		law->window = smaller(law->window ? law->window : LARGEST_WINDOW,
+				      rtac_bound(half, segment));
 	if (law->is_tested && !was_tested)
 		law->untested = before;
 }

@@ -44,7 +44,7 @@ const RELEASE: &str = "release";
 /// Settings of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// θ: where the round trip settles, in multiples of the shortest one; above 1 and at most 10.
+    /// θ: where the round trip settles, in multiples of the shortest one; from 1.01 to 10.
     /// 1.38, as in the thesis.
     pub theta: f64,
     /// Δ: added to the shortest round trip seen, where the path is now and then longer without

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use freshline_core::link::HopConfig;
 use freshline_core::receiver::Remote;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use rand::RngExt;
 
 use super::flow::Stations;
@@ -60,7 +60,26 @@ impl Scenario {
         let topology = self.topology.iter().map(|_| TOPOLOGY);
         check_names("links or cells", links.chain(cells).chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
+        if let Some(flow) =
+            self.flows.iter().find(|flow| flow.tcp.is_some() && self.is_instant(flow))
+        {
+            let what = "nothing on its `path` takes time, and TCP would never wait; give a link a \
+                        `rate` or a `delay`";
+            return Err(ScenarioError::Flow { flow: flow.name.clone(), what: what.into() });
+        }
         self.build(0).map(drop)
+    }
+
+    /// Whether a packet of the flow comes back in no time.
+    fn is_instant(&self, flow: &FlowConfig) -> bool {
+        let takes_no_time =
+            |hop: &HopConfig| hop.rate.is_none() && hop.trace.is_none() && hop.delay == Span::ZERO;
+        let is_instant = |name: &String| {
+            let link = self.links.iter().find(|link| link.name == *name);
+            let both = link.map(|link| [&link.there, link.back.as_ref().unwrap_or(&link.there)]);
+            both.is_some_and(|both| both.into_iter().all(takes_no_time))
+        };
+        !flow.path.is_empty() && flow.path.iter().all(is_instant)
     }
 
     /// The world of a run, at time zero.
@@ -80,13 +99,16 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            let remote = Remote::default();
+            let one_host = Remote::default();
             for way in config.ways(places, &mut stations)? {
                 let mut rng = streams.stream("flow", flows.len());
                 let late = config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
+                // Flows over different ways have no path in common that they could know together.
+                let differ = config.each_pair || config.each_hop;
+                let remote = if differ { Remote::default() } else { one_host.clone() };
                 let flow = config.build(between, streams, flows.len(), rng, &remote)?;
                 flows.push(way.routed(flow, config.dscps()));
             }

@@ -124,6 +124,9 @@ impl UpdatesConfig {
     }
 }
 
+/// The payload of the largest IPv4 packet behind 40 bytes of headers.
+const LARGEST_SEGMENT: Bytes = Bytes::new(65_495);
+
 impl TcpConfig {
     /// The second generator is that of the responses, where there are any.
     fn build(
@@ -134,8 +137,10 @@ impl TcpConfig {
         remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
-            let stream = |rng| self.stream(Application::Exchange, between, rng, remote);
-            let (requests, responses) = (stream(rng)?, stream(responses)?);
+            let stream = |rng, remote| self.stream(Application::Exchange, between, rng, remote);
+            // Requests end at the other host, which knows nothing of the way here.
+            let server = Remote::default();
+            let (requests, responses) = (stream(rng, &server)?, stream(responses, remote)?);
             return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
         }
         let application = self.application(between.0)?;
@@ -160,8 +165,13 @@ impl TcpConfig {
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
         sender.buffer = self.send_buffer.map_or(sender.buffer, buffer);
-        if sender.segment == Bytes::ZERO {
-            return Err("`segment` is zero; give the payload of a full segment".into());
+        if !(Bytes::new(1)..=LARGEST_SEGMENT).contains(&sender.segment) {
+            let message = format!("`segment` is {}; give from 1B to 65495B", sender.segment);
+            return Err(message.into());
+        }
+        if receiver.buffer.windows().initial < sender.segment {
+            let least = sender.segment + sender.segment;
+            return Err(format!("`receive_buffer` begins below {least}, two full segments").into());
         }
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
             return Err("a buffer begins above its maximum; give [at first, at most]".into());

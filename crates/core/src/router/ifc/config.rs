@@ -36,8 +36,11 @@ impl IfcConfig {
         &self,
         rng: &mut R,
     ) -> Result<Ifc<Discipline<P>, Discipline<P>, AnyScheduler>, QdiscError> {
-        if matches!(self.scheduler, SchedulerParams::Tdm(TdmParams { frame: Span::ZERO })) {
-            return Err(QdiscError::Zero { field: "frame", example: "100ms" });
+        let least = TdmParams::LEAST_FRAME;
+        if let SchedulerParams::Tdm(TdmParams { frame }) = self.scheduler
+            && frame < least
+        {
+            return Err(QdiscError::ShortFrame { frame, least });
         }
         let mut child = |class: Class, config: &QdiscConfig| {
             let child = config.build(rng);
@@ -180,7 +183,7 @@ mod tests {
     fn a_senseless_part_is_refused_with_its_place_and_a_remedy() {
         let frame = SchedulerParams::Tdm(TdmParams { frame: Span::ZERO });
         let message = build(IfcConfig { scheduler: frame, ..<_>::default() }).unwrap_err();
-        assert!(message.to_string().contains("`frame` is zero; give"), "{message}");
+        assert!(message.to_string().contains("`frame` is 0ns; give at least 1ms"), "{message}");
         for (limit, remedy) in [
             (Packets::ZERO, "`aoi`: `limit` is zero"),
             (Packets::MAX, "`aoi`: `limit` is 18446744073709551615p, and each flow"),
