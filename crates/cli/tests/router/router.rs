@@ -362,7 +362,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     refused("--dev lo --rate 1mbit --queue 100p --aoi-share 0.5", "does not tell classes apart");
     refused("--dev lo --rate 1mbit --queue 0p", "`limit` is zero");
     refused("--dev lo --rate 1mbit --frame 10ms", "sdm has no frame");
-    refused("--dev lo --rate 1mbit --scheduler tdm --frame 0ms", "`frame` is zero");
+    refused("--dev lo --rate 1mbit --scheduler tdm --frame 0ms", "`frame` is 0ns");
     refused("--dev lo --rate 1mbit --classify sctp", "no condition");
     refused("--dev lo --tun shaped --rate 1mbit", "cannot be used with");
     refused("--config /nonexistent/router.toml", "cannot read");
