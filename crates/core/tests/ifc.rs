@@ -78,7 +78,7 @@ fn scheduler() -> impl Strategy<Value = SchedulerParams> {
     ];
     prop_oneof![
         credit.prop_map(|credit| SchedulerParams::Sdm(SdmParams { credit })),
-        (1u64..100_000).prop_map(|micros| {
+        (1_000u64..100_000).prop_map(|micros| {
             SchedulerParams::Tdm(TdmParams { frame: Span::from_micros(micros) })
         }),
     ]
