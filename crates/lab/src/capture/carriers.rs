@@ -103,9 +103,7 @@ pub fn carrier_called(
     let hop = there().or_else(back).map(|hop| Carrier::Hop(*hop));
     let cell = || scenario.cells.iter().position(|cell| cell.name == name).map(Carrier::Cell);
     hop.or_else(cell).ok_or_else(|| {
-        let links = scenario.links.iter().map(|link| link.name.as_str());
-        let cells = scenario.cells.iter().map(|cell| cell.name.as_str());
-        let known: Vec<_> = links.chain(cells).collect();
+        let known: Vec<_> = scenario.carriers().collect();
         NoSuchCarrier { name: name.to_owned(), known: known.join(", ") }
     })
 }

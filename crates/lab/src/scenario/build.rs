@@ -1,5 +1,6 @@
 //! From a scenario to a world.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -55,19 +56,23 @@ impl Scenario {
         if let Some(link) = self.links.iter().find(|link| link.count == 0) {
             return Err(ScenarioError::NoHop(link.name.clone()));
         }
-        let links = self.links.iter().map(|link| link.name.as_str());
-        let cells = self.cells.iter().map(|cell| cell.name.as_str());
         let topology = self.topology.iter().map(|_| TOPOLOGY);
-        check_names("links or cells", links.chain(cells).chain(topology))?;
+        check_names("links or cells", self.carriers().chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
         if let Some(flow) =
             self.flows.iter().find(|flow| flow.tcp.is_some() && self.is_instant(flow))
         {
             let what = "nothing on its `path` takes time, and TCP would never wait; give a link a \
                         `rate` or a `delay`";
-            return Err(ScenarioError::Flow { flow: flow.name.clone(), what: what.into() });
+            return Err(flow.refused(what));
         }
         self.build(0).map(drop)
+    }
+
+    /// The names of its links and cells.
+    pub(crate) fn carriers(&self) -> impl Iterator<Item = &str> {
+        let links = self.links.iter().map(|link| link.name.as_str());
+        links.chain(self.cells.iter().map(|cell| cell.name.as_str()))
     }
 
     /// Whether a packet of the flow comes back in no time.
@@ -76,8 +81,7 @@ impl Scenario {
             |hop: &HopConfig| hop.rate.is_none() && hop.trace.is_none() && hop.delay == Span::ZERO;
         let is_instant = |name: &String| {
             let link = self.links.iter().find(|link| link.name == *name);
-            let both = link.map(|link| [&link.there, link.back.as_ref().unwrap_or(&link.there)]);
-            both.is_some_and(|both| both.into_iter().all(takes_no_time))
+            link.is_some_and(|link| link.directions().into_iter().all(takes_no_time))
         };
         !flow.path.is_empty() && flow.path.iter().all(is_instant)
     }
@@ -139,9 +143,9 @@ fn check_names<'a>(
 impl LinkConfig {
     fn build(&self, streams: Streams, hops: &mut Vec<Wire>) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
-        let back = self.back.as_ref().unwrap_or(&self.there);
+        let [there, back] = self.directions();
         for (direction, config, places) in
-            [("there", &self.there, &mut built.there), ("back", back, &mut built.back)]
+            [("there", there, &mut built.there), ("back", back, &mut built.back)]
         {
             for _ in 0..self.count {
                 places.push(hops.len());
@@ -149,6 +153,11 @@ impl LinkConfig {
             }
         }
         Ok(built)
+    }
+
+    /// The hop there, and the one back.
+    fn directions(&self) -> [&HopConfig; 2] {
+        [&self.there, self.back.as_ref().unwrap_or(&self.there)]
     }
 
     fn hop(
@@ -233,12 +242,11 @@ impl FlowConfig {
         &'a self,
         places: Places<'a>,
     ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        let bad =
-            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if !self.path.is_empty() || self.each_hop || self.station.is_some() {
-            return Err(bad("`each_pair` excludes `path`, `each_hop` and `station`"));
+            return Err(self.refused("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
-        let network = places.network.ok_or_else(|| bad("`each_pair` needs a [topology]"))?;
+        let network =
+            places.network.ok_or_else(|| self.refused("`each_pair` needs a [topology]"))?;
         Ok(network.ways().map(|[there, back]| {
             if self.backwards { Way { there: back, back: there } } else { Way { there, back } }
         }))
@@ -246,10 +254,8 @@ impl FlowConfig {
 
     fn way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
         let Places { scenario, links, .. } = places;
-        let bad =
-            |what: &'static str| ScenarioError::Flow { flow: self.name.clone(), what: what.into() };
         if self.each_hop && self.path.is_empty() {
-            return Err(bad("`each_hop` needs a `path`"));
+            return Err(self.refused("`each_hop` needs a `path`"));
         }
         let mut is_in_cell = false;
         let (mut there, mut back) = (Vec::new(), Vec::new());
@@ -262,7 +268,7 @@ impl FlowConfig {
             } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
                 let (begins, ends) = (position == 0, position + 1 == self.path.len());
                 if !begins && !ends {
-                    return Err(bad("a cell can only be the first or the last of a path"));
+                    return Err(self.refused("a cell can only be the first or the last of a path"));
                 }
                 is_in_cell = true;
                 let (up, down) = stations.join(cell, self.station.as_deref());
@@ -276,7 +282,7 @@ impl FlowConfig {
             }
         }
         if self.station.is_some() && !is_in_cell {
-            return Err(bad("`station` needs a `path` that begins or ends with a cell"));
+            return Err(self.refused("`station` needs a `path` that begins or ends with a cell"));
         }
         back.reverse();
         if self.backwards {
@@ -290,10 +296,13 @@ impl FlowConfig {
         [self.dscp, self.back_dscp.unwrap_or(self.dscp)]
     }
 
+    /// It cannot be as it is written.
+    pub(super) fn refused(&self, what: impl Into<Cow<'static, str>>) -> ScenarioError {
+        ScenarioError::Flow { flow: self.name.clone(), what: what.into() }
+    }
+
     fn unknown_link(&self, name: &str, scenario: &Scenario) -> ScenarioError {
-        let links = scenario.links.iter().map(|link| link.name.as_str());
-        let cells = scenario.cells.iter().map(|cell| cell.name.as_str());
-        let known: Vec<_> = links.chain(cells).collect();
+        let known: Vec<_> = scenario.carriers().collect();
         ScenarioError::UnknownLink {
             flow: self.name.clone(),
             link: name.to_owned(),

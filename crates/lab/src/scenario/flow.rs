@@ -79,25 +79,24 @@ impl FlowConfig {
         rng: Pcg64,
         remote: &Remote,
     ) -> Result<Flow, ScenarioError> {
-        let flow = || self.name.clone();
-        let bad = |what: &'static str| ScenarioError::Flow { flow: flow(), what: what.into() };
-        let bad_tcp = |what| ScenarioError::Flow { flow: flow(), what };
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
         match (&self.updates, &self.tcp, &self.load) {
             (Some(updates), None, None) => {
-                let sizes = updates.sizes().map_err(bad)?;
+                let sizes = updates.sizes().map_err(|what| self.refused(what))?;
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
                 Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
             }
             (None, Some(tcp), None) => {
                 if self.path.is_empty() && !self.each_pair {
-                    return Err(bad("a TCP stream needs a `path` of at least one link or cell"));
+                    return Err(
+                        self.refused("a TCP stream needs a `path` of at least one link or cell")
+                    );
                 }
                 let responses = streams.stream("responses", index);
-                tcp.build(between, rng, responses, remote).map_err(bad_tcp)
+                tcp.build(between, rng, responses, remote).map_err(|what| self.refused(what))
             }
             (None, None, Some(load)) => {
-                let pattern = load.pattern().map_err(bad)?;
+                let pattern = load.pattern().map_err(|what| self.refused(what))?;
                 Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, between, rng)))
             }
             _ => Err(ScenarioError::NotOneKind(self.name.clone())),
