@@ -108,8 +108,8 @@ pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
 
 /// Two programs on one socket would set windows against each other.
 fn refuse_controlled(cgroup: &Cgroup) -> Result<(), KernelError> {
-    let others = attachments()?.into_iter().filter_map(Attachment::known_cgroup);
-    match others.into_iter().find(|other| cgroup.overlaps(other)) {
+    let mut others = status::links().filter_map(|(cgroup_id, _)| Cgroup::find(cgroup_id));
+    match others.find(|other| cgroup.overlaps(other)) {
         Some(other) => Err(KernelError::Controlled { cgroup: other.path }),
         None => Ok(()),
     }

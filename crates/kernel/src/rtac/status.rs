@@ -35,7 +35,6 @@ pub struct Attachment {
     pub run_time: Span,
     /// Whom it has heard, the latest first.
     pub peers: Vec<Peer>,
-    cgroup_id: u64,
 }
 
 /// Sums over all processors since the program was attached.
@@ -74,12 +73,6 @@ pub struct Peer {
     pub rounds: u64,
 }
 
-impl Attachment {
-    pub(super) fn known_cgroup(self) -> Option<Cgroup> {
-        Some(Cgroup { path: self.cgroup?, id: self.cgroup_id })
-    }
-}
-
 /// Every cgroup that the program is attached to, whoever holds it.
 ///
 /// # Errors
@@ -87,19 +80,20 @@ impl Attachment {
 /// Without root: the kernel tells nobody else.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
+    links().map(|(cgroup_id, program)| attachment(cgroup_id, &program)).collect()
+}
+
+/// The cgroups that the program is attached to, by their numbers, with what the kernel tells of it.
+pub(super) fn links() -> impl Iterator<Item = (u64, ProgramInfo)> {
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
         .filter(|program| program.name == PROGRAM)
         .collect();
-    let mut found = Vec::new();
-    for link in LinkInfoIter::default() {
-        let LinkTypeInfo::Cgroup(at) = link.info else { continue };
-        let program = programs.iter().find(|program| program.id == link.prog_id);
-        if let Some(program) = program {
-            found.push(attachment(at.cgroup_id, program)?);
-        }
-    }
-    Ok(found)
+    LinkInfoIter::default().filter_map(move |link| {
+        let LinkTypeInfo::Cgroup(at) = link.info else { return None };
+        let program = programs.iter().find(|program| program.id == link.prog_id)?;
+        Some((at.cgroup_id, program.clone()))
+    })
 }
 
 fn attachment(cgroup_id: u64, program: &ProgramInfo) -> Result<Attachment, KernelError> {
@@ -122,7 +116,6 @@ fn attachment(cgroup_id: u64, program: &ProgramInfo) -> Result<Attachment, Kerne
         peers: named("peers").map(peers).transpose().map_err(cannot())?.unwrap_or_default(),
         runs: program.run_cnt,
         run_time: Span::from_nanos(program.run_time_ns),
-        cgroup_id,
     })
 }
 
