@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use freshline_core::unit::Span;
+use freshline_core::unit::{Span, Time};
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -27,8 +27,18 @@ impl Alarm {
         Ok(Self { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)? })
     }
 
+    /// Has a poll that begins `now` return at `wake`, and not before: the timeout to give to it.
+    /// `None` is never; what is due already needs no alarm.
+    pub fn poll_until(&self, now: Time, wake: Option<Time>) -> io::Result<Option<Duration>> {
+        if wake.is_some_and(|wake| wake <= now) {
+            return Ok(Some(Duration::ZERO));
+        }
+        self.set(wake.map(|wake| wake.since(now)))?;
+        Ok(None)
+    }
+
     /// Rings once after `wait`, in place of what was set before; `None` is never.
-    pub fn set(&self, wait: Option<Span>) -> io::Result<()> {
+    fn set(&self, wait: Option<Span>) -> io::Result<()> {
         let Some(wait) = wait else { return Ok(self.timer.unset()?) };
         // A zero would silence the timer, and a wait of centuries is beyond the kernel's range.
         let wait = wait.clamp(Span::from_nanos(1), Span::from_secs(365 * 86_400));

@@ -24,7 +24,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use freshline_core::link::{ConditionsConfig, Path, PathConfig, PathError};
 use freshline_core::router::{Discipline, Packet};
@@ -162,19 +161,14 @@ impl Emulator {
             if self.shared.stop.load(Ordering::Acquire) || until.is_some_and(|end| now >= end) {
                 return Ok(self.shared.relay().report());
             }
-            let (wake, busy) = {
+            let wake = {
                 let mut relay = self.shared.relay();
                 relay.turn(events.iter().map(|event| event.token()));
-                (relay.next_event().into_iter().chain(until).min(), relay.is_busy())
+                let at_once = relay.is_busy().then_some(now);
+                Time::earliest([at_once, relay.next_event(), until])
             };
-            let now = self.clock.now();
-            let timeout = if busy || wake.is_some_and(|wake| wake <= now) {
-                Some(Duration::ZERO)
-            } else {
-                let wait = wake.map(|wake| wake.since(now));
-                self.alarm.set(wait).map_err(system("set a timer"))?;
-                None
-            };
+            let timeout = self.alarm.poll_until(self.clock.now(), wake);
+            let timeout = timeout.map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
                 polled => polled.map_err(system("poll its sockets"))?,

@@ -17,10 +17,9 @@ mod status;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freshline_core::session::{self, MonitorCounters, MonitorParams, Secret, SourceKey, Verdict};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
@@ -217,15 +216,9 @@ impl Monitor {
                 self.carrier.say_goodbye(&self.socket, &self.sessions, self.clock.instant_of(now));
                 return Ok(());
             }
-            let wake_at = self.next_event().into_iter().chain(until).min();
-            let timeout = match wake_at.map(|at| at.since(self.clock.now())) {
-                _ if busy => Some(Duration::ZERO),
-                Some(Span::ZERO) => Some(Duration::ZERO),
-                wait => {
-                    self.alarm.set(wait).map_err(system("set a timer"))?;
-                    None
-                }
-            };
+            let now = self.clock.now();
+            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
+            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 polled => polled.map_err(system("wait for its socket"))?,

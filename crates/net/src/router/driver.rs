@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freshline_core::router::RouterReport;
 use freshline_core::unit::{Span, Time};
@@ -76,14 +75,9 @@ impl<G: Gate> Driver<G> {
             if last.is_some_and(|last| now >= last || self.shaper.is_empty()) {
                 return Ok(self.shaper.report(Self::FLOWS));
             }
-            let wake = Time::earliest([self.shaper.next_event(), last.or(until)]);
-            let timeout = if self.shaper.is_busy() || wake.is_some_and(|wake| wake <= now) {
-                Some(Duration::ZERO)
-            } else {
-                let wait = wake.map(|wake| wake.since(now));
-                self.alarm.set(wait).map_err(system("set a timer"))?;
-                None
-            };
+            let at_once = self.shaper.is_busy().then_some(now);
+            let wake = Time::earliest([at_once, self.shaper.next_event(), last.or(until)]);
+            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 polled => polled.map_err(system("wait for packets"))?,

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::ops::Range;
 
 use freshline_core::link::{DropCounts, SpanHistogram, Traffic};
 use freshline_core::router::{AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport};
@@ -141,13 +142,15 @@ impl Ledger {
         self.forgotten
     }
 
-    fn set(&mut self, key: &FlowKey) -> &mut [Option<Flow>] {
-        let set = self.hash.hash_one(key) as usize % Self::SETS;
-        &mut self.flows[set * Self::FLOWS_A_SET..][..Self::FLOWS_A_SET]
+    /// Where a flow may be.
+    fn set(&self, key: &FlowKey) -> Range<usize> {
+        let first = self.hash.hash_one(key) as usize % Self::SETS * Self::FLOWS_A_SET;
+        first..first + Self::FLOWS_A_SET
     }
 
     fn known(&mut self, key: &FlowKey) -> Option<&mut Flow> {
-        self.set(key).iter_mut().flatten().find(|flow| flow.key == *key)
+        let set = self.set(key);
+        self.flows[set].iter_mut().flatten().find(|flow| flow.key == *key)
     }
 
     /// The flow of a packet. A new one takes a free place, or else that of the lightest flow of its
@@ -158,17 +161,16 @@ impl Ledger {
             if is_silent { Bytes::ZERO } else { flow.account.arrived.bytes }
         };
         let set = self.set(&key);
+        let set = &mut self.flows[set];
         let known = set.iter().position(|place| place.as_ref().is_some_and(|flow| flow.key == key));
         let place = known.unwrap_or_else(|| {
             // A free place is lighter than any.
             let weights = set.iter().map(|place| place.as_ref().map(weight));
             weights.enumerate().min_by_key(|(_, weight)| *weight).map_or(0, |(place, _)| place)
         });
-        let pushes_out = known.is_none() && set[place].is_some();
-        self.forgotten += u64::from(pushes_out);
-        let place = &mut self.set(&key)[place];
+        let place = &mut set[place];
         if known.is_none() {
-            *place = None;
+            self.forgotten += u64::from(place.take().is_some());
         }
         place.get_or_insert_with(|| Flow {
             key,

@@ -17,7 +17,6 @@ pub mod sampler;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freshline_core::session::{self, Reach, Sample, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
@@ -255,14 +254,7 @@ impl Source {
     /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
     fn sleep(&mut self, events: &mut Events, wake_at: Option<Time>) -> Result<bool, SourceError> {
         let now = self.clock.now();
-        let timeout = match wake_at {
-            Some(at) if at <= now => Some(Duration::ZERO),
-            _ => {
-                let wait = wake_at.map(|at| at.since(now));
-                self.alarm.set(wait).map_err(system("set a timer"))?;
-                None
-            }
-        };
+        let timeout = self.alarm.poll_until(now, wake_at).map_err(system("set a timer"))?;
         match self.poll.poll(events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
             polled => polled.map_err(system("wait for its socket"))?,

@@ -26,7 +26,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use freshline_core::link::{ConditionsConfig, HopConfig, PathError};
 use freshline_core::unit::{Bytes, Span, Time};
@@ -304,13 +303,8 @@ impl Driver {
             if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
                 return Ok(());
             }
-            let wake = next.into_iter().chain(last).min();
-            let timeout = if relay.is_busy() || wake.is_some_and(|wake| wake <= now) {
-                Some(Duration::ZERO)
-            } else {
-                self.alarm.set(wake.map(|wake| wake.since(now)))?;
-                None
-            };
+            let wake = Time::earliest([relay.is_busy().then_some(now), next, last]);
+            let timeout = self.alarm.poll_until(now, wake)?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 polled => polled?,
