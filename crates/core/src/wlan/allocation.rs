@@ -194,7 +194,7 @@ mod tests {
     fn equal_airtime_is_what_a_bound_on_the_delay_alone_gives() {
         // (5.28): N = (T − c)/(n·w).
         let optimum =
-            round(400, &[100.0, 50.0, 10.0]).allocate(limits(Span::from_millis(5), 1e6)).unwrap();
+            round(390, &[100.0, 50.0, 10.0]).allocate(limits(Span::from_millis(5), 1e6)).unwrap();
         for (level, airtime) in optimum.levels.iter().zip([100.0, 50.0, 10.0]) {
             assert!((level - 4_610.0 / 3.0 / airtime).abs() < 1e-6, "{optimum:?}");
         }
