@@ -1,8 +1,117 @@
-//! wlan.
+//! The stop before the receiver: how fast a sender may be without queueing in front of Wi-Fi.
+//!
+//! ```text
+//!  sender ─► paced at rate() ─► access point: a queue a station ─► A-MPDU ─► client
+//!    ▲                          what came since the last frame      level = packets a frame
+//!    │                          leaves in the next                          │
+//!  law ◄─ on_report ◄────────────── report every Δ ◄── Aggregation ◄────────┘
+//! ```
+//!
+//! An access point packs what waits for a station into one frame, an A-MPDU. The more comes
+//! between two frames the more packets a frame has, and the longer it takes: level and delay rise
+//! together, and the level tells the delay without a clock in common. Up to a level of Nmax (64) each
+//! frame empties its queue; from there on the queue grows and overflows. A law holds levels at a
+//! target below, for all stations of an access point, from what clients count.
+//!
+//! | what | | from |
+//! |---|---|---|
+//! | [`Round`] | levels and delays at given rates, rates for levels | 5.2 |
+//! | [`Vht`] | what 802.11ac takes for frames and packets | IEEE 802.11-2016 |
+//! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
+//! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
+//! | [`Fixed`] | the plainest law: a rate; it defines the minimum | – |
+//! | [`Linear`] | integrates the level's error, equal airtime | 4.3, Algorithm 1 |
+//! | [`Nonlinear`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
+//! | [`Locator`] | whether the bottleneck is the Wi-Fi at all | 4.5 |
+//!
+//! Sections are of Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks.
+//!
+//! # Strangers
+//!
+//! Reports come from the network. Numbers are brought into their ranges or the report is left out;
+//! of a slot only a station's newest report counts, so that a flood is one report; there is a most of
+//! stations. What one station says decides nothing that concerns others: c and the round are the
+//! medians over stations, and levels stay within the bounds.
+
+mod aggregation;
 mod allocation;
+mod bottleneck;
+mod fixed;
+mod linear;
 mod model;
+mod nonlinear;
+mod params;
+mod slot;
 mod vht;
 
+pub use aggregation::{Aggregation, AggregationParams, Arrival};
 pub use allocation::{Allocation, AllocationError, Binding, Limits};
+pub use bottleneck::{Bottleneck, FrameSeen, Locator, LocatorError, Training, Weights};
+pub use fixed::Fixed;
+pub use linear::{Linear, LinearLaw, LinearParams, LinearState, gain_limit};
 pub use model::{Fluctuation, Link, ModelError, Round, airtime};
+pub use nonlinear::{Nonlinear, NonlinearLaw, NonlinearParams, NonlinearState};
+pub use params::{DownlinkParams, ParamsError};
+pub use slot::{SlotLaw, Slotted, Station};
 pub use vht::{Access, Guard, LONGEST_FRAME, Vht, VhtError, VhtParams, Width, subframe};
+
+use core::fmt;
+
+use crate::unit::{BitRate, Time};
+
+/// A station of the access point, as the driver numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StationId(pub u32);
+
+/// What a station has seen since its last report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// μ̃N: the mean of packets a frame, from 1 on.
+    pub level: f64,
+    /// The standard deviation of packets a frame.
+    pub deviation: f64,
+    /// How many frames both are of; a report of none is left out.
+    pub frames: u64,
+    /// μR = 1/E[1/R]: the harmonic mean of the rates of the frames' data symbols.
+    pub rate: BitRate,
+    /// The part of the packets, 0 to 1, that did not arrive although the link sends lost ones
+    /// again.
+    pub loss: f64,
+}
+
+/// More stations than a law was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there are {0} stations already; raise `stations`, or let one leave")]
+pub struct TooManyStations(pub usize);
+
+/// Chooses the rate of the packets to each station of one access point.
+///
+/// The contract: call an `on_*` method for every input, with `now` never going back; then ask
+/// [`DownlinkLaw::rate`] and [`DownlinkLaw::next_event`] again. Stations that are not there are
+/// nothing's reason to fail: what concerns them changes nothing.
+pub trait DownlinkLaw: fmt::Debug + Send {
+    /// The name in reports and scenarios.
+    fn name(&self) -> &'static str;
+
+    /// Packets to `station` are going to be sent. One that is there already stays as it is.
+    fn on_join(&mut self, now: Time, station: StationId) -> Result<(), TooManyStations>;
+
+    /// No packets to `station` any more.
+    fn on_leave(&mut self, now: Time, station: StationId);
+
+    /// `station` has told what it saw.
+    fn on_report(&mut self, now: Time, station: StationId, report: Report);
+
+    /// There was less to send to `station` than its rate allows: its level says nothing of it
+    /// until the next slot.
+    fn on_app_limited(&mut self, now: Time, station: StationId);
+
+    /// The time of [`DownlinkLaw::next_event`] has come; calls before it change nothing.
+    fn on_tick(&mut self, now: Time);
+
+    /// When to call [`DownlinkLaw::on_tick`] next.
+    fn next_event(&self) -> Option<Time>;
+
+    /// The rate of IP packets to `station`, to be sent evenly spaced; zero where it is not there.
+    fn rate(&self, station: StationId) -> BitRate;
+}

@@ -1,0 +1,375 @@
+//! Levels as a client counts them: packets with one MAC timestamp came in one frame.
+//!
+//! ```text
+//! seq   1  2  3  4  6 │ 5 │ 7  8 10 │ 9 │ 11 12 ...
+//! frame └─── A ────┘    └ A's  B ─┘   └ B's
+//! level     6 − 1 + 1 = 6       3 + 1 = 4
+//! ```
+//!
+//! A network card stamps each packet with the time at which its frame came. Hassani, MSc thesis:
+//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.2.1. The level tells what the
+//! sender sent between two frames, so each packet counts once, in the frame in which it was first on
+//! the air: a hole in the sequence numbers belongs to the frame that showed it, a packet that comes
+//! late fills its hole there, and a frame of such packets alone is none (4.2.1.1). Holes that nobody
+//! fills were dropped, at the access point or before: they are loss, and no level.
+//!
+//! Only equality of timestamps means anything, so that a clock that jumps or goes back does no harm.
+//!
+//! # Where the paper is silent
+//!
+//! - **How long a hole waits.** Until its frame closes: when [`AggregationParams::open`] newer ones
+//!   have begun, or [`AggregationParams::settle`] after its last packet. A report is of closed frames
+//!   only; what is open waits for the next one.
+//! - **A frame's end that is lost** leaves no hole in it. Sent again, it looks like a frame of its
+//!   own; the mean is then lower than what was sent. The next frame's hole takes it where newer packets
+//!   come first.
+//! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
+//!   (5.2.2).
+//! - **Duplicates**, and what comes after its hole was given up, are left out.
+
+use alloc::collections::VecDeque;
+
+use super::Report;
+use crate::unit::{BitRate, Span, Time};
+
+/// How much is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregationParams {
+    /// How many frames wait for their holes to be filled, 1 to 64. 16: the link sends lost packets
+    /// again in one of the next frames, and rarely more than four times.
+    pub open: usize,
+    /// How many holes do so, 1 to 1024. 64, as a frame may have: beyond, the oldest are lost.
+    pub holes: usize,
+    /// How long after its last packet a frame waits. 20 ms: four of the longest frames.
+    pub settle: Span,
+}
+
+impl Default for AggregationParams {
+    fn default() -> Self {
+        Self { open: 16, holes: 64, settle: Span::from_millis(20) }
+    }
+}
+
+/// A packet that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The sender's number of it: they count up by one.
+    pub seq: u64,
+    /// When its frame came, by the network card's clock.
+    pub frame_time: Time,
+    /// The rate of its frame's data symbols.
+    pub rate: BitRate,
+}
+
+/// Counts packets a frame. Memory is bounded, and so is the work for a packet.
+#[derive(Debug, Clone)]
+pub struct Aggregation {
+    params: AggregationParams,
+    /// The next number that would leave no hole; `None` before the first packet.
+    next: Option<u64>,
+    /// Frames that may still get packets, the oldest first.
+    open: VecDeque<Frame>,
+    /// How many frames have begun.
+    begun: u64,
+    /// Numbers that are missing, in the order in which they were missed.
+    holes: VecDeque<Hole>,
+    closed: Closed,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    number: u64,
+    time: Time,
+    /// When its last packet came, by the driver's clock.
+    last_at: Time,
+    packets: u64,
+    rate: BitRate,
+}
+
+/// Numbers from `first` to `last` that a frame skipped.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    frame: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Hole {
+    fn size(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+}
+
+/// Sums over closed frames.
+#[derive(Debug, Clone, Copy, Default)]
+struct Closed {
+    frames: u64,
+    packets: u64,
+    /// Of the squares of packets a frame.
+    squares: f64,
+    /// Of seconds a bit.
+    slowness: f64,
+    lost: u64,
+}
+
+impl Closed {
+    fn add(&mut self, frame: &Frame) {
+        let packets = frame.packets as f64;
+        self.frames = self.frames.saturating_add(1);
+        self.packets = self.packets.saturating_add(frame.packets);
+        self.squares += packets * packets;
+        self.slowness += 1.0 / frame.rate.as_bps().max(1) as f64;
+    }
+
+    fn report(&self) -> Option<Report> {
+        if self.frames == 0 {
+            return None;
+        }
+        let frames = self.frames as f64;
+        let level = self.packets as f64 / frames;
+        let spread = (self.squares / frames - level * level).max(0.0);
+        // `as` saturates.
+        let rate = BitRate::from_bps((frames / self.slowness) as u64);
+        let sent = self.packets as f64 + self.lost as f64;
+        let loss = self.lost as f64 / sent;
+        Some(Report { level, deviation: libm::sqrt(spread), frames: self.frames, rate, loss })
+    }
+}
+
+impl Aggregation {
+    /// Counts from the next packet on. Settings are brought into their ranges.
+    pub fn new(params: AggregationParams) -> Self {
+        let AggregationParams { open, holes, settle } = params;
+        let params =
+            AggregationParams { open: open.clamp(1, 64), holes: holes.clamp(1, 1024), settle };
+        Self {
+            params,
+            next: None,
+            open: VecDeque::with_capacity(params.open),
+            begun: 0,
+            holes: VecDeque::with_capacity(params.holes),
+            closed: Closed::default(),
+        }
+    }
+
+    /// A packet has come.
+    pub fn on_packet(&mut self, now: Time, packet: Arrival) {
+        let next = self.next.unwrap_or(packet.seq);
+        if packet.seq < next {
+            self.fill(now, packet.seq);
+            return;
+        }
+        let frame = self.frame_of(now, &packet);
+        if packet.seq > next {
+            self.miss(Hole { frame, first: next, last: packet.seq - 1 });
+        }
+        self.next = Some(packet.seq.saturating_add(1));
+    }
+
+    /// What has been seen since the last report; `None` if no frame has closed.
+    pub fn report(&mut self, now: Time) -> Option<Report> {
+        let settle = self.params.settle;
+        while self.open.front().is_some_and(|frame| now.since(frame.last_at) >= settle) {
+            self.close();
+        }
+        let report = self.closed.report()?;
+        self.closed = Closed::default();
+        Some(report)
+    }
+
+    /// The number of the frame with this packet's timestamp, with the packet in it.
+    fn frame_of(&mut self, now: Time, packet: &Arrival) -> u64 {
+        let mut newest_first = self.open.iter_mut().rev();
+        if let Some(frame) = newest_first.find(|frame| frame.time == packet.frame_time) {
+            frame.packets = frame.packets.saturating_add(1);
+            frame.last_at = now;
+            return frame.number;
+        }
+        if self.open.len() == self.params.open {
+            self.close();
+        }
+        let number = self.begun;
+        self.begun += 1;
+        let (time, rate) = (packet.frame_time, packet.rate);
+        self.open.push_back(Frame { number, time, last_at: now, packets: 1, rate });
+        number
+    }
+
+    fn miss(&mut self, hole: Hole) {
+        if self.holes.len() == self.params.holes {
+            self.lose();
+        }
+        self.holes.push_back(hole);
+    }
+
+    /// A packet has come late: it was first sent in the frame that showed its hole.
+    fn fill(&mut self, now: Time, seq: u64) {
+        let inside = |hole: &Hole| (hole.first..=hole.last).contains(&seq);
+        let Some(at) = self.holes.iter().position(inside) else { return };
+        let Some(hole) = self.holes.remove(at) else { return };
+        if let Some(frame) = self.open.iter_mut().find(|frame| frame.number == hole.frame) {
+            frame.packets = frame.packets.saturating_add(1);
+            frame.last_at = now;
+        }
+        if seq < hole.last {
+            self.holes.insert(at, Hole { first: seq + 1, ..hole });
+        }
+        if hole.first < seq {
+            if self.holes.len() == self.params.holes {
+                // Rather the rest of this hole than one whose place in the order it would take.
+                self.closed.lost = self.closed.lost.saturating_add(seq - hole.first);
+            } else {
+                self.holes.insert(at, Hole { last: seq - 1, ..hole });
+            }
+        }
+    }
+
+    /// Gives up the oldest hole.
+    fn lose(&mut self) {
+        let size = self.holes.pop_front().map_or(0, |hole| hole.size());
+        self.closed.lost = self.closed.lost.saturating_add(size);
+    }
+
+    /// Closes the oldest frame, and gives up its holes.
+    fn close(&mut self) {
+        let Some(frame) = self.open.pop_front() else { return };
+        self.closed.add(&frame);
+        while self.holes.front().is_some_and(|hole| hole.frame <= frame.number) {
+            self.lose();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const RATE: BitRate = BitRate::from_mbps(390);
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// Frames of these packets, 1 ms apart, and the report long after.
+    fn counted(frames: &[&[u64]]) -> Option<Report> {
+        let mut aggregation = Aggregation::new(AggregationParams::default());
+        for (at, frame) in (0..).map(ms).zip(frames) {
+            for seq in *frame {
+                let packet = Arrival { seq: *seq, frame_time: at, rate: RATE };
+                aggregation.on_packet(at, packet);
+            }
+        }
+        aggregation.report(ms(1_000))
+    }
+
+    #[test]
+    fn packets_with_one_timestamp_are_a_frame() {
+        let report = counted(&[&[5, 6, 7], &[8], &[9, 10]]).unwrap();
+        assert_eq!((report.frames, report.level, report.loss), (3, 2.0, 0.0));
+        assert!((report.deviation - libm::sqrt(2.0 / 3.0)).abs() < 1e-12);
+        assert_eq!(report.rate, RATE);
+        assert_eq!(counted(&[]), None);
+    }
+
+    #[test]
+    fn what_is_sent_again_counts_in_the_frame_that_lost_it() {
+        // Figure 4.2: a burst out of a frame comes in a frame of its own; so does a first packet.
+        let report = counted(&[&[1, 2, 3, 9, 10], &[4, 5, 6, 7, 8], &[12, 13], &[11]]).unwrap();
+        assert_eq!((report.frames, report.level, report.loss), (2, 6.5, 0.0));
+        assert_eq!(report.deviation, 3.5);
+        // With new packets in the same frame.
+        let report = counted(&[&[1, 2, 4], &[3, 5, 6, 7, 8]]).unwrap();
+        assert_eq!((report.frames, report.level, report.deviation), (2, 4.0, 0.0));
+    }
+
+    #[test]
+    fn what_never_comes_is_loss_and_no_level() {
+        let report = counted(&[&[1, 2], &[11, 12]]).unwrap();
+        assert_eq!((report.frames, report.level), (2, 2.0));
+        assert_eq!(report.loss, 8.0 / 12.0);
+    }
+
+    #[test]
+    fn packets_that_wait_for_order_count_in_their_own_frames() {
+        let mut aggregation = Aggregation::new(AggregationParams::default());
+        // 3 was lost in the first frame; 4 and 5 are held back until it has come in the second.
+        for (seq, frame) in [(1, 0), (2, 0), (3, 1), (4, 0), (5, 0), (6, 1), (7, 1)] {
+            aggregation.on_packet(ms(1), Arrival { seq, frame_time: ms(frame), rate: RATE });
+        }
+        let report = aggregation.report(ms(100)).unwrap();
+        assert_eq!((report.frames, report.level), (2, 3.5));
+    }
+
+    #[test]
+    fn a_frame_that_may_still_get_packets_waits_for_the_next_report() {
+        let mut aggregation = Aggregation::new(AggregationParams::default());
+        let arrival = |seq| Arrival { seq, frame_time: ms(0), rate: RATE };
+        aggregation.on_packet(ms(0), arrival(1));
+        assert_eq!(aggregation.report(ms(19)), None);
+        aggregation.on_packet(ms(19), arrival(2));
+        assert_eq!(aggregation.report(ms(39)).unwrap().level, 2.0);
+        assert_eq!(aggregation.report(ms(90)), None, "nothing is reported twice");
+    }
+
+    #[test]
+    fn the_mean_of_rates_is_that_of_their_airtimes() {
+        let mut aggregation = Aggregation::new(AggregationParams::default());
+        for (seq, mbps) in [(0, 100), (1, 300)] {
+            let rate = BitRate::from_mbps(mbps);
+            aggregation.on_packet(ms(0), Arrival { seq, frame_time: ms(seq), rate });
+        }
+        assert_eq!(aggregation.report(ms(100)).unwrap().rate, BitRate::from_mbps(150));
+    }
+
+    fn wild() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+        let seq = prop_oneof![0..200u64, Just(u64::MAX), any::<u64>()];
+        let time = prop_oneof![0..20u64, any::<u64>()];
+        prop::collection::vec((seq, time, any::<u64>()), 0..300)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_memory_stays_bounded_and_reports_finite(packets in wild()) {
+            let params = AggregationParams { open: 4, holes: 8, ..AggregationParams::default() };
+            let mut aggregation = Aggregation::new(params);
+            let mut counted = 0.0;
+            for (at, (seq, time, bps)) in (0..).map(ms).zip(&packets) {
+                let frame_time = Time::from_nanos(*time);
+                let rate = BitRate::from_bps(*bps);
+                aggregation.on_packet(at, Arrival { seq: *seq, frame_time, rate });
+                prop_assert!(aggregation.open.len() <= 4 && aggregation.holes.len() <= 8);
+                if *bps % 7 == 0 && let Some(report) = aggregation.report(at) {
+                    counted += report.level * report.frames as f64;
+                    prop_assert!(report.level >= 1.0 && report.deviation.is_finite());
+                    prop_assert!((0.0..=1.0).contains(&report.loss));
+                }
+            }
+            prop_assert!(counted <= packets.len() as f64 + 0.5, "no packet counts twice");
+        }
+
+        #[test]
+        fn frames_are_counted_right_whatever_the_link_sends_again(
+            levels in prop::collection::vec(1u64..40, 1..100),
+            losses in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
+        ) {
+            // Of some frames one packet, but not the last, comes in a frame of its own behind it.
+            let mut sent: Vec<Vec<u64>> = Vec::new();
+            let mut next = 0;
+            for (frame, level) in levels.iter().enumerate() {
+                let mut packets: Vec<u64> = (next..next + level).collect();
+                next += level;
+                let again = losses.get(frame).filter(|_| frame > 0 && *level > 1);
+                let lost = again.map(|at| packets.remove(at.index(packets.len() - 1)));
+                sent.push(packets);
+                sent.extend(lost.map(|seq| alloc::vec![seq]));
+            }
+            let frames: Vec<&[u64]> = sent.iter().map(Vec::as_slice).collect();
+            let report = counted(&frames).unwrap();
+            let mean = next as f64 / levels.len() as f64;
+            prop_assert_eq!((report.frames, report.loss), (levels.len() as u64, 0.0));
+            prop_assert!((report.level - mean).abs() < 1e-9);
+        }
+    }
+}

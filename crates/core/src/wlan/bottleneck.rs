@@ -1,0 +1,289 @@
+//! Where a flow's bottleneck is: the Wi-Fi, or a link before it.
+//!
+//! ```text
+//! P(backhaul) = 1/(1 + e^−(θ₀ + Σ θⱼ·Nⱼ + θ_L·L))       the last n levels Nⱼ, the oldest first,
+//!                                                       and the loss L of the last p packets (4.6)
+//! ```
+//!
+//! Where the access point is the bottleneck levels are high, and nothing is lost until frames are
+//! full; where it is a link before, packets are lost and levels are low. Hassani, MSc thesis:
+//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.5, with n = 5 and p = 100.
+//!
+//! Weights come from a file, made by training; none are built in:
+//!
+//! ```toml
+//! version = 1
+//! levels = [-0.11, -0.12, -0.13, -0.14, -0.15]   # θ of the last n levels, the oldest first
+//! loss = 40.0                                    # θ of the loss, 0 to 1
+//! intercept = 2.0                                # θ₀
+//! packets = 100                                  # p
+//!
+//! [training]
+//! data = "what was trained on"
+//! seed = 7
+//! samples = 250000
+//! f1 = 0.95                                      # in cross-validation
+//! ```
+//!
+//! (Those numbers show the form; they come from no training.)
+//!
+//! # Where the paper is silent
+//!
+//! Before n frames and p packets nothing is said. At a probability of one half it is the backhaul.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The place of the smallest rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// The hop over Wi-Fi.
+    Wireless,
+    /// Something before it.
+    Backhaul,
+}
+
+/// A trained classifier.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Weights {
+    /// The version of this form: 1.
+    pub version: u32,
+    /// θ of the last n levels, per packet a frame, the oldest first; n is 1 to 64.
+    pub levels: Vec<f64>,
+    /// θ of the loss.
+    pub loss: f64,
+    /// θ₀.
+    pub intercept: f64,
+    /// p: over how many packets loss is taken, 1 to 65536.
+    pub packets: u32,
+    /// Where the numbers are from.
+    pub training: Training,
+}
+
+/// How weights were made, so that they can be made again.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Training {
+    /// The data, in words.
+    pub data: String,
+    /// The seed of all that was drawn.
+    pub seed: u64,
+    /// How many samples.
+    pub samples: u64,
+    /// The F1 score in cross-validation, 0 to 1.
+    pub f1: f64,
+}
+
+/// Weights that are no classifier.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LocatorError {
+    /// Another form.
+    #[error("these weights are of version {0}, and 1 is what is known; train them anew")]
+    Version(u32),
+    /// A count out of its range.
+    #[error("{count} {what}: give 1 to {most}")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// Infinity, or not a number.
+    #[error("`{0}` has a weight that is not finite; train them anew")]
+    NotFinite(&'static str),
+}
+
+/// One frame, and what is known to be lost before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FrameSeen {
+    /// Packets in it, as [`Aggregation`](super::Aggregation) counts them.
+    pub level: u32,
+    /// Packets that were lost since the frame before it.
+    pub lost: u32,
+}
+
+/// Follows one flow. Nothing is allocated once it is made.
+#[derive(Debug, Clone)]
+pub struct Locator {
+    weights: Weights,
+    /// The last n levels, the oldest first.
+    levels: VecDeque<f64>,
+    /// The last p packets.
+    packets: Window,
+}
+
+/// Which of the last packets were lost.
+#[derive(Debug, Clone)]
+struct Window {
+    /// A bit a packet, set if it was lost; a ring.
+    lost: Vec<bool>,
+    next: usize,
+    seen: usize,
+    count: usize,
+}
+
+impl Window {
+    fn new(packets: usize) -> Self {
+        Self { lost: alloc::vec![false; packets], next: 0, seen: 0, count: 0 }
+    }
+
+    /// So many packets that came or were lost; more than the window holds fill it.
+    fn push(&mut self, packets: u32, is_lost: bool) {
+        let size = self.lost.len();
+        for _ in 0..(packets as usize).min(size) {
+            let before = core::mem::replace(&mut self.lost[self.next], is_lost);
+            self.count = self.count + usize::from(is_lost) - usize::from(before);
+            self.next = (self.next + 1) % size;
+            self.seen = (self.seen + 1).min(size);
+        }
+    }
+
+    /// The part that was lost, once the window is full.
+    fn loss(&self) -> Option<f64> {
+        let size = self.lost.len();
+        (self.seen == size).then(|| self.count as f64 / size as f64)
+    }
+}
+
+impl Weights {
+    /// A locator that has seen nothing yet.
+    pub fn build(self) -> Result<Locator, LocatorError> {
+        if self.version != 1 {
+            return Err(LocatorError::Version(self.version));
+        }
+        let packets = self.packets as usize;
+        for (what, count, most) in
+            [("weights of `levels`", self.levels.len(), 64), ("`packets`", packets, 65_536)]
+        {
+            if !(1..=most).contains(&count) {
+                return Err(LocatorError::Count { what, count, most });
+            }
+        }
+        let finite = |field, is_finite: bool| {
+            if is_finite { Ok(()) } else { Err(LocatorError::NotFinite(field)) }
+        };
+        finite("levels", self.levels.iter().all(|weight| weight.is_finite()))?;
+        finite("loss", self.loss.is_finite())?;
+        finite("intercept", self.intercept.is_finite())?;
+        let levels = VecDeque::with_capacity(self.levels.len());
+        Ok(Locator { levels, packets: Window::new(packets), weights: self })
+    }
+}
+
+impl Locator {
+    /// A frame has come.
+    pub fn on_frame(&mut self, frame: FrameSeen) {
+        if self.levels.len() == self.weights.levels.len() {
+            self.levels.pop_front();
+        }
+        self.levels.push_back(f64::from(frame.level));
+        self.packets.push(frame.lost, true);
+        self.packets.push(frame.level, false);
+    }
+
+    /// The probability that the bottleneck is the backhaul, 0 to 1; `None` until enough was seen.
+    pub fn backhaul_probability(&self) -> Option<f64> {
+        let loss = self.packets.loss()?;
+        if self.levels.len() < self.weights.levels.len() {
+            return None;
+        }
+        let weighed = self.weights.levels.iter().zip(&self.levels).map(|(w, n)| w * n);
+        let sum = self.weights.intercept + weighed.sum::<f64>() + self.weights.loss * loss;
+        Some(1.0 / (1.0 + libm::exp(-sum)))
+    }
+
+    /// Where the bottleneck is; `None` until enough was seen.
+    pub fn bottleneck(&self) -> Option<Bottleneck> {
+        let probability = self.backhaul_probability()?;
+        Some(if probability >= 0.5 { Bottleneck::Backhaul } else { Bottleneck::Wireless })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    /// Numbers that follow (4.6) as its text does: high levels say Wi-Fi, loss says backhaul.
+    fn weights() -> Weights {
+        let training = Training { data: "none".to_string(), seed: 0, samples: 0, f1: 0.0 };
+        Weights {
+            version: 1,
+            levels: alloc::vec![-0.1; 5],
+            loss: 40.0,
+            intercept: 2.0,
+            packets: 100,
+            training,
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_before_enough_was_seen() {
+        let mut locator = weights().build().unwrap();
+        for _ in 0..4 {
+            locator.on_frame(FrameSeen { level: 25, lost: 0 });
+            assert_eq!(locator.bottleneck(), None);
+        }
+        locator.on_frame(FrameSeen { level: 25, lost: 0 });
+        // 2 − 12.5.
+        let probability = locator.backhaul_probability().unwrap();
+        assert!((probability - 1.0 / (1.0 + libm::exp(10.5))).abs() < 1e-15, "{probability}");
+        assert_eq!(locator.bottleneck(), Some(Bottleneck::Wireless));
+    }
+
+    #[test]
+    fn it_follows_the_bottleneck_as_that_moves() {
+        let mut locator = weights().build().unwrap();
+        for _ in 0..10 {
+            locator.on_frame(FrameSeen { level: 40, lost: 0 });
+        }
+        assert_eq!(locator.bottleneck(), Some(Bottleneck::Wireless));
+        for _ in 0..5 {
+            locator.on_frame(FrameSeen { level: 2, lost: 2 });
+        }
+        // 2 − 1 + 40 · 10/100.
+        assert_eq!(locator.bottleneck(), Some(Bottleneck::Backhaul));
+    }
+
+    #[test]
+    fn weights_that_are_no_classifier_are_refused() {
+        let error = |weights: Weights| weights.build().unwrap_err();
+        assert_eq!(error(Weights { version: 2, ..weights() }), LocatorError::Version(2));
+        let none = error(Weights { levels: Vec::new(), ..weights() });
+        assert_eq!(none.to_string(), "0 weights of `levels`: give 1 to 64");
+        let none = error(Weights { packets: 0, ..weights() });
+        assert_eq!(none.to_string(), "0 `packets`: give 1 to 65536");
+        let wild = error(Weights { loss: f64::NAN, ..weights() });
+        assert_eq!(wild, LocatorError::NotFinite("loss"));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn weights_in_a_file_read_back_as_they_were_written() {
+        let text = toml::to_string(&weights()).unwrap();
+        assert_eq!(toml::from_str::<Weights>(&text).unwrap(), weights());
+        assert!(toml::from_str::<Weights>(&text.replace("version = 1\n", "")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_seen_it_is_a_probability(
+            frames in prop::collection::vec((any::<u32>(), any::<u32>()), 0..50),
+        ) {
+            let mut locator = weights().build().unwrap();
+            for (level, lost) in frames {
+                locator.on_frame(FrameSeen { level, lost });
+                if let Some(probability) = locator.backhaul_probability() {
+                    prop_assert!((0.0..=1.0).contains(&probability));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A rate that stays: the plainest law.
+
+use super::{DownlinkLaw, Report, StationId, TooManyStations};
+use crate::unit::{BitRate, Time};
+
+/// The same rate for each station, whatever they report, as a sender has it that paces by hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Fixed {
+    rate: BitRate,
+}
+
+impl Fixed {
+    /// A rate of IP packets to every station.
+    pub fn new(rate: BitRate) -> Self {
+        Self { rate }
+    }
+}
+
+impl DownlinkLaw for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn on_join(&mut self, _now: Time, _station: StationId) -> Result<(), TooManyStations> {
+        Ok(())
+    }
+
+    fn on_leave(&mut self, _now: Time, _station: StationId) {}
+
+    fn on_report(&mut self, _now: Time, _station: StationId, _report: Report) {}
+
+    fn on_app_limited(&mut self, _now: Time, _station: StationId) {}
+
+    fn on_tick(&mut self, _now: Time) {}
+
+    fn next_event(&self) -> Option<Time> {
+        None
+    }
+
+    /// The same also for stations that are not there: it keeps no list.
+    fn rate(&self, _station: StationId) -> BitRate {
+        self.rate
+    }
+}

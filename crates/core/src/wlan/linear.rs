@@ -1,0 +1,229 @@
+//! Algorithm 1: the level's error, integrated into the rate; equal airtime for several stations.
+//!
+//! ```text
+//! x* ← x* − K·(μN − Nε),   K = K0/n          the fastest station's rate           (4.1)
+//! xᵢ ← x*·μRᵢ/μR*                            all others', in proportion to MCS     (4.2)
+//! ```
+//!
+//! Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.3.
+//!
+//! # The gain and its unit
+//!
+//! The thesis gives K0 = 1 without a unit. In Figure 4.7 full frames, an error of 64 − 32, take some
+//! 200 Mbit/s away in seven slots: K0 is in Mbit/s a packet. Around Nε the level rises by
+//! dN/dx = (c + w·Nε)²/c, and the loop is stable for K0·dN/dx < 2, which depends on the path: at
+//! 390 Mbit/s, 1500 B and c = 200 µs it is 0.61 for K0 = 1, and 6.1 for the K0 = 10 that the thesis
+//! found to swing ([`gain_limit`] says how much a path bears). K0/n keeps it the same for n stations.
+//!
+//! # Where the paper is silent
+//!
+//! - **Whose level.** (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
+//!   to it: here it is their median, which is less noisy, and which one station that lies does not
+//!   move.
+//! - **Full frames** are no more than a lower bound of the level: the error is then at least
+//!   Nmax − Nε, and the rate falls by no more than that tells, as in the thesis.
+//! - **A slot without any level** (no report, or less to send than allowed) changes nothing. A
+//!   station silent for longer than `patience` no longer counts among the fastest, and its rate halves
+//!   with each slot.
+//! - **The start.** A station that has reported nothing has the rate `start`; with its first report
+//!   it gets its share.
+//! - **Bounds.** No rate is below `start`, or above its μR.
+//! - **Loss** decides nothing: what the access point drops shows as full frames, and what another
+//!   link drops is not the level's matter ([`Locator`](super::Locator)).
+
+use alloc::vec::Vec;
+
+use super::model::Link;
+use super::params::{DownlinkParams, ParamsError, check};
+use super::slot::{SlotLaw, Slotted, Station, median};
+use crate::unit::{BitRate, Bytes};
+
+/// Settings of [`Linear`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct LinearParams {
+    /// Packets, slots and stations.
+    pub downlink: DownlinkParams,
+    /// K0, above zero: what one packet of error takes from the sum of all rates in a slot. 1
+    /// Mbit/s; [`gain_limit`] is 3.3 Mbit/s in 802.11ac at 390 Mbit/s.
+    pub gain: BitRate,
+    /// Nε, at least 1 and below Nmax − 1: the target. 32 packets: half of what frames carry gives
+    /// 80 % of the rate, and leaves room for fluctuations.
+    pub target: f64,
+}
+
+impl Default for LinearParams {
+    fn default() -> Self {
+        Self { downlink: DownlinkParams::default(), gain: BitRate::from_mbps(1), target: 32.0 }
+    }
+}
+
+impl LinearParams {
+    /// The law, without stations.
+    pub fn build(self) -> Result<Linear, ParamsError> {
+        self.downlink.check()?;
+        let gain = self.gain.as_bps();
+        check("gain", gain as f64, gain > 0, ["above 0", "rates would never change", "1mbit"])?;
+        let most = self.downlink.most_level() - 1.0;
+        let is_target = self.target >= 1.0 && self.target < most;
+        let why = "frames that are full or have one packet say no more of the rate";
+        check("target", self.target, is_target, ["from 1 to below `most` less 1", why, "32"])?;
+        Ok(Slotted::new(self.downlink, LinearLaw { params: self }))
+    }
+}
+
+/// The largest K0 at which the loop is stable where frames are on this `link`, with packets of this
+/// size and the level `target`: 2·c/(c + w·Nε)², in bits per second and packet.
+pub fn gain_limit(link: Link, packet: Bytes, target: f64) -> BitRate {
+    let overhead = link.overhead.as_secs_f64();
+    let frame = overhead + link.airtime * target;
+    // `as` saturates, and turns what is no number into zero.
+    BitRate::from_bps((2.0 * overhead / (frame * frame) * 8.0 * packet.get() as f64) as u64)
+}
+
+/// The law with its stations.
+pub type Linear = Slotted<LinearLaw>;
+
+/// What [`Linear`] does once a slot.
+#[derive(Debug, Clone)]
+pub struct LinearLaw {
+    params: LinearParams,
+}
+
+/// What the law knows of one station.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinearState {
+    /// The newest μR, in bits per second.
+    mcs_rate: Option<f64>,
+    /// Whether it has been silent for too long.
+    is_gone: bool,
+}
+
+impl SlotLaw for LinearLaw {
+    type State = LinearState;
+
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn join(&self) -> LinearState {
+        LinearState::default()
+    }
+
+    fn step(&mut self, stations: &mut [Station<LinearState>]) {
+        let DownlinkParams { start, patience, .. } = self.params.downlink;
+        for station in &mut *stations {
+            if let Some(report) = station.report {
+                station.state.mcs_rate = Some(report.rate.as_bps() as f64);
+            }
+            station.state.is_gone = station.silence > patience;
+            if station.state.is_gone {
+                let half = BitRate::from_bps(station.rate.as_bps() / 2);
+                station.rate = half.max(start);
+            }
+        }
+        let here = stations.iter().filter(|station| !station.state.is_gone);
+        let fastest = here
+            .filter_map(|station| Some((station.state.mcs_rate?, station.rate)))
+            .max_by(|(left, _), (right, _)| left.total_cmp(right));
+        let Some((fastest, rate)) = fastest else { return };
+        let mut levels: Vec<f64> = stations
+            .iter()
+            .filter_map(|station| Some(station.level()? * fastest / station.state.mcs_rate?))
+            .collect();
+        let Some(level) = median(&mut levels) else { return };
+        let gain = self.params.gain.as_bps() as f64 / stations.len() as f64;
+        let leading = rate.as_bps() as f64 - gain * (level - self.params.target);
+        for station in stations.iter_mut().filter(|station| !station.state.is_gone) {
+            let Some(mcs_rate) = station.state.mcs_rate else { continue };
+            let wanted = BitRate::from_bps((leading * mcs_rate / fastest) as u64);
+            station.rate = wanted.min(BitRate::from_bps(mcs_rate as u64)).max(start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::{Span, Time};
+    use crate::wlan::{DownlinkLaw, Report, StationId};
+
+    const STATIONS: [StationId; 3] = [StationId(0), StationId(1), StationId(2)];
+
+    fn report(level: f64, mbps: u64) -> Report {
+        Report { level, deviation: 1.0, frames: 100, rate: BitRate::from_mbps(mbps), loss: 0.0 }
+    }
+
+    fn slot(law: &mut Linear, k: u64, reports: &[(StationId, Report)]) -> [u64; 3] {
+        let now = Time::ZERO + Span::from_millis(750) * k;
+        for (station, report) in reports {
+            law.on_report(now, *station, *report);
+        }
+        law.on_tick(now);
+        STATIONS.map(|station| law.rate(station).as_bps())
+    }
+
+    fn law(stations: usize) -> Linear {
+        let mut law = LinearParams::default().build().unwrap();
+        for station in &STATIONS[..stations] {
+            law.on_join(Time::ZERO, *station).unwrap();
+        }
+        law
+    }
+
+    #[test]
+    fn one_packet_of_error_is_one_megabit_in_a_slot() {
+        let mut law = law(1);
+        assert_eq!(slot(&mut law, 1, &[(STATIONS[0], report(1.0, 390))])[0], 32_000_000);
+        assert_eq!(slot(&mut law, 2, &[(STATIONS[0], report(30.0, 390))])[0], 34_000_000);
+        assert_eq!(slot(&mut law, 3, &[])[0], 34_000_000, "without a level nothing changes");
+    }
+
+    #[test]
+    fn rates_are_in_proportion_to_mcs_and_one_liar_does_not_set_them() {
+        let mut law = law(3);
+        let [a, b, c] = STATIONS;
+        let reports = [(a, report(16.0, 200)), (b, report(30.0, 400)), (c, report(8.0, 100))];
+        // N·R*/R is 32, 30 and 32: nothing changes but the shares.
+        assert_eq!(slot(&mut law, 1, &reports), [1_000_000; 3]);
+        let reports = [(a, report(1.0, 200)), (b, report(1.0, 400)), (c, report(63.0, 100))];
+        // 2, 1 and 252: K0/3 · 30.
+        assert_eq!(slot(&mut law, 2, &reports), [5_500_000, 11_000_000, 2_750_000]);
+    }
+
+    #[test]
+    fn a_silent_stations_rate_holds_and_then_halves() {
+        let mut law = law(2);
+        let [a, b, _] = STATIONS;
+        let both = [(a, report(1.0, 390)), (b, report(1.0, 390))];
+        for k in 1..10 {
+            slot(&mut law, k, &both);
+        }
+        let held = law.rate(a).as_bps();
+        let mut rates = Vec::new();
+        for k in 10..30 {
+            rates.push(slot(&mut law, k, &[(b, report(32.0, 390))])[0]);
+        }
+        assert_eq!(rates[..5], [held, held, held, held / 2, held / 4]);
+        assert_eq!(rates.last(), Some(&1_000_000));
+        assert_eq!(law.rate(b).as_bps(), held);
+    }
+
+    #[test]
+    fn gains_have_a_limit_that_the_thesis_has_seen() {
+        // K0 = 1 is stable at 390 Mbit/s, K0 = 10 is not.
+        let link = Link { overhead: Span::from_micros(200), airtime: 31.67e-6 };
+        let limit = gain_limit(link, Bytes::new(1500), 32.0).as_bps() as f64 / 1e6;
+        assert!((limit - 3.26).abs() < 0.01, "{limit}");
+    }
+
+    #[test]
+    fn targets_that_no_level_shows_are_refused() {
+        for target in [0.5, 63.0, f64::NAN] {
+            assert!(LinearParams { target, ..LinearParams::default() }.build().is_err());
+        }
+        let gain = BitRate::default();
+        assert!(LinearParams { gain, ..LinearParams::default() }.build().is_err());
+    }
+}

@@ -1,0 +1,360 @@
+//! Algorithm 2: levels held through the model's inverse, at the target that keeps the delay.
+//!
+//! ```text
+//! inner   zᵢ ← zᵢ + K1·(Nᵢ* − μNᵢ)           in [1, N̄]                           (5.45)
+//!         x  = F⁻¹(z) = z/(ĉ + wᵀz)                                              (5.46)
+//! ĉ ← (1 − β)·ĉ + β·č,   č = μN/x·(1 − wᵀx)                                      (5.40)
+//! outer   ν  ← max(ν + K2·(G − ν), 1),   G = min(T̄·x₁, N̄)                        (5.43)
+//!         Nᵢ* = ν·w₁/wᵢ                      in [1, N̄]                           (5.44)
+//! ```
+//!
+//! Station 1 is the slowest, ν its target, z the levels that the law believes it asks for. Hassani,
+//! MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4; model and
+//! optimum in [`Round`].
+//!
+//! # Stability
+//!
+//! F∘F⁻¹ being all but linear, z ← z + K1·(N* − γ·z), γ = c/ĉ: stable for K1·γ < 2 (5.4.1.3; there
+//! for K1 = 1). With z at its target and K2 < 1, ν settles where the round takes T̄, or at a bound
+//! (Lemma 2). The thesis conjectures that this holds although z lags. Around that point
+//!
+//! ```text
+//! ⎡z⎤   ⎡1 − K1·γ       K1   ⎤ ⎡z⎤      g = γ·c/T̄ < γ
+//! ⎣ν⎦ ← ⎣  K2·g       1 − K2 ⎦ ⎣ν⎦
+//! ```
+//!
+//! has both eigenvalues within the unit circle for every such g if K1·γ < 2, K2 < 2 and
+//! K1·γ + K2 < 2 (Jury). So [`NonlinearParams::build`] asks for 0 < K1 < 2, 0 < K2 < 1 and
+//! K1 + K2 < 2, and c may be (2 − K2)/K1 times as large as ĉ: 3.6 times with the defaults.
+//!
+//! # Where the paper is silent
+//!
+//! - **The third bound.** Lemma 1 misses that a longer round costs stations at N̄ (see
+//!   [`allocate`](Round::allocate)). G has Ω/(n·w₁) as a third number, which binds only where some
+//!   stations are at N̄ and others are not, so that the law settles at the optimum.
+//! - **One station's word.** T̄·x₁ is T̄·ν/Ω̃ with Ω̃ᵢ = Nᵢ*/xᵢ of station 1. Here Ω̃ is the median of
+//!   all, and č too: the same with one station, and no single station decides.
+//! - **What is known need not be waited for.** A new μR, a station that comes or goes move the
+//!   optimum of the model: ν moves by the same factor, and z with its target. It starts at the
+//!   optimum with the first ĉ, z at 1. In a slot in which the modelled round changed by more than
+//!   `jump`, levels are those of another round: neither z nor ĉ follows them; not twice in a row.
+//! - **c** is n·ĉ, with ĉ for one frame, so that it is right as stations come and go. The first č
+//!   weigh as in a plain mean, until that is less than β. ĉ stays within a half and 100 times its
+//!   first value.
+//! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
+//!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
+//! - **A slot without a report**, or with less to send than allowed: z stays. After `patience` slots
+//!   without, z halves with each.
+//! - **No report ever**: the rate is `start`, and w without that station.
+//! - **Frames of 5.484 ms** bound levels at low rates: N̄ is then what such a frame carries.
+//! - **Loss** decides nothing, as in [`Linear`](super::Linear).
+
+use alloc::vec::Vec;
+
+use super::allocation::Limits;
+use super::model::{Link, Round, airtime};
+use super::params::{DownlinkParams, ParamsError, check};
+use super::slot::{SlotLaw, Slotted, Station, median};
+use super::vht::LONGEST_FRAME;
+use crate::unit::{BitRate, Span};
+
+/// Settings of [`Nonlinear`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct NonlinearParams {
+    /// Packets, slots and stations.
+    pub downlink: DownlinkParams,
+    /// K1, above 0 and below 2: the inner gain. 0.5 (5.4.1.4).
+    pub inner_gain: f64,
+    /// K2, above 0 and below 1: the outer gain. 0.2 (5.4.2.2).
+    pub outer_gain: f64,
+    /// β, 0 to 1: a slot's part in ĉ; 0 holds it. 0.05 (5.4.1.5).
+    pub gain: f64,
+    /// T̄, above zero: the bound of the mean delay in the access point. 5 ms (Figure 5.11).
+    pub delay: Span,
+    /// N̄, at least 1 and below Nmax − 1: the highest level. 32 (Figure 5.11).
+    pub level: f64,
+    /// ĉ of one frame at the start, above zero. 200 µs (Figure 5.11), which is what 802.11ac takes
+    /// without other senders.
+    pub overhead: Span,
+    /// By what part the modelled round may change in a slot whose levels still count, 0 to 1. A
+    /// tenth: fluctuations of μR are less (4 to 7 % in Table 5.1), a change of stream or MCS more.
+    pub jump: f64,
+}
+
+impl Default for NonlinearParams {
+    fn default() -> Self {
+        Self {
+            downlink: DownlinkParams::default(),
+            inner_gain: 0.5,
+            outer_gain: 0.2,
+            gain: 0.05,
+            delay: Span::from_millis(5),
+            level: 32.0,
+            overhead: Span::from_micros(200),
+            jump: 0.1,
+        }
+    }
+}
+
+impl NonlinearParams {
+    /// The law, without stations.
+    pub fn build(self) -> Result<Nonlinear, ParamsError> {
+        let Self { downlink, inner_gain: inner, outer_gain: outer, .. } = self;
+        downlink.check()?;
+        let why = "levels would swing ever wider (5.4.1.3)";
+        let holds = inner > 0.0 && inner < 2.0;
+        check("inner_gain", inner, holds, ["above 0 and below 2", why, "0.5"])?;
+        let why = "the target would swing (Lemma 2)";
+        let holds = outer > 0.0 && outer < 1.0;
+        check("outer_gain", outer, holds, ["above 0 and below 1", why, "0.2"])?;
+        if inner + outer >= 2.0 {
+            return Err(ParamsError::Together { inner, outer });
+        }
+        let why = "it is a part of a mean";
+        let holds = (0.0..=1.0).contains(&self.gain);
+        check("gain", self.gain, holds, ["from 0 to 1", why, "0.05"])?;
+        let holds = (0.0..=1.0).contains(&self.jump);
+        check("jump", self.jump, holds, ["from 0 to 1", "it is a part of a round", "0.1"])?;
+        let delay = self.delay.as_nanos();
+        let why = "no frame arrives in no time";
+        check("delay", delay as f64, delay > 0, ["above 0", why, "5ms"])?;
+        let overhead = self.overhead.as_nanos();
+        check("overhead", overhead as f64, overhead > 0, ["above 0", why, "200us"])?;
+        let holds = self.level >= 1.0 && self.level < downlink.most_level() - 1.0;
+        let why = "full frames do not tell how much waits";
+        check("level", self.level, holds, ["from 1 to below `most` less 1", why, "32"])?;
+        Ok(Slotted::new(downlink, NonlinearLaw::new(self)))
+    }
+
+    /// How many times ĉ may c be, with the loop still stable: (2 − K2)/K1.
+    pub fn margin(&self) -> f64 {
+        (2.0 - self.outer_gain) / self.inner_gain
+    }
+}
+
+/// The law with its stations.
+pub type Nonlinear = Slotted<NonlinearLaw>;
+
+/// What [`Nonlinear`] does once a slot.
+#[derive(Debug, Clone)]
+pub struct NonlinearLaw {
+    params: NonlinearParams,
+    /// ĉ of one frame, in seconds.
+    overhead: f64,
+    /// How many č have gone into ĉ, as far as that matters.
+    samples: u32,
+    /// ν.
+    target: f64,
+    /// ν in the model's optimum, as ν was last moved with it.
+    ideal: Option<f64>,
+    /// The round that the rates were made for, in seconds.
+    round: Option<f64>,
+    /// Whether the last slot's levels did not count.
+    has_jumped: bool,
+}
+
+/// What the law knows of one station.
+#[derive(Debug, Clone, Copy)]
+pub struct NonlinearState {
+    /// wᵢ, in seconds; zero before the first report.
+    airtime: f64,
+    /// zᵢ.
+    asked: f64,
+    /// Nᵢ*; zero before the first.
+    target: f64,
+}
+
+type Known<'a> = &'a mut Station<NonlinearState>;
+
+impl NonlinearLaw {
+    fn new(params: NonlinearParams) -> Self {
+        Self {
+            params,
+            overhead: params.overhead.as_secs_f64(),
+            samples: 0,
+            target: params.level,
+            ideal: None,
+            round: None,
+            has_jumped: false,
+        }
+    }
+
+    /// ĉ of one frame: what it costs beside its packets, by the levels.
+    pub fn overhead(&self) -> Span {
+        Span::from_secs_f64(self.overhead)
+    }
+
+    /// ν: the target of the slowest station's level.
+    pub fn target(&self) -> f64 {
+        self.target
+    }
+
+    /// Moves ν as the model's optimum moves, and each zᵢ with its target.
+    fn feed_forward(&mut self, stations: &mut [Known<'_>], model: &Round) {
+        let limits =
+            Limits { delay: self.params.delay, level: self.params.level, airtime: LONGEST_FRAME };
+        let slowest = slowest(model);
+        let levels = model.allocate(limits).map(|optimum| optimum.levels);
+        let levels_of_slowest = levels.iter().flatten().zip(model.airtimes());
+        let ideal = levels_of_slowest
+            .filter(|(_, airtime)| **airtime == slowest)
+            .map(|(level, _)| *level)
+            .next()
+            // Where the delay is too short for a packet each, that is what is sent all the same.
+            .unwrap_or(1.0);
+        let factor = ideal / self.ideal.replace(ideal).unwrap_or(self.target);
+        self.target = (self.target * factor).clamp(1.0, self.cap(slowest));
+        for station in stations {
+            let before = station.state.target;
+            let after = self.target_of(station.state.airtime, slowest);
+            if before > 0.0 {
+                station.state.asked *= after / before;
+            }
+            station.state.target = after;
+        }
+    }
+
+    /// (5.45), for stations whose levels count.
+    fn hold_levels(&self, stations: &mut [Known<'_>], counts: bool) {
+        let DownlinkParams { patience, .. } = self.params.downlink;
+        for station in stations {
+            let level = station.level().filter(|_| counts);
+            let error = level.map_or(0.0, |level| station.state.target - level);
+            let mut asked = station.state.asked + self.params.inner_gain * error;
+            if station.silence > patience {
+                asked /= 2.0;
+            }
+            station.state.asked = asked.clamp(1.0, self.cap(station.state.airtime));
+        }
+    }
+
+    /// (5.40), from the rates in force.
+    fn learn_overhead(&mut self, stations: &[Known<'_>], model: &Round) {
+        let rates: Vec<f64> =
+            stations.iter().map(|station| self.packet_rate(station.rate)).collect();
+        let idle = 1.0 - model.utilisation(&rates);
+        if idle <= 0.0 || self.params.gain == 0.0 {
+            return;
+        }
+        let frames = stations.len() as f64;
+        let mut samples: Vec<f64> = stations
+            .iter()
+            .zip(&rates)
+            .filter_map(|(station, rate)| {
+                let level = station.level()?;
+                let sample = level / rate * idle / frames;
+                Some(match level {
+                    level if self.params.downlink.is_full(level) => sample.max(self.overhead),
+                    level if level < ALONE => sample.min(self.overhead),
+                    _ => sample,
+                })
+            })
+            .collect();
+        let Some(sample) = median(&mut samples) else { return };
+        let weight = self.params.gain.max(1.0 / f64::from(self.samples + 2));
+        self.samples = self.samples.saturating_add(1).min(1000);
+        let first = self.params.overhead.as_secs_f64();
+        let learnt = self.overhead + weight * (sample - self.overhead);
+        self.overhead = learnt.clamp(first * 0.5, first * 100.0);
+    }
+
+    /// (5.43), from the rates that are now set.
+    fn seek_delay(&mut self, stations: &[Known<'_>], model: &Round) {
+        let mut rounds: Vec<f64> = stations
+            .iter()
+            .map(|station| station.state.target / self.packet_rate(station.rate))
+            .collect();
+        let Some(round) = median(&mut rounds) else { return };
+        let slowest = slowest(model);
+        let for_delay = self.params.delay.as_secs_f64() * self.target / round;
+        let for_share = round / (stations.len() as f64 * slowest);
+        let wanted = for_delay.min(for_share).min(self.cap(slowest));
+        self.target = f64::max(self.target + self.params.outer_gain * (wanted - self.target), 1.0);
+    }
+
+    /// N̄ for a station whose packets take `airtime`.
+    fn cap(&self, airtime: f64) -> f64 {
+        (LONGEST_FRAME.as_secs_f64() / airtime).min(self.params.level).max(1.0)
+    }
+
+    /// Nᵢ* (5.44).
+    fn target_of(&self, airtime: f64, slowest: f64) -> f64 {
+        (self.target * slowest / airtime).clamp(1.0, self.cap(airtime))
+    }
+
+    fn packet_rate(&self, rate: BitRate) -> f64 {
+        rate.as_bps() as f64 / self.packet_bits()
+    }
+
+    fn packet_bits(&self) -> f64 {
+        8.0 * self.params.downlink.packet.get() as f64
+    }
+
+    /// The model of all stations that are known, with what is believed of them.
+    fn model(&self, stations: &[Known<'_>]) -> Option<Round> {
+        let overhead = Span::from_secs_f64(self.overhead);
+        let link = |station: &Known<'_>| Link { overhead, airtime: station.state.airtime };
+        let links: Vec<Link> = stations.iter().map(link).collect();
+        Round::new(&links).ok()
+    }
+}
+
+/// Below this level frames of one packet are so many that some rounds have none.
+const ALONE: f64 = 1.5;
+
+/// w₁.
+fn slowest(model: &Round) -> f64 {
+    model.airtimes().iter().copied().fold(0.0, f64::max)
+}
+
+impl SlotLaw for NonlinearLaw {
+    type State = NonlinearState;
+
+    fn name(&self) -> &'static str {
+        "nonlinear"
+    }
+
+    fn join(&self) -> NonlinearState {
+        NonlinearState { airtime: 0.0, asked: 1.0, target: 0.0 }
+    }
+
+    fn step(&mut self, stations: &mut [Station<NonlinearState>]) {
+        for station in &mut *stations {
+            if let Some(report) = station.report {
+                station.state.airtime = airtime(self.params.downlink.packet, report.rate);
+            }
+        }
+        let is_known = |station: &&mut Station<NonlinearState>| station.state.airtime > 0.0;
+        let mut known: Vec<Known<'_>> = stations.iter_mut().filter(is_known).collect();
+        let Some(model) = self.model(&known) else { return };
+        self.feed_forward(&mut known, &model);
+
+        let asked = |known: &[Known<'_>]| -> Vec<f64> {
+            known.iter().map(|station| station.state.asked).collect()
+        };
+        let round = model.span(&asked(&known));
+        let jumps = |before: f64| libm::fabs(round - before) > self.params.jump * before;
+        let changed = self.round.is_some_and(jumps);
+        let counts = self.has_jumped || !changed;
+        self.has_jumped = !counts;
+        self.hold_levels(&mut known, counts);
+        if counts {
+            self.learn_overhead(&known, &model);
+        }
+
+        let Some(model) = self.model(&known) else { return };
+        let round = model.span(&asked(&known));
+        for station in &mut known {
+            let rate = station.state.asked / round * self.packet_bits();
+            station.rate = BitRate::from_bps(rate as u64);
+        }
+        self.round = Some(round);
+        self.seek_delay(&known, &model);
+        let slowest = slowest(&model);
+        for station in &mut known {
+            station.state.target = self.target_of(station.state.airtime, slowest);
+        }
+    }
+}

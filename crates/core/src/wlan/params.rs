@@ -1,0 +1,169 @@
+//! What all laws of the downlink share: packets, slots, stations.
+
+use super::Report;
+use crate::unit::{BitRate, Bytes, Packets, Span};
+
+/// Settings of every law that decides once a slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct DownlinkParams {
+    /// Δ: how often clients report, above zero. 500 ms, as in most of the thesis: a hundred frames
+    /// and more, and several times as long as fluctuations last (at most 0.12 s).
+    pub interval: Span,
+    /// l: the size of the IP packets, above zero. 1500 B.
+    pub packet: Bytes,
+    /// The rate to a station that has reported nothing yet, above zero. 1 Mbit/s: 40 packets a slot,
+    /// so that the first report has frames in it.
+    pub start: BitRate,
+    /// Nmax: how many packets a frame of the access point has at most, 2 to 1024. 64, the places
+    /// of a block acknowledgement; 128 where it also uses A-MSDU.
+    pub most: Packets,
+    /// How many stations there may be, 1 to 1024. 64.
+    pub stations: u32,
+    /// For how many slots without a report a station's rate holds, 1 to 1000, before it halves
+    /// with each. 3: two reports lost in a row are bad luck, three are a station that went away.
+    pub patience: u32,
+    /// The fastest μR that is believed, at least 6.5 Mbit/s. 3466.8 Mbit/s: MCS 9 with 4 streams
+    /// over 160 MHz. What a station claims beyond the truth makes slower ones get less.
+    pub fastest: BitRate,
+}
+
+impl Default for DownlinkParams {
+    fn default() -> Self {
+        Self {
+            interval: Span::from_millis(500),
+            packet: Bytes::new(1500),
+            start: BitRate::from_mbps(1),
+            most: Packets::new(64),
+            stations: 64,
+            patience: 3,
+            fastest: BitRate::from_bps(3_466_800_000),
+        }
+    }
+}
+
+/// Settings that make no sense, or no stable loop.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum ParamsError {
+    /// A number outside its range.
+    #[error("`{field}` is {value}, which is not {range}: {why}; give for example {example}")]
+    OutOfRange {
+        /// The setting.
+        field: &'static str,
+        /// What it was.
+        value: f64,
+        /// Where it may lie.
+        range: &'static str,
+        /// What happens beyond.
+        why: &'static str,
+        /// A value that makes sense.
+        example: &'static str,
+    },
+    /// Gains that are each within their range, and too large together.
+    #[error(
+        "`inner_gain` {inner} and `outer_gain` {outer} add up to 2 or more: both loops would drive \
+         each other; give for example 0.5 and 0.2"
+    )]
+    Together {
+        /// K1.
+        inner: f64,
+        /// K2.
+        outer: f64,
+    },
+}
+
+/// VHT's slowest rate: MCS 0 over 20 MHz.
+const SLOWEST: BitRate = BitRate::from_bps(6_500_000);
+
+impl DownlinkParams {
+    pub(super) fn check(&self) -> Result<(), ParamsError> {
+        let zero = "nothing would ever be sent";
+        let above_zero = |field, value: u64, example| {
+            check(field, value as f64, value > 0, ["above 0", zero, example])
+        };
+        above_zero("interval", self.interval.as_nanos(), "500ms")?;
+        above_zero("packet", self.packet.get(), "1500B")?;
+        above_zero("start", self.start.as_bps(), "1mbit")?;
+        let most = self.most.get();
+        let why = "no level would lie between one packet and a full frame";
+        check("most", most as f64, (2..=1024).contains(&most), ["from 2 to 1024", why, "64p"])?;
+        let range = (1..=1024).contains(&self.stations);
+        let why = "each takes memory, and time in each slot";
+        check("stations", self.stations.into(), range, ["from 1 to 1024", why, "64"])?;
+        let range = (1..=1000).contains(&self.patience);
+        let why = "a report that is late is no station that went away";
+        check("patience", self.patience.into(), range, ["from 1 to 1000", why, "3"])?;
+        let fastest = self.fastest.as_bps() as f64;
+        let why = "802.11ac has no slower rate";
+        let range = ["at least 6.5 Mbit/s", why, "867mbit"];
+        check("fastest", fastest, self.fastest >= SLOWEST, range)
+    }
+
+    /// Nmax as a level.
+    pub(super) fn most_level(&self) -> f64 {
+        self.most.get() as f64
+    }
+
+    /// The report with its numbers in their ranges; `None` if it says nothing.
+    pub(super) fn sane(&self, report: Report) -> Option<Report> {
+        let Report { level, deviation, frames, rate, loss } = report;
+        (frames > 0 && level.is_finite()).then(|| Report {
+            level: level.clamp(1.0, self.most_level()),
+            deviation: deviation.max(0.0).min(self.most_level()),
+            frames,
+            rate: rate.clamp(SLOWEST, self.fastest),
+            loss: loss.max(0.0).min(1.0),
+        })
+    }
+
+    /// Whether frames of such a level are full, so that the true one may be anything above.
+    pub(super) fn is_full(&self, level: f64) -> bool {
+        level >= self.most_level() - 1.0
+    }
+}
+
+/// An error unless `holds`; `about` is range, why and example.
+pub(super) fn check(
+    field: &'static str,
+    value: f64,
+    holds: bool,
+    [range, why, example]: [&'static str; 3],
+) -> Result<(), ParamsError> {
+    let error = ParamsError::OutOfRange { field, value, range, why, example };
+    if holds { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn settings_out_of_range_are_refused_with_the_reason() {
+        let params = DownlinkParams::default;
+        assert_eq!(params().check(), Ok(()));
+        for (wrong, start) in [
+            (DownlinkParams { interval: Span::ZERO, ..params() }, "`interval` is 0, which is not"),
+            (DownlinkParams { most: Packets::new(1), ..params() }, "`most` is 1, which is not"),
+            (DownlinkParams { stations: 0, ..params() }, "`stations` is 0, which is not from 1"),
+            (DownlinkParams { fastest: BitRate::from_mbps(1), ..params() }, "`fastest` is 1000000"),
+        ] {
+            let message = wrong.check().unwrap_err().to_string();
+            assert!(message.starts_with(start), "{message}");
+        }
+    }
+
+    #[test]
+    fn reports_are_brought_into_their_ranges() {
+        let params = DownlinkParams::default();
+        let rate = BitRate::from_bps(u64::MAX);
+        let wild = Report { level: 1e9, deviation: f64::NAN, frames: 1, rate, loss: -3.0 };
+        let sane = params.sane(wild).unwrap();
+        assert_eq!((sane.level, sane.deviation, sane.loss), (64.0, 0.0, 0.0));
+        assert_eq!(sane.rate, params.fastest);
+        assert_eq!(params.sane(Report { frames: 0, ..wild }), None);
+        assert_eq!(params.sane(Report { level: f64::NAN, ..wild }), None);
+        assert_eq!(params.sane(Report { level: f64::INFINITY, ..wild }), None);
+    }
+}

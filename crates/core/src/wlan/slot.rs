@@ -1,0 +1,268 @@
+//! Slots: when a law decides, and what it then knows.
+//!
+//! ```text
+//!            ┌─ all have reported, and Δ/2 have passed ─┐
+//! slot k ────┤                                          ├─► SlotLaw::step ─► slot k + 1
+//!            └─ 3·Δ/2 have passed ──────────────────────┘
+//! ```
+//!
+//! # Where the paper is silent
+//!
+//! - **Clocks.** Clients report every Δ of their own clocks; the thesis's slots are everybody's. A
+//!   slot ends here when the last report comes, so that new rates and what is counted next begin
+//!   together; it waits for late ones half a Δ, and faster reports than every Δ/2 change nothing.
+//! - **Missing reports.** A slot without a report leaves a station as it is, `patience` slots long
+//!   ([`DownlinkParams`]); then each slot halves what it may send, by the law's own variable.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{DownlinkLaw, DownlinkParams, Report, StationId, TooManyStations};
+use crate::unit::{BitRate, Span, Time};
+
+/// A law that decides once a slot for all stations.
+pub trait SlotLaw: fmt::Debug + Send {
+    /// What it knows of one station.
+    type State: fmt::Debug + Send;
+
+    /// The name in reports and scenarios.
+    fn name(&self) -> &'static str;
+
+    /// What is known of a station that joins.
+    fn join(&self) -> Self::State;
+
+    /// A slot has ended: sets each station's rate for the next.
+    fn step(&mut self, stations: &mut [Station<Self::State>]);
+}
+
+/// A station as a law sees it at the end of a slot.
+#[derive(Debug, Clone)]
+pub struct Station<S> {
+    id: StationId,
+    /// What it said in this slot, in range; `None` if nothing.
+    pub report: Option<Report>,
+    /// Whether its level may be held against its rate: it was sent as much as that allows.
+    pub is_saturating: bool,
+    /// How many slots in a row, with this one, are without a report.
+    pub silence: u32,
+    /// The rate in force, of IP packets.
+    pub rate: BitRate,
+    /// What the law knows of it.
+    pub state: S,
+}
+
+impl<S> Station<S> {
+    /// The level of this slot, where it says something of the rate.
+    pub fn level(&self) -> Option<f64> {
+        self.report.filter(|_| self.is_saturating).map(|report| report.level)
+    }
+}
+
+/// A law with its stations and its slots.
+#[derive(Debug)]
+pub struct Slotted<L: SlotLaw> {
+    params: DownlinkParams,
+    law: L,
+    /// By their numbers.
+    stations: Vec<Station<L::State>>,
+    /// When this slot began.
+    began: Time,
+}
+
+impl<L: SlotLaw> Slotted<L> {
+    pub(super) fn new(params: DownlinkParams, law: L) -> Self {
+        let stations = Vec::with_capacity(params.stations as usize);
+        Self { params, law, stations, began: Time::ZERO }
+    }
+
+    /// The law.
+    pub fn law(&self) -> &L {
+        &self.law
+    }
+
+    /// How often clients should report.
+    pub fn interval(&self) -> Span {
+        self.params.interval
+    }
+
+    fn find(&self, station: StationId) -> Result<usize, usize> {
+        self.stations.binary_search_by_key(&station, |known| known.id)
+    }
+
+    fn get_mut(&mut self, station: StationId) -> Option<&mut Station<L::State>> {
+        let at = self.find(station).ok()?;
+        self.stations.get_mut(at)
+    }
+}
+
+impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_join(&mut self, now: Time, station: StationId) -> Result<(), TooManyStations> {
+        let Err(at) = self.find(station) else { return Ok(()) };
+        let count = self.stations.len();
+        if count >= self.params.stations as usize {
+            return Err(TooManyStations(count));
+        }
+        if count == 0 {
+            self.began = now;
+        }
+        let joined = Station {
+            id: station,
+            report: None,
+            is_saturating: true,
+            silence: 0,
+            rate: self.params.start,
+            state: self.law.join(),
+        };
+        self.stations.insert(at, joined);
+        Ok(())
+    }
+
+    fn on_leave(&mut self, _now: Time, station: StationId) {
+        if let Ok(at) = self.find(station) {
+            self.stations.remove(at);
+        }
+    }
+
+    fn on_report(&mut self, _now: Time, station: StationId, report: Report) {
+        let report = self.params.sane(report);
+        if let (Some(station), Some(_)) = (self.get_mut(station), report) {
+            station.report = report;
+        }
+    }
+
+    fn on_app_limited(&mut self, _now: Time, station: StationId) {
+        if let Some(station) = self.get_mut(station) {
+            station.is_saturating = false;
+        }
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        if self.next_event().is_none_or(|due| now < due) {
+            return;
+        }
+        for station in &mut self.stations {
+            let is_silent = station.report.is_none();
+            station.silence = if is_silent { station.silence.saturating_add(1) } else { 0 };
+        }
+        self.law.step(&mut self.stations);
+        for station in &mut self.stations {
+            station.report = None;
+            station.is_saturating = true;
+        }
+        self.began = now;
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let half = self.params.interval / 2;
+        let has_all = self.stations.iter().all(|station| station.report.is_some());
+        let length = if has_all { half } else { half * 3 };
+        (!self.stations.is_empty()).then(|| self.began + length)
+    }
+
+    fn rate(&self, station: StationId) -> BitRate {
+        self.find(station).map_or(BitRate::default(), |at| self.stations[at].rate)
+    }
+}
+
+/// The middle one of the numbers, the upper of two; `None` for none.
+///
+/// As long as fewer than half of them lie it is between honest ones. `numbers` get sorted.
+pub(super) fn median(numbers: &mut [f64]) -> Option<f64> {
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Doubles the rate of who reports, and notes silence.
+    #[derive(Debug)]
+    struct Doubling;
+
+    impl SlotLaw for Doubling {
+        type State = u32;
+
+        fn name(&self) -> &'static str {
+            "doubling"
+        }
+
+        fn join(&self) -> u32 {
+            0
+        }
+
+        fn step(&mut self, stations: &mut [Station<u32>]) {
+            for station in stations {
+                station.state = station.silence;
+                if station.level().is_some() {
+                    station.rate = BitRate::from_bps(station.rate.as_bps() * 2);
+                }
+            }
+        }
+    }
+
+    fn law() -> Slotted<Doubling> {
+        Slotted::new(DownlinkParams { stations: 2, ..DownlinkParams::default() }, Doubling)
+    }
+
+    const REPORT: Report =
+        Report { level: 8.0, deviation: 1.0, frames: 10, rate: BitRate::from_mbps(390), loss: 0.0 };
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_slot_ends_with_the_last_report_but_neither_too_early_nor_too_late() {
+        let [one, two] = [StationId(7), StationId(3)];
+        let mut law = law();
+        assert_eq!(law.next_event(), None);
+        law.on_join(ms(100), one).unwrap();
+        law.on_join(ms(100), two).unwrap();
+        assert_eq!(law.on_join(ms(100), StationId(0)), Err(TooManyStations(2)));
+        assert_eq!(law.next_event(), Some(ms(850)));
+        law.on_report(ms(200), one, REPORT);
+        law.on_report(ms(210), two, Report { frames: 0, ..REPORT });
+        assert_eq!(law.next_event(), Some(ms(850)), "a report of nothing is none");
+        law.on_report(ms(220), two, REPORT);
+        assert_eq!(law.next_event(), Some(ms(350)));
+        law.on_tick(ms(349));
+        assert_eq!(law.rate(one), BitRate::from_mbps(1));
+        law.on_tick(ms(350));
+        assert_eq!([one, two].map(|id| law.rate(id)), [BitRate::from_mbps(2); 2]);
+        assert_eq!(law.next_event(), Some(ms(1100)));
+    }
+
+    #[test]
+    fn silence_is_counted_and_strangers_change_nothing() {
+        let [one, stranger] = [StationId(1), StationId(2)];
+        let mut law = law();
+        law.on_join(ms(0), one).unwrap();
+        for slot in 1..=3 {
+            law.on_report(ms(slot * 750), stranger, REPORT);
+            law.on_tick(ms(slot * 750));
+        }
+        assert_eq!(law.stations[0].state, 3);
+        law.on_report(ms(2300), one, REPORT);
+        law.on_app_limited(ms(2300), one);
+        law.on_app_limited(ms(2300), stranger);
+        law.on_tick(ms(3000));
+        assert_eq!((law.stations[0].state, law.rate(one)), (0, BitRate::from_mbps(1)));
+        assert_eq!(law.rate(stranger), BitRate::default());
+        law.on_leave(ms(3000), stranger);
+        law.on_leave(ms(3000), one);
+        assert_eq!(law.next_event(), None);
+    }
+
+    #[test]
+    fn the_median_is_one_of_the_numbers() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [3.0]), Some(3.0));
+        assert_eq!(median(&mut [3.0, 1.0]), Some(3.0));
+        assert_eq!(median(&mut [9.0, 1.0, 2.0]), Some(2.0));
+    }
+}

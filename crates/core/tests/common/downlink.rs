@@ -1,0 +1,134 @@
+//! A downlink that is the model and nothing more: rounds of frames with drawn backoffs (5.13).
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wlan::{
+    Access, DownlinkLaw, Guard, Link, Report, Round, StationId, Vht, VhtParams, Width,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+pub const DELTA: Span = Span::from_millis(500);
+pub const PACKET: Bytes = Bytes::new(1500);
+/// Nmax.
+pub const MOST: f64 = 64.0;
+
+/// 802.11ac over 80 MHz with long pauses between symbols.
+pub fn vht(mcs: u8, streams: u8) -> Vht {
+    VhtParams { mcs, streams, width: Width::Mhz80, guard: Guard::Long }.build().unwrap()
+}
+
+/// What frames take at such a rate.
+pub fn link(vht: Vht) -> Link {
+    Link::vht(vht, Access::BEST_EFFORT, PACKET)
+}
+
+/// The model of frames to these stations.
+pub fn round(stations: &[Vht]) -> Round {
+    Round::new(&stations.iter().copied().map(link).collect::<Vec<_>>()).unwrap()
+}
+
+/// An access point with one law at its sender, and every client reporting at the end of each Δ.
+pub struct Downlink<L> {
+    pub law: L,
+    pub now: Time,
+    pub stations: Vec<Vht>,
+    /// How many times as much as in an idle channel a frame costs beside its packets.
+    pub contention: f64,
+    /// Packets of the frames of the last round.
+    levels: Vec<f64>,
+    rng: Pcg64,
+}
+
+impl<L: DownlinkLaw> Downlink<L> {
+    pub fn new(law: L, stations: &[Vht]) -> Self {
+        let mut downlink = Self {
+            law,
+            now: Time::ZERO,
+            stations: Vec::new(),
+            contention: 1.0,
+            levels: Vec::new(),
+            rng: Pcg64::seed_from_u64(stations.len() as u64),
+        };
+        for station in stations {
+            downlink.join(*station);
+        }
+        downlink
+    }
+
+    pub fn join(&mut self, station: Vht) {
+        let id = StationId(self.stations.len() as u32);
+        self.law.on_join(self.now, id).unwrap();
+        self.stations.push(station);
+        self.levels.push(1.0);
+    }
+
+    /// A slot in which all tell what they saw.
+    pub fn slot(&mut self) -> Vec<Report> {
+        self.slot_with(|_, report| Some(report))
+    }
+
+    /// A slot in which clients tell what `tell` makes of what they saw, which is returned.
+    pub fn slot_with(&mut self, tell: impl Fn(usize, Report) -> Option<Report>) -> Vec<Report> {
+        let seen = self.carry();
+        self.now += DELTA;
+        for (station, report) in seen.iter().enumerate() {
+            if let Some(told) = tell(station, *report) {
+                self.law.on_report(self.now, StationId(station as u32), told);
+            }
+        }
+        if self.law.next_event().is_some_and(|due| due <= self.now) {
+            self.law.on_tick(self.now);
+        }
+        seen
+    }
+
+    /// The rates in force, in packets/s.
+    pub fn rates(&self) -> Vec<f64> {
+        let packet_bits = 8.0 * PACKET.get() as f64;
+        let rate = |id| self.law.rate(StationId(id)).as_bps() as f64 / packet_bits;
+        (0..self.stations.len() as u32).map(rate).collect()
+    }
+
+    /// Frames for a Δ: N ← (C + wᵀN)·x, in [1, Nmax].
+    fn carry(&mut self) -> Vec<Report> {
+        let rates = self.rates();
+        let links: Vec<Link> = self.stations.iter().copied().map(link).collect();
+        let overhead: f64 = links.iter().map(|link| link.overhead.as_secs_f64()).sum();
+        let count = self.stations.len();
+        let (mut sums, mut squares) = (vec![0.0; count], vec![0.0; count]);
+        let (mut lost, mut frames, mut elapsed) = (vec![0.0; count], 0, 0.0);
+        while elapsed < DELTA.as_secs_f64() {
+            // Backoffs of 0 to 15 slots, 7.5 in the mean, for each frame.
+            let drawn: f64 = (0..count).map(|_| self.rng.random_range(-7.5..=7.5) * 9e-6).sum();
+            let packets: f64 = links.iter().zip(&self.levels).map(|(l, n)| l.airtime * n).sum();
+            let round = self.contention * overhead + drawn + packets;
+            for station in 0..count {
+                let came = rates[station] * round;
+                let level = came.clamp(1.0, MOST);
+                lost[station] += (came - MOST).max(0.0);
+                sums[station] += level;
+                squares[station] += level * level;
+                self.levels[station] = level;
+            }
+            elapsed += round;
+            frames += 1;
+        }
+        let report = |station: usize| {
+            let level = sums[station] / f64::from(frames);
+            let spread = squares[station] / f64::from(frames) - level * level;
+            Report {
+                level,
+                deviation: spread.max(0.0).sqrt(),
+                frames: frames.into(),
+                rate: self.stations[station].rate(),
+                loss: lost[station] / (lost[station] + sums[station]),
+            }
+        };
+        (0..count).map(report).collect()
+    }
+}
+
+/// The goodput of packets at these rates (packets/s), to the bit/s.
+pub fn goodput(rates: &[f64]) -> BitRate {
+    BitRate::from_bps((rates.iter().sum::<f64>() * 8.0 * PACKET.get() as f64) as u64)
+}

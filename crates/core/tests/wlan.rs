@@ -1,0 +1,329 @@
+//! The laws of the downlink in closed loop with the model.
+
+#[path = "common/downlink.rs"]
+mod downlink;
+
+use downlink::{DELTA, Downlink, MOST, PACKET, goodput, link, round, vht};
+use freshline_core::age::jain_index;
+use freshline_core::unit::{BitRate, Span, Time};
+use freshline_core::wlan::{
+    Access, Allocation, Binding, DownlinkLaw, LONGEST_FRAME, Limits, Linear, LinearParams,
+    Nonlinear, NonlinearParams, Report, StationId, Vht, gain_limit,
+};
+use proptest::prelude::*;
+
+fn nonlinear(delay_ms: f64, level: f64) -> Nonlinear {
+    let delay = Span::from_secs_f64(delay_ms / 1e3);
+    NonlinearParams { delay, level, ..NonlinearParams::default() }.build().unwrap()
+}
+
+fn linear() -> Linear {
+    LinearParams::default().build().unwrap()
+}
+
+fn optimum(stations: &[Vht], delay_ms: f64, level: f64) -> Allocation {
+    let delay = Span::from_secs_f64(delay_ms / 1e3);
+    round(stations).allocate(Limits { delay, level, airtime: LONGEST_FRAME }).unwrap()
+}
+
+fn is_near(level: f64, target: f64) -> bool {
+    (level - target).abs() <= 0.1 * target
+}
+
+/// After how many slots every level stays within a tenth of its target, of `slots`.
+fn settling<L: DownlinkLaw>(downlink: &mut Downlink<L>, targets: &[f64], slots: usize) -> usize {
+    let mut settled = 0;
+    for slot in 1..=slots {
+        let seen = downlink.slot();
+        if !seen.iter().zip(targets).all(|(report, target)| is_near(report.level, *target)) {
+            settled = slot;
+        }
+    }
+    settled
+}
+
+#[test]
+fn from_a_cold_start_levels_settle_within_8_slots_whoever_is_there() {
+    for (mcs, streams, stations) in [(0, 1), (2, 1), (4, 1), (7, 1), (9, 1), (9, 2), (9, 3)]
+        .into_iter()
+        .flat_map(|(mcs, nss)| [1, 2, 5, 10, 20].map(|n| (mcs, nss, n)))
+    {
+        // Enough for each to have some packets a round.
+        let delay_ms = 2.5 + 0.75 * f64::from(stations);
+        let stations = vec![vht(mcs, streams); stations as usize];
+        let Ok(optimum) = round(&stations).allocate(Limits {
+            delay: Span::from_secs_f64(delay_ms / 1e3),
+            level: 32.0,
+            airtime: LONGEST_FRAME,
+        }) else {
+            continue;
+        };
+        let mut downlink = Downlink::new(nonlinear(delay_ms, 32.0), &stations);
+        let slots = settling(&mut downlink, &optimum.levels, 40);
+        let case = format!("MCS {mcs}, {streams} streams, {} stations", stations.len());
+        println!("{case}: {slots} slots, {:.1} {:?}", optimum.levels[0], optimum.binding);
+        assert!(slots <= 8, "{case}: {slots} slots to {:?}", optimum.levels[0]);
+        let rates = downlink.rates();
+        assert!(jain_index(rates.iter().copied()).unwrap() > 0.999, "{case}");
+        let bound = goodput(&optimum.rates).as_bps() as f64;
+        assert!(goodput(&rates).as_bps() as f64 > 0.97 * bound, "{case}: {rates:?}");
+        for _ in 0..20 {
+            assert!(downlink.slot().iter().all(|report| report.loss == 0.0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn with_one_stream_less_the_nonlinear_law_settles_within_8_slots_and_first() {
+    let (two, one) = (vht(9, 2), vht(9, 1));
+    for (delay_ms, level) in [(5.0, 32.0), (1.2, 48.0)] {
+        let mut downlink = Downlink::new(nonlinear(delay_ms, level), &[two]);
+        settling(&mut downlink, &[level], 40);
+        downlink.stations[0] = one;
+        let target = optimum(&[one], delay_ms, level).levels[0];
+        let slots = settling(&mut downlink, &[target], 40);
+        println!("nonlinear {delay_ms} ms: {slots}");
+        assert!(slots <= 8, "{slots} slots to {target}");
+    }
+    let mut downlink = Downlink::new(linear(), &[two]);
+    let start = settling(&mut downlink, &[32.0], 60);
+    downlink.stations[0] = one;
+    let change = settling(&mut downlink, &[32.0], 60);
+    println!("linear: {start} {change}");
+    let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &[two]);
+    assert!(settling(&mut downlink, &[32.0], 60) < start);
+    downlink.stations[0] = one;
+    assert!(settling(&mut downlink, &[32.0], 60) < change);
+}
+
+#[test]
+fn c_may_be_as_many_times_what_the_law_believes_as_its_margin_says() {
+    // ĉ held, N̄ bound alone: z ← z + K1·(N* − γ·z) with K1 = 1, stable for γ < 2.
+    let params = NonlinearParams {
+        inner_gain: 1.0,
+        outer_gain: 0.2,
+        gain: 0.0,
+        level: 20.0,
+        delay: Span::from_millis(100),
+        ..NonlinearParams::default()
+    };
+    for (mismatch, converges) in [(0.9, true), (1.8, true), (2.3, false)] {
+        let mut downlink = Downlink::new(params.build().unwrap(), &[vht(9, 1)]);
+        let believed = params.overhead.as_secs_f64();
+        downlink.contention = mismatch * believed / link(vht(9, 1)).overhead.as_secs_f64();
+        for _ in 0..60 {
+            downlink.slot();
+        }
+        let levels: Vec<f64> = (0..20).map(|_| downlink.slot()[0].level).collect();
+        let holds = levels.iter().all(|level| is_near(*level, 20.0));
+        let swings = levels.windows(2).all(|two| (two[0] - two[1]).abs() > 10.0);
+        assert_eq!((holds, swings), (converges, !converges), "γ = {mismatch}: {levels:?}");
+    }
+    assert_eq!(params.margin(), 1.8);
+}
+
+#[test]
+fn c_is_found_again_when_others_take_the_channel() {
+    // Figure 5.7 (b) has a change of more than ten times; here by strangers, at 15 s.
+    let mut downlink = Downlink::new(nonlinear(10.0, 32.0), &[vht(9, 1)]);
+    for _ in 0..30 {
+        downlink.slot();
+    }
+    let idle = link(vht(9, 1)).overhead.as_secs_f64();
+    let learnt = |downlink: &Downlink<Nonlinear>| downlink.law.law().overhead().as_secs_f64();
+    assert!((learnt(&downlink) / idle - 1.0).abs() < 0.05, "{}", learnt(&downlink));
+    downlink.contention = 11.0;
+    for _ in 0..100 {
+        downlink.slot();
+    }
+    assert!((learnt(&downlink) / (11.0 * idle) - 1.0).abs() < 0.05, "{}", learnt(&downlink));
+    assert!(is_near(downlink.slot()[0].level, 32.0));
+}
+
+#[test]
+fn a_gain_above_its_limit_makes_the_linear_law_swing() {
+    let limit = gain_limit(link(vht(9, 1)), PACKET, 32.0).as_bps();
+    for (part, converges) in [(0.9, true), (1.2, false)] {
+        let gain = BitRate::from_bps((limit as f64 * part) as u64);
+        let law = LinearParams { gain, ..LinearParams::default() }.build().unwrap();
+        let mut downlink = Downlink::new(law, &[vht(9, 1)]);
+        for _ in 0..100 {
+            downlink.slot();
+        }
+        let levels: Vec<f64> = (0..20).map(|_| downlink.slot()[0].level).collect();
+        let swings = levels.windows(2).all(|two| (two[0] - two[1]).abs() > 6.4);
+        let holds = levels.iter().all(|level| is_near(*level, 32.0));
+        assert_eq!((holds, swings), (converges, !converges), "{part}: {levels:?}");
+    }
+}
+
+#[test]
+fn the_linear_law_gives_equal_airtime() {
+    let stations = [vht(9, 1), vht(4, 1), vht(2, 1)];
+    let mut downlink = Downlink::new(linear(), &stations);
+    let fastest = stations[0].rate().as_bps() as f64;
+    let targets = stations.map(|station| 32.0 * station.rate().as_bps() as f64 / fastest);
+    let slots = settling(&mut downlink, &targets, 200);
+    assert!(slots < 150, "{slots}");
+}
+
+#[test]
+fn stations_that_come_and_go_are_given_room_at_once() {
+    let mut downlink = Downlink::new(nonlinear(10.0, 32.0), &[vht(9, 1)]);
+    settling(&mut downlink, &[32.0], 20);
+    for _ in 0..9 {
+        downlink.join(vht(9, 1));
+    }
+    let levels = optimum(&[vht(9, 1); 10], 10.0, 32.0).levels;
+    let slots = settling(&mut downlink, &levels, 40);
+    assert!(slots <= 8, "{slots} slots to {levels:?}");
+    for gone in (1..10).rev() {
+        downlink.law.on_leave(downlink.now, StationId(gone));
+        downlink.stations.pop();
+    }
+    let slots = settling(&mut downlink, &[32.0], 40);
+    assert!(slots <= 8, "{slots}");
+}
+
+#[test]
+fn with_a_fifth_of_the_reports_lost_levels_hold() {
+    let stations = [vht(9, 2), vht(7, 1), vht(4, 1)];
+    let levels = optimum(&stations, 8.0, 32.0).levels;
+    let mut downlink = Downlink::new(nonlinear(8.0, 32.0), &stations);
+    for slot in 0..60usize {
+        let seen = downlink
+            .slot_with(|station, report| ((slot * 3 + station) * 7 % 5 != 0).then_some(report));
+        for (report, level) in seen.iter().zip(&levels).filter(|_| slot > 12) {
+            assert!(is_near(report.level, *level), "slot {slot}: {} {level}", report.level);
+        }
+    }
+}
+
+#[test]
+fn a_station_that_went_away_leaves_its_airtime_to_the_others() {
+    let stations = [vht(9, 1); 2];
+    let mut downlink = Downlink::new(nonlinear(1.6, 32.0), &stations);
+    for _ in 0..20 {
+        downlink.slot();
+    }
+    let before = downlink.rates();
+    for _ in 0..3 {
+        downlink.slot_with(|station, report| (station == 1).then_some(report));
+    }
+    assert!(downlink.rates()[0] > 0.9 * before[0], "three slots it holds");
+    for _ in 0..20 {
+        downlink.slot_with(|station, report| (station == 1).then_some(report));
+    }
+    let after = downlink.rates();
+    assert!(after[0] < 0.1 * before[0] && after[1] > before[1], "{before:?} {after:?}");
+}
+
+#[test]
+fn less_to_send_than_allowed_says_nothing_of_c() {
+    let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &[vht(9, 1)]);
+    for _ in 0..20 {
+        downlink.slot();
+    }
+    let (learnt, rates) = (downlink.law.law().overhead(), downlink.rates());
+    for _ in 0..20 {
+        downlink.law.on_app_limited(downlink.now, StationId(0));
+        downlink.slot_with(|_, report| Some(Report { level: 2.0, ..report }));
+    }
+    assert_eq!(downlink.law.law().overhead(), learnt);
+    // ν goes on to what the delay allows.
+    assert!((downlink.rates()[0] / rates[0] - 1.0).abs() < 0.02, "{:?}", downlink.rates());
+}
+
+/// What one of five stations may say of itself.
+fn lies() -> impl Strategy<Value = Report> {
+    let wild = prop_oneof![Just(1.0), Just(64.0), Just(f64::NAN), 0.0..1e6f64];
+    let mbps = prop_oneof![Just(0), 1..8_000u64, Just(u64::MAX / 2_000_000)];
+    (wild, mbps).prop_map(|(level, mbps)| {
+        let rate = BitRate::from_mbps(mbps);
+        Report { level, deviation: level, frames: 1, rate, loss: level }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn the_closed_loop_finds_the_proportional_fair_optimum(
+        mcs in prop::collection::vec(1u8..10, 2..6),
+        delay_ms in 4.0..20.0f64,
+        level in 8.0..48.0f64,
+    ) {
+        let stations: Vec<Vht> = mcs.iter().map(|mcs| vht(*mcs, 1)).collect();
+        let optimum = optimum(&stations, delay_ms, level);
+        let mut downlink = Downlink::new(nonlinear(delay_ms, level), &stations);
+        for _ in 0..80 {
+            downlink.slot();
+        }
+        let seen = downlink.slot();
+        for (report, wanted) in seen.iter().zip(&optimum.levels) {
+            prop_assert!(is_near(report.level, *wanted), "{seen:?} {optimum:?}");
+            prop_assert!(report.level <= 1.1 * level && report.loss == 0.0);
+        }
+        let round = round(&stations);
+        let bound = round.delay_bound(&downlink.rates(), MOST, 0).unwrap();
+        prop_assert!(bound <= Span::from_secs_f64(1.05 * delay_ms / 1e3), "{bound}");
+    }
+
+    #[test]
+    fn a_station_that_lies_does_not_raise_the_others_delay(lie in lies(), second in lies()) {
+        let stations = [vht(9, 1); 5];
+        let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &stations);
+        for slot in 0..60 {
+            downlink.slot_with(|station, report| match station {
+                0 => Some(if slot % 2 == 0 { lie } else { second }),
+                _ => Some(report),
+            });
+        }
+        for _ in 0..20 {
+            let seen = downlink.slot_with(|station, report| match station {
+                0 => Some(lie),
+                _ => Some(report),
+            });
+            let bound = round(&stations).delay_bound(&downlink.rates(), MOST, 1).unwrap();
+            prop_assert!(bound <= Span::from_micros(5_500), "{bound} {seen:?}");
+            prop_assert!(seen.iter().all(|report| report.loss == 0.0), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn rates_stay_finite_whatever_is_reported(
+        inputs in prop::collection::vec((0u32..4, 0u64..2_000, lies(), 0u8..6), 1..200),
+    ) {
+        let laws: [Box<dyn DownlinkLaw>; 2] = [Box::new(linear()), Box::new(nonlinear(5.0, 32.0))];
+        for mut law in laws {
+            let mut now = Time::ZERO;
+            for (station, millis, report, what) in &inputs {
+                now += Span::from_millis(*millis);
+                let station = StationId(*station);
+                match what {
+                    0 => law.on_join(now, station).unwrap(),
+                    1 => law.on_leave(now, station),
+                    2 => law.on_app_limited(now, station),
+                    _ => law.on_report(now, station, *report),
+                }
+                law.on_tick(now);
+                for station in (0..4).map(StationId) {
+                    // A packet takes no less than 3 µs on the air.
+                    prop_assert!(law.rate(station) <= BitRate::from_mbps(4_000), "{law:?}");
+                }
+                prop_assert!(law.next_event().is_none_or(|next| next + DELTA > now));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_third_bound_is_met_where_stations_differ() {
+    let stations = [vht(0, 1), vht(9, 3)];
+    let optimum = optimum(&stations, 100.0, 32.0);
+    assert_eq!(optimum.binding, Binding::Share);
+    let mut downlink = Downlink::new(nonlinear(100.0, 32.0), &stations);
+    let slots = settling(&mut downlink, &optimum.levels, 60);
+    assert!(slots <= 8, "{slots} {optimum:?}");
+    assert!(Access::BEST_EFFORT.backoff_deviation() > Span::ZERO);
+}
