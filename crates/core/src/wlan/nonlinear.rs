@@ -43,9 +43,12 @@
 //!   first value.
 //! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
+//! - **The outer loop waits** while the median level is further than `near` from its target: Lemma 2
+//!   has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
 //! - **A slot without a report**, or with less to send than allowed: z stays. After `patience` slots
 //!   without, z halves with each.
-//! - **No report ever**: the rate is `start`, and w without that station.
+//! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
+//!   the model.
 //! - **Frames of 5.484 ms** bound levels at low rates: N̄ is then what such a frame carries.
 //! - **Loss** decides nothing, as in [`Linear`](super::Linear).
 
@@ -81,6 +84,9 @@ pub struct NonlinearParams {
     /// By what part the modelled round may change in a slot whose levels still count, 0 to 1. A
     /// tenth: fluctuations of μR are less (4 to 7 % in Table 5.1), a change of stream or MCS more.
     pub jump: f64,
+    /// How near levels are to their targets, as a part of those, when the outer loop follows them,
+    /// above 0. A quarter, of which the outer gain makes a twentieth of error in ν.
+    pub near: f64,
 }
 
 impl Default for NonlinearParams {
@@ -94,6 +100,7 @@ impl Default for NonlinearParams {
             level: 32.0,
             overhead: Span::from_micros(200),
             jump: 0.1,
+            near: 0.25,
         }
     }
 }
@@ -117,6 +124,8 @@ impl NonlinearParams {
         check("gain", self.gain, holds, ["from 0 to 1", why, "0.05"])?;
         let holds = (0.0..=1.0).contains(&self.jump);
         check("jump", self.jump, holds, ["from 0 to 1", "it is a part of a round", "0.1"])?;
+        let why = "the delay would never be looked at";
+        check("near", self.near, self.near > 0.0, ["above 0", why, "0.25"])?;
         let delay = self.delay.as_nanos();
         let why = "no frame arrives in no time";
         check("delay", delay as f64, delay > 0, ["above 0", why, "5ms"])?;
@@ -218,7 +227,7 @@ impl NonlinearLaw {
 
     /// (5.45), for stations whose levels count.
     fn hold_levels(&self, stations: &mut [Known<'_>], counts: bool) {
-        let DownlinkParams { patience, .. } = self.params.downlink;
+        let patience = self.params.downlink.patience;
         for station in stations {
             let level = station.level().filter(|_| counts);
             let error = level.map_or(0.0, |level| station.state.target - level);
@@ -262,9 +271,15 @@ impl NonlinearLaw {
 
     /// (5.43), from the rates that are now set.
     fn seek_delay(&mut self, stations: &[Known<'_>], model: &Round) {
-        let mut rounds: Vec<f64> = stations
-            .iter()
-            .map(|station| station.state.target / self.packet_rate(station.rate))
+        let heard = || stations.iter().filter_map(|station| Some((station, station.level()?)));
+        let mut distances: Vec<f64> = heard()
+            .map(|(station, level)| libm::fabs(level / station.state.target - 1.0))
+            .collect();
+        if median(&mut distances).is_none_or(|distance| distance > self.params.near) {
+            return;
+        }
+        let mut rounds: Vec<f64> = heard()
+            .map(|(station, _)| station.state.target / self.packet_rate(station.rate))
             .collect();
         let Some(round) = median(&mut rounds) else { return };
         let slowest = slowest(model);
@@ -321,9 +336,12 @@ impl SlotLaw for NonlinearLaw {
     }
 
     fn step(&mut self, stations: &mut [Station<NonlinearState>]) {
+        let DownlinkParams { packet, start, patience, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
-                station.state.airtime = airtime(self.params.downlink.packet, report.rate);
+                station.state.airtime = airtime(packet, report.rate);
+            } else if station.silence > patience && station.state.asked <= 1.0 {
+                (station.state, station.rate) = (self.join(), start);
             }
         }
         let is_known = |station: &&mut Station<NonlinearState>| station.state.airtime > 0.0;

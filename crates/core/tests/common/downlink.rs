@@ -96,7 +96,7 @@ impl<L: DownlinkLaw> Downlink<L> {
         let overhead: f64 = links.iter().map(|link| link.overhead.as_secs_f64()).sum();
         let count = self.stations.len();
         let (mut sums, mut squares) = (vec![0.0; count], vec![0.0; count]);
-        let (mut lost, mut frames, mut elapsed) = (vec![0.0; count], 0, 0.0);
+        let (mut lost, mut frames, mut elapsed) = (vec![0.0; count], 0u32, 0.0);
         while elapsed < DELTA.as_secs_f64() {
             // Backoffs of 0 to 15 slots, 7.5 in the mean, for each frame.
             let drawn: f64 = (0..count).map(|_| self.rng.random_range(-7.5..=7.5) * 9e-6).sum();
