@@ -7,8 +7,8 @@ use downlink::{DELTA, Downlink, MOST, PACKET, goodput, link, round, vht};
 use freshline_core::age::jain_index;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wlan::{
-    Access, Allocation, Binding, DownlinkLaw, LONGEST_FRAME, Limits, Linear, LinearParams,
-    Nonlinear, NonlinearParams, Report, StationId, Vht, gain_limit,
+    Allocation, Binding, DownlinkLaw, LONGEST_FRAME, Limits, Linear, LinearParams, Nonlinear,
+    NonlinearParams, Report, StationId, Vht, gain_limit,
 };
 use proptest::prelude::*;
 
@@ -61,7 +61,6 @@ fn from_a_cold_start_levels_settle_within_8_slots_whoever_is_there() {
         let mut downlink = Downlink::new(nonlinear(delay_ms, 32.0), &stations);
         let slots = settling(&mut downlink, &optimum.levels, 40);
         let case = format!("MCS {mcs}, {streams} streams, {} stations", stations.len());
-        println!("{case}: {slots} slots, {:.1} {:?}", optimum.levels[0], optimum.binding);
         assert!(slots <= 8, "{case}: {slots} slots to {:?}", optimum.levels[0]);
         let rates = downlink.rates();
         assert!(jain_index(rates.iter().copied()).unwrap() > 0.999, "{case}");
@@ -74,7 +73,7 @@ fn from_a_cold_start_levels_settle_within_8_slots_whoever_is_there() {
 }
 
 #[test]
-fn with_one_stream_less_the_nonlinear_law_settles_within_8_slots_and_first() {
+fn with_one_stream_less_the_nonlinear_law_settles_within_8_slots() {
     let (two, one) = (vht(9, 2), vht(9, 1));
     for (delay_ms, level) in [(5.0, 32.0), (1.2, 48.0)] {
         let mut downlink = Downlink::new(nonlinear(delay_ms, level), &[two]);
@@ -82,18 +81,24 @@ fn with_one_stream_less_the_nonlinear_law_settles_within_8_slots_and_first() {
         downlink.stations[0] = one;
         let target = optimum(&[one], delay_ms, level).levels[0];
         let slots = settling(&mut downlink, &[target], 40);
-        println!("nonlinear {delay_ms} ms: {slots}");
         assert!(slots <= 8, "{slots} slots to {target}");
     }
-    let mut downlink = Downlink::new(linear(), &[two]);
-    let start = settling(&mut downlink, &[32.0], 60);
-    downlink.stations[0] = one;
-    let change = settling(&mut downlink, &[32.0], 60);
-    println!("linear: {start} {change}");
-    let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &[two]);
-    assert!(settling(&mut downlink, &[32.0], 60) < start);
-    downlink.stations[0] = one;
-    assert!(settling(&mut downlink, &[32.0], 60) < change);
+}
+
+#[test]
+fn the_nonlinear_law_settles_before_the_linear_one() {
+    fn cold_and_changed<L: DownlinkLaw>(law: L) -> [usize; 2] {
+        let mut downlink = Downlink::new(law, &[vht(9, 2)]);
+        let cold = settling(&mut downlink, &[32.0], 60);
+        downlink.stations[0] = vht(9, 1);
+        [cold, settling(&mut downlink, &[32.0], 60)]
+    }
+    // Figure 4.7: from two streams to one takes the linear law seven slots, of which frames are
+    // full in the first four. Of 540 Mbit/s 224 are too much, and a slot takes 32 away.
+    let linear = cold_and_changed(linear());
+    assert_eq!(linear[1], 7);
+    let nonlinear = cold_and_changed(nonlinear(5.0, 32.0));
+    assert!(nonlinear[0] < linear[0] && nonlinear[1] < linear[1], "{nonlinear:?} {linear:?}");
 }
 
 #[test]
@@ -270,26 +275,38 @@ proptest! {
     }
 
     #[test]
-    fn a_station_that_lies_does_not_raise_the_others_delay(
- lie in lies(), second in lies(), changes in Just(false)
-) {
+    fn a_station_that_lies_does_not_raise_the_others_delay(lie in lies()) {
         let stations = [vht(9, 1); 5];
         let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &stations);
-        for slot in 0..60 {
-            downlink.slot_with(|station, report| match station {
-                0 => Some(if changes && slot % 2 == 1 { second } else { lie }),
-                _ => Some(report),
-            });
+        let mut slot = || {
+            downlink.slot_with(|station, report| Some(if station == 0 { lie } else { report }))
+        };
+        for _ in 0..60 {
+            slot();
         }
         for _ in 0..20 {
-            let seen = downlink.slot_with(|station, report| match station {
-                0 => Some(lie),
-                _ => Some(report),
-            });
-            let bound = round(&stations).delay_bound(&downlink.rates(), MOST, 1).unwrap();
-            prop_assert!(bound <= Span::from_micros(5_500), "{bound} {seen:?}");
+            let seen = slot();
+            let took = DELTA / seen[1].frames;
+            prop_assert!(took <= Span::from_micros(5_500), "{took} {seen:?}");
             prop_assert!(seen.iter().all(|report| report.loss == 0.0), "{seen:?}");
         }
+    }
+
+    #[test]
+    fn lies_that_change_make_single_slots_long_but_not_the_mean(
+        lies in prop::collection::vec(lies(), 2..10),
+    ) {
+        let stations = [vht(9, 1); 5];
+        let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &stations);
+        let mut frames = 0;
+        for slot in 0..100 {
+            let lie = lies[slot % lies.len()];
+            let seen = downlink
+                .slot_with(|station, report| Some(if station == 0 { lie } else { report }));
+            frames += seen[1].frames;
+        }
+        let mean = DELTA * 100 / frames;
+        prop_assert!(mean <= Span::from_micros(5_500), "{mean}");
     }
 
     #[test]
@@ -327,5 +344,4 @@ fn the_third_bound_is_met_where_stations_differ() {
     let mut downlink = Downlink::new(nonlinear(100.0, 32.0), &stations);
     let slots = settling(&mut downlink, &optimum.levels, 60);
     assert!(slots <= 8, "{slots} {optimum:?}");
-    assert!(Access::BEST_EFFORT.backoff_deviation() > Span::ZERO);
 }

@@ -27,7 +27,7 @@
 //!   with each slot.
 //! - **The start.** A station that has reported nothing has the rate `start`; with its first report
 //!   it gets its share.
-//! - **Bounds.** No rate is below `start`, or above its μR.
+//! - **Bounds.** No rate is below `start`, or above `fastest`.
 //! - **Loss** decides nothing: what the access point drops shows as full frames, and what another
 //!   link drops is not the level's matter ([`Locator`](super::Locator)).
 
@@ -112,7 +112,7 @@ impl SlotLaw for LinearLaw {
     }
 
     fn step(&mut self, stations: &mut [Station<LinearState>]) {
-        let DownlinkParams { start, patience, .. } = self.params.downlink;
+        let DownlinkParams { start, patience, fastest: most, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.mcs_rate = Some(report.rate.as_bps() as f64);
@@ -138,7 +138,7 @@ impl SlotLaw for LinearLaw {
         for station in stations.iter_mut().filter(|station| !station.state.is_gone) {
             let Some(mcs_rate) = station.state.mcs_rate else { continue };
             let wanted = BitRate::from_bps((leading * mcs_rate / fastest) as u64);
-            station.rate = wanted.min(BitRate::from_bps(mcs_rate as u64)).max(start);
+            station.rate = wanted.min(most).max(start);
         }
     }
 }

@@ -108,12 +108,13 @@ impl DownlinkParams {
     /// The report with its numbers in their ranges; `None` if it says nothing.
     pub(super) fn sane(&self, report: Report) -> Option<Report> {
         let Report { level, deviation, frames, rate, loss } = report;
-        (frames > 0 && level.is_finite()).then(|| Report {
+        let is_said = frames > 0 && [level, deviation, loss].iter().all(|said| said.is_finite());
+        is_said.then(|| Report {
             level: level.clamp(1.0, self.most_level()),
-            deviation: deviation.max(0.0).min(self.most_level()),
+            deviation: deviation.clamp(0.0, self.most_level()),
             frames,
             rate: rate.clamp(SLOWEST, self.fastest),
-            loss: loss.max(0.0).min(1.0),
+            loss: loss.clamp(0.0, 1.0),
         })
     }
 
@@ -158,12 +159,12 @@ mod tests {
     fn reports_are_brought_into_their_ranges() {
         let params = DownlinkParams::default();
         let rate = BitRate::from_bps(u64::MAX);
-        let wild = Report { level: 1e9, deviation: f64::NAN, frames: 1, rate, loss: -3.0 };
+        let wild = Report { level: 1e9, deviation: -1.0, frames: 1, rate, loss: -3.0 };
         let sane = params.sane(wild).unwrap();
         assert_eq!((sane.level, sane.deviation, sane.loss), (64.0, 0.0, 0.0));
         assert_eq!(sane.rate, params.fastest);
         assert_eq!(params.sane(Report { frames: 0, ..wild }), None);
         assert_eq!(params.sane(Report { level: f64::NAN, ..wild }), None);
-        assert_eq!(params.sane(Report { level: f64::INFINITY, ..wild }), None);
+        assert_eq!(params.sane(Report { loss: f64::INFINITY, ..wild }), None);
     }
 }
