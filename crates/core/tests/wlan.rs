@@ -7,8 +7,8 @@ use downlink::{DELTA, Downlink, MOST, PACKET, goodput, link, round, vht};
 use freshline_core::age::jain_index;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wlan::{
-    Allocation, Binding, DownlinkLaw, LONGEST_FRAME, Limits, Linear, LinearParams, Nonlinear,
-    NonlinearParams, Report, StationId, Vht, gain_limit,
+    Access, Allocation, Binding, DownlinkLaw, Fixed, LONGEST_FRAME, Limits, Linear, LinearParams,
+    Nonlinear, NonlinearParams, Report, StationId, Vht, gain_limit,
 };
 use proptest::prelude::*;
 
@@ -40,6 +40,23 @@ fn settling<L: DownlinkLaw>(downlink: &mut Downlink<L>, targets: &[f64], slots: 
         }
     }
     settled
+}
+
+#[test]
+fn levels_fluctuate_as_the_recursion_says() {
+    for stations in [vec![vht(9, 1)], vec![vht(9, 2); 5]] {
+        let rates = round(&stations).rates(&vec![32.0; stations.len()]);
+        let law = Fixed::new(goodput(&rates[..1]));
+        let mut downlink = Downlink::new(law, &stations);
+        downlink.slot();
+        let backoff = Access::BEST_EFFORT.backoff_deviation();
+        let expected = round(&stations).fluctuation(&rates, backoff).unwrap().round * rates[0];
+        let reports: Vec<Report> = (0..20).map(|_| downlink.slot()[0]).collect();
+        let mean = |what: fn(&Report) -> f64| reports.iter().map(what).sum::<f64>() / 20.0;
+        let (level, deviation) = (mean(|report| report.level), mean(|report| report.deviation));
+        assert!((deviation / expected - 1.0).abs() < 0.05, "{deviation} {expected}");
+        assert!((level / 32.0 - 1.0).abs() < 0.01, "{level}");
+    }
 }
 
 #[test]
@@ -107,7 +124,7 @@ fn c_may_be_as_many_times_what_the_law_believes_as_its_margin_says() {
     let params = NonlinearParams {
         inner_gain: 1.0,
         outer_gain: 0.2,
-        gain: 0.0,
+        overhead_gain: 0.0,
         level: 20.0,
         delay: Span::from_millis(100),
         ..NonlinearParams::default()
@@ -170,6 +187,16 @@ fn the_linear_law_gives_equal_airtime() {
     let targets = stations.map(|station| 32.0 * station.rate().as_bps() as f64 / fastest);
     let slots = settling(&mut downlink, &targets, 200);
     assert!(slots < 150, "{slots}");
+}
+
+#[test]
+fn the_third_bound_is_met_where_stations_differ() {
+    let stations = [vht(0, 1), vht(9, 3)];
+    let optimum = optimum(&stations, 100.0, 32.0);
+    assert_eq!(optimum.binding, Binding::Share);
+    let mut downlink = Downlink::new(nonlinear(100.0, 32.0), &stations);
+    let slots = settling(&mut downlink, &optimum.levels, 60);
+    assert!(slots <= 8, "{slots} {optimum:?}");
 }
 
 #[test]
@@ -334,14 +361,4 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn the_third_bound_is_met_where_stations_differ() {
-    let stations = [vht(0, 1), vht(9, 3)];
-    let optimum = optimum(&stations, 100.0, 32.0);
-    assert_eq!(optimum.binding, Binding::Share);
-    let mut downlink = Downlink::new(nonlinear(100.0, 32.0), &stations);
-    let slots = settling(&mut downlink, &optimum.levels, 60);
-    assert!(slots <= 8, "{slots} {optimum:?}");
 }

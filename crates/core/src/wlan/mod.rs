@@ -26,6 +26,30 @@
 //!
 //! Sections are of Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks.
 //!
+//! ```
+//! use freshline_core::unit::{BitRate, Span, Time};
+//! use freshline_core::wlan::{DownlinkLaw, NonlinearParams, Report, StationId};
+//!
+//! let mut law = NonlinearParams::default().build()?;
+//! let (station, mut now) = (StationId(0), Time::ZERO);
+//! law.on_join(now, station)?;
+//! for _ in 0..20 {
+//!     // Packets leave at the rate for half a second; the client counts, and reports.
+//!     let packets_a_second = law.rate(station).as_bps() as f64 / 12_000.0;
+//!     let round = 200e-6 / (1.0 - 31.67e-6 * packets_a_second);
+//!     let level = (packets_a_second * round).clamp(1.0, 64.0);
+//!     let rate = BitRate::from_mbps(390);
+//!     now += Span::from_millis(500);
+//!     law.on_report(now, station, Report { level, deviation: 2.0, frames: 400, rate, loss: 0.0 });
+//!     while law.next_event().is_some_and(|due| due <= now) {
+//!         law.on_tick(now);
+//!     }
+//! }
+//! // 32 packets every 200 + 32 · 31.67 µs.
+//! assert_eq!(law.rate(station).as_bps() / 1_000_000, 316);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Strangers
 //!
 //! Reports come from the network. Numbers are brought into their ranges or the report is left out;
@@ -87,8 +111,8 @@ pub struct TooManyStations(pub usize);
 /// Chooses the rate of the packets to each station of one access point.
 ///
 /// The contract: call an `on_*` method for every input, with `now` never going back; then ask
-/// [`DownlinkLaw::rate`] and [`DownlinkLaw::next_event`] again. Stations that are not there are
-/// nothing's reason to fail: what concerns them changes nothing.
+/// [`DownlinkLaw::rate`] and [`DownlinkLaw::next_event`] again. What concerns stations that are not
+/// there changes nothing.
 pub trait DownlinkLaw: fmt::Debug + Send {
     /// The name in reports and scenarios.
     fn name(&self) -> &'static str;
@@ -112,6 +136,7 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// When to call [`DownlinkLaw::on_tick`] next.
     fn next_event(&self) -> Option<Time>;
 
-    /// The rate of IP packets to `station`, to be sent evenly spaced; zero where it is not there.
+    /// The rate of IP packets to `station`, to be sent evenly spaced; it means nothing where that is
+    /// not there.
     fn rate(&self, station: StationId) -> BitRate;
 }

@@ -23,9 +23,9 @@
 //! ⎣ν⎦ ← ⎣  K2·g       1 − K2 ⎦ ⎣ν⎦
 //! ```
 //!
-//! has both eigenvalues within the unit circle for every such g if K1·γ < 2, K2 < 2 and
-//! K1·γ + K2 < 2 (Jury). So [`NonlinearParams::build`] asks for 0 < K1 < 2, 0 < K2 < 1 and
-//! K1 + K2 < 2, and c may be (2 − K2)/K1 times as large as ĉ: 3.6 times with the defaults.
+//! has both eigenvalues within the unit circle for every such g if K1·γ + K2 < 2 (Jury). So
+//! [`NonlinearParams::build`] asks for 0 < K1 < 2, 0 < K2 < 1 and K1 + K2 < 2, and c may be
+//! (2 − K2)/K1 times as large as ĉ: 3.6 times with the defaults.
 //!
 //! # Where the paper is silent
 //!
@@ -73,7 +73,7 @@ pub struct NonlinearParams {
     /// K2, above 0 and below 1: the outer gain. 0.2 (5.4.2.2).
     pub outer_gain: f64,
     /// β, 0 to 1: a slot's part in ĉ; 0 holds it. 0.05 (5.4.1.5).
-    pub gain: f64,
+    pub overhead_gain: f64,
     /// T̄, above zero: the bound of the mean delay in the access point. 5 ms (Figure 5.11).
     pub delay: Span,
     /// N̄, at least 1 and below Nmax − 1: the highest level. 32 (Figure 5.11).
@@ -95,7 +95,7 @@ impl Default for NonlinearParams {
             downlink: DownlinkParams::default(),
             inner_gain: 0.5,
             outer_gain: 0.2,
-            gain: 0.05,
+            overhead_gain: 0.05,
             delay: Span::from_millis(5),
             level: 32.0,
             overhead: Span::from_micros(200),
@@ -120,8 +120,8 @@ impl NonlinearParams {
             return Err(ParamsError::Together { inner, outer });
         }
         let why = "it is a part of a mean";
-        let holds = (0.0..=1.0).contains(&self.gain);
-        check("gain", self.gain, holds, ["from 0 to 1", why, "0.05"])?;
+        let holds = (0.0..=1.0).contains(&self.overhead_gain);
+        check("overhead_gain", self.overhead_gain, holds, ["from 0 to 1", why, "0.05"])?;
         let holds = (0.0..=1.0).contains(&self.jump);
         check("jump", self.jump, holds, ["from 0 to 1", "it is a part of a round", "0.1"])?;
         let why = "the delay would never be looked at";
@@ -244,7 +244,7 @@ impl NonlinearLaw {
         let rates: Vec<f64> =
             stations.iter().map(|station| self.packet_rate(station.rate)).collect();
         let idle = 1.0 - model.utilisation(&rates);
-        if idle <= 0.0 || self.params.gain == 0.0 {
+        if idle <= 0.0 || self.params.overhead_gain == 0.0 {
             return;
         }
         let frames = stations.len() as f64;
@@ -262,7 +262,7 @@ impl NonlinearLaw {
             })
             .collect();
         let Some(sample) = median(&mut samples) else { return };
-        let weight = self.params.gain.max(1.0 / f64::from(self.samples + 2));
+        let weight = self.params.overhead_gain.max(1.0 / f64::from(self.samples + 2));
         self.samples = self.samples.saturating_add(1).min(1000);
         let first = self.params.overhead.as_secs_f64();
         let learnt = self.overhead + weight * (sample - self.overhead);
@@ -374,5 +374,41 @@ impl SlotLaw for NonlinearLaw {
         for station in &mut known {
             station.state.target = self.target_of(station.state.airtime, slowest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn gains_that_make_no_stable_loop_are_refused_with_the_reason() {
+        let params = NonlinearParams::default;
+        assert!(params().build().is_ok());
+        for (wrong, expected) in [
+            (NonlinearParams { inner_gain: 2.0, ..params() }, "ever wider (5.4.1.3)"),
+            (NonlinearParams { outer_gain: 1.0, ..params() }, "(Lemma 2)"),
+            (NonlinearParams { inner_gain: 1.5, outer_gain: 0.5, ..params() }, "add up to 2"),
+            (NonlinearParams { overhead_gain: -0.1, ..params() }, "part of a mean"),
+            (NonlinearParams { delay: Span::ZERO, ..params() }, "`delay` is 0"),
+            (NonlinearParams { level: 63.0, ..params() }, "how much waits"),
+            (NonlinearParams { near: f64::NAN, ..params() }, "`near` is NaN"),
+        ] {
+            let message = wrong.build().unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        assert_eq!(params().margin(), 3.6);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn settings_in_a_file_need_only_say_what_is_not_usual() {
+        let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmost = \"128p\"";
+        let params: NonlinearParams = toml::from_str(text).unwrap();
+        assert_eq!((params.delay, params.level), (Span::from_micros(2_500), 48.0));
+        assert_eq!(params.downlink.most.get(), 128);
+        assert_eq!(params.inner_gain, 0.5);
+        assert!(toml::from_str::<NonlinearParams>("gain = 0.5").is_err());
     }
 }

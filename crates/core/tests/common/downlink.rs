@@ -7,40 +7,40 @@ use freshline_core::wlan::{
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-pub const DELTA: Span = Span::from_millis(500);
-pub const PACKET: Bytes = Bytes::new(1500);
+pub(crate) const DELTA: Span = Span::from_millis(500);
+pub(crate) const PACKET: Bytes = Bytes::new(1500);
 /// Nmax.
-pub const MOST: f64 = 64.0;
+pub(crate) const MOST: f64 = 64.0;
 
 /// 802.11ac over 80 MHz with long pauses between symbols.
-pub fn vht(mcs: u8, streams: u8) -> Vht {
+pub(crate) fn vht(mcs: u8, streams: u8) -> Vht {
     VhtParams { mcs, streams, width: Width::Mhz80, guard: Guard::Long }.build().unwrap()
 }
 
 /// What frames take at such a rate.
-pub fn link(vht: Vht) -> Link {
+pub(crate) fn link(vht: Vht) -> Link {
     Link::vht(vht, Access::BEST_EFFORT, PACKET)
 }
 
 /// The model of frames to these stations.
-pub fn round(stations: &[Vht]) -> Round {
+pub(crate) fn round(stations: &[Vht]) -> Round {
     Round::new(&stations.iter().copied().map(link).collect::<Vec<_>>()).unwrap()
 }
 
 /// An access point with one law at its sender, and every client reporting at the end of each Δ.
-pub struct Downlink<L> {
-    pub law: L,
-    pub now: Time,
-    pub stations: Vec<Vht>,
+pub(crate) struct Downlink<L> {
+    pub(crate) law: L,
+    pub(crate) now: Time,
+    pub(crate) stations: Vec<Vht>,
     /// How many times as much as in an idle channel a frame costs beside its packets.
-    pub contention: f64,
+    pub(crate) contention: f64,
     /// Packets of the frames of the last round.
     levels: Vec<f64>,
     rng: Pcg64,
 }
 
 impl<L: DownlinkLaw> Downlink<L> {
-    pub fn new(law: L, stations: &[Vht]) -> Self {
+    pub(crate) fn new(law: L, stations: &[Vht]) -> Self {
         let mut downlink = Self {
             law,
             now: Time::ZERO,
@@ -55,7 +55,7 @@ impl<L: DownlinkLaw> Downlink<L> {
         downlink
     }
 
-    pub fn join(&mut self, station: Vht) {
+    pub(crate) fn join(&mut self, station: Vht) {
         let id = StationId(self.stations.len() as u32);
         self.law.on_join(self.now, id).unwrap();
         self.stations.push(station);
@@ -63,12 +63,15 @@ impl<L: DownlinkLaw> Downlink<L> {
     }
 
     /// A slot in which all tell what they saw.
-    pub fn slot(&mut self) -> Vec<Report> {
+    pub(crate) fn slot(&mut self) -> Vec<Report> {
         self.slot_with(|_, report| Some(report))
     }
 
     /// A slot in which clients tell what `tell` makes of what they saw, which is returned.
-    pub fn slot_with(&mut self, tell: impl Fn(usize, Report) -> Option<Report>) -> Vec<Report> {
+    pub(crate) fn slot_with(
+        &mut self,
+        tell: impl Fn(usize, Report) -> Option<Report>,
+    ) -> Vec<Report> {
         let seen = self.carry();
         self.now += DELTA;
         for (station, report) in seen.iter().enumerate() {
@@ -83,7 +86,7 @@ impl<L: DownlinkLaw> Downlink<L> {
     }
 
     /// The rates in force, in packets/s.
-    pub fn rates(&self) -> Vec<f64> {
+    pub(crate) fn rates(&self) -> Vec<f64> {
         let packet_bits = 8.0 * PACKET.get() as f64;
         let rate = |id| self.law.rate(StationId(id)).as_bps() as f64 / packet_bits;
         (0..self.stations.len() as u32).map(rate).collect()
@@ -99,7 +102,8 @@ impl<L: DownlinkLaw> Downlink<L> {
         let (mut lost, mut frames, mut elapsed) = (vec![0.0; count], 0u32, 0.0);
         while elapsed < DELTA.as_secs_f64() {
             // Backoffs of 0 to 15 slots, 7.5 in the mean, for each frame.
-            let drawn: f64 = (0..count).map(|_| self.rng.random_range(-7.5..=7.5) * 9e-6).sum();
+            let drawn: u32 = (0..count).map(|_| self.rng.random_range(0..=15)).sum();
+            let drawn = (f64::from(drawn) - 7.5 * count as f64) * 9e-6;
             let packets: f64 = links.iter().zip(&self.levels).map(|(l, n)| l.airtime * n).sum();
             let round = self.contention * overhead + drawn + packets;
             for station in 0..count {
@@ -129,6 +133,6 @@ impl<L: DownlinkLaw> Downlink<L> {
 }
 
 /// The goodput of packets at these rates (packets/s), to the bit/s.
-pub fn goodput(rates: &[f64]) -> BitRate {
+pub(crate) fn goodput(rates: &[f64]) -> BitRate {
     BitRate::from_bps((rates.iter().sum::<f64>() * 8.0 * PACKET.get() as f64) as u64)
 }
