@@ -232,6 +232,25 @@ fn with_a_fifth_of_the_reports_lost_levels_hold() {
 }
 
 #[test]
+fn clients_that_report_at_other_times_still_settle_within_8_slots() {
+    // A report that comes after so much of a slot is of the rates before for the rest.
+    const OLD_PART: [f64; 4] = [0.0, 0.3, 0.6, 0.9];
+    let stations = [vht(9, 1); 4];
+    let level = optimum(&stations, 5.0, 32.0).levels[0];
+    let mut downlink = Downlink::new(nonlinear(5.0, 32.0), &stations);
+    let mut before = downlink.slot();
+    for slot in 2..40 {
+        let seen = downlink.slot_with(|station, now| {
+            let old = OLD_PART[station];
+            Some(Report { level: old * before[station].level + (1.0 - old) * now.level, ..now })
+        });
+        let all_hold = seen.iter().all(|report| is_near(report.level, level));
+        assert!(slot <= 8 || all_hold, "slot {slot}: {seen:?}");
+        before = seen;
+    }
+}
+
+#[test]
 fn a_station_that_went_away_leaves_its_airtime_to_the_others() {
     let stations = [vht(9, 1); 2];
     let mut downlink = Downlink::new(nonlinear(1.6, 32.0), &stations);

@@ -55,7 +55,7 @@
 //! Reports come from the network. Numbers are brought into their ranges or the report is left out;
 //! of a slot only a station's newest report counts, so that a flood is one report; there is a most of
 //! stations. What one station says decides nothing that concerns others: c and the round are the
-//! medians over stations, and levels stay within the bounds.
+//! medians over stations, and levels stay within the bounds. What is left is on the book's page.
 
 mod aggregation;
 mod allocation;
