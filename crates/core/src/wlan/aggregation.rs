@@ -25,7 +25,8 @@
 //!   come first.
 //! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
 //!   (5.2.2).
-//! - **Duplicates**, and what comes after its hole was given up, are left out.
+//! - **Duplicates**, and what comes after its hole was given up, are left out. A sender that numbers
+//!   anew is another flow, and needs another [`Aggregation`].
 
 use alloc::collections::VecDeque;
 

@@ -205,14 +205,10 @@ impl NonlinearLaw {
         let limits =
             Limits { delay: self.params.delay, level: self.params.level, airtime: LONGEST_FRAME };
         let slowest = slowest(model);
-        let levels = model.allocate(limits).map(|optimum| optimum.levels);
-        let levels_of_slowest = levels.iter().flatten().zip(model.airtimes());
-        let ideal = levels_of_slowest
-            .filter(|(_, airtime)| **airtime == slowest)
-            .map(|(level, _)| *level)
-            .next()
-            // Where the delay is too short for a packet each, that is what is sent all the same.
-            .unwrap_or(1.0);
+        // The slowest station's level is the least. Where the delay is too short for a packet each,
+        // one is sent all the same.
+        let least = |levels: Vec<f64>| levels.into_iter().fold(f64::INFINITY, f64::min);
+        let ideal = model.allocate(limits).map_or(1.0, |optimum| least(optimum.levels));
         let factor = ideal / self.ideal.replace(ideal).unwrap_or(self.target);
         self.target = (self.target * factor).clamp(1.0, self.cap(slowest));
         for station in stations {
@@ -266,7 +262,7 @@ impl NonlinearLaw {
         self.samples = self.samples.saturating_add(1).min(1000);
         let first = self.params.overhead.as_secs_f64();
         let learnt = self.overhead + weight * (sample - self.overhead);
-        self.overhead = learnt.clamp(first * 0.5, first * 100.0);
+        self.overhead = learnt.clamp(first * LEAST_OVERHEAD, first * MOST_OVERHEAD);
     }
 
     /// (5.43), from the rates that are now set.
@@ -318,6 +314,12 @@ impl NonlinearLaw {
 
 /// Below this level frames of one packet are so many that some rounds have none.
 const ALONE: f64 = 1.5;
+
+/// ĉ in first values, at least: AIFS, backoff and acknowledgement of a frame are not much shorter.
+const LEAST_OVERHEAD: f64 = 0.5;
+
+/// ĉ in first values, at most: a channel that a hundred others share.
+const MOST_OVERHEAD: f64 = 100.0;
 
 /// w₁.
 fn slowest(model: &Round) -> f64 {
