@@ -15,6 +15,7 @@
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
 //! | [`link`] | what a hop does to a packet: queue, rate, delay, jitter, loss |
 //! | [`router`] | what waits in a hop, and what is dropped |
+//! | [`wlan`] | Wi-Fi: the cell, its access point and stations (802.11a, g, n, ac) |
 //! | [`receiver`] | the last stop: how much may be in flight (RTAC, DRWA, auto-tuning) |
 //! | [`session`] | the endpoints' protocol: sessions, cookies, probes, acks, expiry |
 //!
@@ -62,3 +63,4 @@ pub mod session;
 pub mod source;
 pub mod unit;
 pub mod wire;
+pub mod wlan;

@@ -13,14 +13,14 @@
 //! be at most a window ahead of the first packet that is missing, as the standard's sequence
 //! numbers demand (IEEE 802.11-2016, 10.24.7).
 
-use std::collections::VecDeque;
-
-use freshline_core::router::{Drop, DropReason, Drops};
-use freshline_core::unit::{Bytes, Span, Time};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use super::frame::Framing;
 use super::mode::Mode;
 use super::rate::RateControl;
+use crate::router::{Drop, DropReason, Drops};
+use crate::unit::{Bytes, Span, Time};
 
 /// The packets of one category between two stations.
 #[derive(Debug)]
@@ -214,7 +214,9 @@ impl<P> Flow<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::{Access, Guard, Standard, Width};
+    use crate::wlan::mac::{Access, Guard, Standard, Width};
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     fn flow(packets: u32) -> Flow<u32> {
         let mut flow = Flow::new(0, 1, RateControl::Fixed(0), [0.0].into());

@@ -1,11 +1,11 @@
 //! The cell: stations that share one medium.
 
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-use std::mem;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::mem;
 
-use freshline_core::router::{Drop, DropReason, Drops, Packet};
-use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
@@ -21,6 +21,8 @@ use super::rate::{RateChoice, RateControl};
 use super::rules::Rules;
 use super::stats::{CellStats, StationStats};
 use super::timing::Timing;
+use crate::router::{Drop, DropReason, Drops, Packet};
+use crate::unit::{Bytes, Packets, Span, Time};
 
 /// A packet for one hop over the air.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,10 @@
 //! IEEE 802.11-2016: 9.2.3 (MAC frame), 9.3.1.5 (Ack), 9.3.1.9 (BlockAck), 9.7.1 (A-MPDU), and
 //! RFC 1042 for the LLC/SNAP header.
 
-use freshline_core::unit::{BitRate, Bytes, Span};
-
 use super::category::Access;
 use super::mode::Mode;
 use super::timing::Standard;
+use crate::unit::{BitRate, Bytes, Span};
 
 /// The size of an acknowledgement.
 pub const ACK: Bytes = Bytes::new(14);
@@ -99,7 +98,7 @@ impl Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::mode::{Guard, Width};
+    use crate::wlan::mac::mode::{Guard, Width};
 
     #[test]
     fn a_kilobyte_of_udp_makes_an_mpdu_of_1088_bytes() {

@@ -1,0 +1,3 @@
+//! Wi-Fi: the access point and its stations.
+
+pub mod mac;
