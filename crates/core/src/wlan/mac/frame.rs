@@ -6,7 +6,7 @@
 use super::category::Access;
 use super::mode::Mode;
 use super::timing::Standard;
-use crate::unit::{BitRate, Bytes, Span};
+use crate::unit::{BitRate, Bytes, Span, Time};
 
 /// The size of an acknowledgement.
 pub const ACK: Bytes = Bytes::new(14);
@@ -34,6 +34,15 @@ pub struct Framing {
     qos: bool,
     /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
+}
+
+/// A frame as the MAC of its receiver knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// When it ended: what a network card stamps all packets of a frame with.
+    pub at: Time,
+    /// The rate of its data.
+    pub rate: BitRate,
 }
 
 impl Framing {

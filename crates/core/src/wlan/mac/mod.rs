@@ -83,7 +83,7 @@ pub use channel::{Channel, Place, Propagation};
 pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
 pub use contention::Countdown;
 pub use error_model::log_success_per_bit;
-pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR};
+pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR, Received};
 pub use mode::{CodeRate, Guard, Mode, Modulation, Width};
 pub use rate::RateChoice;
 pub use rules::{Recovery, Rules};
