@@ -13,5 +13,4 @@ pub mod tcp;
 pub mod topology;
 pub mod torture;
 pub mod watch;
-pub mod wifi;
 pub mod world;

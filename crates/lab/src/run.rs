@@ -15,10 +15,10 @@ use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
     TOPOLOGY,
 };
-use crate::wifi::{Cell, StationStats};
 use crate::world::{
     ExchangeOutcome, Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
+use freshline_core::wlan::mac::{Cell, StationStats};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -7,8 +7,8 @@ use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use crate::scenario::{ACCESS_POINT, Built, LinkHops, Scenario};
-use crate::wifi::Cell;
 use crate::world::{Flow, Parcel, Stream, UpdateFlow, World};
+use freshline_core::wlan::mac::Cell;
 
 /// Writes a table a flow, a table a link and a table a cell: a line an interval.
 ///

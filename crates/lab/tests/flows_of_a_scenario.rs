@@ -1,8 +1,8 @@
 //! Where the flows of a scenario go, and which of them share what.
 
+use freshline_core::wlan::mac::Category;
 use freshline_lab::run::run;
 use freshline_lab::scenario::{Built, Change, Scenario};
-use freshline_lab::wifi::Category;
 use freshline_lab::world::Leg;
 
 const CELL_AND_HOPS: &str = r#"

@@ -2,7 +2,7 @@
 
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wlan;
-use freshline_lab::wifi::{Access, Category, Framing, Guard, Mode, Standard, Timing, Width};
+use freshline_core::wlan::mac::{Access, Category, Framing, Guard, Mode, Standard, Timing, Width};
 
 const PACKET: Bytes = Bytes::new(1500);
 const WIDTHS: [(Width, wlan::Width); 3] = [

@@ -16,6 +16,7 @@
 //! | what | | from |
 //! |---|---|---|
 //! | [`Round`] | levels and delays at given rates, rates for levels | 5.2 |
+//! | [`mac`] | the cell itself: access point and stations, element by element | IEEE 802.11-2016 |
 //! | [`Vht`] | what 802.11ac takes for frames and packets | IEEE 802.11-2016 |
 //! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
 //! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
@@ -62,6 +63,7 @@ mod allocation;
 mod bottleneck;
 mod fixed;
 mod linear;
+pub mod mac;
 mod model;
 mod nonlinear;
 mod params;

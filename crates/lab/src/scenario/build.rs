@@ -13,8 +13,8 @@ use super::flow::Stations;
 use super::topology::Network;
 use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
-use crate::wifi::{Category, Cell, CellConfig};
 use crate::world::{Flow, Leg, Parcel, Routed, Wire, World};
+use freshline_core::wlan::mac::{Category, Cell, CellConfig};
 
 /// What metrics call the hops of a scenario's topology.
 pub const TOPOLOGY: &str = "topology";

@@ -13,8 +13,8 @@ use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
-use crate::wifi::Category;
 use crate::world::{Application, Cross, Exchange, Flow, Leg, Pattern, Sizes, Stream, UpdateFlow};
+use freshline_core::wlan::mac::Category;
 
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);

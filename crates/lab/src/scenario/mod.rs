@@ -24,8 +24,8 @@ use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
 
 use crate::tcp::congestion::Algorithm;
-use crate::wifi::{CellConfig, CellError};
 use crate::world::SizeDistribution;
+use freshline_core::wlan::mac::{CellConfig, CellError};
 
 pub use build::{Built, LinkHops, TOPOLOGY};
 pub use flow::ACCESS_POINT;

@@ -29,7 +29,7 @@ pub use stream::{Application, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
-use crate::wifi::{Category, Cell, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, Transmission};
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;

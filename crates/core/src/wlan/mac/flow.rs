@@ -13,14 +13,14 @@
 //! be at most a window ahead of the first packet that is missing, as the standard's sequence
 //! numbers demand (IEEE 802.11-2016, 10.24.7).
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
-use freshline_core::router::{Drop, DropReason, Drops};
-use freshline_core::unit::{Bytes, Span, Time};
-
-use super::frame::Framing;
+use super::frame::{Framing, Received};
 use super::mode::Mode;
 use super::rate::RateControl;
+use crate::router::{Drop, DropReason, Drops};
+use crate::unit::{Bytes, Span, Time};
 
 /// The packets of one category between two stations.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Mpdu<P> {
 enum State {
     Waiting,
     OnAir,
-    Received,
+    Received(Received),
 }
 
 /// What goes on the air at once.
@@ -94,9 +94,10 @@ impl<P> Flow<P> {
         &mut self,
         horizon: Time,
         drops: &mut Drops<'_, P>,
-        deliver: &mut impl FnMut(P),
+        deliver: &mut impl FnMut(P, Received),
     ) {
-        while self.first_is(|mpdu| mpdu.state == State::Waiting && mpdu.since < horizon) {
+        let is_old = |mpdu: &Mpdu<P>| mpdu.state == State::Waiting && mpdu.since < horizon;
+        while self.mpdus.front().is_some_and(is_old) {
             if let Some(expired) = self.mpdus.pop_front() {
                 drops(Drop { packet: expired.packet, reason: DropReason::Lifetime });
             }
@@ -135,17 +136,18 @@ impl<P> Flow<P> {
         burst
     }
 
-    /// Asks for each MPDU on the air, given its size, whether it was received; returns how many
-    /// were, and delivers those that nothing holds back.
+    /// Asks for each MPDU on the air in `frame`, given its size, whether it was received; returns
+    /// how many were, and delivers those that nothing holds back.
     pub(super) fn receive(
         &mut self,
+        frame: Received,
         mut received: impl FnMut(Bytes) -> bool,
-        deliver: &mut impl FnMut(P),
+        deliver: &mut impl FnMut(P, Received),
     ) -> usize {
         let mut count = 0;
         for mpdu in self.mpdus.iter_mut().take(Framing::BLOCK) {
             if mpdu.state == State::OnAir && received(mpdu.size) {
-                mpdu.state = State::Received;
+                mpdu.state = State::Received(frame);
                 count += 1;
             }
         }
@@ -158,7 +160,7 @@ impl<P> Flow<P> {
         &mut self,
         retry_limit: Option<u8>,
         drops: &mut Drops<'_, P>,
-        deliver: &mut impl FnMut(P),
+        deliver: &mut impl FnMut(P, Received),
     ) {
         let mut index = 0;
         while index < self.mpdus.len().min(Framing::BLOCK) {
@@ -179,7 +181,7 @@ impl<P> Flow<P> {
         &mut self,
         retry_limit: Option<u8>,
         drops: &mut Drops<'_, P>,
-        deliver: &mut impl FnMut(P),
+        deliver: &mut impl FnMut(P, Received),
     ) {
         self.fail(0, retry_limit, drops);
         self.release(deliver);
@@ -198,23 +200,22 @@ impl<P> Flow<P> {
         true
     }
 
-    fn release(&mut self, deliver: &mut impl FnMut(P)) {
-        while self.first_is(|mpdu| mpdu.state == State::Received) {
+    fn release(&mut self, deliver: &mut impl FnMut(P, Received)) {
+        while let Some(State::Received(frame)) = self.mpdus.front().map(|mpdu| mpdu.state) {
             if let Some(mpdu) = self.mpdus.pop_front() {
-                deliver(mpdu.packet);
+                deliver(mpdu.packet, frame);
             }
         }
-    }
-
-    fn first_is(&self, what: impl Fn(&Mpdu<P>) -> bool) -> bool {
-        self.mpdus.front().is_some_and(what)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::{Access, Guard, Standard, Width};
+    use crate::unit::BitRate;
+    use crate::wlan::mac::{Access, Guard, Standard, Width};
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     fn flow(packets: u32) -> Flow<u32> {
         let mut flow = Flow::new(0, 1, RateControl::Fixed(0), [0.0].into());
@@ -234,6 +235,10 @@ mod tests {
         .mpdus
     }
 
+    fn frame(millis: u64) -> Received {
+        Received { at: Time::ZERO + Span::from_millis(millis), rate: BitRate::from_mbps(65) }
+    }
+
     /// Settles one burst of which all but the `lost` MPDUs arrive: what is delivered and dropped.
     fn outcome(flow: &mut Flow<u32>, lost: &[usize]) -> (Vec<u32>, Vec<u32>) {
         let (mut delivered, mut dropped, mut index) = (Vec::new(), Vec::new(), 0);
@@ -241,9 +246,9 @@ mod tests {
             index += 1;
             !lost.contains(&(index - 1))
         };
-        flow.receive(arrives, &mut |packet| delivered.push(packet));
+        flow.receive(frame(1), arrives, &mut |packet, _| delivered.push(packet));
         let drops = &mut |drop: Drop<u32>| dropped.push(drop.packet);
-        flow.settle(Some(2), drops, &mut |packet| delivered.push(packet));
+        flow.settle(Some(2), drops, &mut |packet, _| delivered.push(packet));
         (delivered, dropped)
     }
 
@@ -254,6 +259,23 @@ mod tests {
         assert_eq!(outcome(&mut flow, &[1]), (vec![0], vec![]));
         assert_eq!(send(&mut flow), 1);
         assert_eq!(outcome(&mut flow, &[]), (vec![1, 2, 3], vec![]));
+    }
+
+    #[test]
+    fn what_was_held_back_came_in_its_own_frame() {
+        let mut flow = flow(2);
+        let mut came = Vec::new();
+        for (millis, lost) in [(1, Some(0)), (2, None)] {
+            send(&mut flow);
+            let mut index = 0;
+            let arrives = |_| {
+                index += 1;
+                Some(index - 1) != lost
+            };
+            flow.receive(frame(millis), arrives, &mut |packet, frame| came.push((packet, frame)));
+            flow.settle(None, &mut |_| (), &mut |_, _| ());
+        }
+        assert_eq!(came, [(0, frame(2)), (1, frame(1))]);
     }
 
     #[test]
@@ -282,7 +304,7 @@ mod tests {
         outcome(&mut flow, &[0, 2]);
         let (mut delivered, mut dropped) = (Vec::new(), Vec::new());
         let drops = &mut |drop: Drop<u32>| dropped.push((drop.packet, drop.reason));
-        flow.expire(Time::from_nanos(5), drops, &mut |packet| delivered.push(packet));
+        flow.expire(Time::from_nanos(5), drops, &mut |packet, _| delivered.push(packet));
         assert_eq!((delivered, dropped), (vec![1], vec![(0, DropReason::Lifetime)]));
         assert_eq!(flow.len(), 1);
     }

@@ -12,16 +12,18 @@
 //!
 //! IEEE 802.11-2016: 10.3.4.3 (backoff of the DCF), 10.22.2.2 and 10.22.2.4 (EDCA).
 
-use freshline_core::unit::{Span, Time};
+use alloc::vec::Vec;
+
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
 
 use super::category::CategoryParams;
 use super::rules::Rules;
+use crate::unit::{Span, Time};
 
 /// What a busy period does to the counter of those who wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Countdown {
     /// A slot counts once it has passed idle, as in the DCF: the slot in which somebody starts to
     /// transmit does not count. So nobody who waited comes to zero at the start of that slot's
@@ -230,8 +232,8 @@ impl Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::Category;
-    use crate::wifi::category::Access;
+    use crate::wlan::mac::Category;
+    use crate::wlan::mac::category::Access;
     use rand_pcg::Pcg64;
 
     const SLOT: Span = Span::from_micros(9);

@@ -1,12 +1,11 @@
 //! The rules by which a real cell differs from Bianchi's model, each with a switch.
 
-use serde::{Deserialize, Serialize};
-
 use super::contention::Countdown;
 
 /// From when on a sender whose frame failed counts its new backoff.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Recovery {
     /// DIFS (or AIFS) after the end of its frame, as if it knew at once.
     AtOnce,
@@ -20,8 +19,9 @@ pub enum Recovery {
 }
 
 /// Rules of contention that can be switched to show what each of them is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Rules {
     /// Whether a slot counts when it begins or once it has passed.
     pub countdown: Countdown,
@@ -31,7 +31,7 @@ pub struct Rules {
     /// When a sender whose frame failed contends again.
     pub recovery: Recovery,
     /// After how many attempts a frame is given up, at least 1; for ever if `None`.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub retry_limit: Option<u8>,
 }
 

@@ -1,7 +1,9 @@
 //! What happened in a cell, station by station.
 
-use freshline_core::link::{DropCounts, Traffic};
-use freshline_core::unit::Span;
+use alloc::vec::Vec;
+
+use crate::link::{DropCounts, Traffic};
+use crate::unit::Span;
 
 /// What one station did since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

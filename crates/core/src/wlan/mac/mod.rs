@@ -14,12 +14,12 @@
 //! frame, or an A-MPDU of what waits for that receiver, and learns from the acknowledgement what
 //! arrived. The rest is sent again until its tries or its lifetime end.
 //!
-//! [`Cell`] is a state machine on the driver's time, as [`Hop`](freshline_core::link::Hop) is:
+//! [`Cell`] is a state machine on the driver's time, as [`Hop`](crate::link::Hop) is:
 //!
 //! ```
 //! # use freshline_core::router::Packet;
 //! # use freshline_core::unit::{Bytes, Time};
-//! # use freshline_lab::wifi::{Category, CellConfig, Transmission};
+//! # use freshline_core::wlan::mac::{Category, CellConfig, Transmission};
 //! # use rand_pcg::Pcg64;
 //! # struct Update;
 //! # impl Packet for Update { fn size(&self) -> Bytes { Bytes::new(1052) } }
@@ -35,7 +35,7 @@
 //! }
 //! // DIFS and 182 symbols behind the preamble.
 //! assert_eq!(arrivals, [Time::from_nanos(34_000 + 748_000)]);
-//! # Ok::<(), freshline_lab::wifi::CellError>(())
+//! # Ok::<(), freshline_core::wlan::mac::CellError>(())
 //! ```
 //!
 //! # Time
@@ -83,7 +83,7 @@ pub use channel::{Channel, Place, Propagation};
 pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
 pub use contention::Countdown;
 pub use error_model::log_success_per_bit;
-pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR};
+pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR, Received};
 pub use mode::{CodeRate, Guard, Mode, Modulation, Width};
 pub use rate::RateChoice;
 pub use rules::{Recovery, Rules};

@@ -1,11 +1,12 @@
 //! What a cell promises whatever it carries: nothing is lost or doubled uncounted, flows keep
 //! their order, limits hold, and the same seed gives the same run.
+#![cfg(feature = "serde")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use freshline_core::router::{Drop, DropReason, Packet};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
-use freshline_lab::wifi::{Category, Cell, CellConfig, Delivered, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, CellConfig, Delivered, Transmission};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

@@ -9,11 +9,12 @@
 //! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all who did not take part in it, and
 //! so is a frame that its receiver lost to noise.
 
-use freshline_core::unit::{Span, Time};
+use alloc::vec::Vec;
 
 use super::category::{Access, Category};
 use super::rules::{Recovery, Rules};
 use super::timing::Timing;
+use crate::unit::{Span, Time};
 
 /// One station's queues in one category: those which contend with each other for the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +133,7 @@ impl Medium {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::Standard;
+    use crate::wlan::mac::Standard;
 
     fn contender(station: u32) -> Contender {
         Contender { station, category: Category::BestEffort }

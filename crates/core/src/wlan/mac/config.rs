@@ -1,13 +1,12 @@
 //! Cells as people write them in files.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
-use freshline_core::router::Packet;
-use freshline_core::unit::{BitRate, Packets, ParseUnitError, Span};
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use serde::{Deserialize, Serialize};
 
 use super::category::Access;
 use super::cell::{Cell, CellParts};
@@ -17,6 +16,8 @@ use super::mode::{Guard, Mode, Width};
 use super::rate::RateChoice;
 use super::rules::Rules;
 use super::timing::{Standard, Timing};
+use crate::router::Packet;
+use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 
 /// A cell. What is left out is as the standard has it; without `propagation`, the channel is
 /// ideal.
@@ -29,8 +30,9 @@ use super::timing::{Standard, Timing};
 /// [propagation]
 /// shadowing_db = 12.0
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct CellConfig {
     /// The standard.
     pub standard: Standard,
@@ -52,20 +54,20 @@ pub struct CellConfig {
     pub lifetime: Span,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
     /// to (as 802.11e stations).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub access: Option<AccessConfig>,
     /// The rules of contention, if not those of `access`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rules: Option<Rules>,
     /// How signals fade; the channel is ideal if they do not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub propagation: Option<Propagation>,
     /// With `propagation`: the side of a square in whose middle station 0 stands and over which
     /// the others are spread at random.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub side_m: Option<f64>,
     /// With `propagation`, instead of `side_m`: where each station stands.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub places: Vec<Place>,
 }
 
@@ -93,8 +95,9 @@ impl Default for CellConfig {
 }
 
 /// How the stations of a cell contend, with the parameters of the standard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AccessConfig {
     /// All packets alike.
     Dcf,
@@ -103,8 +106,9 @@ pub enum AccessConfig {
 }
 
 /// The rate of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub enum RateConfig {
     /// Always this one: `12mbit`.
     Legacy(BitRate),
@@ -340,10 +344,10 @@ fn finite(
     Err(CellError::Number { field, value, wanted })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
-    use freshline_core::unit::Bytes;
+    use crate::unit::Bytes;
     use proptest::prelude::*;
 
     struct Update;

@@ -14,15 +14,17 @@
 //! Linux groups the modes of HT and VHT and samples within groups at a budget of airtime; here all
 //! modes of a cell are one group, and each is as likely to be tried.
 
-use freshline_core::unit::{Bytes, Span, Time};
+use alloc::boxed::Box;
+
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
 
 use super::mode::Mode;
+use crate::unit::{Bytes, Span, Time};
 
 /// How stations choose among the modes of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RateChoice {
     /// Always the fastest.
     #[default]
@@ -181,8 +183,9 @@ impl Minstrel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::Standard;
-    use freshline_core::unit::BitRate;
+    use crate::unit::BitRate;
+    use crate::wlan::mac::Standard;
+    use alloc::vec::Vec;
     use rand_pcg::Pcg64;
 
     const RATES: [u64; 8] = [6, 9, 12, 18, 24, 36, 48, 54];

@@ -4,14 +4,12 @@
 //! Table 9-137 (default EDCA parameters), 17.4.4 (CWmin 15, CWmax 1023); Shreedhar, PhD thesis,
 //! IIIT-Delhi, Table 5.1 (service classes).
 
-use freshline_core::unit::Span;
-use serde::{Deserialize, Serialize};
+use crate::unit::Span;
 
 /// An access category, from the last to the first.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Category {
     /// AC_BK.
     Background,

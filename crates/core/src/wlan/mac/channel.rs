@@ -8,15 +8,18 @@
 //! Everybody senses everybody, however weak: one collision domain. Shadowing is drawn once a pair
 //! of stations, the same in both directions. Acknowledgements, short and robust, are never lost.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use rand::Rng;
 use rand_distr::{Distribution, Normal};
-use serde::{Deserialize, Serialize};
 
 use super::mode::Width;
 
 /// How signals fade.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Propagation {
     /// The transmission power of all stations, in dBm.
     pub power_dbm: f64,
@@ -31,7 +34,7 @@ pub struct Propagation {
     pub noise_figure_db: f64,
     /// By how many dB a frame must stand out from those that collide with it to be captured;
     /// without it, all frames of a collision are lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub capture_db: Option<f64>,
 }
 
@@ -51,8 +54,9 @@ impl Default for Propagation {
 }
 
 /// A place, in m.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Place {
     /// To the east.
     pub x_m: f64,

@@ -9,27 +9,26 @@
 //! IEEE 802.11-2016: 10.3.2.3 (interframe spaces), 17.4.4 (OFDM), 18.5.4 (ERP), 19.4.4 (HT) and
 //! 21.4.4 (VHT).
 
-use freshline_core::unit::{BitRate, Span};
-use serde::{Deserialize, Serialize};
-
 use super::frame::ACK;
 use super::mode::Mode;
+use crate::unit::{BitRate, Span};
 
 /// Whose physical layer a cell uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Standard {
     /// 802.11a: OFDM at 5 GHz, 20 MHz.
     #[default]
-    #[serde(rename = "802.11a")]
+    #[cfg_attr(feature = "serde", serde(rename = "802.11a"))]
     A,
     /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations and so with short slots.
-    #[serde(rename = "802.11g")]
+    #[cfg_attr(feature = "serde", serde(rename = "802.11g"))]
     G,
     /// 802.11n: HT in mixed format at 5 GHz, 20 or 40 MHz.
-    #[serde(rename = "802.11n")]
+    #[cfg_attr(feature = "serde", serde(rename = "802.11n"))]
     N,
     /// 802.11ac: VHT at 5 GHz, 20, 40 or 80 MHz.
-    #[serde(rename = "802.11ac")]
+    #[cfg_attr(feature = "serde", serde(rename = "802.11ac"))]
     Ac,
 }
 

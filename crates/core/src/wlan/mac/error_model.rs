@@ -80,8 +80,10 @@ fn decoded_bit_error_rate(code: CodeRate, raw: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::Standard;
-    use freshline_core::unit::BitRate;
+    use crate::unit::BitRate;
+    use crate::wlan::mac::Standard;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     fn loss(mbit: u64, snr_db: f64, bytes: u64) -> f64 {
         let mode = Mode::legacy(Standard::A, BitRate::from_mbps(mbit)).unwrap();
@@ -128,7 +130,7 @@ mod tests {
                     }
                 }
                 for (distance, states) in next.iter_mut().enumerate() {
-                    wrong[distance] += std::mem::take(&mut states[0]).1;
+                    wrong[distance] += core::mem::take(&mut states[0]).1;
                 }
                 paths = next;
             }

@@ -2,8 +2,8 @@
 
 use freshline_core::router::Packet;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
-use freshline_lab::wifi::bianchi::Bianchi;
-use freshline_lab::wifi::{
+use freshline_core::wlan::mac::bianchi::Bianchi;
+use freshline_core::wlan::mac::{
     Access, Category, Cell, CellParts, Channel, Countdown, Framing, Mode, RateChoice, Recovery,
     Rules, Standard, Timing, Transmission,
 };

@@ -3,11 +3,10 @@
 //! IEEE 802.11-2016: 9.2.3 (MAC frame), 9.3.1.5 (Ack), 9.3.1.9 (BlockAck), 9.7.1 (A-MPDU), and
 //! RFC 1042 for the LLC/SNAP header.
 
-use freshline_core::unit::{BitRate, Bytes, Span};
-
 use super::category::Access;
 use super::mode::Mode;
 use super::timing::Standard;
+use crate::unit::{BitRate, Bytes, Span, Time};
 
 /// The size of an acknowledgement.
 pub const ACK: Bytes = Bytes::new(14);
@@ -35,6 +34,15 @@ pub struct Framing {
     qos: bool,
     /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
+}
+
+/// A frame as the MAC of its receiver knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// When it ended: what a network card stamps all packets of a frame with.
+    pub at: Time,
+    /// The rate of its data.
+    pub rate: BitRate,
 }
 
 impl Framing {
@@ -99,7 +107,7 @@ impl Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::mode::{Guard, Width};
+    use crate::wlan::mac::mode::{Guard, Width};
 
     #[test]
     fn a_kilobyte_of_udp_makes_an_mpdu_of_1088_bytes() {

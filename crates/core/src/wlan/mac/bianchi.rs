@@ -24,12 +24,11 @@
 //! τ = Σ p^i / Σ p^i·(Wi + 1)/2        i from 0 to R − 1, Wi = min(2^i·W, CWmax + 1)
 //! ```
 
-use freshline_core::unit::{BitRate, Bytes, Span};
-
 use super::category::CategoryParams;
 use super::frame::Framing;
 use super::mode::Mode;
 use super::timing::Timing;
+use crate::unit::{BitRate, Bytes, Span};
 
 /// A saturated cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,7 +117,7 @@ impl Bianchi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wifi::{Access, Category, Standard};
+    use crate::wlan::mac::{Access, Category, Standard};
 
     fn cell(stations: u32) -> Bianchi {
         let contention = *Access::DCF.params(Category::BestEffort);

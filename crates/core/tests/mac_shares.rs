@@ -1,9 +1,10 @@
 //! Who gets how much of a saturated cell: aggregates, categories, the access point's stations,
 //! and the near and the far.
+#![cfg(feature = "serde")]
 
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Span, Time};
-use freshline_lab::wifi::{Category, Cell, CellConfig, CellStats, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellStats, Transmission};
 use rand_pcg::Pcg64;
 
 const PAYLOAD: f64 = 1024.0 * 8.0;

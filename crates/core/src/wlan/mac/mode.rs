@@ -7,10 +7,8 @@
 //! with 16 bits of service field and 6 tail bits an encoder. IEEE 802.11-2016: 17.4.3 (OFDM,
 //! TXTIME), 18.5.3 (ERP), 19.4.3 (HT) and 21.4.3 (VHT).
 
-use freshline_core::unit::{BitRate, Bytes, Span};
-use serde::{Deserialize, Serialize};
-
 use super::timing::Standard;
+use crate::unit::{BitRate, Bytes, Span};
 
 /// What one subcarrier carries in one symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,17 +64,18 @@ impl CodeRate {
 }
 
 /// The width of the channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Width {
     /// 20 MHz.
     #[default]
-    #[serde(rename = "20MHz")]
+    #[cfg_attr(feature = "serde", serde(rename = "20MHz"))]
     Mhz20,
     /// 40 MHz.
-    #[serde(rename = "40MHz")]
+    #[cfg_attr(feature = "serde", serde(rename = "40MHz"))]
     Mhz40,
     /// 80 MHz.
-    #[serde(rename = "80MHz")]
+    #[cfg_attr(feature = "serde", serde(rename = "80MHz"))]
     Mhz80,
 }
 
@@ -101,8 +100,9 @@ impl Width {
 }
 
 /// The pause between symbols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Guard {
     /// 800 ns, in symbols of 4 µs.
     #[default]

@@ -1,11 +1,11 @@
 //! The cell: stations that share one medium.
 
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-use std::mem;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::mem;
 
-use freshline_core::router::{Drop, DropReason, Drops, Packet};
-use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
@@ -14,13 +14,15 @@ use super::channel::Channel;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
 use super::flow::Flow;
-use super::frame::{Framing, MAX_ON_AIR};
+use super::frame::{Framing, MAX_ON_AIR, Received};
 use super::medium::{Contender, Medium, Sending};
 use super::mode::Mode;
 use super::rate::{RateChoice, RateControl};
 use super::rules::Rules;
 use super::stats::{CellStats, StationStats};
 use super::timing::Timing;
+use crate::router::{Drop, DropReason, Drops, Packet};
+use crate::unit::{Bytes, Packets, Span, Time};
 
 /// A packet for one hop over the air.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,9 @@ pub struct Delivered<P> {
     pub from: u32,
     /// The station that received it.
     pub to: u32,
+    /// The frame that it came in, which may have ended before `at`: what is missing holds back
+    /// what is behind it.
+    pub frame: Received,
     /// The packet.
     pub packet: P,
 }
@@ -385,7 +390,8 @@ impl<P: Packet> Cell<P> {
             log_success == 0.0
                 || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64)
         };
-        let received = flow.receive(arrives, &mut into(outbox, sending.end, from, to));
+        let frame = Received { at: sending.end, rate: parts.modes[sending.mode].rate() };
+        let received = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
         stats.stations[from as usize].noise_losses += (sending.mpdus - received) as u64;
         if received > 0 {
             stats.stations[to as usize].airtime += sending.response;
@@ -469,9 +475,14 @@ fn counted<P>(stats: &mut CellStats, from: u32, drops: &mut Drops<'_, P>) -> imp
 }
 
 /// A sink that puts what arrives at `at` into `outbox`, which is in the order of arrival.
-fn into<P>(outbox: &mut VecDeque<Delivered<P>>, at: Time, from: u32, to: u32) -> impl FnMut(P) {
-    move |packet| {
-        let delivered = Delivered { at, from, to, packet };
+fn into<P>(
+    outbox: &mut VecDeque<Delivered<P>>,
+    at: Time,
+    from: u32,
+    to: u32,
+) -> impl FnMut(P, Received) {
+    move |packet, frame| {
+        let delivered = Delivered { at, from, to, frame, packet };
         if outbox.back().is_none_or(|last| last.at <= at) {
             outbox.push_back(delivered);
         } else {
