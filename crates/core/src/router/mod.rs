@@ -24,6 +24,7 @@ mod limit;
 mod packet_lists;
 mod red;
 mod report;
+mod waiting;
 
 pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
