@@ -1,8 +1,8 @@
 //! What holds for every queueing discipline that a configuration can name, whatever comes.
 
 use freshline_core::router::{
-    Backlog, CodelParams, Discipline, Drop, DropReason, Ecn, FlowKey, FqCodelParams, Header,
-    IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
+    Backlog, CodelParams, Discipline, Drop, DropReason, DrrParams, Ecn, FlowKey, FqCodelParams,
+    Header, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
     TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
@@ -48,6 +48,9 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
         QdiscConfig::Codel(_) => {
             QdiscConfig::Codel(CodelParams { limit, ecn: true, ..CodelParams::default() })
         }
+        QdiscConfig::Drr(_) => {
+            QdiscConfig::Drr(DrrParams { limit, queues: 4, ..DrrParams::default() })
+        }
         QdiscConfig::FqCodel(_) => QdiscConfig::FqCodel(FqCodelParams {
             limit: Packets::new(8),
             memory: bytes,
@@ -72,11 +75,21 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         QdiscConfig::Red(RedParams { limit, .. }) => vec![Limit::Bytes(limit)],
         QdiscConfig::Codel(CodelParams { limit, .. }) => vec![limit],
         QdiscConfig::Ifil(IfilParams { limit }) => vec![Limit::Packets(limit)],
+        // Each queue of a flow has the limit of its own.
+        QdiscConfig::Drr(DrrParams { limit, queues, .. }) => vec![times(limit, queues)],
         // The limits are its children's.
         QdiscConfig::Ifc(_) => vec![],
         QdiscConfig::FqCodel(FqCodelParams { limit, memory, .. }) => {
             vec![Limit::Packets(limit), Limit::Bytes(memory)]
         }
+    }
+}
+
+fn times(limit: Limit, count: u32) -> Limit {
+    let count = u64::from(count);
+    match limit {
+        Limit::Packets(packets) => Limit::Packets(Packets::new(packets.get() * count)),
+        Limit::Bytes(bytes) => Limit::Bytes(Bytes::new(bytes.get() * count)),
     }
 }
 

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use rand_pcg::Pcg32;
 
 use super::{
-    AnyScheduler, Backlog, Codel, Dequeued, Drops, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet, Qdisc,
-    Red,
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet,
+    Qdisc, Red,
 };
 use crate::unit::{Packets, Time};
 
@@ -22,6 +22,8 @@ pub enum Discipline<P> {
     Red(Red<P, Pcg32>),
     /// CoDel.
     Codel(Codel<P>),
+    /// A drop-tail queue for each flow.
+    Drr(Drr<P>),
     /// FQ-CoDel.
     FqCodel(FqCodel<P>),
     /// The newest packet of each flow.
@@ -37,6 +39,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Red(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Codel(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Drr(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
@@ -49,6 +52,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.dequeue(now, drops),
             Self::Red(qdisc) => qdisc.dequeue(now, drops),
             Self::Codel(qdisc) => qdisc.dequeue(now, drops),
+            Self::Drr(qdisc) => qdisc.dequeue(now, drops),
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
@@ -61,6 +65,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Red(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Codel(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Drr(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
@@ -73,6 +78,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.backlog(),
             Self::Red(qdisc) => qdisc.backlog(),
             Self::Codel(qdisc) => qdisc.backlog(),
+            Self::Drr(qdisc) => qdisc.backlog(),
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
@@ -85,6 +91,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Red(qdisc) => qdisc.marked(),
             Self::Codel(qdisc) => qdisc.marked(),
+            Self::Drr(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
