@@ -246,6 +246,19 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
 }
 
 #[test]
+fn a_seed_is_any_number_that_a_file_can_hold_and_others_are_refused_at_once() {
+    let bench = Bench::with(SCENARIO);
+    let most = i64::MAX.to_string();
+    let short = ["--set", "duration=100ms", "--runs", "1", "--json", "-", "--seed", &most];
+    let document = bench.json(&[&["run", "s.toml"][..], &short].concat());
+    assert_eq!(document["seed"].as_i64(), Some(i64::MAX));
+    for command in ["run", "reproduce"] {
+        let said = bench.is_refused(&[command, "s.toml", "--seed", &u64::MAX.to_string()]);
+        assert_says(&said, &["--seed", &format!("is not in 0..={most}")]);
+    }
+}
+
+#[test]
 fn a_scenario_without_a_figure_is_not_reproduced() {
     let said = Bench::with(SCENARIO).is_refused(&["reproduce", "s.toml"]);
     assert_says(&said, &["s.toml", "no [reproduce]", "freshline lab run"]);
