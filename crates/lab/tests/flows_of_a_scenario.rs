@@ -107,6 +107,15 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
         ("flow.other.station=gateway", "`station` needs a `path` that begins or ends with a cell"),
         ("flow.other.path=[]", "`each_hop` needs a `path`"),
         ("link.hops.count=0", "`count` of `hops` is 0; give at least 1"),
+        ("link.hops.count=4000000000", "`count` of `hops` is 4000000000; give at most 1000"),
+        (
+            "flow.robot.count=4000000000",
+            "`robot`: there are more than 10000 of it; lower its `count`",
+        ),
+        (
+            "flow.other.count=3334",
+            "there are more than 10000 of it; lower its `count`, or the number",
+        ),
     ] {
         let refused = scenario(&[change]).err().unwrap_or_default();
         assert!(refused.contains(remedy), "{change}: {refused}");

@@ -258,6 +258,16 @@ pub enum ScenarioError {
     /// A link of no hops.
     #[error("`count` of `{0}` is 0; give at least 1, or leave the link out")]
     NoHop(String),
+    /// A link of more hops than a world should hold.
+    #[error("`count` of `{link}` is {count}; give at most {most}")]
+    TooManyHops {
+        /// The link.
+        link: String,
+        /// The number given.
+        count: u32,
+        /// The largest that is taken.
+        most: u32,
+    },
     /// No flow.
     #[error("there is no flow, so nothing would happen; add a [[flow]]")]
     NoFlow,
@@ -338,6 +348,16 @@ impl<'a> From<&'a str> for Source<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, beside: &|name| fs::read_to_string(name) }
     }
+}
+
+impl LinkConfig {
+    /// So many hops a link has at most: a hop takes some 30 kB in either direction.
+    pub const MOST_HOPS: u32 = 1_000;
+}
+
+impl FlowConfig {
+    /// So many flows there are at most of one [[flow]]: a flow takes up to 100 kB.
+    pub const MOST_FLOWS: usize = 10_000;
 }
 
 impl Scenario {
