@@ -245,7 +245,10 @@ impl Group<'_> {
     fn streams(&mut self, flows: &[StreamOutcome]) {
         self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
         self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
-        self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
+        self.mean_time("rtt_mean", flows, |flow| Some(flow.rtt?.mean));
+        self.mean_time("rtt_p50", flows, |flow| Some(flow.rtt?.p50));
+        self.mean_time("rtt_p95", flows, |flow| Some(flow.rtt?.p95));
+        self.mean_time("rtt_max", flows, |flow| Some(flow.rtt?.max));
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("completion", flows, |flow| flow.completion);
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
@@ -261,7 +264,7 @@ impl Group<'_> {
         self.mean_time("response_mean", flows, |flow| flow.response_mean);
         self.mean_time("response_p95", flows, |flow| flow.response_p95);
         self.mean("responses", "1/s", flows.iter().map(|flow| Some(flow.responses_per_s)));
-        self.mean_time("rtt_mean", flows, |flow| flow.stream.rtt_mean);
+        self.mean_time("rtt_mean", flows, |flow| Some(flow.stream.rtt?.mean));
         let streams = || flows.iter().map(|flow| &flow.stream);
         self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
         self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());

@@ -153,6 +153,32 @@ tcp = { control = "cubic", receiver = "rtac" }
 }
 
 #[test]
+fn the_longest_round_trip_of_a_stream_is_that_of_a_full_buffer() {
+    let text = r#"
+title = "A download before a buffer of 100 packets"
+duration = "20s"
+warm_up = "5s"
+
+[[link]]
+name = "link"
+there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+
+[[flow]]
+name = "tcp"
+path = ["link"]
+tcp = { control = "reno" }
+"#;
+    let metrics = run(&Scenario::parse(text).unwrap(), || {}).unwrap();
+    let [mean, p50, p95, max] = ["rtt_mean", "rtt_p50", "rtt_p95", "rtt_max"]
+        .map(|name| metrics.iter().find(|metric| metric.name == name).expect("a round trip").value);
+    // 100 packets of 1.2 ms each, the path, and up to two segments to an ack.
+    assert!((0.140..0.145).contains(&max), "{max}");
+    // Reno's window goes from a half to a whole of buffer and path, at a rate that slows down.
+    assert!((0.9..1.1).contains(&(p50 / mean)), "{p50} {mean}");
+    assert!(p50 < p95 && p95 < max && p95 > 0.9 * max, "{p50} {p95} {max}");
+}
+
+#[test]
 fn a_stream_that_could_never_run_is_refused_with_the_reason() {
     let refused = |link: &str, tcp: &str| {
         let text = format!(

@@ -25,7 +25,7 @@ use rand_pcg::Pcg64;
 pub use cross::{Cross, Pattern};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
-pub use stream::{Application, Stream, StreamOutcome};
+pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;

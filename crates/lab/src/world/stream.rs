@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
+use freshline_core::link::SpanHistogram;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
@@ -68,6 +69,7 @@ struct Tally {
     /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
     source_age: AgeProcess,
     newest_ack: u64,
+    round_trips: SpanHistogram,
     before: SenderStats,
     delivered_before: Bytes,
 }
@@ -79,14 +81,38 @@ pub struct StreamOutcome {
     pub age: Option<AgeSummary>,
     /// The sender's own estimate of the mean age, from round trips and gaps between acks.
     pub source_age_mean: Option<Span>,
-    /// Mean round trip.
-    pub rtt_mean: Option<Span>,
+    /// Round trips; `None` if none was measured.
+    pub rtt: Option<RoundTrips>,
     /// Payload delivered, in bit/s.
     pub goodput_bps: f64,
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
     /// From the beginning until everything was acknowledged, for a file.
     pub completion: Option<Span>,
+}
+
+/// How the round trips of a stream were spread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundTrips {
+    /// Their mean.
+    pub mean: Span,
+    /// What half of them did not exceed.
+    pub p50: Span,
+    /// What 95 % of them did not exceed.
+    pub p95: Span,
+    /// The longest.
+    pub max: Span,
+}
+
+impl RoundTrips {
+    fn of(all: &SpanHistogram) -> Option<Self> {
+        (all.count() > 0).then(|| Self {
+            mean: all.mean(),
+            p50: all.quantile(0.5),
+            p95: all.quantile(0.95),
+            max: all.max(),
+        })
+    }
 }
 
 impl Tally {
@@ -96,6 +122,7 @@ impl Tally {
             age: AgeMeter::new(),
             source_age: AgeProcess::new(),
             newest_ack: 0,
+            round_trips: SpanHistogram::new(),
             before,
             delivered_before,
         }
@@ -175,7 +202,12 @@ impl Stream {
                 self.on_delivered(now, &segment);
             }
             Direction::Back => {
+                let before = *self.sender.stats();
                 self.sender.on_segment(now, &segment);
+                if self.sender.stats().rtt_samples > before.rtt_samples {
+                    let round_trip = self.sender.stats().rtt_sum - before.rtt_sum;
+                    self.tally.round_trips.record(round_trip);
+                }
                 if let Some(sent_at) = segment.echo.filter(|_| segment.ack > self.tally.newest_ack)
                 {
                     self.tally.newest_ack = segment.ack;
@@ -235,16 +267,16 @@ impl Stream {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
-        let Tally { since, age, source_age, before, delivered_before, .. } = &self.tally;
+        let Tally { since, age, source_age, round_trips, before, delivered_before, .. } =
+            &self.tally;
         let stats = self.sender.stats();
-        let samples = stats.rtt_samples - before.rtt_samples;
         let sent = stats.segments.get() - before.segments.get();
         let again = stats.retransmissions.get() - before.retransmissions.get();
         let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
         StreamOutcome {
             age: age.summary(now),
             source_age_mean: source_age.mean(now),
-            rtt_mean: (samples > 0).then(|| (stats.rtt_sum - before.rtt_sum) / samples),
+            rtt: RoundTrips::of(round_trips),
             goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
             completion: self.finished_at.map(|at| at.since(self.starts_at)),
