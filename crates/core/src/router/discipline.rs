@@ -8,6 +8,7 @@ use super::{
     AnyScheduler, Backlog, Codel, Dequeued, Drops, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet, Qdisc,
     Red,
 };
+use crate::host::Dual;
 use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see
@@ -28,6 +29,8 @@ pub enum Discipline<P> {
     Ifil(Ifil<P>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
+    /// The dual transmit queue.
+    Dual(Box<Dual<Self, Self>>),
 }
 
 impl<P: Packet> Qdisc<P> for Discipline<P> {
@@ -40,6 +43,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Dual(qdisc) => qdisc.enqueue(now, packet, drops),
         }
     }
 
@@ -52,6 +56,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
+            Self::Dual(qdisc) => qdisc.dequeue(now, drops),
         }
     }
 
@@ -64,6 +69,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
     }
 
@@ -76,6 +82,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
+            Self::Dual(qdisc) => qdisc.backlog(),
         }
     }
 
@@ -88,6 +95,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }
     }
 }
