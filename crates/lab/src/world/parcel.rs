@@ -30,7 +30,7 @@ pub struct Parcel {
 }
 
 /// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the source to the far end.
     There,
