@@ -17,15 +17,17 @@
 //!
 //! - **Memory.** There is none: each packet is judged by itself, as printed. As a file ends its
 //!   buffer drains, and its last window, urgent again, overtakes what of it still waits as bulk: of a
-//!   file of 0.2 to 4 MB alone on the link, 5 to 10 % of the segments are sent again for it, beside
-//!   another upload up to 16 % with fair service and 30 % without. To stay bulk down to a quarter of
-//!   the buffer ends that, and costs such a file 1 to 16 % of time; where the kernel lets a stream
-//!   have only few packets in the queue (TCP small queues), there is little to overtake.
+//!   file of 0.2 to 4 MB alone on the link, 3 to 10 % of the segments are sent again for it, beside
+//!   another upload up to 16 % with fair service and 30 % without. To stay bulk down to a tenth of
+//!   the buffer nearly ends that, and such a file takes 1 to 16 % longer beside another upload, 6 to
+//!   21 % without fair service. Where the kernel lets a stream have only few packets in the queue
+//!   (TCP small queues), there is little to overtake.
 //! - **Uploads that compete** are unfair for a while in one bulk queue, which 003 leaves open
 //!   (section 3.4.4): of two that begin 10 s apart, Jain's index over the late one's first 10 s is
 //!   0.56. A hold-down, by which data is bulk only when SOR has been above SORth for 0.2, 0.5, 1, 2 s,
-//!   makes it 0.63, 0.70, 0.80, 0.95, and costs 1 to 5 % of goodput, 2 to 6 % of segments sent again,
-//!   and up to 70 ms for all that is urgent. Fair service within the bulk band
+//!   makes it 0.63, 0.70, 0.80, 0.95, and costs up to 5 % of goodput, 2 to 6 % of segments sent
+//!   again, and up to 70 ms for all that is urgent; to let a new stream wait before it is urgent
+//!   changes nothing, as an upload's data is bulk from its first segment on. Fair service within the bulk band
 //!   ([`Dual`](super::Dual)) makes it 0.999 and costs nothing, so there is no hold-down.
 //! - **A segment without payload is an ack**, be it SYN or FIN.
 //! - **A buffer of no size** is full.
