@@ -26,9 +26,9 @@
 //!   (section 3.4.4): of two that begin 10 s apart, Jain's index over the late one's first 10 s is
 //!   0.56. A hold-down, by which data is bulk only when SOR has been above SORth for 0.2, 0.5, 1, 2 s,
 //!   makes it 0.63, 0.70, 0.80, 0.95, and costs up to 5 % of goodput, 2 to 6 % of segments sent
-//!   again, and up to 70 ms for all that is urgent; to let a new stream wait before it is urgent
-//!   changes nothing, as an upload's data is bulk from its first segment on. Fair service within the bulk band
-//!   ([`Dual`](super::Dual)) makes it 0.999 and costs nothing, so there is no hold-down.
+//!   again, and up to 70 ms for all that is urgent. To let a new stream wait before it is urgent
+//!   changes nothing, as an upload's data is bulk from its first segment on. Fair service within the
+//!   bulk band ([`Dual`](super::Dual)) makes it 0.999 and costs nothing, so there is no hold-down.
 //! - **A segment without payload is an ack**, be it SYN or FIN.
 //! - **A buffer of no size** is full.
 
