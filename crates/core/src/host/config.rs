@@ -7,8 +7,6 @@ use super::{BandLaw, Single, SorpcParams};
 /// A law of the bands and its settings. In a file, a string such as `"sorpc"`, or a table such as
 /// `{ law = "sorpc", threshold = 0.5 }`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[cfg_attr(feature = "serde", serde(tag = "law", rename_all = "snake_case"))]
 pub enum BandLawConfig {
     /// [`Single`].
     #[default]

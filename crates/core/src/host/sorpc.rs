@@ -37,7 +37,7 @@ use crate::unit::Time;
 
 /// Settings of [`Sorpc`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct SorpcParams {
     /// SORth, above 0 and at most 1: from which part of its buffer on a stream is bulk. 0.5
