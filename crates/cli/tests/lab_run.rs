@@ -169,7 +169,8 @@ fn a_run_is_captured_and_written_down_over_time() {
     let args = ["run", "s.toml", "--series", "out", "--every", "500ms"];
     bench.succeeds(&[&args[..], &captures].concat());
     let flow = bench.read("out/flow-download.csv");
-    assert!(flow.starts_with("time_s,number,age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s\n0.5,0,"));
+    let columns = "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes";
+    assert!(flow.starts_with(&format!("time_s,number,{columns}\n0.5,0,")), "{flow}");
     assert_eq!(flow.lines().count(), 11, "{flow}");
     assert!(bench.read("out/flow-robot.csv").starts_with("time_s,number,age_s,updates_per_s,"));
     let link = bench.read("out/link-uplink.csv");

@@ -1,5 +1,6 @@
 //! What holds for every queueing discipline that a configuration can name, whatever comes.
 
+use freshline_core::host::{Band, DualConfig};
 use freshline_core::router::{
     Backlog, CodelParams, Discipline, Drop, DropReason, DrrParams, Ecn, FlowKey, FqCodelParams,
     Header, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
@@ -24,7 +25,8 @@ impl Packet for Numbered {
 
     fn header(&self) -> Header {
         let flow = FlowKey { source_port: self.flow, ..FlowKey::default() };
-        Header { flow, ecn: self.ecn, ..Header::default() }
+        let band = if self.flow.is_multiple_of(2) { Band::Urgent } else { Band::Bulk };
+        Header { flow, ecn: self.ecn, band, ..Header::default() }
     }
 
     fn mark(&mut self) -> bool {
@@ -65,6 +67,10 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
             drop_averse: tight(QdiscConfig::default()),
             ..IfcConfig::default()
         })),
+        QdiscConfig::Dual(_) => QdiscConfig::Dual(Box::new(DualConfig {
+            urgent: tight(QdiscConfig::default()),
+            bulk: tight(QdiscConfig::FqCodel(FqCodelParams::default())),
+        })),
     }
 }
 
@@ -78,7 +84,7 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         // Each queue of a flow has the limit of its own.
         QdiscConfig::Drr(DrrParams { limit, queues, .. }) => vec![times(limit, queues)],
         // The limits are its children's.
-        QdiscConfig::Ifc(_) => vec![],
+        QdiscConfig::Ifc(_) | QdiscConfig::Dual(_) => vec![],
         QdiscConfig::FqCodel(FqCodelParams { limit, memory, .. }) => {
             vec![Limit::Packets(limit), Limit::Bytes(memory)]
         }

@@ -17,7 +17,7 @@ use crate::scenario::{
 };
 use crate::wifi::{Cell, StationStats};
 use crate::world::{
-    ExchangeOutcome, Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    ExchangeOutcome, Flow, HostOutcome, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
 
 /// A number with its name, as `freshline lab run --json` prints it.
@@ -258,6 +258,16 @@ impl Group<'_> {
         if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {
             self.add("goodput_jain", "1", index);
         }
+        self.hosts(flows.iter().map(|flow| &flow.host));
+    }
+
+    /// What data of streams met as it left its host.
+    fn hosts<'o>(&mut self, hosts: impl Iterator<Item = &'o HostOutcome> + Clone) {
+        self.mean("occupancy_mean", "1", hosts.clone().map(|host| host.occupancy_mean));
+        self.mean("queue_per_window", "1", hosts.clone().map(|host| host.queue_per_window));
+        self.mean("bulk", "1", hosts.clone().map(|host| host.bulk));
+        let bulk_after = hosts.map(|host| host.bulk_after.map(Span::as_secs_f64));
+        self.mean("bulk_after", "s", bulk_after);
     }
 
     fn exchanges(&mut self, flows: &[ExchangeOutcome]) {
@@ -269,6 +279,7 @@ impl Group<'_> {
         self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
         self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
         self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
+        self.hosts(flows.iter().map(|flow| &flow.host));
     }
 
     /// Since time zero, warm-up included.

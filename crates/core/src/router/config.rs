@@ -12,6 +12,7 @@ use super::{
     Codel, CodelParams, Discipline, Drr, DrrParams, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil,
     IfilParams, Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
 };
+use crate::host::DualConfig;
 use crate::unit::{Bytes, Packets, Span};
 
 /// Which discipline, with which parameters.
@@ -44,6 +45,8 @@ pub enum QdiscConfig {
     Ifil(IfilParams),
     /// Freshness control.
     Ifc(Box<IfcConfig>),
+    /// The dual transmit queue of a host.
+    Dual(Box<DualConfig>),
 }
 
 impl Default for QdiscConfig {
@@ -132,10 +135,10 @@ pub enum QdiscError {
         /// The largest that is taken.
         most: Packets,
     },
-    /// A part of freshness control.
+    /// A part of freshness control, or a band of the dual transmit queue.
     #[error("`{class}`: {reason}")]
     Child {
-        /// The class whose queue it is.
+        /// The class or band whose queue it is.
         class: &'static str,
         /// What is wrong with it.
         reason: Box<QdiscError>,
@@ -144,7 +147,7 @@ pub enum QdiscError {
 
 impl QdiscConfig {
     /// Every discipline, with the defaults of its parameters.
-    pub fn all() -> [Self; 8] {
+    pub fn all() -> [Self; 9] {
         [
             Self::default(),
             Self::Lifo { limit: Limit::default() },
@@ -154,6 +157,7 @@ impl QdiscConfig {
             Self::FqCodel(FqCodelParams::default()),
             Self::Ifil(IfilParams::default()),
             Self::Ifc(Box::default()),
+            Self::Dual(Box::default()),
         ]
     }
 
@@ -168,6 +172,7 @@ impl QdiscConfig {
             Self::FqCodel(_) => "fq_codel",
             Self::Ifil(_) => "ifil",
             Self::Ifc(_) => "ifc",
+            Self::Dual(_) => "dual",
         }
     }
 
@@ -186,6 +191,7 @@ impl QdiscConfig {
             Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
             Self::Ifil(params) => Discipline::Ifil(Ifil::new(*params, rng)?),
             Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
+            Self::Dual(config) => Discipline::Dual(Box::new(config.build(rng)?)),
         })
     }
 }
@@ -231,17 +237,17 @@ impl fmt::Display for QdiscConfig {
 #[cfg(feature = "serde")]
 mod reading {
     use alloc::boxed::Box;
-    use core::fmt;
 
-    use serde::de::value::MapAccessDeserializer;
-    use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+    use serde::{Deserialize, Deserializer};
 
     use super::{
-        CodelParams, DrrParams, FqCodelParams, IfcConfig, IfilParams, Limit, QdiscConfig, RedParams,
+        CodelParams, DrrParams, DualConfig, FqCodelParams, IfcConfig, IfilParams, Limit,
+        QdiscConfig, RedParams,
     };
+    use crate::reading::string_or_table;
 
     /// The table.
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     #[serde(tag = "discipline", rename_all = "snake_case", deny_unknown_fields)]
     enum Table {
         Fifo {
@@ -258,6 +264,7 @@ mod reading {
         FqCodel(FqCodelParams),
         Ifil(IfilParams),
         Ifc(Box<IfcConfig>),
+        Dual(Box<DualConfig>),
     }
 
     impl From<Table> for QdiscConfig {
@@ -271,31 +278,16 @@ mod reading {
                 Table::FqCodel(params) => Self::FqCodel(params),
                 Table::Ifil(params) => Self::Ifil(params),
                 Table::Ifc(config) => Self::Ifc(config),
+                Table::Dual(config) => Self::Dual(config),
             }
         }
     }
 
     impl<'de> Deserialize<'de> for QdiscConfig {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct StringOrTable;
-
-            impl<'de> Visitor<'de> for StringOrTable {
-                type Value = QdiscConfig;
-
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("a discipline or limit such as `fifo` or `100p`, or a table with `discipline`")
-                }
-
-                fn visit_str<E: Error>(self, text: &str) -> Result<QdiscConfig, E> {
-                    text.parse().map_err(E::custom)
-                }
-
-                fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<QdiscConfig, A::Error> {
-                    Table::deserialize(MapAccessDeserializer::new(map)).map(Into::into)
-                }
-            }
-
-            deserializer.deserialize_any(StringOrTable)
+            let expected =
+                "a discipline or limit such as `fifo` or `100p`, or a table with `discipline`";
+            string_or_table::<Table, _, _, _>(deserializer, expected, str::parse)
         }
     }
 }

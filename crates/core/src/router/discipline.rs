@@ -8,6 +8,7 @@ use super::{
     AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet,
     Qdisc, Red,
 };
+use crate::host::Dual;
 use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see
@@ -30,6 +31,8 @@ pub enum Discipline<P> {
     Ifil(Ifil<P>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
+    /// The dual transmit queue.
+    Dual(Box<Dual<Self, Self>>),
 }
 
 impl<P: Packet> Qdisc<P> for Discipline<P> {
@@ -43,6 +46,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Dual(qdisc) => qdisc.enqueue(now, packet, drops),
         }
     }
 
@@ -56,6 +60,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
+            Self::Dual(qdisc) => qdisc.dequeue(now, drops),
         }
     }
 
@@ -69,6 +74,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
     }
 
@@ -82,6 +88,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
+            Self::Dual(qdisc) => qdisc.backlog(),
         }
     }
 
@@ -95,6 +102,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }
     }
 }

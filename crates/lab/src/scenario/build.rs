@@ -102,9 +102,10 @@ impl Scenario {
         for config in &self.flows {
             let first = flows.len();
             let one_host = Remote::default();
-            for way in config.ways(places, &mut stations)? {
+            for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
                 let mut rng = streams.stream("flow", flows.len());
-                let late = config.start_spread.mul_f64(rng.random());
+                let apart = config.apart * number as u64;
+                let late = apart + config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);

@@ -9,11 +9,13 @@
 use std::collections::VecDeque;
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
+use freshline_core::host::{Band, BandLaw};
 use freshline_core::link::SpanHistogram;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::host::{Host, HostOutcome};
 use super::parcel::{Body, Direction, Load};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats};
@@ -48,6 +50,8 @@ pub enum Application {
 pub struct Stream {
     sender: Sender,
     receiver: Receiver,
+    /// The sender's.
+    host: Host,
     application: Application,
     starts_at: Time,
     ends_at: Time,
@@ -89,6 +93,8 @@ pub struct StreamOutcome {
     pub retransmitted: f64,
     /// From the beginning until everything was acknowledged, for a file.
     pub completion: Option<Span>,
+    /// What data met as it left its host.
+    pub host: HostOutcome,
 }
 
 /// How the round trips of a stream were spread.
@@ -131,15 +137,18 @@ impl Tally {
 
 impl Stream {
     /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
+    /// `host` is the law of the host that it leaves; the acks of the other one are urgent.
     pub fn new(
         sender: Sender,
         receiver: Receiver,
+        host: Box<dyn BandLaw>,
         application: Application,
         (starts_at, ends_at): (Time, Time),
     ) -> Self {
         Self {
             sender,
             receiver,
+            host: Host::new(host),
             application,
             starts_at,
             ends_at,
@@ -155,6 +164,7 @@ impl Stream {
     pub fn begin_measuring(&mut self, now: Time) {
         let (before, delivered) = (*self.sender.stats(), self.receiver.delivered());
         self.tally = Tally::new(now, before, delivered);
+        self.host.begin_measuring();
     }
 
     /// Something to do has come due; then [`Stream::poll_transmit`].
@@ -182,14 +192,16 @@ impl Stream {
 
     /// The next segment to send, from either end; call it until there is none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
-        let (direction, segment) = match self.sender.poll_transmit(now) {
-            Some(segment) => (Direction::There, segment),
-            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+        let (direction, band, segment) = match self.sender.poll_transmit(now) {
+            Some(segment) => {
+                (Direction::There, self.host.band(now, &segment, &self.sender), segment)
+            }
+            None => (Direction::Back, Band::Urgent, self.receiver.poll_transmit(now)?),
         };
         let size = segment.size();
         let ecn = if segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let body = Body::Segment(self.segments.insert(segment) as u32);
-        Some((direction, Load { size, ecn, body }))
+        Some((direction, Load { size, ecn, band, body }))
     }
 
     /// A segment has come to an end of the stream, in a packet that tells of congestion or not.
@@ -280,6 +292,7 @@ impl Stream {
             goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
             completion: self.finished_at.map(|at| at.since(self.starts_at)),
+            host: self.host.outcome(self.starts_at),
         }
     }
 

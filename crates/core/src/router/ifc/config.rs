@@ -4,7 +4,6 @@ use rand::{Rng, SeedableRng};
 
 use super::{AnyScheduler, AoiShare, Class, Classifier, Ifc, SchedulerParams, TdmParams};
 use crate::router::{Discipline, IfilParams, Packet, QdiscConfig, QdiscError};
-use crate::unit::Span;
 
 /// Freshness control with its parts. In a file:
 ///
@@ -71,6 +70,7 @@ impl Default for IfcConfig {
 mod file {
     use super::*;
     use crate::router::ifc::{Credit, SdmParams};
+    use crate::unit::Span;
 
     #[derive(serde::Serialize, serde::Deserialize)]
     #[serde(default, deny_unknown_fields)]
@@ -154,7 +154,7 @@ mod file {
 mod tests {
     use super::*;
     use crate::router::{Backlog, Header, Qdisc};
-    use crate::unit::{Bytes, Packets};
+    use crate::unit::{Bytes, Packets, Span};
     use alloc::string::ToString;
     use rand_pcg::Pcg64;
 
