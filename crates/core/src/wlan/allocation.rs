@@ -50,7 +50,7 @@ pub struct Limits {
     pub delay: Span,
     /// N̄: the highest level, at least 1 and below what the access point's frames can carry.
     pub level: f64,
-    /// The longest that the packets of one frame may take: [`LONGEST_FRAME`](super::LONGEST_FRAME)
+    /// The longest that the packets of one frame may take: [`MAX_ON_AIR`](super::mac::MAX_ON_AIR)
     /// less a preamble, or [`Span::MAX`] for no bound.
     pub airtime: Span,
 }
@@ -145,7 +145,7 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wlan::model::Link;
+    use crate::wlan::link::Link;
     use alloc::vec;
     use proptest::prelude::*;
 

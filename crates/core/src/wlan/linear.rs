@@ -33,7 +33,7 @@
 
 use alloc::vec::Vec;
 
-use super::model::Link;
+use super::link::Link;
 use super::params::{DownlinkParams, ParamsError, check};
 use super::slot::{SlotLaw, Slotted, Station, median};
 use crate::unit::{BitRate, Bytes};

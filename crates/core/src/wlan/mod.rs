@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | [`Round`] | levels and delays at given rates, rates for levels | 5.2 |
 //! | [`mac`] | the cell itself: access point and stations, element by element | IEEE 802.11-2016 |
-//! | [`Vht`] | what 802.11ac takes for frames and packets | IEEE 802.11-2016 |
+//! | [`Link`] | what frames and packets take of its time: c and w | 5.2.2 |
 //! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
 //! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
 //! | [`Fixed`] | the plainest law: a rate; it defines the minimum | – |
@@ -63,23 +63,23 @@ mod allocation;
 mod bottleneck;
 mod fixed;
 mod linear;
+mod link;
 pub mod mac;
 mod model;
 mod nonlinear;
 mod params;
 mod slot;
-mod vht;
 
 pub use aggregation::{Aggregation, AggregationParams, Arrival};
 pub use allocation::{Allocation, AllocationError, Binding, Limits};
 pub use bottleneck::{Bottleneck, FrameSeen, Locator, LocatorError, Training, Weights};
 pub use fixed::Fixed;
 pub use linear::{Linear, LinearLaw, LinearParams, LinearState, gain_limit};
-pub use model::{Fluctuation, Link, ModelError, Round, airtime};
+pub use link::{Link, airtime};
+pub use model::{Fluctuation, ModelError, Round};
 pub use nonlinear::{Nonlinear, NonlinearLaw, NonlinearParams, NonlinearState};
 pub use params::{DownlinkParams, ParamsError};
 pub use slot::{SlotLaw, Slotted, Station};
-pub use vht::{Access, Guard, LONGEST_FRAME, Vht, VhtError, VhtParams, Width, subframe};
 
 use core::fmt;
 

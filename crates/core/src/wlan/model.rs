@@ -35,29 +35,8 @@
 
 use alloc::vec::Vec;
 
-use super::vht::{Access, Vht, subframe};
-use crate::unit::{BitRate, Bytes, Span};
-
-/// What frames to one station take.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
-    /// T_oh: what a frame takes beside its packets.
-    pub overhead: Span,
-    /// wᵢ: what a packet takes, (l + l_oh)/R, in seconds; finite and above zero.
-    pub airtime: f64,
-}
-
-impl Link {
-    /// Frames of IP packets of this size, sent like this.
-    pub fn vht(vht: Vht, access: Access, packet: Bytes) -> Self {
-        Self { overhead: vht.overhead(access), airtime: airtime(packet, vht.rate()) }
-    }
-}
-
-/// wᵢ: what an IP packet of this size takes at the rate R of a station's data symbols, in seconds.
-pub fn airtime(packet: Bytes, rate: BitRate) -> f64 {
-    8.0 * subframe(packet).get() as f64 / rate.as_bps().max(1) as f64
-}
+use super::link::Link;
+use crate::unit::Span;
 
 /// Something that makes no round.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -170,7 +149,7 @@ impl Round {
     }
 
     /// Fluctuations at feasible rates x, where each frame's backoff has the standard deviation
-    /// `backoff` ([`Access::backoff_deviation`]); `None` where the rates are not feasible.
+    /// `backoff` ([`CategoryParams::backoff_deviation`](super::mac::CategoryParams::backoff_deviation)); `None` where the rates are not feasible.
     pub fn fluctuation(&self, rates: &[f64], backoff: Span) -> Option<Fluctuation> {
         if !self.is_feasible(rates) {
             return None;
@@ -221,16 +200,9 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wlan::vht::{Guard, VhtParams, Width};
+    use crate::wlan::link::tests::{backoff_deviation, link};
     use alloc::vec;
     use proptest::prelude::*;
-
-    const PACKET: Bytes = Bytes::new(1500);
-
-    fn link(mcs: u8, streams: u8) -> Link {
-        let params = VhtParams { mcs, streams, width: Width::Mhz80, guard: Guard::Long };
-        Link::vht(params.build().unwrap(), Access::BEST_EFFORT, PACKET)
-    }
 
     fn round(links: &[Link]) -> Round {
         Round::new(links).unwrap()
@@ -279,7 +251,7 @@ mod tests {
     fn fluctuations_are_those_of_the_recursion() {
         let round = round(&[link(9, 1)]);
         let rates = round.rates(&[32.0]);
-        let backoff = Access::BEST_EFFORT.backoff_deviation();
+        let backoff = backoff_deviation();
         let fluctuation = round.fluctuation(&rates, backoff).unwrap();
         // ρ = 1013.6/1214.2 = 0.835; 41.49/√(1 − ρ²) = 75.4 µs; 2 packets; −1.214 ms/ln ρ.
         assert!((fluctuation.round * 1e6 - 75.4).abs() < 0.1, "{fluctuation:?}");

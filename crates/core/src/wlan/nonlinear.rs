@@ -55,10 +55,11 @@
 use alloc::vec::Vec;
 
 use super::allocation::Limits;
-use super::model::{Link, Round, airtime};
+use super::link::{Link, airtime};
+use super::mac::MAX_ON_AIR;
+use super::model::Round;
 use super::params::{DownlinkParams, ParamsError, check};
 use super::slot::{SlotLaw, Slotted, Station, median};
-use super::vht::LONGEST_FRAME;
 use crate::unit::{BitRate, Span};
 
 /// Settings of [`Nonlinear`].
@@ -203,7 +204,7 @@ impl NonlinearLaw {
     /// Moves ν as the model's optimum moves, and each zᵢ with its target.
     fn feed_forward(&mut self, stations: &mut [Known<'_>], model: &Round) {
         let limits =
-            Limits { delay: self.params.delay, level: self.params.level, airtime: LONGEST_FRAME };
+            Limits { delay: self.params.delay, level: self.params.level, airtime: MAX_ON_AIR };
         let slowest = slowest(model);
         // The slowest station's level is the least. Where the delay is too short for a packet each,
         // one is sent all the same.
@@ -287,7 +288,7 @@ impl NonlinearLaw {
 
     /// N̄ for a station whose packets take `airtime`.
     fn cap(&self, airtime: f64) -> f64 {
-        (LONGEST_FRAME.as_secs_f64() / airtime).min(self.params.level).max(1.0)
+        (MAX_ON_AIR.as_secs_f64() / airtime).min(self.params.level).max(1.0)
     }
 
     /// Nᵢ* (5.44).

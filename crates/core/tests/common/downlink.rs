@@ -1,9 +1,10 @@
 //! A downlink that is the model and nothing more: rounds of frames with drawn backoffs (5.13).
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::{
-    Access, DownlinkLaw, Guard, Link, Report, Round, StationId, Vht, VhtParams, Width,
+use freshline_core::wlan::mac::{
+    Access, Category, CategoryParams, Framing, Guard, Mode, Standard, Timing, Width,
 };
+use freshline_core::wlan::{DownlinkLaw, Link, Report, Round, StationId};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -13,17 +14,22 @@ pub(crate) const PACKET: Bytes = Bytes::new(1500);
 pub(crate) const MOST: f64 = 64.0;
 
 /// 802.11ac over 80 MHz with long pauses between symbols.
-pub(crate) fn vht(mcs: u8, streams: u8) -> Vht {
-    VhtParams { mcs, streams, width: Width::Mhz80, guard: Guard::Long }.build().unwrap()
+pub(crate) fn vht(mcs: u8, streams: u8) -> Mode {
+    Mode::vht(mcs, streams, Width::Mhz80, Guard::Long).unwrap()
+}
+
+/// How the access point contends.
+pub(crate) fn best_effort() -> CategoryParams {
+    *Access::EDCA.params(Category::BestEffort)
 }
 
 /// What frames take at such a rate.
-pub(crate) fn link(vht: Vht) -> Link {
-    Link::vht(vht, Access::BEST_EFFORT, PACKET)
+pub(crate) fn link(mode: Mode) -> Link {
+    Link::new(&mode, &Timing::of(Standard::Ac), &Framing::VHT, &best_effort(), PACKET)
 }
 
 /// The model of frames to these stations.
-pub(crate) fn round(stations: &[Vht]) -> Round {
+pub(crate) fn round(stations: &[Mode]) -> Round {
     Round::new(&stations.iter().copied().map(link).collect::<Vec<_>>()).unwrap()
 }
 
@@ -31,7 +37,7 @@ pub(crate) fn round(stations: &[Vht]) -> Round {
 pub(crate) struct Downlink<L> {
     pub(crate) law: L,
     pub(crate) now: Time,
-    pub(crate) stations: Vec<Vht>,
+    pub(crate) stations: Vec<Mode>,
     /// How many times as much as in an idle channel a frame costs beside its packets.
     pub(crate) contention: f64,
     /// Packets of the frames of the last round.
@@ -40,7 +46,7 @@ pub(crate) struct Downlink<L> {
 }
 
 impl<L: DownlinkLaw> Downlink<L> {
-    pub(crate) fn new(law: L, stations: &[Vht]) -> Self {
+    pub(crate) fn new(law: L, stations: &[Mode]) -> Self {
         let mut downlink = Self {
             law,
             now: Time::ZERO,
@@ -55,7 +61,7 @@ impl<L: DownlinkLaw> Downlink<L> {
         downlink
     }
 
-    pub(crate) fn join(&mut self, station: Vht) {
+    pub(crate) fn join(&mut self, station: Mode) {
         let id = StationId(self.stations.len() as u32);
         self.law.on_join(self.now, id).unwrap();
         self.stations.push(station);

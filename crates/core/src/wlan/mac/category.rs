@@ -77,6 +77,19 @@ pub struct CategoryParams {
     pub txop_limit: Span,
 }
 
+impl CategoryParams {
+    /// The mean of the first backoff, in slots of this length.
+    pub fn mean_backoff(&self, slot: Span) -> Span {
+        slot * u64::from(self.cw_min) / 2
+    }
+
+    /// The standard deviation of the first backoff: that of CWmin + 1 equally likely slots.
+    pub fn backoff_deviation(&self, slot: Span) -> Span {
+        let window = f64::from(self.cw_min) + 1.0;
+        slot.mul_f64(libm::sqrt((window * window - 1.0) / 12.0))
+    }
+}
+
 /// How the stations of a cell contend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -107,7 +120,8 @@ impl Access {
         }
     }
 
-    pub(super) fn params(&self, category: Category) -> &CategoryParams {
+    /// How `category` contends.
+    pub fn params(&self, category: Category) -> &CategoryParams {
         match self {
             Self::Dcf(params) => params,
             Self::Edca(params) => &params[category as usize],
@@ -118,6 +132,15 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backoff_of_16_slots_deviates_by_41_us() {
+        let slot = Span::from_micros(9);
+        let best_effort = Access::EDCA.params(Category::BestEffort);
+        assert_eq!(best_effort.mean_backoff(slot).as_nanos(), 67_500);
+        // √(255/12) · 9 µs.
+        assert_eq!(best_effort.backoff_deviation(slot).as_nanos(), 41_488);
+    }
 
     #[test]
     fn service_classes_have_the_categories_of_the_thesis() {

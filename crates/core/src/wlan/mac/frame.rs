@@ -48,6 +48,8 @@ pub struct Received {
 impl Framing {
     /// How many MPDUs a block acknowledgement covers.
     pub const BLOCK: usize = 64;
+    /// Those of 802.11ac, with as many MPDUs in an A-MPDU as there may be.
+    pub const VHT: Self = Self { standard: Standard::Ac, qos: true, max_mpdus: Self::BLOCK };
 
     /// The frames of `standard` among stations that contend by `access`, with up to `max_mpdus`
     /// in one A-MPDU where the standard has A-MPDUs.
@@ -88,6 +90,12 @@ impl Framing {
         Bytes::new(ampdu.get().next_multiple_of(4) + DELIMITER) + mpdu
     }
 
+    /// What a packet takes of an A-MPDU in which another one follows.
+    pub fn subframe(&self, packet: Bytes) -> Bytes {
+        let whole = self.mpdu(packet) + Bytes::new(DELIMITER);
+        Bytes::new(whole.get().div_ceil(4).saturating_mul(4))
+    }
+
     /// The largest A-MPDU.
     pub fn max_ampdu(&self) -> Bytes {
         Bytes::new(if self.standard == Standard::Ac { 1_048_575 } else { 65_535 })
@@ -122,6 +130,8 @@ mod tests {
         let first = framing.appended(Bytes::ZERO, Bytes::new(1090));
         assert_eq!(first, Bytes::new(1094));
         assert_eq!(framing.appended(first, Bytes::new(1090)), Bytes::new(1096 + 1094));
+        assert_eq!(framing.subframe(Bytes::new(1052)), Bytes::new(1096));
+        assert_eq!(framing.subframe(Bytes::MAX), Bytes::MAX);
         assert_eq!(
             Framing::new(Standard::Ac, &Access::EDCA, 64).single(Bytes::new(1090)),
             Bytes::new(1094)

@@ -258,6 +258,14 @@ impl Mode {
         BitRate::from_mbps(fitting.map_or(6, |(mbit, ..)| mbit))
     }
 
+    /// What a frame is on the air in the mean beside the bits of its PSDU: preamble, service and
+    /// tail bits, and the half of a symbol by which data misses the end of its last one.
+    pub fn overhead(&self) -> Span {
+        let bits = 16 + 6 * u64::from(self.encoders);
+        let around = self.symbol * bits / u64::from(self.bits_per_symbol);
+        self.preamble + around + self.symbol / 2 + self.extension
+    }
+
     /// How long a frame whose PSDU (all behind the preamble) has this size is on the air.
     pub fn duration(&self, psdu: Bytes) -> Span {
         let bits = 16 + 8 * psdu.get() + 6 * u64::from(self.encoders);
@@ -322,9 +330,24 @@ mod tests {
         let ht = |mcs, width, guard| Mode::ht(mcs, width, guard).unwrap().rate().as_bps();
         assert_eq!(ht(0, Width::Mhz20, Guard::Long), 6_500_000);
         assert_eq!(ht(15, Width::Mhz40, Guard::Short), 300_000_000);
-        let vht = |mcs, streams| Mode::vht(mcs, streams, Width::Mhz80, Guard::Short).unwrap();
-        assert_eq!(vht(9, 1).rate().as_bps(), 433_333_333);
-        assert_eq!(vht(9, 2).rate().as_bps(), 866_666_666);
+        use Guard::{Long, Short};
+        use Width::{Mhz20, Mhz40, Mhz80};
+        for (mcs, streams, width, guard, bps) in [
+            (0, 1, Mhz20, Long, 6_500_000),
+            (8, 1, Mhz20, Long, 78_000_000),
+            (9, 3, Mhz20, Short, 288_888_888),
+            (9, 1, Mhz40, Short, 200_000_000),
+            (2, 1, Mhz80, Long, 87_750_000),
+            (4, 1, Mhz80, Long, 175_500_000),
+            (9, 1, Mhz80, Long, 390_000_000),
+            (9, 1, Mhz80, Short, 433_333_333),
+            (9, 2, Mhz80, Short, 866_666_666),
+            (0, 3, Mhz80, Long, 87_750_000),
+            (9, 3, Mhz80, Long, 1_170_000_000),
+        ] {
+            let rate = Mode::vht(mcs, streams, width, guard).unwrap().rate();
+            assert_eq!(rate.as_bps(), bps, "MCS {mcs}, {streams} streams, {width:?}, {guard:?}");
+        }
     }
 
     #[test]
