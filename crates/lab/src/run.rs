@@ -16,7 +16,8 @@ use crate::scenario::{
     TOPOLOGY,
 };
 use crate::world::{
-    ExchangeOutcome, Flow, HostOutcome, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    DownlinkOutcome, ExchangeOutcome, Flow, HostOutcome, Leg, Parcel, Passed, Routed,
+    StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
@@ -147,11 +148,13 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         let mut group = Group { of: &config.name, measured: &mut all };
         let (mut updates, mut streams) = (Vec::new(), Vec::new());
         let (mut exchanges, mut cross) = (Vec::new(), Vec::new());
+        let mut downlinks = Vec::new();
         for flow in &flows[range.clone()] {
             match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
                 Flow::Stream(stream) => streams.push(stream.outcome(now)),
                 Flow::Exchange(exchange) => exchanges.push(exchange.outcome(now)),
+                Flow::Downlink(downlink) => downlinks.push(downlink.outcome(now)),
                 Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
             }
         }
@@ -172,6 +175,9 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         if !exchanges.is_empty() {
             group.exchanges(&exchanges);
+        }
+        if !downlinks.is_empty() {
+            group.downlinks(&downlinks);
         }
         group.mean("throughput", "bit/s", cross.iter().copied().map(Some));
     }
@@ -280,6 +286,27 @@ impl Group<'_> {
         self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
         self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
         self.hosts(flows.iter().map(|flow| &flow.host));
+    }
+
+    fn downlinks(&mut self, flows: &[DownlinkOutcome]) {
+        self.mean_time("delay_mean", flows, |flow| flow.delay_mean);
+        self.mean_time("delay_p50", flows, |flow| flow.delay_p50);
+        self.mean_time("delay_p95", flows, |flow| flow.delay_p95);
+        self.mean_time("round_mean", flows, |flow| flow.round_mean);
+        self.mean("level_mean", "packets", flows.iter().map(|flow| flow.level_mean));
+        self.mean("level_deviation", "packets", flows.iter().map(|flow| flow.level_deviation));
+        self.mean("report_deviation", "packets", flows.iter().map(|flow| flow.report_deviation));
+        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        let goodputs = || flows.iter().map(|flow| flow.goodput_bps);
+        self.add("goodput_sum", "bit/s", goodputs().sum());
+        if let Some(index) = jain_index(goodputs()).filter(|_| flows.len() > 1) {
+            self.add("goodput_jain", "1", index);
+        }
+        self.mean("loss", "1", flows.iter().map(|flow| flow.loss));
+        if let Some(settled) = flows.iter().map(|flow| flow.settled).collect::<Option<Vec<_>>>() {
+            let last = settled.into_iter().max().unwrap_or(Span::ZERO);
+            self.add("settled", "s", last.as_secs_f64());
+        }
     }
 
     /// Since time zero, warm-up included.

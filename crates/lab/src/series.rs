@@ -7,7 +7,7 @@ use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use crate::scenario::{ACCESS_POINT, Built, LinkHops, Scenario};
-use crate::world::{Flow, Parcel, Stream, UpdateFlow, World};
+use crate::world::{Downlink, Flow, Parcel, Stream, UpdateFlow, World};
 use freshline_core::wlan::mac::Cell;
 
 /// Writes a table a flow, a table a link and a table a cell: a line an interval.
@@ -61,7 +61,7 @@ struct Mark {
     /// Updates sent, for a flow of updates.
     sent: u64,
     delivered: Bytes,
-    /// Of an exchange, its responses.
+    /// Of an exchange, its responses; of a downlink, its packets and their delays.
     round_trips: u64,
     round_trip_sum: Span,
 }
@@ -88,6 +88,7 @@ impl<W: Write> Series<W> {
                     "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes"
                 }
                 Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
+                Flow::Downlink(_) => "rate_bps,level,target,delay_s,goodput_bps",
                 Flow::Cross(_) => "throughput_bps",
             };
             writeln!(out, "time_s,number,{columns}")?;
@@ -132,6 +133,7 @@ impl<W: Write> Series<W> {
                     Flow::Updates(updates) => gained.write_updates(out, updates)?,
                     Flow::Stream(stream) => gained.write_stream(out, stream)?,
                     Flow::Exchange(_) => gained.write_exchange(out)?,
+                    Flow::Downlink(downlink) => gained.write_downlink(out, downlink)?,
                     Flow::Cross(_) => writeln!(out, "{}", gained.bps())?,
                 }
             }
@@ -222,6 +224,11 @@ impl Mark {
                 let delivered = exchange.responses().delivered();
                 Self { round_trips, round_trip_sum, delivered, ..Self::default() }
             }
+            Flow::Downlink(downlink) => {
+                let (round_trips, round_trip_sum) = downlink.delays();
+                let delivered = downlink.delivered();
+                Self { round_trips, round_trip_sum, delivered, ..Self::default() }
+            }
             Flow::Cross(cross) => Self { delivered: cross.delivered(), ..Self::default() },
         }
     }
@@ -255,6 +262,12 @@ impl Gained {
         let complete = (self.after.round_trips - self.before.round_trips) as f64;
         let rate = complete / self.interval.as_secs_f64();
         writeln!(out, "{rate},{},{}", seconds(self.rtt()), self.bps())
+    }
+
+    fn write_downlink(&self, out: &mut impl Write, downlink: &Downlink) -> io::Result<()> {
+        let (level, target) = (known(downlink.level()), known(downlink.target()));
+        let (rate, delay) = (downlink.rate().as_bps(), seconds(self.rtt()));
+        writeln!(out, "{rate},{level},{target},{delay},{}", self.bps())
     }
 
     fn age(&self, process: &AgeProcess) -> Option<Span> {

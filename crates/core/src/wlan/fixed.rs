@@ -41,4 +41,8 @@ impl DownlinkLaw for Fixed {
     fn rate(&self, _station: StationId) -> BitRate {
         self.rate
     }
+
+    fn target(&self, _station: StationId) -> Option<f64> {
+        None
+    }
 }

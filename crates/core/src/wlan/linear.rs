@@ -96,6 +96,8 @@ pub struct LinearLaw {
 pub struct LinearState {
     /// The newest μR, in bits per second.
     mcs_rate: Option<f64>,
+    /// Its level where airtime is equal: Nε·μRᵢ/μR*.
+    target: Option<f64>,
     /// Whether it has been silent for too long.
     is_gone: bool,
 }
@@ -137,9 +139,14 @@ impl SlotLaw for LinearLaw {
         let leading = rate.as_bps() as f64 - gain * (level - self.params.target);
         for station in stations.iter_mut().filter(|station| !station.state.is_gone) {
             let Some(mcs_rate) = station.state.mcs_rate else { continue };
+            station.state.target = Some(self.params.target * mcs_rate / fastest);
             let wanted = BitRate::from_bps((leading * mcs_rate / fastest) as u64);
             station.rate = wanted.min(most).max(start);
         }
+    }
+
+    fn target(&self, state: &LinearState) -> Option<f64> {
+        state.target
     }
 }
 

@@ -61,6 +61,7 @@
 mod aggregation;
 mod allocation;
 mod bottleneck;
+mod config;
 mod fixed;
 mod linear;
 mod link;
@@ -73,6 +74,7 @@ mod slot;
 pub use aggregation::{Aggregation, AggregationParams, Arrival};
 pub use allocation::{Allocation, AllocationError, Binding, Limits};
 pub use bottleneck::{Bottleneck, FrameSeen, Locator, LocatorError, Training, Weights};
+pub use config::DownlinkLawConfig;
 pub use fixed::Fixed;
 pub use linear::{Linear, LinearLaw, LinearParams, LinearState, gain_limit};
 pub use link::{Link, airtime};
@@ -141,4 +143,7 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// The rate of IP packets to `station`, to be sent evenly spaced; it means nothing where that is
     /// not there.
     fn rate(&self, station: StationId) -> BitRate;
+
+    /// The level that it seeks for `station`, in packets a frame; `None` where it seeks none.
+    fn target(&self, station: StationId) -> Option<f64>;
 }

@@ -378,6 +378,10 @@ impl SlotLaw for NonlinearLaw {
             station.state.target = self.target_of(station.state.airtime, slowest);
         }
     }
+
+    fn target(&self, state: &NonlinearState) -> Option<f64> {
+        (state.target > 0.0).then_some(state.target)
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub trait SlotLaw: fmt::Debug + Send {
 
     /// A slot has ended: sets each station's rate for the next.
     fn step(&mut self, stations: &mut [Station<Self::State>]);
+
+    /// The level that it seeks for a station; `None` where it knows too little of that.
+    fn target(&self, state: &Self::State) -> Option<f64>;
 }
 
 /// A station as a law sees it at the end of a slot.
@@ -166,6 +169,11 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     fn rate(&self, station: StationId) -> BitRate {
         self.find(station).map_or(BitRate::default(), |at| self.stations[at].rate)
     }
+
+    fn target(&self, station: StationId) -> Option<f64> {
+        let at = self.find(station).ok()?;
+        self.law.target(&self.stations[at].state)
+    }
 }
 
 /// The middle one of the numbers, the upper of two; `None` for none.
@@ -202,6 +210,10 @@ mod tests {
                     station.rate = BitRate::from_bps(station.rate.as_bps() * 2);
                 }
             }
+        }
+
+        fn target(&self, _state: &u32) -> Option<f64> {
+            None
         }
     }
 

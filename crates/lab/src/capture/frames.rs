@@ -70,7 +70,9 @@ impl Frames {
                 }
             }
             // A flow carries its own bodies only.
-            (Body::Update(_) | Body::Segment(_) | Body::Filler, _) => {
+            (Body::Update(_) | Body::Segment(_), _)
+            // Their messages are not ours to write.
+            | (Body::Paced(_) | Body::Report(_) | Body::Filler, _) => {
                 self.datagram(left, 0);
             }
         }

@@ -9,12 +9,12 @@ use freshline_core::receiver::Remote;
 use freshline_core::unit::{Span, Time};
 use rand::RngExt;
 
-use super::flow::Stations;
+use super::flow::{ACCESS_POINT, Servers, Stations};
 use super::topology::Network;
-use super::{CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
+use super::{CellChange, CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
-use crate::world::{Flow, Leg, Parcel, Routed, Wire, World};
-use freshline_core::wlan::mac::{Category, Cell, CellConfig};
+use crate::world::{Flow, Leg, ModeChange, Parcel, Routed, Wire, World};
+use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
 
 /// What metrics call the hops of a scenario's topology.
 pub const TOPOLOGY: &str = "topology";
@@ -97,12 +97,16 @@ impl Scenario {
         };
         let places = Places { scenario: self, links: &links, network: network.as_ref() };
         let mut stations = Stations::new(&self.cells);
+        let mut servers = Servers::default();
         let mut flows = Vec::new();
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
             let one_host = Remote::default();
             for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
+                if config.downlink.is_some() && !way.ends_at_a_station() {
+                    return Err(config.refused("a downlink needs a `path` to a station of a cell"));
+                }
                 let mut rng = streams.stream("flow", flows.len());
                 let apart = config.apart * number as u64;
                 let late = apart + config.start_spread.mul_f64(rng.random());
@@ -112,7 +116,8 @@ impl Scenario {
                 // Flows over different ways have no path in common that they could know together.
                 let differ = config.each_pair || config.each_hop;
                 let remote = if differ { Remote::default() } else { one_host.clone() };
-                let flow = config.build(between, streams, flows.len(), rng, &remote)?;
+                let flow =
+                    config.build(between, streams, flows.len(), rng, &remote, &mut servers)?;
                 flows.push(way.routed(flow, config.dscps()));
             }
             ranges.push(first..flows.len());
@@ -120,8 +125,11 @@ impl Scenario {
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
         let cells: Result<Vec<_>, _> =
             cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
+        let changes = self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
         let topology = network.as_ref().map(Network::hops).unwrap_or_default();
-        Ok(Built { world: World::new(hops, cells?, flows), flows: ranges, links, topology })
+        let world = World::new(hops, cells?, flows).with_changes(changes);
+        Ok(Built { world, flows: ranges, links, topology })
     }
 }
 
@@ -192,9 +200,22 @@ impl CellsConfig {
     ) -> Result<Cell<Parcel>, ScenarioError> {
         let stations = stations.max(self.radio.stations);
         let radio = CellConfig { stations, ..self.radio.clone() };
-        radio
-            .build(streams.stream("cell", index))
-            .map_err(|error| ScenarioError::Cell { cell: self.name.clone(), error })
+        radio.build(streams.stream("cell", index)).map_err(|error| self.refused(error))
+    }
+
+    fn changes(&self, index: usize) -> Result<Vec<ModeChange>, ScenarioError> {
+        let change = |change: &CellChange| {
+            let rate = change.rate.unwrap_or(self.radio.rate);
+            let streams = change.streams.unwrap_or(self.radio.streams);
+            let radio = CellConfig { rate, streams, ..self.radio.clone() };
+            let mode = radio.mode().map_err(|error| self.refused(error))?;
+            Ok(ModeChange { at: Time::ZERO + change.at, cell: index, mode })
+        };
+        self.changes.iter().map(change).collect()
+    }
+
+    fn refused(&self, error: CellError) -> ScenarioError {
+        ScenarioError::Cell { cell: self.name.clone(), error }
     }
 }
 
@@ -209,6 +230,10 @@ impl Way {
     fn each_hop(self) -> impl Iterator<Item = Self> {
         let legs = self.there.into_iter().zip(self.back.into_iter().rev());
         legs.map(|(there, back)| Self { there: vec![there], back: vec![back] })
+    }
+
+    fn ends_at_a_station(&self) -> bool {
+        matches!(self.there.last(), Some(Leg::Air { from: ACCESS_POINT, .. }))
     }
 
     fn routed(mut self, flow: Flow, dscp: [u8; 2]) -> Routed {

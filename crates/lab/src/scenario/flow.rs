@@ -2,20 +2,27 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use freshline_core::host::BandLawConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
-use super::{CellsConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig};
+use super::{
+    CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig,
+};
 use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
-use crate::world::{Application, Cross, Exchange, Flow, Leg, Pattern, Sizes, Stream, UpdateFlow};
+use crate::world::{
+    Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Server, Sizes,
+    Stream, UpdateFlow,
+};
 use freshline_core::wlan::mac::Category;
+use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, StationId};
 
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
@@ -79,15 +86,16 @@ impl FlowConfig {
         index: usize,
         rng: Pcg64,
         remote: &Remote,
+        servers: &mut Servers,
     ) -> Result<Flow, ScenarioError> {
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
-        match (&self.updates, &self.tcp, &self.load) {
-            (Some(updates), None, None) => {
+        match (&self.updates, &self.tcp, &self.downlink, &self.load) {
+            (Some(updates), None, None, None) => {
                 let sizes = updates.sizes().map_err(|what| self.refused(what))?;
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
                 Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
             }
-            (None, Some(tcp), None) => {
+            (None, Some(tcp), None, None) => {
                 if self.path.is_empty() && !self.each_pair {
                     return Err(
                         self.refused("a TCP stream needs a `path` of at least one link or cell")
@@ -96,7 +104,15 @@ impl FlowConfig {
                 let responses = streams.stream("responses", index);
                 tcp.build(between, rng, responses, remote).map_err(|what| self.refused(what))
             }
-            (None, None, Some(load)) => {
+            (None, None, Some(downlink), None) => {
+                let name = downlink.server.as_ref().unwrap_or(&self.name);
+                let joined = servers.join(name, downlink.law);
+                let (server, station) = joined.map_err(|what| self.refused(what))?;
+                let settings = downlink.settings();
+                let downlink = Downlink::new(server, station, settings, between, rng);
+                Ok(Flow::Downlink(downlink))
+            }
+            (None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;
                 Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, between, rng)))
             }
@@ -121,6 +137,51 @@ impl UpdatesConfig {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         Ok(sizes)
+    }
+}
+
+/// The servers of downlinks, by their names.
+#[derive(Default)]
+pub(super) struct Servers(BTreeMap<String, Edge>);
+
+/// A server with its law, and how many stations it has.
+struct Edge {
+    server: Server,
+    law: DownlinkLawConfig,
+    stations: u32,
+}
+
+impl Servers {
+    /// One more station of the server of a name, with the law that it has for all.
+    fn join(
+        &mut self,
+        name: &str,
+        law: DownlinkLawConfig,
+    ) -> Result<(Server, StationId), Cow<'static, str>> {
+        let edge = match self.0.entry(name.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let server = Server::new(law.build().map_err(|error| format!("`law`: {error}"))?);
+                new.insert(Edge { server, law, stations: 0 })
+            }
+        };
+        if edge.law != law {
+            return Err("flows of one `server` share its `law`; give them the same".into());
+        }
+        let station = StationId(edge.stations);
+        if station.0 >= law.downlink().stations {
+            let most = law.downlink().stations;
+            return Err(format!("its law takes {most} stations; raise `downlink.stations`").into());
+        }
+        edge.stations += 1;
+        Ok((edge.server.clone(), station))
+    }
+}
+
+impl DownlinkConfig {
+    fn settings(&self) -> DownlinkSettings {
+        let DownlinkParams { packet, interval, .. } = *self.law.downlink();
+        DownlinkSettings { packet, interval, report: self.report, jitter: self.jitter }
     }
 }
 

@@ -26,7 +26,8 @@ use serde::Deserialize;
 
 use crate::tcp::congestion::Algorithm;
 use crate::world::SizeDistribution;
-use freshline_core::wlan::mac::{CellConfig, CellError};
+use freshline_core::wlan::DownlinkLawConfig;
+use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 
 pub use build::{Built, LinkHops, TOPOLOGY};
 pub use flow::ACCESS_POINT;
@@ -94,6 +95,21 @@ pub struct CellsConfig {
     pub name: String,
     /// PHY, MAC and channel. `stations` is made as large as the flows need.
     pub radio: CellConfig,
+    /// When all of its stations begin to send in another mode.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<CellChange>,
+}
+
+/// A moment from which on all frames of a cell have another mode.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellChange {
+    /// When.
+    pub at: Span,
+    /// A fixed rate; that of `radio` unless said.
+    pub rate: Option<RateConfig>,
+    /// Spatial streams; those of `radio` unless said.
+    pub streams: Option<u8>,
 }
 
 /// A flow, or several alike.
@@ -142,6 +158,8 @@ pub struct FlowConfig {
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.
     pub tcp: Option<TcpConfig>,
+    /// It is a paced downlink to a station of a cell.
+    pub downlink: Option<DownlinkConfig>,
     /// It is cross traffic.
     pub load: Option<LoadConfig>,
 }
@@ -207,6 +225,22 @@ pub struct TcpConfig {
     pub response: Option<Bytes>,
     /// With `request`: from the end of a response to the next request; no time unless said.
     pub think: Option<Span>,
+}
+
+/// Paced packets to a station, which counts packets a frame and reports them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DownlinkConfig {
+    /// The law, with the size of packets and how often clients report.
+    pub law: DownlinkLawConfig,
+    /// Flows of one server share its law; one for flows alike unless said.
+    pub server: Option<String>,
+    /// A report with its headers.
+    #[serde(default = "report")]
+    pub report: Bytes,
+    /// Each packet leaves up to so much later than its turn, uniformly drawn.
+    #[serde(default)]
+    pub jitter: Span,
 }
 
 /// Cross traffic.
@@ -321,7 +355,9 @@ pub enum ScenarioError {
         error: CellError,
     },
     /// None of the kinds, or several.
-    #[error("flow `{0}` needs exactly one of [flow.updates], [flow.tcp] and [flow.load]")]
+    #[error(
+        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.downlink] and [flow.load]"
+    )]
     NotOneKind(String),
     /// A law that makes no sense.
     #[error("flow `{flow}`: {error}")]
@@ -398,6 +434,11 @@ impl Scenario {
 
 fn autotune() -> WindowLawConfig {
     WindowLawConfig::Autotune
+}
+
+/// As long as an ack of our own protocol, over UDP and IPv4.
+fn report() -> Bytes {
+    Bytes::new(84)
 }
 
 fn one() -> u32 {

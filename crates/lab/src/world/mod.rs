@@ -12,6 +12,7 @@
 //! here is what runs on the road.
 
 mod cross;
+mod downlink;
 mod exchange;
 mod host;
 mod parcel;
@@ -25,14 +26,15 @@ use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
 pub use cross::{Cross, Pattern};
+pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use host::HostOutcome;
-pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
+pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
 pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
-use freshline_core::wlan::mac::{Category, Cell, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, Mode, Received, Transmission};
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
@@ -46,6 +48,8 @@ pub enum Flow {
     Stream(Stream),
     /// Requests and responses over TCP.
     Exchange(Exchange),
+    /// A paced downlink over Wi-Fi.
+    Downlink(Downlink),
     /// Cross traffic.
     Cross(Cross),
 }
@@ -123,11 +127,24 @@ pub struct Left<'a> {
     pub flow: &'a Flow,
 }
 
+/// A moment from which on a cell sends all frames in another mode.
+#[derive(Debug, Clone, Copy)]
+pub struct ModeChange {
+    /// When.
+    pub at: Time,
+    /// The cell, by its number.
+    pub cell: usize,
+    /// The mode.
+    pub mode: Mode,
+}
+
 /// A network while it runs.
 pub struct World {
     hops: Vec<Wire>,
     cells: Vec<Cell<Parcel>>,
     flows: Vec<Routed>,
+    /// What is still to come, the last first.
+    changes: Vec<ModeChange>,
     agenda: Agenda,
     now: Time,
     events: u64,
@@ -137,12 +154,21 @@ impl World {
     /// A network at time zero. Where several are due, hops come before cells, and those before
     /// flows.
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
-        let agenda = Agenda::new(hops.len() + cells.len() + flows.len());
-        let mut world = Self { hops, cells, flows, agenda, now: Time::ZERO, events: 0 };
+        let agenda = Agenda::new(hops.len() + cells.len() + flows.len() + 1);
+        let changes = Vec::new();
+        let mut world = Self { hops, cells, flows, changes, agenda, now: Time::ZERO, events: 0 };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
         world
+    }
+
+    /// The same, with cells that change.
+    pub fn with_changes(mut self, mut changes: Vec<ModeChange>) -> Self {
+        changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        self.changes = changes;
+        self.reschedule_changes();
+        self
     }
 
     /// Runs until `end`, what is due then included.
@@ -153,7 +179,7 @@ impl World {
     /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
     /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
-        let (hops, cells) = (self.hops.len(), self.cells.len());
+        let (hops, cells, flows) = (self.hops.len(), self.cells.len(), self.flows.len());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(at);
             self.events += 1;
@@ -161,8 +187,10 @@ impl World {
                 self.wake_hop(component, &mut watch);
             } else if component < hops + cells {
                 self.wake_cell(component - hops, &mut watch);
-            } else {
+            } else if component < hops + cells + flows {
                 self.wake_flow(component - hops - cells);
+            } else {
+                self.change_modes();
             }
         }
         self.now = self.now.max(end);
@@ -177,6 +205,7 @@ impl World {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
                 Flow::Stream(stream) => stream.begin_measuring(self.now),
                 Flow::Exchange(exchange) => exchange.begin_measuring(self.now),
+                Flow::Downlink(downlink) => downlink.begin_measuring(self.now),
                 Flow::Cross(cross) => cross.begin_measuring(self.now),
             }
         }
@@ -216,7 +245,7 @@ impl World {
             let flow = &flows[delivered.packet.flow as usize].flow;
             let carrier = Carrier::Hop(hop);
             watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
-            self.next_leg(delivered.packet);
+            self.next_leg(delivered.packet, None);
         }
         self.agenda.set(hop, self.hops[hop].next_event());
     }
@@ -230,7 +259,7 @@ impl World {
             let flow = &flows[delivered.packet.flow as usize].flow;
             let carrier = Carrier::Cell(cell);
             watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
-            self.next_leg(delivered.packet);
+            self.next_leg(delivered.packet, Some(delivered.frame));
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
     }
@@ -255,16 +284,28 @@ impl World {
                 exchange.on_wake(self.now);
                 self.transmit(flow);
             }
+            Flow::Downlink(downlink) => {
+                downlink.on_wake(self.now);
+                self.transmit(flow);
+            }
         }
         self.reschedule_flow(flow);
     }
 
-    /// Sends all that a stream or an exchange has to send.
+    fn change_modes(&mut self) {
+        while let Some(change) = self.changes.pop_if(|change| change.at <= self.now) {
+            self.cells[change.cell].set_mode(change.mode);
+        }
+        self.reschedule_changes();
+    }
+
+    /// Sends all that a stream, an exchange or a downlink has to send.
     fn transmit(&mut self, flow: usize) {
         loop {
             let due = match &mut self.flows[flow].flow {
                 Flow::Stream(stream) => stream.poll_transmit(self.now),
                 Flow::Exchange(exchange) => exchange.poll_transmit(self.now),
+                Flow::Downlink(downlink) => downlink.poll_transmit(self.now),
                 Flow::Updates(_) | Flow::Cross(_) => None,
             };
             let Some((direction, load)) = due else { return };
@@ -278,11 +319,12 @@ impl World {
             Direction::There => (0, dscp[0]),
             Direction::Back => (there, dscp[1]),
         };
-        self.carry(Parcel { flow: flow as u32, leg, direction, since: self.now, dscp, load });
+        let parcel = Parcel { flow: flow as u32, leg, direction, since: self.now, dscp, load };
+        self.carry(parcel, None);
     }
 
-    /// A parcel has come to the end of its leg.
-    fn next_leg(&mut self, mut parcel: Parcel) {
+    /// A parcel has come to the end of its leg, over the air in `frame`.
+    fn next_leg(&mut self, mut parcel: Parcel, frame: Option<Received>) {
         let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
         passed.packets += 1;
         passed.time += self.now.since(parcel.since);
@@ -290,18 +332,18 @@ impl World {
         // It says something to the queue of its own host alone.
         parcel.load.band = Band::default();
         parcel.since = self.now;
-        self.carry(parcel);
+        self.carry(parcel, frame);
     }
 
     /// Puts a parcel on its leg, or hands it to its flow when it has no more.
-    fn carry(&mut self, mut parcel: Parcel) {
+    fn carry(&mut self, mut parcel: Parcel, frame: Option<Received>) {
         let Routed { flow, legs, there, .. } = &mut self.flows[parcel.flow as usize];
         let end = match parcel.direction {
             Direction::There => *there,
             Direction::Back => legs.len() as u32,
         };
         if parcel.leg == end {
-            return self.arrive(parcel);
+            return self.arrive(parcel, frame);
         }
         if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.load.body)
             && let Some(size) = updates.size_on_hop()
@@ -326,8 +368,8 @@ impl World {
         }
     }
 
-    /// A parcel has come to its end.
-    fn arrive(&mut self, parcel: Parcel) {
+    /// A parcel has come to its end, over the air in `frame`.
+    fn arrive(&mut self, parcel: Parcel, frame: Option<Received>) {
         let flow = parcel.flow as usize;
         match (&mut self.flows[flow].flow, parcel.load.body) {
             (Flow::Updates(updates), Body::Update(update)) => {
@@ -349,9 +391,19 @@ impl World {
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }
+            (Flow::Downlink(downlink), Body::Paced(packet)) => {
+                // The way of a downlink ends with a cell.
+                if let Some(frame) = frame {
+                    downlink.on_packet(self.now, packet, frame);
+                }
+            }
+            (Flow::Downlink(downlink), Body::Report(number)) => {
+                downlink.on_report(self.now, number);
+                self.reschedule_flow(flow);
+            }
             (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
             // A flow carries its own bodies only.
-            (Flow::Updates(_) | Flow::Stream(_) | Flow::Exchange(_), _) => {}
+            (Flow::Updates(_) | Flow::Stream(_) | Flow::Exchange(_) | Flow::Downlink(_), _) => {}
         }
     }
 
@@ -360,9 +412,15 @@ impl World {
             Flow::Updates(updates) => updates.next_event(),
             Flow::Stream(stream) => stream.next_event(),
             Flow::Exchange(exchange) => exchange.next_event(),
+            Flow::Downlink(downlink) => downlink.next_event(),
             Flow::Cross(cross) => cross.next_event(),
         };
         self.agenda.set(self.hops.len() + self.cells.len() + flow, next);
+    }
+
+    fn reschedule_changes(&mut self) {
+        let next = self.changes.last().map(|change| change.at);
+        self.agenda.set(self.hops.len() + self.cells.len() + self.flows.len(), next);
     }
 }
 
@@ -373,6 +431,7 @@ fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
     match (flow, drop.packet.load.body) {
         (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
         (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),
+        (Flow::Downlink(downlink), Body::Paced(_)) => downlink.on_dropped(),
         _ => {}
     }
 }

@@ -67,8 +67,21 @@ pub enum Body {
     Ack(Ack),
     /// A TCP segment, which its flow keeps under this number.
     Segment(u32),
+    /// A packet of a downlink.
+    Paced(Paced),
+    /// What a client saw, on its way back, which its flow keeps under this number.
+    Report(u32),
     /// Cross traffic.
     Filler,
+}
+
+/// A packet of a downlink.
+#[derive(Debug, Clone, Copy)]
+pub struct Paced {
+    /// Its number, from 0.
+    pub seq: u64,
+    /// When it left.
+    pub sent_at: Time,
 }
 
 /// An update.
@@ -99,7 +112,9 @@ impl Parcel {
         const NET: u32 = 0x0A00_0000;
         const FAR_END: u32 = 1 << 23;
         let (protocol, port) = match self.load.body {
-            Body::Update(_) | Body::Ack(_) => (FlowKey::UDP, MONITOR_PORT),
+            Body::Update(_) | Body::Ack(_) | Body::Paced(_) | Body::Report(_) => {
+                (FlowKey::UDP, MONITOR_PORT)
+            }
             Body::Segment(_) => (FlowKey::TCP, TCP_PORT),
             Body::Filler => (FlowKey::UDP, DISCARD_PORT),
         };

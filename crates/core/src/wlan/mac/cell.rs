@@ -177,6 +177,22 @@ impl<P: Packet> Cell<P> {
         Time::earliest([medium, arrival])
     }
 
+    /// From now on all stations send each frame in `mode`; what is on the air stays as it is.
+    pub fn set_mode(&mut self, mode: Mode) {
+        let framing = &self.parts.framing;
+        self.responses = vec![[1, 2].map(|mpdus| framing.response(&mode, mpdus))];
+        self.parts.modes = vec![mode];
+        self.parts.rate = RateChoice::Fixed;
+        for flow in &mut self.flows {
+            let ratio = self.parts.channel.signal_to_noise(flow.from, flow.to);
+            flow.log_success = [log_success_per_bit(&mode, ratio)].into();
+            flow.rate = RateControl::new(self.parts.rate, &self.parts.modes);
+        }
+        for sending in &mut self.medium.sendings {
+            sending.mode = 0;
+        }
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> &CellStats {
         &self.stats

@@ -181,6 +181,9 @@ pub enum CellError {
         /// The streams given.
         streams: u8,
     },
+    /// Many modes where one was asked for.
+    #[error("`rate` minstrel has many modes, and here only one will do; give for example mcs9")]
+    Minstrel,
     /// No room for any packet, or for none that waits.
     #[error("`{0}` is zero, and nothing would ever be sent; give a value above zero")]
     Zero(&'static str),
@@ -237,6 +240,17 @@ impl CellConfig {
             lifetime: self.lifetime,
         };
         Ok(Cell::new(parts, rng))
+    }
+
+    /// The mode of all frames.
+    ///
+    /// # Errors
+    /// Where there is none, or more than one.
+    pub fn mode(&self) -> Result<Mode, CellError> {
+        match self.modes()? {
+            (modes, RateChoice::Fixed) => modes.first().copied().ok_or(CellError::Minstrel),
+            (_, RateChoice::Minstrel) => Err(CellError::Minstrel),
+        }
     }
 
     fn check(&self) -> Result<(), CellError> {

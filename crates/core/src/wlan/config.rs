@@ -1,0 +1,138 @@
+//! Laws by their names, with their settings.
+
+use alloc::boxed::Box;
+
+use super::{DownlinkLaw, DownlinkParams, Fixed, LinearParams, NonlinearParams, ParamsError};
+use crate::unit::BitRate;
+
+/// A law of the downlink and its settings. In a file, a string such as `"nonlinear"`, or a table
+/// such as `{ law = "nonlinear", delay = "2.5ms", level = 48.0 }`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "law", rename_all = "snake_case"))]
+pub enum DownlinkLawConfig {
+    /// [`Nonlinear`](super::Nonlinear).
+    Nonlinear(NonlinearParams),
+    /// [`Linear`](super::Linear).
+    Linear(LinearParams),
+    /// [`Fixed`].
+    Fixed {
+        /// To each station, above zero.
+        rate: BitRate,
+        /// Packets, and how often clients report; the rest means nothing to it.
+        downlink: DownlinkParams,
+    },
+}
+
+impl DownlinkLawConfig {
+    /// The law, without stations.
+    pub fn build(&self) -> Result<Box<dyn DownlinkLaw>, ParamsError> {
+        Ok(match *self {
+            Self::Nonlinear(params) => Box::new(params.build()?),
+            Self::Linear(params) => Box::new(params.build()?),
+            Self::Fixed { rate, downlink } => {
+                downlink.check()?;
+                let bps = rate.as_bps();
+                let range = ["above 0", "nothing would ever be sent", "200mbit"];
+                super::params::check("rate", bps as f64, bps > 0, range)?;
+                Box::new(Fixed::new(rate))
+            }
+        })
+    }
+
+    /// Packets, slots and stations.
+    pub fn downlink(&self) -> &DownlinkParams {
+        match self {
+            Self::Nonlinear(params) => &params.downlink,
+            Self::Linear(params) => &params.downlink,
+            Self::Fixed { downlink, .. } => downlink,
+        }
+    }
+}
+
+/// A law in a file: a name, or a table.
+#[cfg(feature = "serde")]
+mod reading {
+    use alloc::format;
+    use alloc::string::String;
+
+    use serde::{Deserialize, Deserializer};
+
+    use super::{BitRate, DownlinkLawConfig, DownlinkParams, LinearParams, NonlinearParams};
+    use crate::reading::string_or_table;
+
+    /// The table.
+    #[derive(Deserialize)]
+    #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
+    enum Table {
+        Nonlinear(NonlinearParams),
+        Linear(LinearParams),
+        Fixed {
+            rate: BitRate,
+            #[serde(default)]
+            downlink: DownlinkParams,
+        },
+    }
+
+    impl From<Table> for DownlinkLawConfig {
+        fn from(table: Table) -> Self {
+            match table {
+                Table::Nonlinear(params) => Self::Nonlinear(params),
+                Table::Linear(params) => Self::Linear(params),
+                Table::Fixed { rate, downlink } => Self::Fixed { rate, downlink },
+            }
+        }
+    }
+
+    fn named(name: &str) -> Result<DownlinkLawConfig, String> {
+        match name {
+            "nonlinear" => Ok(DownlinkLawConfig::Nonlinear(NonlinearParams::default())),
+            "linear" => Ok(DownlinkLawConfig::Linear(LinearParams::default())),
+            "fixed" => Err("`fixed` needs a rate: { law = \"fixed\", rate = \"200mbit\" }".into()),
+            _ => Err(format!(
+                "`{name}` is no law of the downlink; write `nonlinear`, `linear` or a table"
+            )),
+        }
+    }
+
+    impl<'de> Deserialize<'de> for DownlinkLawConfig {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let expected = "`nonlinear`, `linear`, or a table with `law` and its settings";
+            string_or_table::<Table, _, _, _>(deserializer, expected, named)
+        }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct File {
+        law: DownlinkLawConfig,
+    }
+
+    fn read(law: &str) -> Result<DownlinkLawConfig, toml::de::Error> {
+        toml::from_str::<File>(&alloc::format!("law = {law}")).map(|file| file.law)
+    }
+
+    #[test]
+    fn a_law_is_a_name_or_a_table() {
+        let params = NonlinearParams::default();
+        assert_eq!(read("\"nonlinear\"").unwrap(), DownlinkLawConfig::Nonlinear(params));
+        let delay = Span::from_micros(2_500);
+        let table = read("{ law = \"nonlinear\", delay = \"2.5ms\" }").unwrap();
+        let expected = NonlinearParams { delay, ..params };
+        assert_eq!(table, DownlinkLawConfig::Nonlinear(expected));
+        let linear = read("{ law = \"linear\", downlink = { interval = \"1s\" } }").unwrap();
+        assert_eq!(linear.downlink().interval, Span::from_secs(1));
+        let fixed = read("{ law = \"fixed\", rate = \"200mbit\" }").unwrap();
+        assert_eq!(fixed.build().unwrap().name(), "fixed");
+        for wrong in ["\"fixed\"", "\"cubic\"", "{ law = \"linear\", delay = \"1ms\" }"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let none = read("{ law = \"fixed\", rate = \"0mbit\" }").unwrap();
+        assert!(none.build().is_err());
+    }
+}

@@ -1,0 +1,375 @@
+//! A paced downlink over Wi-Fi: a server whose law sets rates, a client that counts packets a frame.
+//!
+//! ```text
+//!   law ─► paced packets ─► … ─► access point ─► client: packets a frame
+//!    ▲                                              │ every Δ
+//!    └───────────────── … ◄─── report ◄─────────────┘
+//! ```
+//!
+//! Flows of one server share its law, each as a station of it. Reports are packets like others:
+//! they contend for the air, and may be lost.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wlan::mac::Received;
+use freshline_core::wlan::{
+    Aggregation, AggregationParams, Arrival, DownlinkLaw, Report, StationId,
+};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use super::parcel::{Body, Direction, Load, Paced};
+
+/// Headers of UDP and IPv4 around a payload.
+const UNDERLAY: Bytes = Bytes::new(28);
+
+/// One law for all stations to which a server sends. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Server(Rc<RefCell<Box<dyn DownlinkLaw>>>);
+
+impl Server {
+    /// A server without stations.
+    pub fn new(law: Box<dyn DownlinkLaw>) -> Self {
+        Self(Rc::new(RefCell::new(law)))
+    }
+
+    fn rate(&self, station: StationId) -> BitRate {
+        self.0.borrow().rate(station)
+    }
+
+    fn target(&self, station: StationId) -> Option<f64> {
+        self.0.borrow().target(station)
+    }
+
+    fn tick(&self, now: Time) {
+        let mut law = self.0.borrow_mut();
+        if law.next_event().is_some_and(|due| due <= now) {
+            law.on_tick(now);
+        }
+    }
+}
+
+/// What both ends have agreed upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DownlinkSettings {
+    /// A packet with its headers.
+    pub packet: Bytes,
+    /// Δ: how often the client reports.
+    pub interval: Span,
+    /// A report with its headers.
+    pub report: Bytes,
+    /// Each packet leaves up to so much later than its turn, uniformly drawn.
+    pub jitter: Span,
+}
+
+/// A downlink under way.
+#[derive(Debug)]
+pub struct Downlink {
+    server: Server,
+    station: StationId,
+    settings: DownlinkSettings,
+    starts_at: Time,
+    ends_at: Time,
+    phase: Phase,
+    next_seq: u64,
+    /// The turn of the next packet, and when it leaves.
+    turn: Time,
+    leaves_at: Time,
+    client: Aggregation,
+    next_report_at: Time,
+    /// What is in reports on their way, and the number of the first of them.
+    on_the_way: VecDeque<Report>,
+    first_on_the_way: u32,
+    /// The newest level that the client has told.
+    level: Option<f64>,
+    rng: Pcg64,
+    tally: Tally,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Before,
+    Sending,
+    Over,
+}
+
+/// What is measured, from the end of the warm-up on.
+#[derive(Debug, Clone)]
+struct Tally {
+    since: Time,
+    sent: u64,
+    dropped: u64,
+    delays: SpanHistogram,
+    delay_sum: Span,
+    /// Levels of frames.
+    frames: Moments,
+    /// Levels of reports.
+    reports: Moments,
+    /// When the first frame came, and the last, and how many followed the first.
+    first_frame_at: Option<Time>,
+    last_frame_at: Time,
+    rounds: u64,
+    /// When a report last told of a level off its target, and whether the newest did.
+    off_target_at: Option<Time>,
+    is_off_target: bool,
+}
+
+/// Sums for mean and deviation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, count: f64, mean: f64, deviation: f64) {
+        self.count += count;
+        self.sum += count * mean;
+        self.squares += count * (deviation * deviation + mean * mean);
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum / self.count)
+    }
+
+    fn deviation(&self) -> Option<f64> {
+        let mean = self.mean()?;
+        Some((self.squares / self.count - mean * mean).max(0.0).sqrt())
+    }
+}
+
+impl Tally {
+    fn new(since: Time) -> Self {
+        Self {
+            since,
+            sent: 0,
+            dropped: 0,
+            delays: SpanHistogram::new(),
+            delay_sum: Span::ZERO,
+            frames: Moments::default(),
+            reports: Moments::default(),
+            first_frame_at: None,
+            last_frame_at: Time::ZERO,
+            rounds: 0,
+            off_target_at: None,
+            is_off_target: false,
+        }
+    }
+}
+
+/// What a downlink was like. What nothing was known of is `None`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DownlinkOutcome {
+    /// From a packet's leaving the server to its arrival.
+    pub delay_mean: Option<Span>,
+    /// What half of the packets did not exceed.
+    pub delay_p50: Option<Span>,
+    /// What 95 % of the packets did not exceed.
+    pub delay_p95: Option<Span>,
+    /// From one frame to the next, on average.
+    pub round_mean: Option<Span>,
+    /// Packets a frame, on average, as the client counted them.
+    pub level_mean: Option<f64>,
+    /// The standard deviation of packets a frame.
+    pub level_deviation: Option<f64>,
+    /// The standard deviation of the levels of reports, which are means over Δ.
+    pub report_deviation: Option<f64>,
+    /// Payload that arrived, in bit/s.
+    pub goodput_bps: f64,
+    /// The part of the packets, 0 to 1, that was dropped on its way.
+    pub loss: Option<f64>,
+    /// Until reports told of levels within a tenth of their target and did so from then on; `None` if
+    /// the newest did not, or the law has no target.
+    pub settled: Option<Span>,
+}
+
+/// How far a level may be from its target, as a part of that.
+const NEAR: f64 = 0.1;
+
+impl Downlink {
+    /// Packets to `station` of `server` between two moments.
+    pub fn new(
+        server: Server,
+        station: StationId,
+        settings: DownlinkSettings,
+        (starts_at, ends_at): (Time, Time),
+        rng: Pcg64,
+    ) -> Self {
+        Self {
+            server,
+            station,
+            settings,
+            starts_at,
+            ends_at,
+            phase: Phase::Before,
+            next_seq: 0,
+            turn: starts_at,
+            leaves_at: starts_at,
+            client: Aggregation::new(AggregationParams::default()),
+            next_report_at: starts_at + settings.interval,
+            on_the_way: VecDeque::new(),
+            first_on_the_way: 0,
+            level: None,
+            rng,
+            tally: Tally::new(Time::ZERO),
+        }
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        self.tally = Tally::new(now);
+    }
+
+    /// Something to do has come due; then [`Downlink::poll_transmit`].
+    pub fn on_wake(&mut self, now: Time) {
+        if self.phase == Phase::Before && now >= self.starts_at {
+            self.phase = Phase::Sending;
+            let joined = self.server.0.borrow_mut().on_join(now, self.station);
+            debug_assert!(joined.is_ok(), "a scenario has no more stations than its law takes");
+        }
+        if self.phase == Phase::Sending && now >= self.ends_at {
+            self.phase = Phase::Over;
+            self.server.0.borrow_mut().on_leave(now, self.station);
+        }
+        self.server.tick(now);
+    }
+
+    /// The next packet or report to send; call it until there is none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
+        if self.phase != Phase::Sending {
+            return None;
+        }
+        if self.next_report_at <= now {
+            self.next_report_at += self.settings.interval;
+            if let Some(report) = self.client.report(now) {
+                return Some((Direction::Back, self.tell(now, report)));
+            }
+        }
+        (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
+    }
+
+    /// A packet has come to the client, in `frame`.
+    pub fn on_packet(&mut self, now: Time, packet: Paced, frame: Received) {
+        let delay = now.since(packet.sent_at);
+        let tally = &mut self.tally;
+        tally.delays.record(delay);
+        tally.delay_sum += delay;
+        if tally.first_frame_at.is_none() {
+            tally.first_frame_at = Some(frame.at);
+            tally.last_frame_at = frame.at;
+        } else if frame.at > tally.last_frame_at {
+            tally.last_frame_at = frame.at;
+            tally.rounds += 1;
+        }
+        let (frame_time, rate) = (frame.at, frame.rate);
+        self.client.on_packet(now, Arrival { seq: packet.seq, frame_time, rate });
+    }
+
+    /// A report has come to the server.
+    pub fn on_report(&mut self, now: Time, number: u32) {
+        let before = number.wrapping_sub(self.first_on_the_way) as usize;
+        if before >= self.on_the_way.len() {
+            return;
+        }
+        // Those before it were lost.
+        self.first_on_the_way = number.wrapping_add(1);
+        if let Some(report) = self.on_the_way.drain(..=before).next_back() {
+            self.server.0.borrow_mut().on_report(now, self.station, report);
+        }
+    }
+
+    /// A packet was dropped on its way.
+    pub fn on_dropped(&mut self) {
+        self.tally.dropped += 1;
+    }
+
+    /// When to call [`Downlink::on_wake`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Before => Some(self.starts_at).filter(|at| *at < self.ends_at),
+            Phase::Sending => {
+                let tick = self.server.0.borrow().next_event();
+                let ends = Some(self.ends_at);
+                Time::earliest([Some(self.leaves_at), Some(self.next_report_at), tick, ends])
+            }
+            Phase::Over => None,
+        }
+    }
+
+    /// The rate in force, of packets with their headers.
+    pub fn rate(&self) -> BitRate {
+        self.server.rate(self.station)
+    }
+
+    /// The level that the law seeks.
+    pub fn target(&self) -> Option<f64> {
+        self.server.target(self.station)
+    }
+
+    /// The newest level that the client has told.
+    pub const fn level(&self) -> Option<f64> {
+        self.level
+    }
+
+    /// How many packets came, and the sum of their delays.
+    pub fn delays(&self) -> (u64, Span) {
+        (self.tally.delays.count(), self.tally.delay_sum)
+    }
+
+    /// Payload that arrived.
+    pub fn delivered(&self) -> Bytes {
+        let payload = (self.settings.packet - UNDERLAY).get();
+        Bytes::new(payload * self.tally.delays.count())
+    }
+
+    /// What was measured until `now`.
+    pub fn outcome(&self, now: Time) -> DownlinkOutcome {
+        let tally = &self.tally;
+        let came = tally.delays.count() > 0;
+        let since = tally.since.max(self.starts_at);
+        let seconds = now.min(self.ends_at).since(since).as_secs_f64();
+        let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
+        let off_target_at = tally.off_target_at.unwrap_or(since);
+        let is_settled = self.target().is_some() && !tally.is_off_target;
+        DownlinkOutcome {
+            delay_mean: came.then(|| tally.delays.mean()),
+            delay_p50: came.then(|| tally.delays.quantile(0.5)),
+            delay_p95: came.then(|| tally.delays.quantile(0.95)),
+            round_mean: rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds),
+            level_mean: tally.frames.mean(),
+            level_deviation: tally.frames.deviation(),
+            report_deviation: tally.reports.deviation(),
+            goodput_bps: self.delivered().get() as f64 * 8.0 / seconds,
+            loss: (tally.sent > 0).then(|| tally.dropped as f64 / tally.sent as f64),
+            settled: is_settled.then(|| off_target_at.since(since)),
+        }
+    }
+
+    fn send(&mut self, now: Time) -> Load {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.tally.sent += 1;
+        self.turn += self.rate().time_to_send(self.settings.packet);
+        self.leaves_at = self.turn + self.settings.jitter.mul_f64(self.rng.random());
+        Load::plain(self.settings.packet, Body::Paced(Paced { seq, sent_at: now }))
+    }
+
+    fn tell(&mut self, now: Time, report: Report) -> Load {
+        self.level = Some(report.level);
+        self.tally.frames.add(report.frames as f64, report.level, report.deviation);
+        self.tally.reports.add(1.0, report.level, 0.0);
+        let off = |target: f64| (report.level - target).abs() > NEAR * target;
+        self.tally.is_off_target = self.target().is_none_or(off);
+        if self.tally.is_off_target {
+            self.tally.off_target_at = Some(now);
+        }
+        let number = self.first_on_the_way.wrapping_add(self.on_the_way.len() as u32);
+        self.on_the_way.push_back(report);
+        Load::plain(self.settings.report, Body::Report(number))
+    }
+}
