@@ -113,9 +113,10 @@ struct Tally {
     first_frame_at: Option<Time>,
     last_frame_at: Time,
     rounds: u64,
-    /// When a report last told of a level off its target, and whether the newest did.
+    /// When a report last told of a level off its target.
     off_target_at: Option<Time>,
-    is_off_target: bool,
+    /// Whether the newest told of one on its target; `None` while there is none.
+    is_on_target: Option<bool>,
 }
 
 /// Sums for mean and deviation.
@@ -157,7 +158,7 @@ impl Tally {
             last_frame_at: Time::ZERO,
             rounds: 0,
             off_target_at: None,
-            is_off_target: false,
+            is_on_target: None,
         }
     }
 }
@@ -335,7 +336,7 @@ impl Downlink {
         let seconds = now.min(self.ends_at).since(since).as_secs_f64();
         let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
         let off_target_at = tally.off_target_at.unwrap_or(since);
-        let is_settled = self.target().is_some() && !tally.is_off_target;
+        let is_settled = tally.is_on_target == Some(true);
         DownlinkOutcome {
             delay_mean: came.then(|| tally.delays.mean()),
             delay_p50: came.then(|| tally.delays.quantile(0.5)),
@@ -363,9 +364,9 @@ impl Downlink {
         self.level = Some(report.level);
         self.tally.frames.add(report.frames as f64, report.level, report.deviation);
         self.tally.reports.add(1.0, report.level, 0.0);
-        let off = |target: f64| (report.level - target).abs() > NEAR * target;
-        self.tally.is_off_target = self.target().is_none_or(off);
-        if self.tally.is_off_target {
+        let is_near = |target: f64| (report.level - target).abs() <= NEAR * target;
+        self.tally.is_on_target = self.target().map(is_near);
+        if self.tally.is_on_target != Some(true) {
             self.tally.off_target_at = Some(now);
         }
         let number = self.first_on_the_way.wrapping_add(self.on_the_way.len() as u32);
