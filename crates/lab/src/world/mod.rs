@@ -163,9 +163,10 @@ impl World {
         world
     }
 
-    /// The same, with cells that change.
+    /// The same, with cells that change; after all else that is due at that moment.
     pub fn with_changes(mut self, mut changes: Vec<ModeChange>) -> Self {
-        changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        changes.sort_by_key(|change| change.at);
+        changes.reverse();
         self.changes = changes;
         self.reschedule_changes();
         self
