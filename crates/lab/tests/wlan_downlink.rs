@@ -60,12 +60,15 @@ fn value(metrics: &[Metric], name: &str) -> f64 {
     find(metrics, name).unwrap_or_else(|| panic!("no {name}: {metrics:?}"))
 }
 
-fn round(mcs: u8, streams: u8, stations: usize) -> Option<Round> {
+fn link(mcs: u8, streams: u8) -> Option<Link> {
     let mode = Mode::vht(mcs, streams, Width::Mhz80, Guard::Long)?;
     let best_effort = Access::EDCA.params(Category::BestEffort);
     let timing = Timing::of(Standard::Ac);
-    let link = Link::new(&mode, &timing, &Framing::VHT, best_effort, PACKET);
-    Round::new(&vec![link; stations]).ok()
+    Some(Link::new(&mode, &timing, &Framing::VHT, best_effort, PACKET))
+}
+
+fn round(mcs: u8, streams: u8, stations: usize) -> Option<Round> {
+    Round::new(&vec![link(mcs, streams)?; stations]).ok()
 }
 
 fn optimum(mcs: u8, streams: u8, stations: usize, delay: Span) -> Allocation {
@@ -164,6 +167,32 @@ fn with_one_stream_less_levels_settle_within_8_slots_and_sooner_than_with_the_li
 }
 
 #[test]
+fn stations_of_different_rates_get_what_is_fair() {
+    // A slow station in place of the flow that all others are like: 2 ms do not suffice for full
+    // levels, and airtime is shared alike (5.28).
+    let slow = CELL.split("[[flow]]").nth(1).unwrap().replace("\"video\"", "\"slow\"");
+    let slow =
+        slow.replace("[flow.downlink]", "station = \"slow\"\n[flow.downlink]\nserver = \"video\"");
+    let changed = CELL.replace(
+        "name = \"wifi\"",
+        "name = \"wifi\"\nchange = [{ station = \"slow\", rate = \"mcs2\" }]",
+    );
+    let text = format!("{changed}\n[[flow]]{slow}");
+    let law = "{ law = 'nonlinear', delay = '2ms' }";
+    let laws = ["video", "slow"].map(|name| format!("flow.{name}.downlink.law={law}"));
+    let metrics = measured(&text, &[&laws[0], &laws[1], "warm_up=8s"]);
+    let links = [link(9, 1), link(2, 1)].map(Option::unwrap);
+    let limits = Limits { delay: Span::from_millis(2), level: 32.0, airtime: MAX_ON_AIR };
+    let optimum = Round::new(&links).unwrap().allocate(limits).unwrap();
+    for (of, level) in ["video", "slow"].into_iter().zip(&optimum.levels) {
+        let seen = metrics.iter().find(|seen| seen.name == "level_mean" && seen.of == of).unwrap();
+        assert!((seen.value / level - 1.0).abs() < 0.1, "{of}: {} for {level}", seen.value);
+    }
+    let ratio = optimum.levels[0] / optimum.levels[1];
+    assert!((ratio - 390.0 / 87.75).abs() < 0.01, "{ratio}");
+}
+
+#[test]
 fn with_a_fifth_of_the_reports_lost_levels_hold() {
     let set = ["link.wire.back={ loss = 0.2 }", "flow.video.count=3", "warm_up=8s"];
     let metrics = measured(CELL, &set);
@@ -196,6 +225,7 @@ fn a_downlink_that_makes_no_sense_is_refused_with_the_remedy() {
         ),
         ("cell.wifi.change=[{ at = '1s', streams = 5 }]", "`rate` mcs9 does not exist"),
         ("cell.wifi.change=[{ at = '1s', rate = 'minstrel' }]", "only one will do"),
+        ("cell.wifi.change=[{ station = 'me', streams = 2 }]", "no flow gives a `station`"),
     ] {
         let change = Change::parse(change).unwrap();
         let message = Scenario::parse_with(CELL, &[change]).unwrap_err().to_string();

@@ -125,7 +125,8 @@ impl Scenario {
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
         let cells: Result<Vec<_>, _> =
             cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
-        let changes = self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index));
+        let changes =
+            self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index, &stations));
         let changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
         let topology = network.as_ref().map(Network::hops).unwrap_or_default();
         let world = World::new(hops, cells?, flows).with_changes(changes);
@@ -203,13 +204,21 @@ impl CellsConfig {
         radio.build(streams.stream("cell", index)).map_err(|error| self.refused(error))
     }
 
-    fn changes(&self, index: usize) -> Result<Vec<ModeChange>, ScenarioError> {
+    fn changes(&self, index: usize, stations: &Stations) -> Result<Vec<ModeChange>, ScenarioError> {
         let change = |change: &CellChange| {
             let rate = change.rate.unwrap_or(self.radio.rate);
             let streams = change.streams.unwrap_or(self.radio.streams);
             let radio = CellConfig { rate, streams, ..self.radio.clone() };
             let mode = radio.mode().map_err(|error| self.refused(error))?;
-            Ok(ModeChange { at: Time::ZERO + change.at, cell: index, mode })
+            let find = |name: &String| {
+                let unknown = || ScenarioError::UnknownStation {
+                    cell: self.name.clone(),
+                    station: name.clone(),
+                };
+                stations.find(index, name).ok_or_else(unknown)
+            };
+            let station = change.station.as_ref().map(find).transpose()?;
+            Ok(ModeChange { at: Time::ZERO + change.at, cell: index, station, mode })
         };
         self.changes.iter().map(change).collect()
     }

@@ -56,6 +56,11 @@ impl Stations {
         (up, Air { cell, from: ACCESS_POINT, to: station })
     }
 
+    /// The station of a name in a cell.
+    pub(super) fn find(&self, cell: usize, name: &str) -> Option<u32> {
+        self.named.get(&(cell, name.to_owned())).copied()
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = u32> {
         self.counts.iter().copied()
     }

@@ -56,7 +56,9 @@ impl ScenarioError {
             | Self::Trace { link: name, .. }
             | Self::TooManyHops { link: name, .. }
             | Self::NoHop(name) => ([&link[..], &[]], name),
-            Self::Cell { cell: name, .. } => ([&cell[..], &[]], name),
+            Self::Cell { cell: name, .. } | Self::UnknownStation { cell: name, .. } => {
+                ([&cell[..], &[]], name)
+            }
             Self::SameName(_, name) => ([&link[..], &cell[..]], name),
             Self::Malformed(_) | Self::At { .. } | Self::NoFlow => return None,
         };

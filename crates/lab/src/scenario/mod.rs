@@ -95,17 +95,21 @@ pub struct CellsConfig {
     pub name: String,
     /// PHY, MAC and channel. `stations` is made as large as the flows need.
     pub radio: CellConfig,
-    /// When all of its stations begin to send in another mode.
+    /// When frames begin to have another mode.
     #[serde(default, rename = "change")]
     pub changes: Vec<CellChange>,
 }
 
-/// A moment from which on all frames of a cell have another mode.
+/// A moment from which on frames of a cell have another mode.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellChange {
-    /// When.
+    /// When; from the beginning on unless said.
+    #[serde(default)]
     pub at: Span,
+    /// The station whose frames they are, both ways, by the name that a flow gives it; all unless
+    /// said.
+    pub station: Option<String>,
     /// A fixed rate; that of `radio` unless said.
     pub rate: Option<RateConfig>,
     /// Spatial streams; those of `radio` unless said.
@@ -346,6 +350,14 @@ pub enum ScenarioError {
     /// A network that cannot be built.
     #[error("topology: {0}")]
     Topology(#[from] BadTopology),
+    /// A change of a station that is not there.
+    #[error("cell `{cell}`: no flow gives a `station` called `{station}`; give one in a [[flow]]")]
+    UnknownStation {
+        /// The cell.
+        cell: String,
+        /// The station.
+        station: String,
+    },
     /// A cell that makes no sense.
     #[error("cell `{cell}`: {error}")]
     Cell {

@@ -127,13 +127,15 @@ pub struct Left<'a> {
     pub flow: &'a Flow,
 }
 
-/// A moment from which on a cell sends all frames in another mode.
+/// A moment from which on frames of a cell have another mode.
 #[derive(Debug, Clone, Copy)]
 pub struct ModeChange {
     /// When.
     pub at: Time,
     /// The cell, by its number.
     pub cell: usize,
+    /// The station whose frames they are, both ways; all unless given.
+    pub station: Option<u32>,
     /// The mode.
     pub mode: Mode,
 }
@@ -163,12 +165,12 @@ impl World {
         world
     }
 
-    /// The same, with cells that change; after all else that is due at that moment.
+    /// The same, with cells that change: at time zero at once, later after all else that is due.
     pub fn with_changes(mut self, mut changes: Vec<ModeChange>) -> Self {
         changes.sort_by_key(|change| change.at);
         changes.reverse();
         self.changes = changes;
-        self.reschedule_changes();
+        self.change_modes();
         self
     }
 
@@ -295,7 +297,7 @@ impl World {
 
     fn change_modes(&mut self) {
         while let Some(change) = self.changes.pop_if(|change| change.at <= self.now) {
-            self.cells[change.cell].set_mode(change.mode);
+            self.cells[change.cell].set_mode(change.station, change.mode);
         }
         self.reschedule_changes();
     }

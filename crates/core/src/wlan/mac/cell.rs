@@ -1,10 +1,11 @@
 //! The cell: stations that share one medium.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::mem;
+use core::{mem, slice};
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -13,7 +14,7 @@ use super::category::{Access, Category};
 use super::channel::Channel;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
-use super::flow::Flow;
+use super::flow::{Candidate, Flow};
 use super::frame::{Framing, MAX_ON_AIR, Received};
 use super::medium::{Contender, Medium, Sending};
 use super::mode::Mode;
@@ -91,8 +92,8 @@ pub struct Cell<P> {
     contention: Contention,
     /// By contender, its flows with something to send, in the order of their turns.
     turns: Vec<VecDeque<u32>>,
-    /// By mode, how long the response to one MPDU takes, and that to more.
-    responses: Vec<[Span; 2]>,
+    /// By station, the mode of all frames to and from it, where that is not the choice of all.
+    own_modes: Vec<Option<Mode>>,
     flows: Vec<Flow<P>>,
     /// By contender and receiver, the flow, or `NO_FLOW`.
     flow_of: Vec<u32>,
@@ -110,7 +111,6 @@ impl<P: Packet> Cell<P> {
     pub fn new(parts: CellParts, rng: Pcg64) -> Self {
         let stations = parts.stations as usize;
         let contenders = parts.stations * Category::COUNT as u32;
-        let response = |mode| [1, 2].map(|mpdus| parts.framing.response(mode, mpdus));
         let params = |id| parts.access.params(Contender::of(id).category);
         Self {
             medium: Medium::new(parts.stations, parts.timing, parts.rules, &parts.access),
@@ -120,7 +120,7 @@ impl<P: Packet> Cell<P> {
                 (0..contenders).map(|id| params(id).cw_min),
             ),
             turns: (0..contenders).map(|_| VecDeque::new()).collect(),
-            responses: parts.modes.iter().map(response).collect(),
+            own_modes: vec![None; stations],
             flows: Vec::new(),
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
@@ -177,19 +177,26 @@ impl<P: Packet> Cell<P> {
         Time::earliest([medium, arrival])
     }
 
-    /// From now on all stations send each frame in `mode`; what is on the air stays as it is.
-    pub fn set_mode(&mut self, mode: Mode) {
-        let framing = &self.parts.framing;
-        self.responses = vec![[1, 2].map(|mpdus| framing.response(&mode, mpdus))];
-        self.parts.modes = vec![mode];
-        self.parts.rate = RateChoice::Fixed;
-        for flow in &mut self.flows {
-            let ratio = self.parts.channel.signal_to_noise(flow.from, flow.to);
-            flow.log_success = [log_success_per_bit(&mode, ratio)].into();
-            flow.rate = RateControl::new(self.parts.rate, &self.parts.modes);
+    /// From now on all frames are sent in `mode`, or all to and from `station` where one is given;
+    /// what is on the air stays as it is.
+    ///
+    /// # Panics
+    ///
+    /// If the cell has no such station.
+    pub fn set_mode(&mut self, station: Option<u32>, mode: Mode) {
+        if let Some(station) = station {
+            self.own_modes[station as usize] = Some(mode);
+        } else {
+            (self.parts.modes, self.parts.rate) = (vec![mode], RateChoice::Fixed);
+            self.own_modes.fill(None);
         }
-        for sending in &mut self.medium.sendings {
-            sending.mode = 0;
+        let concerned = |from, to| station.is_none_or(|station| station == from || station == to);
+        for index in 0..self.flows.len() {
+            let (from, to) = (self.flows[index].from, self.flows[index].to);
+            if concerned(from, to) {
+                let (rate, candidates) = self.manner(from, to);
+                (self.flows[index].rate, self.flows[index].candidates) = (rate, candidates);
+            }
         }
     }
 
@@ -232,14 +239,28 @@ impl<P: Packet> Cell<P> {
     fn flow(&mut self, who: Contender, to: u32) -> usize {
         let place = (who.id() * self.parts.stations + to) as usize;
         if self.flow_of[place] == NO_FLOW {
-            let ratio = self.parts.channel.signal_to_noise(who.station, to);
-            let modes = self.parts.modes.iter();
-            let log_success = modes.map(|mode| log_success_per_bit(mode, ratio)).collect();
             self.flow_of[place] = self.flows.len() as u32;
-            let rate = RateControl::new(self.parts.rate, &self.parts.modes);
-            self.flows.push(Flow::new(who.station, to, rate, log_success));
+            let manner = self.manner(who.station, to);
+            self.flows.push(Flow::new(who.station, to, manner));
         }
         self.flow_of[place] as usize
+    }
+
+    /// How `from` sends to `to`: in which modes, and how it chooses among them.
+    fn manner(&self, from: u32, to: u32) -> (RateControl, Box<[Candidate]>) {
+        let Self { parts, own_modes, .. } = self;
+        let own = own_modes[to as usize].as_ref().or(own_modes[from as usize].as_ref());
+        let (modes, choice) = match own {
+            Some(mode) => (slice::from_ref(mode), RateChoice::Fixed),
+            None => (&parts.modes[..], parts.rate),
+        };
+        let ratio = parts.channel.signal_to_noise(from, to);
+        let candidate = |mode: &Mode| Candidate {
+            mode: *mode,
+            responses: [1, 2].map(|mpdus| parts.framing.response(mode, mpdus)),
+            log_success: log_success_per_bit(mode, ratio),
+        };
+        (RateControl::new(choice, modes), modes.iter().map(candidate).collect())
     }
 
     /// Why a packet cannot be queued in `flow`, if so.
@@ -358,10 +379,10 @@ impl<P: Packet> Cell<P> {
         let Some(index) = self.turns[who.id() as usize].front().copied() else { return };
         let flow = &mut self.flows[index as usize];
         let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
-        let (framing, mode) = (&self.parts.framing, &self.parts.modes[mode_index]);
-        let [ack, block_ack] = self.responses[mode_index];
+        let Candidate { mode, responses: [ack, block_ack], .. } = flow.candidates[mode_index];
+        let framing = &self.parts.framing;
         let response = self.parts.timing.sifs + ack.max(block_ack);
-        let burst = flow.transmit(framing, mode, (budget - response).min(MAX_ON_AIR));
+        let burst = flow.transmit(framing, &mode, (budget - response).min(MAX_ON_AIR));
         let on_air = mode.duration(burst.psdu);
         let stats = &mut self.stats.stations[who.station as usize];
         stats.transmissions += 1;
@@ -395,18 +416,18 @@ impl<P: Packet> Cell<P> {
         let Self { parts, medium, flows, outbox, rng, stats, .. } = self;
         let flow = &mut flows[sending.flow];
         let (from, to) = (flow.from, flow.to);
-        let mut log_success = flow.log_success[sending.mode];
+        let Candidate { mode, mut log_success, .. } = flow.candidates[sending.mode];
         if medium.is_collision() {
             stats.stations[from as usize].collisions += 1;
             let senders = medium.sendings.iter().map(|other| other.by.station);
             let Some(ratio) = parts.channel.captured(from, to, senders) else { return 0 };
-            log_success = log_success_per_bit(&parts.modes[sending.mode], ratio);
+            log_success = log_success_per_bit(&mode, ratio);
         }
         let arrives = |size: Bytes| {
             log_success == 0.0
                 || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64)
         };
-        let frame = Received { at: sending.end, rate: parts.modes[sending.mode].rate() };
+        let frame = Received { at: sending.end, rate: mode.rate() };
         let received = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
         stats.stations[from as usize].noise_losses += (sending.mpdus - received) as u64;
         if received > 0 {
@@ -469,9 +490,10 @@ impl<P: Packet> Cell<P> {
             return false;
         }
         let Some(flow) = self.next_flow(by.id(), at, drops) else { return false };
-        let (framing, slowest) = (&self.parts.framing, &self.parts.modes[0]);
-        let frame = slowest.duration(framing.single(self.flows[flow].first_size()));
-        let end = start + frame + self.parts.timing.sifs + self.responses[0][0];
+        let (framing, flow) = (&self.parts.framing, &self.flows[flow]);
+        let Candidate { mode: slowest, responses: [ack, _], .. } = flow.candidates[0];
+        let frame = slowest.duration(framing.single(flow.first_size()));
+        let end = start + frame + self.parts.timing.sifs + ack;
         if end > self.txop_end {
             return false;
         }

@@ -28,11 +28,21 @@ pub(super) struct Flow<P> {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) rate: RateControl,
-    /// By mode, the logarithm of the probability that a bit gets through undisturbed.
-    pub(super) log_success: Box<[f64]>,
+    /// What `rate` chooses from.
+    pub(super) candidates: Box<[Candidate]>,
     /// Whether it waits for its turn among the flows of its sender, or has it.
     pub(super) has_turn: bool,
     mpdus: VecDeque<Mpdu<P>>,
+}
+
+/// A mode in which a flow may send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) mode: Mode,
+    /// How long the response to one MPDU takes, and that to more.
+    pub(super) responses: [Span; 2],
+    /// The logarithm of the probability that a bit gets through undisturbed.
+    pub(super) log_success: f64,
 }
 
 #[derive(Debug)]
@@ -60,8 +70,12 @@ pub(super) struct Burst {
 }
 
 impl<P> Flow<P> {
-    pub(super) fn new(from: u32, to: u32, rate: RateControl, log_success: Box<[f64]>) -> Self {
-        Self { from, to, rate, log_success, has_turn: false, mpdus: VecDeque::new() }
+    pub(super) fn new(
+        from: u32,
+        to: u32,
+        (rate, candidates): (RateControl, Box<[Candidate]>),
+    ) -> Self {
+        Self { from, to, rate, candidates, has_turn: false, mpdus: VecDeque::new() }
     }
 
     /// How many packets are queued, in flight, or held at the receiver behind a missing one.
@@ -218,7 +232,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn flow(packets: u32) -> Flow<u32> {
-        let mut flow = Flow::new(0, 1, RateControl::Fixed(0), [0.0].into());
+        let mut flow = Flow::new(0, 1, (RateControl::Fixed(0), [].into()));
         for packet in 0..packets {
             flow.push(Time::ZERO, packet, Bytes::new(1000));
         }
