@@ -169,7 +169,8 @@ fn a_run_is_captured_and_written_down_over_time() {
     let args = ["run", "s.toml", "--series", "out", "--every", "500ms"];
     bench.succeeds(&[&args[..], &captures].concat());
     let flow = bench.read("out/flow-download.csv");
-    assert!(flow.starts_with("time_s,number,age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s\n0.5,0,"));
+    let columns = "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes";
+    assert!(flow.starts_with(&format!("time_s,number,{columns}\n0.5,0,")), "{flow}");
     assert_eq!(flow.lines().count(), 11, "{flow}");
     assert!(bench.read("out/flow-robot.csv").starts_with("time_s,number,age_s,updates_per_s,"));
     let link = bench.read("out/link-uplink.csv");
@@ -243,6 +244,19 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
     assert!(rows[0]["ci95"].is_number() && rows[2]["ci95"].is_null());
     let svg = bench.read("out/s.svg");
     assert_says(&svg, &["a paper, Figure 1", "age of long ago", "value (s)", "trend broken:"]);
+}
+
+#[test]
+fn a_seed_is_any_number_that_a_file_can_hold_and_others_are_refused_at_once() {
+    let bench = Bench::with(SCENARIO);
+    let most = i64::MAX.to_string();
+    let short = ["--set", "duration=100ms", "--runs", "1", "--json", "-", "--seed", &most];
+    let document = bench.json(&[&["run", "s.toml"][..], &short].concat());
+    assert_eq!(document["seed"].as_i64(), Some(i64::MAX));
+    for command in ["run", "reproduce"] {
+        let said = bench.is_refused(&[command, "s.toml", "--seed", &u64::MAX.to_string()]);
+        assert_says(&said, &["--seed", &format!("is not in 0..={most}")]);
+    }
 }
 
 #[test]

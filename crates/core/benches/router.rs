@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use freshline_core::host::DualConfig;
 use freshline_core::router::{
-    AoiShare, Backlog, Class, Classifier, CodelParams, Dequeued, Drop, DropReason, Drops, FlowKey,
-    FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig,
-    RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
+    AoiShare, Backlog, Class, Classifier, CodelParams, Dequeued, Drop, DropReason, Drops,
+    DrrParams, FlowKey, FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit, Packet, Qdisc,
+    QdiscConfig, RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::{Rng, SeedableRng};
@@ -205,18 +206,23 @@ fn batches<T>(
 }
 
 /// Every discipline, with room for `packets`.
-fn disciplines(packets: u32) -> [QdiscConfig; 7] {
+fn disciplines(packets: u32) -> [QdiscConfig; 9] {
     let limit = Packets::new(packets.into());
     let bytes = Bytes::new(u64::from(Held::SIZE) * u64::from(packets));
+    let fifo = QdiscConfig::Fifo { limit: Limit::Packets(limit) };
     let ifil = QdiscConfig::Ifil(IfilParams { limit });
+    let drr = DrrParams::default();
+    let each = Packets::new(u64::from((packets / drr.queues).max(1)));
     [
-        QdiscConfig::Fifo { limit: Limit::Packets(limit) },
+        fifo.clone(),
         QdiscConfig::Lifo { limit: Limit::Packets(limit) },
         QdiscConfig::Red(RedParams::with_limit(bytes)),
         QdiscConfig::Codel(CodelParams { limit: Limit::Packets(limit), ..CodelParams::default() }),
+        QdiscConfig::Drr(DrrParams { limit: Limit::Packets(each), ..drr }),
         QdiscConfig::FqCodel(FqCodelParams { limit, memory: bytes, ..FqCodelParams::default() }),
         ifil.clone(),
         QdiscConfig::Ifc(Box::new(IfcConfig { aoi: ifil, ..IfcConfig::default() })),
+        QdiscConfig::Dual(Box::new(DualConfig { urgent: fifo.clone(), bulk: fifo })),
     ]
 }
 

@@ -13,6 +13,7 @@
 //! | [`age`] | how old is what the far end knows: the measure of everything else |
 //! | [`wire`] | the messages of the protocol, byte by byte |
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
+//! | [`host`] | which of a host's packets goes first (SORPC, the dual transmit queue) |
 //! | [`link`] | what a hop does to a packet: queue, rate, delay, jitter, loss |
 //! | [`router`] | what waits in a hop, and what is dropped |
 //! | [`wlan`] | Wi-Fi: the cell, its access point and stations (802.11a, g, n, ac) |
@@ -56,7 +57,10 @@
 extern crate alloc;
 
 pub mod age;
+pub mod host;
 pub mod link;
+#[cfg(feature = "serde")]
+mod reading;
 pub mod receiver;
 pub mod router;
 pub mod session;

@@ -1,8 +1,9 @@
 //! What holds for every queueing discipline that a configuration can name, whatever comes.
 
+use freshline_core::host::{Band, DualConfig};
 use freshline_core::router::{
-    Backlog, CodelParams, Discipline, Drop, DropReason, Ecn, FlowKey, FqCodelParams, Header,
-    IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
+    Backlog, CodelParams, Discipline, Drop, DropReason, DrrParams, Ecn, FlowKey, FqCodelParams,
+    Header, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
     TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
@@ -24,7 +25,8 @@ impl Packet for Numbered {
 
     fn header(&self) -> Header {
         let flow = FlowKey { source_port: self.flow, ..FlowKey::default() };
-        Header { flow, ecn: self.ecn, ..Header::default() }
+        let band = if self.flow.is_multiple_of(2) { Band::Urgent } else { Band::Bulk };
+        Header { flow, ecn: self.ecn, band, ..Header::default() }
     }
 
     fn mark(&mut self) -> bool {
@@ -48,6 +50,9 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
         QdiscConfig::Codel(_) => {
             QdiscConfig::Codel(CodelParams { limit, ecn: true, ..CodelParams::default() })
         }
+        QdiscConfig::Drr(_) => {
+            QdiscConfig::Drr(DrrParams { limit, queues: 4, ..DrrParams::default() })
+        }
         QdiscConfig::FqCodel(_) => QdiscConfig::FqCodel(FqCodelParams {
             limit: Packets::new(8),
             memory: bytes,
@@ -62,6 +67,10 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
             drop_averse: tight(QdiscConfig::default()),
             ..IfcConfig::default()
         })),
+        QdiscConfig::Dual(_) => QdiscConfig::Dual(Box::new(DualConfig {
+            urgent: tight(QdiscConfig::default()),
+            bulk: tight(QdiscConfig::FqCodel(FqCodelParams::default())),
+        })),
     }
 }
 
@@ -72,11 +81,21 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         QdiscConfig::Red(RedParams { limit, .. }) => vec![Limit::Bytes(limit)],
         QdiscConfig::Codel(CodelParams { limit, .. }) => vec![limit],
         QdiscConfig::Ifil(IfilParams { limit }) => vec![Limit::Packets(limit)],
+        // Each queue of a flow has the limit of its own.
+        QdiscConfig::Drr(DrrParams { limit, queues, .. }) => vec![times(limit, queues)],
         // The limits are its children's.
-        QdiscConfig::Ifc(_) => vec![],
+        QdiscConfig::Ifc(_) | QdiscConfig::Dual(_) => vec![],
         QdiscConfig::FqCodel(FqCodelParams { limit, memory, .. }) => {
             vec![Limit::Packets(limit), Limit::Bytes(memory)]
         }
+    }
+}
+
+fn times(limit: Limit, count: u32) -> Limit {
+    let count = u64::from(count);
+    match limit {
+        Limit::Packets(packets) => Limit::Packets(Packets::new(packets.get() * count)),
+        Limit::Bytes(bytes) => Limit::Bytes(Bytes::new(bytes.get() * count)),
     }
 }
 

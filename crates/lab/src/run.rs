@@ -16,7 +16,7 @@ use crate::scenario::{
     TOPOLOGY,
 };
 use crate::world::{
-    ExchangeOutcome, Flow, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    ExchangeOutcome, Flow, HostOutcome, Leg, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
@@ -245,7 +245,10 @@ impl Group<'_> {
     fn streams(&mut self, flows: &[StreamOutcome]) {
         self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
         self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
-        self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
+        self.mean_time("rtt_mean", flows, |flow| Some(flow.rtt?.mean));
+        self.mean_time("rtt_p50", flows, |flow| Some(flow.rtt?.p50));
+        self.mean_time("rtt_p95", flows, |flow| Some(flow.rtt?.p95));
+        self.mean_time("rtt_max", flows, |flow| Some(flow.rtt?.max));
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("completion", flows, |flow| flow.completion);
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
@@ -255,17 +258,28 @@ impl Group<'_> {
         if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {
             self.add("goodput_jain", "1", index);
         }
+        self.hosts(flows.iter().map(|flow| &flow.host));
+    }
+
+    /// What data of streams met as it left its host.
+    fn hosts<'o>(&mut self, hosts: impl Iterator<Item = &'o HostOutcome> + Clone) {
+        self.mean("occupancy_mean", "1", hosts.clone().map(|host| host.occupancy_mean));
+        self.mean("queue_per_window", "1", hosts.clone().map(|host| host.queue_per_window));
+        self.mean("bulk", "1", hosts.clone().map(|host| host.bulk));
+        let bulk_after = hosts.map(|host| host.bulk_after.map(Span::as_secs_f64));
+        self.mean("bulk_after", "s", bulk_after);
     }
 
     fn exchanges(&mut self, flows: &[ExchangeOutcome]) {
         self.mean_time("response_mean", flows, |flow| flow.response_mean);
         self.mean_time("response_p95", flows, |flow| flow.response_p95);
         self.mean("responses", "1/s", flows.iter().map(|flow| Some(flow.responses_per_s)));
-        self.mean_time("rtt_mean", flows, |flow| flow.stream.rtt_mean);
+        self.mean_time("rtt_mean", flows, |flow| Some(flow.stream.rtt?.mean));
         let streams = || flows.iter().map(|flow| &flow.stream);
         self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
         self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
         self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
+        self.hosts(flows.iter().map(|flow| &flow.host));
     }
 
     /// Since time zero, warm-up included.

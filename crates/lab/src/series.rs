@@ -84,7 +84,9 @@ impl<W: Write> Series<W> {
             let mut out = open(&format!("flow-{}", config.name))?;
             let columns = match &first.flow {
                 Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
-                Flow::Stream(_) => "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s",
+                Flow::Stream(_) => {
+                    "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes"
+                }
                 Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
                 Flow::Cross(_) => "throughput_bps",
             };
@@ -244,7 +246,9 @@ impl Gained {
     fn write_stream(&self, out: &mut impl Write, stream: &Stream) -> io::Result<()> {
         let (age, goodput) = (seconds(self.age(stream.age())), self.bps());
         let (window, srtt) = (stream.sender().window().get(), seconds(stream.sender().srtt()));
-        writeln!(out, "{age},{goodput},{window},{srtt},{}", seconds(self.rtt()))
+        let (rtt, buffer) = (seconds(self.rtt()), stream.sender().buffer());
+        let (queued, size) = (buffer.queued.get(), buffer.size.get());
+        writeln!(out, "{age},{goodput},{window},{srtt},{rtt},{queued},{size}")
     }
 
     fn write_exchange(&self, out: &mut impl Write) -> io::Result<()> {

@@ -107,6 +107,15 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
         ("flow.other.station=gateway", "`station` needs a `path` that begins or ends with a cell"),
         ("flow.other.path=[]", "`each_hop` needs a `path`"),
         ("link.hops.count=0", "`count` of `hops` is 0; give at least 1"),
+        ("link.hops.count=4000000000", "`count` of `hops` is 4000000000; give at most 1000"),
+        (
+            "flow.robot.count=4000000000",
+            "`robot`: there are more than 10000 of it; lower its `count`",
+        ),
+        (
+            "flow.other.count=3334",
+            "there are more than 10000 of it; lower its `count`, or the number",
+        ),
     ] {
         let refused = scenario(&[change]).err().unwrap_or_default();
         assert!(refused.contains(remedy), "{change}: {refused}");
@@ -141,6 +150,32 @@ tcp = { control = "cubic", receiver = "rtac" }
     assert!(rtt(r#"{ law = "fixed", window = "25kB" }"#).unwrap() < 0.025);
     let refused = rtt(r#"{ law = "rtac", theta = 1.0 }"#).unwrap_err();
     assert!(refused.contains("`theta` is 1, which is not from 1.01 to 10"), "{refused}");
+}
+
+#[test]
+fn the_longest_round_trip_of_a_stream_is_that_of_a_full_buffer() {
+    let text = r#"
+title = "A download before a buffer of 100 packets"
+duration = "20s"
+warm_up = "5s"
+
+[[link]]
+name = "link"
+there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+
+[[flow]]
+name = "tcp"
+path = ["link"]
+tcp = { control = "reno" }
+"#;
+    let metrics = run(&Scenario::parse(text).unwrap(), || {}).unwrap();
+    let [mean, p50, p95, max] = ["rtt_mean", "rtt_p50", "rtt_p95", "rtt_max"]
+        .map(|name| metrics.iter().find(|metric| metric.name == name).expect("a round trip").value);
+    // 100 packets of 1.2 ms each, the path, and up to two segments to an ack.
+    assert!((0.140..0.145).contains(&max), "{max}");
+    // Reno's window goes from a half to a whole of buffer and path, at a rate that slows down.
+    assert!((0.9..1.1).contains(&(p50 / mean)), "{p50} {mean}");
+    assert!(p50 < p95 && p95 < max && p95 > 0.9 * max, "{p50} {p95} {max}");
 }
 
 #[test]

@@ -18,9 +18,9 @@ use crate::output::{print_json, printed};
 /// The command gets a network namespace of its own, in which every route leads over the path.
 /// It finds this host at the address in its variable FRESHLINE_HOST, over IPv6 in
 /// FRESHLINE_HOST6. What it sends takes the forward hops, what it receives the return hops. A hop
-/// is a drop-tail queue, a transmitter and a line, in this order; what is left out of it is
-/// ideal, and so is a direction without hops. When the command ends, so does all that it has
-/// started. A run within a run is behind both paths.
+/// is a queue, a transmitter and a line, in this order; what is left out of it is ideal, and so is
+/// a direction without hops. When the command ends, so does all that it has started. A run within
+/// a run is behind both paths.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -41,8 +41,9 @@ Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost
     freshline emulate run path.toml -- sh -c 'ping -c 3 $FRESHLINE_HOST'
 
 A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
-(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (100p or 64kB;
-1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
+(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (a drop-tail
+queue's limit, 100p or 64kB, or a discipline: lifo, red, codel, drr, fq_codel, ifil, ifc, in a file
+also a table with its parameters; 1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
 packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said).
 Instead of a rate it may have a trace in mahimahi's format: trace = \"lte.trace\", a path relative
 to the file.

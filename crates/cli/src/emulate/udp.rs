@@ -19,9 +19,9 @@ use crate::output::{print_json, printed};
 /// Relay UDP between clients and a target over an emulated path. Needs no root.
 ///
 /// Point the clients at --listen instead of at the target. All of them share one path there (the
-/// forward hops) and one back (the return hops). A hop is a drop-tail queue, a transmitter and a
-/// line, in this order; what is left out of it is ideal, and so is a direction without hops.
-/// Packets count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
+/// forward hops) and one back (the return hops). A hop is a queue, a transmitter and a line,
+/// in this order; what is left out of it is ideal, and so is a direction without hops. Packets
+/// count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -45,8 +45,9 @@ The same as a file, for --file:
     loss = 0.05
 
 A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
-(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (100p or 64kB;
-1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
+(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (a drop-tail
+queue's limit, 100p or 64kB, or a discipline: lifo, red, codel, drr, fq_codel, ifil, ifc, in a file
+also a table with its parameters; 1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
 packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said). A
 file may name a trace in mahimahi's format instead of a rate: trace = \"lte.trace\".
 

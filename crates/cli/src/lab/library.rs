@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use freshline_lab::scenario::{Change, SetError, Source};
 use include_dir::{Dir, include_dir};
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -12,7 +13,7 @@ use crate::Failure;
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
-const GROUPS: [&str; 2] = ["ifc", "rtac"];
+const GROUPS: [&str; 3] = ["ifc", "rtac", "sorpc"];
 
 /// Reads what a scenario names.
 type Beside = dyn Fn(&str) -> io::Result<String>;
@@ -92,16 +93,21 @@ fn embedded(path: &Path) -> io::Result<String> {
     file.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// Reads a `--seed`: as far as the numbers of a scenario's file go, which are TOML's.
+pub(super) fn seed() -> impl TypedValueParser<Value = i64> {
+    RangedU64ValueParser::new().range(..=i64::MAX.cast_unsigned())
+}
+
 /// The changes of `--set`, and of the flags that stand for some.
 pub(super) fn changes(
     set: &[String],
-    seed: Option<u64>,
+    seed: Option<i64>,
     runs: Option<u32>,
 ) -> Result<Vec<Change>, Failure> {
     let own = |key, value: Option<i64>| value.map(|value| Change::new(key, value.into()));
     let set: Result<Vec<_>, _> = set.iter().map(|text| Change::parse(text)).collect();
     let mut changes = set.map_err(|error| Failure::Usage(miette!("--set: {error}")))?;
-    changes.extend(own("seed", seed.map(|seed| seed.cast_signed())));
+    changes.extend(own("seed", seed));
     changes.extend(own("runs", runs.map(i64::from)));
     Ok(changes)
 }

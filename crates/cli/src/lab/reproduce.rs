@@ -36,8 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The seed of all randomness, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = library::seed())]
+    seed: Option<i64>,
     /// Independent runs of each row, instead of the scenario's.
     #[arg(long, value_name = "N")]
     runs: Option<u32>,

@@ -63,8 +63,8 @@ pub(super) struct Args {
     /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// The queue: ifc (freshness control) unless said, ifil, fifo, lifo, red, codel, fq_codel, or the
-    /// limit of a drop-tail queue such as 100p or 64kB.
+    /// The queue: ifc (freshness control) unless said, ifil, fifo, lifo, red, codel, drr, fq_codel,
+    /// or the limit of a drop-tail queue such as 100p or 64kB.
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QdiscConfig>,
     /// The share of the link that updates have while other traffic waits, too: 0 to 1; 0.5 unless

@@ -133,15 +133,16 @@ fn check(
 /// A law in a file: a name, or a table.
 #[cfg(feature = "serde")]
 mod reading {
-    use core::fmt;
+    use alloc::format;
+    use alloc::string::String;
 
-    use serde::de::value::MapAccessDeserializer;
-    use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+    use serde::{Deserialize, Deserializer};
 
     use super::{Bytes, DrwaParams, RtacParams, WindowLawConfig};
+    use crate::reading::string_or_table;
 
     /// The table.
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
     enum Table {
         Rtac(RtacParams),
@@ -150,38 +151,32 @@ mod reading {
         Fixed { window: Bytes },
     }
 
-    struct Law;
-
-    impl<'de> Visitor<'de> for Law {
-        type Value = WindowLawConfig;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("`rtac`, `drwa`, `autotune`, or a table with `law` and its settings")
-        }
-
-        fn visit_str<E: Error>(self, name: &str) -> Result<WindowLawConfig, E> {
-            match name {
-                "rtac" => Ok(WindowLawConfig::Rtac(RtacParams::default())),
-                "drwa" => Ok(WindowLawConfig::Drwa(DrwaParams::default())),
-                "autotune" => Ok(WindowLawConfig::Autotune),
-                _ => Err(E::unknown_variant(name, &["rtac", "drwa", "autotune"])),
+    impl From<Table> for WindowLawConfig {
+        fn from(table: Table) -> Self {
+            match table {
+                Table::Rtac(params) => Self::Rtac(params),
+                Table::Drwa(params) => Self::Drwa(params),
+                Table::Autotune {} => Self::Autotune,
+                Table::Fixed { window } => Self::Fixed { window },
             }
         }
+    }
 
-        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<WindowLawConfig, M::Error> {
-            let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-            Ok(match table {
-                Table::Rtac(params) => WindowLawConfig::Rtac(params),
-                Table::Drwa(params) => WindowLawConfig::Drwa(params),
-                Table::Autotune {} => WindowLawConfig::Autotune,
-                Table::Fixed { window } => WindowLawConfig::Fixed { window },
-            })
+    fn named(name: &str) -> Result<WindowLawConfig, String> {
+        match name {
+            "rtac" => Ok(WindowLawConfig::Rtac(RtacParams::default())),
+            "drwa" => Ok(WindowLawConfig::Drwa(DrwaParams::default())),
+            "autotune" => Ok(WindowLawConfig::Autotune),
+            _ => {
+                Err(format!("`{name}` is no law of the window; write `rtac`, `drwa` or `autotune`"))
+            }
         }
     }
 
     impl<'de> Deserialize<'de> for WindowLawConfig {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            deserializer.deserialize_any(Law)
+            let expected = "`rtac`, `drwa`, `autotune`, or a table with `law` and its settings";
+            string_or_table::<Table, _, _, _>(deserializer, expected, named)
         }
     }
 }

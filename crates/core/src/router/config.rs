@@ -9,9 +9,10 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
 use super::{
-    Codel, CodelParams, Discipline, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil, IfilParams,
-    Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
+    Codel, CodelParams, Discipline, Drr, DrrParams, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil,
+    IfilParams, Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
 };
+use crate::host::DualConfig;
 use crate::unit::{Bytes, Packets, Span};
 
 /// Which discipline, with which parameters.
@@ -36,12 +37,16 @@ pub enum QdiscConfig {
     Red(RedParams),
     /// CoDel.
     Codel(CodelParams),
+    /// A drop-tail queue for each flow.
+    Drr(DrrParams),
     /// FQ-CoDel.
     FqCodel(FqCodelParams),
     /// The newest packet of each flow.
     Ifil(IfilParams),
     /// Freshness control.
     Ifc(Box<IfcConfig>),
+    /// The dual transmit queue of a host.
+    Dual(Box<DualConfig>),
 }
 
 impl Default for QdiscConfig {
@@ -72,7 +77,7 @@ pub enum QdiscError {
         /// The interval given.
         interval: Span,
     },
-    /// FQ-CoDel with too few or too many queues.
+    /// Too few or too many queues for flows.
     #[error("`queues` is {queues}; give from 1 to {most}, such as 1024")]
     Queues {
         /// The number given.
@@ -80,7 +85,7 @@ pub enum QdiscError {
         /// The largest that is taken.
         most: u32,
     },
-    /// FQ-CoDel with turns that send next to nothing.
+    /// Turns of queues that send next to nothing.
     #[error("`quantum` is {quantum}; give at least `{least}`, such as `1514B`")]
     Quantum {
         /// The quantum given.
@@ -130,10 +135,10 @@ pub enum QdiscError {
         /// The largest that is taken.
         most: Packets,
     },
-    /// A part of freshness control.
+    /// A part of freshness control, or a band of the dual transmit queue.
     #[error("`{class}`: {reason}")]
     Child {
-        /// The class whose queue it is.
+        /// The class or band whose queue it is.
         class: &'static str,
         /// What is wrong with it.
         reason: Box<QdiscError>,
@@ -142,15 +147,17 @@ pub enum QdiscError {
 
 impl QdiscConfig {
     /// Every discipline, with the defaults of its parameters.
-    pub fn all() -> [Self; 7] {
+    pub fn all() -> [Self; 9] {
         [
             Self::default(),
             Self::Lifo { limit: Limit::default() },
             Self::Red(RedParams::default()),
             Self::Codel(CodelParams::default()),
+            Self::Drr(DrrParams::default()),
             Self::FqCodel(FqCodelParams::default()),
             Self::Ifil(IfilParams::default()),
             Self::Ifc(Box::default()),
+            Self::Dual(Box::default()),
         ]
     }
 
@@ -161,9 +168,11 @@ impl QdiscConfig {
             Self::Lifo { .. } => "lifo",
             Self::Red(_) => "red",
             Self::Codel(_) => "codel",
+            Self::Drr(_) => "drr",
             Self::FqCodel(_) => "fq_codel",
             Self::Ifil(_) => "ifil",
             Self::Ifc(_) => "ifc",
+            Self::Dual(_) => "dual",
         }
     }
 
@@ -178,9 +187,11 @@ impl QdiscConfig {
             Self::Lifo { limit } => Discipline::Lifo(Lifo::new(limit.checked()?)),
             Self::Red(params) => Discipline::Red(Red::new(*params, Pcg32::from_rng(rng))?),
             Self::Codel(params) => Discipline::Codel(Codel::new(*params)?),
+            Self::Drr(params) => Discipline::Drr(Drr::new(*params, rng)?),
             Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
             Self::Ifil(params) => Discipline::Ifil(Ifil::new(*params, rng)?),
             Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
+            Self::Dual(config) => Discipline::Dual(Box::new(config.build(rng)?)),
         })
     }
 }
@@ -226,15 +237,17 @@ impl fmt::Display for QdiscConfig {
 #[cfg(feature = "serde")]
 mod reading {
     use alloc::boxed::Box;
-    use core::fmt;
 
-    use serde::de::value::MapAccessDeserializer;
-    use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+    use serde::{Deserialize, Deserializer};
 
-    use super::{CodelParams, FqCodelParams, IfcConfig, IfilParams, Limit, QdiscConfig, RedParams};
+    use super::{
+        CodelParams, DrrParams, DualConfig, FqCodelParams, IfcConfig, IfilParams, Limit,
+        QdiscConfig, RedParams,
+    };
+    use crate::reading::string_or_table;
 
     /// The table.
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     #[serde(tag = "discipline", rename_all = "snake_case", deny_unknown_fields)]
     enum Table {
         Fifo {
@@ -247,9 +260,11 @@ mod reading {
         },
         Red(RedParams),
         Codel(CodelParams),
+        Drr(DrrParams),
         FqCodel(FqCodelParams),
         Ifil(IfilParams),
         Ifc(Box<IfcConfig>),
+        Dual(Box<DualConfig>),
     }
 
     impl From<Table> for QdiscConfig {
@@ -259,34 +274,20 @@ mod reading {
                 Table::Lifo { limit } => Self::Lifo { limit },
                 Table::Red(params) => Self::Red(params),
                 Table::Codel(params) => Self::Codel(params),
+                Table::Drr(params) => Self::Drr(params),
                 Table::FqCodel(params) => Self::FqCodel(params),
                 Table::Ifil(params) => Self::Ifil(params),
                 Table::Ifc(config) => Self::Ifc(config),
+                Table::Dual(config) => Self::Dual(config),
             }
         }
     }
 
     impl<'de> Deserialize<'de> for QdiscConfig {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct StringOrTable;
-
-            impl<'de> Visitor<'de> for StringOrTable {
-                type Value = QdiscConfig;
-
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("a discipline or limit such as `fifo` or `100p`, or a table with `discipline`")
-                }
-
-                fn visit_str<E: Error>(self, text: &str) -> Result<QdiscConfig, E> {
-                    text.parse().map_err(E::custom)
-                }
-
-                fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<QdiscConfig, A::Error> {
-                    Table::deserialize(MapAccessDeserializer::new(map)).map(Into::into)
-                }
-            }
-
-            deserializer.deserialize_any(StringOrTable)
+            let expected =
+                "a discipline or limit such as `fifo` or `100p`, or a table with `discipline`";
+            string_or_table::<Table, _, _, _>(deserializer, expected, str::parse)
         }
     }
 }
@@ -384,6 +385,12 @@ mod tests {
             };
             assert_eq!(fq_codel, Ok(QdiscConfig::FqCodel(expected)));
 
+            let drr =
+                read(r#"{ discipline = "drr", limit = "640p", queues = 16, quantum = "3kB" }"#);
+            let limit = Limit::Packets(Packets::new(640));
+            let expected = DrrParams { limit, queues: 16, quantum: Bytes::new(3000) };
+            assert_eq!(drr, Ok(QdiscConfig::Drr(expected)));
+
             let codel = read(r#"{ discipline = "codel", limit = "64kB", ecn = true }"#);
             let limit = Limit::Bytes(Bytes::new(64_000));
             let expected = CodelParams { limit, ecn: true, ..CodelParams::default() };
@@ -429,6 +436,9 @@ mod tests {
                     r#"{ discipline = "codel", target = "200ms" }"#,
                     "`target` (200ms) is above `interval` (100ms); give",
                 ),
+                (r#"{ discipline = "drr", limit = "0p" }"#, "`limit` is zero"),
+                (r#"{ discipline = "drr", queues = 0 }"#, "`queues` is 0; give from 1 to"),
+                (r#"{ discipline = "drr", quantum = "1B" }"#, "`quantum` is 1B; give at"),
                 (r#"{ discipline = "fq_codel", limit = "0p" }"#, "`limit` is zero"),
                 (r#"{ discipline = "fq_codel", memory = "0B" }"#, "`memory` is zero"),
                 (r#"{ discipline = "fq_codel", interval = "1ms" }"#, "is above `interval` (1ms)"),

@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 use rand_pcg::Pcg32;
 
 use super::{
-    AnyScheduler, Backlog, Codel, Dequeued, Drops, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet, Qdisc,
-    Red,
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet,
+    Qdisc, Red,
 };
+use crate::host::Dual;
 use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see
@@ -22,12 +23,16 @@ pub enum Discipline<P> {
     Red(Red<P, Pcg32>),
     /// CoDel.
     Codel(Codel<P>),
+    /// A drop-tail queue for each flow.
+    Drr(Drr<P>),
     /// FQ-CoDel.
     FqCodel(FqCodel<P>),
     /// The newest packet of each flow.
     Ifil(Ifil<P>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
+    /// The dual transmit queue.
+    Dual(Box<Dual<Self, Self>>),
 }
 
 impl<P: Packet> Qdisc<P> for Discipline<P> {
@@ -37,9 +42,11 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Red(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Codel(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Drr(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Dual(qdisc) => qdisc.enqueue(now, packet, drops),
         }
     }
 
@@ -49,9 +56,11 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.dequeue(now, drops),
             Self::Red(qdisc) => qdisc.dequeue(now, drops),
             Self::Codel(qdisc) => qdisc.dequeue(now, drops),
+            Self::Drr(qdisc) => qdisc.dequeue(now, drops),
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
+            Self::Dual(qdisc) => qdisc.dequeue(now, drops),
         }
     }
 
@@ -61,9 +70,11 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Red(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Codel(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Drr(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
     }
 
@@ -73,9 +84,11 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => qdisc.backlog(),
             Self::Red(qdisc) => qdisc.backlog(),
             Self::Codel(qdisc) => qdisc.backlog(),
+            Self::Drr(qdisc) => qdisc.backlog(),
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
+            Self::Dual(qdisc) => qdisc.backlog(),
         }
     }
 
@@ -85,9 +98,11 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Lifo(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Red(qdisc) => qdisc.marked(),
             Self::Codel(qdisc) => qdisc.marked(),
+            Self::Drr(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }
     }
 }

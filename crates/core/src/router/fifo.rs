@@ -1,51 +1,45 @@
 //! First in, first out, and an arrival that does not fit is dropped ("drop-tail").
 
-use alloc::collections::VecDeque;
-
+use super::waiting::Waiting;
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};
-use crate::unit::{Bytes, Packets, Time};
+use crate::unit::Time;
 
 /// The drop-tail queue.
 #[derive(Debug)]
 pub struct Fifo<P> {
     limit: Limit,
-    waiting: VecDeque<(Time, P)>,
-    bytes: Bytes,
+    waiting: Waiting<P>,
 }
 
 impl<P: Packet> Fifo<P> {
     /// An empty queue that holds at most `limit`.
     pub fn new(limit: Limit) -> Self {
-        Self { limit, waiting: VecDeque::new(), bytes: Bytes::ZERO }
+        Self { limit, waiting: Waiting::new() }
     }
 }
 
 impl<P: Packet> Qdisc<P> for Fifo<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        let size = packet.size();
-        if self.limit.admits(self.backlog(), size) {
-            self.bytes += size;
-            self.waiting.push_back((now, packet));
+        if self.limit.admits(self.backlog(), packet.size()) {
+            self.waiting.push(now, packet);
         } else {
             drops(Drop { packet, reason: DropReason::QueueFull });
         }
     }
 
     fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
-        let (arrived, packet) = self.waiting.pop_front()?;
-        self.bytes = self.bytes - packet.size();
-        Some(Dequeued { packet, sojourn: now.since(arrived) })
+        self.waiting.pop_oldest(now)
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+        self.waiting.backlog()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::Span;
+    use crate::unit::{Bytes, Packets, Span};
     use alloc::vec::Vec;
     use proptest::prelude::*;
 

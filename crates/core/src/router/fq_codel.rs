@@ -31,6 +31,7 @@ use rand::{Rng, RngExt};
 use siphasher::sip::SipHasher13;
 
 use super::codel::{Control, Law};
+use super::drr::check_turns;
 use super::packet_lists::{PacketList, PacketLists};
 use super::{
     Backlog, Dequeued, Drop, DropReason, Drops, FlowKey, Limit, Packet, Qdisc, QdiscError,
@@ -78,20 +79,12 @@ impl Default for Params {
 }
 
 impl Params {
-    const MIN_QUANTUM: Bytes = Bytes::new(256);
-    const MAX_QUEUES: u32 = 65_536;
-
     fn checked(self) -> Result<Self, QdiscError> {
         Limit::Packets(self.limit).checked()?;
         if self.memory == Bytes::ZERO {
             return Err(QdiscError::Zero { field: "memory", example: "32MiB" });
         }
-        if !(1..=Self::MAX_QUEUES).contains(&self.queues) {
-            return Err(QdiscError::Queues { queues: self.queues, most: Self::MAX_QUEUES });
-        }
-        if self.quantum < Self::MIN_QUANTUM {
-            return Err(QdiscError::Quantum { quantum: self.quantum, least: Self::MIN_QUANTUM });
-        }
+        check_turns(self.queues, self.quantum)?;
         Ok(self)
     }
 }
@@ -171,15 +164,16 @@ impl<P: Packet> FqCodel<P> {
     }
 
     fn drop_from_largest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
-        let Some(queue) = self.queues.iter_mut().max_by_key(|queue| queue.packets.bytes()) else {
+        let Some(queue) = self.queues.iter_mut().max_by_key(|queue| queue.packets.backlog().bytes)
+        else {
             return;
         };
-        let enough = queue.packets.bytes().get() / 2;
+        let enough = queue.packets.backlog().bytes.get() / 2;
         for _ in 0..Self::DROP_BATCH {
             let Some(head) = self.packets.pop(&mut queue.packets, now) else { return };
             self.bytes = self.bytes - head.packet.size();
             drops(Drop { packet: head.packet, reason: DropReason::QueueFull });
-            if queue.packets.bytes().get() <= enough {
+            if queue.packets.backlog().bytes.get() <= enough {
                 return;
             }
         }
@@ -196,7 +190,7 @@ impl<P: Packet> FqCodel<P> {
         loop {
             let mut head = self.packets.pop(packets, now)?;
             self.bytes = self.bytes - head.packet.size();
-            if !law.strikes(&self.control, now, head.sojourn, packets.bytes()) {
+            if !law.strikes(&self.control, now, head.sojourn, packets.backlog().bytes) {
                 return Some(head);
             }
             if self.params.ecn && head.packet.mark() {

@@ -2,6 +2,8 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use crate::host::Band;
+
 /// Who sends to whom: the five numbers that tell flows apart. IPv4 addresses are mapped into
 /// IPv6 (RFC 4291 section 2.5.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +64,8 @@ pub enum Ecn {
     Marked,
 }
 
-/// What a packet's headers say. A packet without headers says nothing: the default.
+/// What a packet's headers say, and its host beside them. A packet without headers says nothing:
+/// the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
     /// Its flow.
@@ -75,4 +78,7 @@ pub struct Header {
     pub is_fragment: bool,
     /// Whether it is an update of our own protocol ([`crate::wire`]).
     pub is_update: bool,
+    /// Its band in the host that it leaves, which goes no further than that host's own queue, as
+    /// the priority of a packet in Linux.
+    pub band: Band,
 }

@@ -51,7 +51,7 @@ impl Header {
                 _ => Ecn::Capable,
             },
             is_fragment: ip.is_fragmenting_payload(),
-            is_update: false,
+            ..Self::default()
         };
         // Where the walk over extension headers was cut off, what follows is not known.
         if header.is_fragment || cut.is_some() {
@@ -194,8 +194,8 @@ mod tests {
         let header = Header::of_ip(&v4(17, &[], 0, &with_ports(&update()))).unwrap();
         let mut flow = FlowKey::between(IpAddr::from(FROM), IpAddr::from(TO), FlowKey::UDP);
         (flow.source_port, flow.destination_port) = (1000, 2000);
-        let expected =
-            Header { flow, dscp: 46, ecn: Ecn::Capable, is_fragment: false, is_update: true };
+        let (ecn, is_update) = (Ecn::Capable, true);
+        let expected = Header { flow, dscp: 46, ecn, is_update, ..Header::default() };
         assert_eq!(header, expected);
         // Its front is enough, and it is UDP that carries updates.
         let long = v4(17, &[1; 40], 0, &with_ports(&[update(), vec![0; 900]].concat()));

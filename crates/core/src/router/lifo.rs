@@ -8,36 +8,32 @@
 //! admitted. It would be among the last to leave anyway, and the least worth by then; turning
 //! the newcomer away instead would keep what is stale at the cost of what is fresh.
 
-use alloc::collections::VecDeque;
-
+use super::waiting::Waiting;
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};
-use crate::unit::{Bytes, Packets, Time};
+use crate::unit::{Bytes, Time};
 
 /// The stack.
 #[derive(Debug)]
 pub struct Lifo<P> {
     limit: Limit,
-    /// From the oldest to the newest.
-    waiting: VecDeque<(Time, P)>,
-    bytes: Bytes,
+    waiting: Waiting<P>,
 }
 
 impl<P: Packet> Lifo<P> {
     /// An empty stack that holds at most `limit`.
     pub fn new(limit: Limit) -> Self {
-        Self { limit, waiting: VecDeque::new(), bytes: Bytes::ZERO }
+        Self { limit, waiting: Waiting::new() }
     }
 
     /// Drops the oldest until a packet of `size` fits; whether it does.
-    fn make_room(&mut self, size: Bytes, drops: &mut Drops<'_, P>) -> bool {
+    fn make_room(&mut self, now: Time, size: Bytes, drops: &mut Drops<'_, P>) -> bool {
         // What fits into no queue of this limit must not empty this one.
         if !self.limit.admits(Backlog::default(), size) {
             return false;
         }
         while !self.limit.admits(self.backlog(), size) {
-            let Some((_, oldest)) = self.waiting.pop_front() else { return false };
-            self.bytes = self.bytes - oldest.size();
-            drops(Drop { packet: oldest, reason: DropReason::QueueFull });
+            let Some(oldest) = self.waiting.pop_oldest(now) else { return false };
+            drops(Drop { packet: oldest.packet, reason: DropReason::QueueFull });
         }
         true
     }
@@ -45,23 +41,19 @@ impl<P: Packet> Lifo<P> {
 
 impl<P: Packet> Qdisc<P> for Lifo<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        let size = packet.size();
-        if self.make_room(size, drops) {
-            self.bytes += size;
-            self.waiting.push_back((now, packet));
+        if self.make_room(now, packet.size(), drops) {
+            self.waiting.push(now, packet);
         } else {
             drops(Drop { packet, reason: DropReason::QueueFull });
         }
     }
 
     fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
-        let (arrived, packet) = self.waiting.pop_back()?;
-        self.bytes = self.bytes - packet.size();
-        Some(Dequeued { packet, sojourn: now.since(arrived) })
+        self.waiting.pop_newest(now)
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+        self.waiting.backlog()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use slab::Slab;
 
-use super::{Dequeued, Packet};
-use crate::unit::{Bytes, Packets, Time};
+use super::{Backlog, Dequeued, Packet};
+use crate::unit::{Packets, Time};
 
 /// The packets of all lists. It grows to the most that ever waited together, and then no more.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ struct Node<P> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PacketList {
     ends: Option<(usize, usize)>,
-    bytes: Bytes,
+    backlog: Backlog,
 }
 
 impl PacketList {
-    pub(super) fn bytes(&self) -> Bytes {
-        self.bytes
+    pub(super) fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }
 
@@ -41,7 +41,8 @@ impl<P: Packet> PacketLists<P> {
 
     /// Puts a packet at the end of `list`.
     pub(super) fn push(&mut self, list: &mut PacketList, now: Time, packet: P) {
-        list.bytes += packet.size();
+        list.backlog.packets += Packets::new(1);
+        list.backlog.bytes += packet.size();
         let node = self.0.insert(Node { packet, arrived: now, next: None });
         list.ends = Some(match list.ends {
             None => (node, node),
@@ -52,12 +53,18 @@ impl<P: Packet> PacketLists<P> {
         });
     }
 
+    /// The first packet of `list`, which stays.
+    pub(super) fn first(&self, list: &PacketList) -> Option<&P> {
+        list.ends.map(|(first, _)| &self.0[first].packet)
+    }
+
     /// Takes the first packet from `list`.
     pub(super) fn pop(&mut self, list: &mut PacketList, now: Time) -> Option<Dequeued<P>> {
         let (first, last) = list.ends?;
         let Node { packet, arrived, next } = self.0.remove(first);
         list.ends = next.map(|next| (next, last));
-        list.bytes = list.bytes - packet.size();
+        list.backlog.packets = list.backlog.packets - Packets::new(1);
+        list.backlog.bytes = list.backlog.bytes - packet.size();
         Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
 }
@@ -65,6 +72,7 @@ impl<P: Packet> PacketLists<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::Bytes;
 
     struct Numbered(u64);
 
@@ -83,9 +91,11 @@ mod tests {
             for number in 1..=100 {
                 packets.push(&mut lists[number as usize % 2], Time::ZERO, Numbered(number));
             }
-            assert_eq!(lists.each_ref().map(PacketList::bytes), [2550, 2500].map(Bytes::new));
+            let backlog = |bytes| Backlog { packets: Packets::new(50), bytes: Bytes::new(bytes) };
+            assert_eq!(lists.each_ref().map(PacketList::backlog), [2550, 2500].map(backlog));
             for (list, first) in lists.iter_mut().zip([2, 1]) {
                 for number in (first..=100).step_by(2) {
+                    assert_eq!(packets.first(list).unwrap().0, number);
                     assert_eq!(packets.pop(list, Time::ZERO).unwrap().packet.0, number);
                 }
                 assert!(packets.pop(list, Time::ZERO).is_none());

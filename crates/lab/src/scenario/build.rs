@@ -53,9 +53,7 @@ impl Scenario {
         if self.runs == 0 {
             return Err(ScenarioError::NoRun);
         }
-        if let Some(link) = self.links.iter().find(|link| link.count == 0) {
-            return Err(ScenarioError::NoHop(link.name.clone()));
-        }
+        self.links.iter().try_for_each(LinkConfig::check_count)?;
         let topology = self.topology.iter().map(|_| TOPOLOGY);
         check_names("links or cells", self.carriers().chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
@@ -104,9 +102,10 @@ impl Scenario {
         for config in &self.flows {
             let first = flows.len();
             let one_host = Remote::default();
-            for way in config.ways(places, &mut stations)? {
+            for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
                 let mut rng = streams.stream("flow", flows.len());
-                let late = config.start_spread.mul_f64(rng.random());
+                let apart = config.apart * number as u64;
+                let late = apart + config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
@@ -141,6 +140,15 @@ fn check_names<'a>(
 }
 
 impl LinkConfig {
+    fn check_count(&self) -> Result<(), ScenarioError> {
+        let (link, count, most) = (self.name.clone(), self.count, Self::MOST_HOPS);
+        match count {
+            0 => Err(ScenarioError::NoHop(link)),
+            _ if count > most => Err(ScenarioError::TooManyHops { link, count, most }),
+            _ => Ok(()),
+        }
+    }
+
     fn build(&self, streams: Streams, hops: &mut Vec<Wire>) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
         let [there, back] = self.directions();
@@ -225,13 +233,20 @@ impl FlowConfig {
         for _ in 0..self.count {
             if self.each_pair {
                 ways.extend(self.pairwise(places)?);
-                continue;
-            }
-            let way = self.way(places, stations)?;
-            if self.each_hop {
-                ways.extend(way.each_hop());
             } else {
-                ways.push(way);
+                let way = self.way(places, stations)?;
+                if self.each_hop {
+                    ways.extend(way.each_hop());
+                } else {
+                    ways.push(way);
+                }
+            }
+            if ways.len() > Self::MOST_FLOWS {
+                let most = Self::MOST_FLOWS;
+                return Err(self.refused(format!(
+                    "there are more than {most} of it; lower its `count`, or the number of pairs or \
+                     hops that it is on"
+                )));
             }
         }
         Ok(ways)

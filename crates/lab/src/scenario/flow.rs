@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use freshline_core::host::BandLawConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
@@ -136,14 +137,18 @@ impl TcpConfig {
         remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
-            let stream = |rng, remote| self.stream(Application::Exchange, between, rng, remote);
-            // Requests end at the other host, which knows nothing of the way here.
+            let stream = |rng, remote, host: BandLawConfig| {
+                self.stream(Application::Exchange, between, rng, remote, host)
+            };
+            // Requests end at the other host, which knows nothing of the way here, and classifies
+            // nothing.
             let server = Remote::default();
-            let (requests, responses) = (stream(rng, &server)?, stream(responses, remote)?);
+            let requests = stream(rng, &server, self.host)?;
+            let responses = stream(responses, remote, BandLawConfig::Single)?;
             return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
         }
         let application = self.application(between.0)?;
-        Ok(Flow::Stream(self.stream(application, between, rng, remote)?))
+        Ok(Flow::Stream(self.stream(application, between, rng, remote, self.host)?))
     }
 
     fn stream(
@@ -152,6 +157,7 @@ impl TcpConfig {
         between: (Time, Time),
         rng: Pcg64,
         remote: &Remote,
+        host: BandLawConfig,
     ) -> Result<Stream, Cow<'static, str>> {
         let ecn = match self.control {
             Algorithm::Dctcp => Some(Echo::EachMark),
@@ -179,7 +185,8 @@ impl TcpConfig {
         let window = self.receiver.build(receiver.buffer.windows(), remote);
         let window = window.map_err(|error| format!("`receiver`: {error}"))?;
         let receiver = Receiver::with_law(receiver, window);
-        Ok(Stream::new(Sender::new(sender, law), receiver, application, between))
+        let host = host.build().map_err(|error| format!("`host`: {error}"))?;
+        Ok(Stream::new(Sender::new(sender, law), receiver, host, application, between))
     }
 
     fn segment(&self) -> Bytes {

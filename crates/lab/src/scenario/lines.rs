@@ -52,9 +52,10 @@ impl ScenarioError {
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
             | Self::SameName("flows", name) => ([&flow[..], &[]], name),
-            Self::Link { link: name, .. } | Self::Trace { link: name, .. } | Self::NoHop(name) => {
-                ([&link[..], &[]], name)
-            }
+            Self::Link { link: name, .. }
+            | Self::Trace { link: name, .. }
+            | Self::TooManyHops { link: name, .. }
+            | Self::NoHop(name) => ([&link[..], &[]], name),
             Self::Cell { cell: name, .. } => ([&cell[..], &[]], name),
             Self::SameName(_, name) => ([&link[..], &cell[..]], name),
             Self::Malformed(_) | Self::At { .. } | Self::NoFlow => return None,

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::{fs, io};
 
+use freshline_core::host::BandLawConfig;
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::WindowLawConfig;
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
@@ -126,6 +127,9 @@ pub struct FlowConfig {
     /// It begins up to so much later, uniformly drawn, so that flows alike do not march in step.
     #[serde(default)]
     pub start_spread: Span,
+    /// Of flows alike, each begins so much later than the one before.
+    #[serde(default)]
+    pub apart: Span,
     /// When it sends no more; at the end of the run unless said.
     pub stop: Option<Span>,
     /// The DSCP of its packets, which decides how they contend in a cell, and by which queues may
@@ -181,6 +185,9 @@ pub struct TcpConfig {
     /// The law of the receive window; Linux's unless said.
     #[serde(default = "autotune")]
     pub receiver: WindowLawConfig,
+    /// The law of the bands in the host at which the flow begins; one band for all unless said.
+    #[serde(default)]
+    pub host: BandLawConfig,
     /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
     pub receive_buffer: Option<[Bytes; 2]>,
     /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
@@ -258,6 +265,16 @@ pub enum ScenarioError {
     /// A link of no hops.
     #[error("`count` of `{0}` is 0; give at least 1, or leave the link out")]
     NoHop(String),
+    /// A link of more hops than a world should hold.
+    #[error("`count` of `{link}` is {count}; give at most {most}")]
+    TooManyHops {
+        /// The link.
+        link: String,
+        /// The number given.
+        count: u32,
+        /// The largest that is taken.
+        most: u32,
+    },
     /// No flow.
     #[error("there is no flow, so nothing would happen; add a [[flow]]")]
     NoFlow,
@@ -338,6 +355,16 @@ impl<'a> From<&'a str> for Source<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, beside: &|name| fs::read_to_string(name) }
     }
+}
+
+impl LinkConfig {
+    /// So many hops a link has at most: a hop takes some 30 kB in either direction.
+    pub const MOST_HOPS: u32 = 1_000;
+}
+
+impl FlowConfig {
+    /// So many flows there are at most of one [[flow]]: a flow takes up to 100 kB.
+    pub const MOST_FLOWS: usize = 10_000;
 }
 
 impl Scenario {

@@ -13,6 +13,7 @@ use freshline_core::link::SpanHistogram;
 use freshline_core::router::Ecn;
 use freshline_core::unit::{Span, Time};
 
+use super::host::HostOutcome;
 use super::parcel::{Body, Direction, Load};
 use super::stream::{Stream, StreamOutcome};
 use crate::tcp::Segment;
@@ -43,6 +44,8 @@ pub struct ExchangeOutcome {
     pub responses_per_s: f64,
     /// What the stream of responses was like; its age means nothing here.
     pub stream: StreamOutcome,
+    /// What requests met as they left their host.
+    pub host: HostOutcome,
 }
 
 impl Exchange {
@@ -135,6 +138,7 @@ impl Exchange {
             response_p95: (count > 0).then(|| self.times.quantile(0.95)),
             responses_per_s: count as f64 / now.since(self.measured_since).as_secs_f64(),
             stream: self.responses.outcome(now),
+            host: self.requests.outcome(now).host,
         }
     }
 

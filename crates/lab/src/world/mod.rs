@@ -13,19 +13,22 @@
 
 mod cross;
 mod exchange;
+mod host;
 mod parcel;
 mod stream;
 mod updates;
 
+use freshline_core::host::Band;
 use freshline_core::link::Hop;
-use freshline_core::router::{Discipline, Drop, Ecn};
+use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
 pub use cross::{Cross, Pattern};
 pub use exchange::{Exchange, ExchangeOutcome};
+pub use host::HostOutcome;
 pub use parcel::{Ack, Body, Direction, Load, Parcel, Update};
-pub use stream::{Application, Stream, StreamOutcome};
+pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
@@ -241,8 +244,7 @@ impl World {
             }
             Flow::Cross(cross) => {
                 if let Some(size) = cross.on_wake(self.now) {
-                    let load = Load { size, ecn: Ecn::NotCapable, body: Body::Filler };
-                    self.send(flow, Direction::There, load);
+                    self.send(flow, Direction::There, Load::plain(size, Body::Filler));
                 }
             }
             Flow::Stream(stream) => {
@@ -285,6 +287,8 @@ impl World {
         passed.packets += 1;
         passed.time += self.now.since(parcel.since);
         parcel.leg += 1;
+        // It says something to the queue of its own host alone.
+        parcel.load.band = Band::default();
         parcel.since = self.now;
         self.carry(parcel);
     }

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use freshline_core::host::Band;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Time};
 
@@ -29,7 +30,7 @@ pub struct Parcel {
 }
 
 /// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the source to the far end.
     There,
@@ -44,8 +45,17 @@ pub struct Load {
     pub size: Bytes,
     /// Whether it may be marked, or is.
     pub ecn: Ecn,
+    /// Its band in the host that it leaves.
+    pub band: Band,
     /// What it is.
     pub body: Body,
+}
+
+impl Load {
+    /// What is urgent, as all but streams is, and does not take part in ECN.
+    pub(super) fn plain(size: Bytes, body: Body) -> Self {
+        Self { size, ecn: Ecn::NotCapable, band: Band::Urgent, body }
+    }
 }
 
 /// What a parcel carries.
@@ -115,6 +125,7 @@ impl Packet for Parcel {
             flow: self.flow_key(),
             dscp: self.dscp,
             ecn: self.load.ecn,
+            band: self.load.band,
             is_update: matches!(self.load.body, Body::Update(_)),
             ..Header::default()
         }

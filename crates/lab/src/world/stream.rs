@@ -9,10 +9,13 @@
 use std::collections::VecDeque;
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
+use freshline_core::host::{Band, BandLaw};
+use freshline_core::link::SpanHistogram;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::host::{Host, HostOutcome};
 use super::parcel::{Body, Direction, Load};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats};
@@ -47,6 +50,8 @@ pub enum Application {
 pub struct Stream {
     sender: Sender,
     receiver: Receiver,
+    /// The sender's.
+    host: Host,
     application: Application,
     starts_at: Time,
     ends_at: Time,
@@ -68,6 +73,7 @@ struct Tally {
     /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
     source_age: AgeProcess,
     newest_ack: u64,
+    round_trips: SpanHistogram,
     before: SenderStats,
     delivered_before: Bytes,
 }
@@ -79,14 +85,40 @@ pub struct StreamOutcome {
     pub age: Option<AgeSummary>,
     /// The sender's own estimate of the mean age, from round trips and gaps between acks.
     pub source_age_mean: Option<Span>,
-    /// Mean round trip.
-    pub rtt_mean: Option<Span>,
+    /// Round trips; `None` if none was measured.
+    pub rtt: Option<RoundTrips>,
     /// Payload delivered, in bit/s.
     pub goodput_bps: f64,
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
     /// From the beginning until everything was acknowledged, for a file.
     pub completion: Option<Span>,
+    /// What data met as it left its host.
+    pub host: HostOutcome,
+}
+
+/// How the round trips of a stream were spread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundTrips {
+    /// Their mean.
+    pub mean: Span,
+    /// What half of them did not exceed.
+    pub p50: Span,
+    /// What 95 % of them did not exceed.
+    pub p95: Span,
+    /// The longest.
+    pub max: Span,
+}
+
+impl RoundTrips {
+    fn of(all: &SpanHistogram) -> Option<Self> {
+        (all.count() > 0).then(|| Self {
+            mean: all.mean(),
+            p50: all.quantile(0.5),
+            p95: all.quantile(0.95),
+            max: all.max(),
+        })
+    }
 }
 
 impl Tally {
@@ -96,6 +128,7 @@ impl Tally {
             age: AgeMeter::new(),
             source_age: AgeProcess::new(),
             newest_ack: 0,
+            round_trips: SpanHistogram::new(),
             before,
             delivered_before,
         }
@@ -104,15 +137,18 @@ impl Tally {
 
 impl Stream {
     /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
+    /// `host` is the law of the host that it leaves; the acks of the other one are urgent.
     pub fn new(
         sender: Sender,
         receiver: Receiver,
+        host: Box<dyn BandLaw>,
         application: Application,
         (starts_at, ends_at): (Time, Time),
     ) -> Self {
         Self {
             sender,
             receiver,
+            host: Host::new(host),
             application,
             starts_at,
             ends_at,
@@ -128,6 +164,7 @@ impl Stream {
     pub fn begin_measuring(&mut self, now: Time) {
         let (before, delivered) = (*self.sender.stats(), self.receiver.delivered());
         self.tally = Tally::new(now, before, delivered);
+        self.host.begin_measuring();
     }
 
     /// Something to do has come due; then [`Stream::poll_transmit`].
@@ -155,14 +192,16 @@ impl Stream {
 
     /// The next segment to send, from either end; call it until there is none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
-        let (direction, segment) = match self.sender.poll_transmit(now) {
-            Some(segment) => (Direction::There, segment),
-            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+        let (direction, band, segment) = match self.sender.poll_transmit(now) {
+            Some(segment) => {
+                (Direction::There, self.host.band(now, &segment, &self.sender), segment)
+            }
+            None => (Direction::Back, Band::Urgent, self.receiver.poll_transmit(now)?),
         };
         let size = segment.size();
         let ecn = if segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let body = Body::Segment(self.segments.insert(segment) as u32);
-        Some((direction, Load { size, ecn, body }))
+        Some((direction, Load { size, ecn, band, body }))
     }
 
     /// A segment has come to an end of the stream, in a packet that tells of congestion or not.
@@ -175,7 +214,12 @@ impl Stream {
                 self.on_delivered(now, &segment);
             }
             Direction::Back => {
+                let before = *self.sender.stats();
                 self.sender.on_segment(now, &segment);
+                if self.sender.stats().rtt_samples > before.rtt_samples {
+                    let round_trip = self.sender.stats().rtt_sum - before.rtt_sum;
+                    self.tally.round_trips.record(round_trip);
+                }
                 if let Some(sent_at) = segment.echo.filter(|_| segment.ack > self.tally.newest_ack)
                 {
                     self.tally.newest_ack = segment.ack;
@@ -235,19 +279,20 @@ impl Stream {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
-        let Tally { since, age, source_age, before, delivered_before, .. } = &self.tally;
+        let Tally { since, age, source_age, round_trips, before, delivered_before, .. } =
+            &self.tally;
         let stats = self.sender.stats();
-        let samples = stats.rtt_samples - before.rtt_samples;
         let sent = stats.segments.get() - before.segments.get();
         let again = stats.retransmissions.get() - before.retransmissions.get();
         let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
         StreamOutcome {
             age: age.summary(now),
             source_age_mean: source_age.mean(now),
-            rtt_mean: (samples > 0).then(|| (stats.rtt_sum - before.rtt_sum) / samples),
+            rtt: RoundTrips::of(round_trips),
             goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
             completion: self.finished_at.map(|at| at.since(self.starts_at)),
+            host: self.host.outcome(self.starts_at),
         }
     }
 

@@ -7,7 +7,6 @@
 //! ```
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
-use freshline_core::router::Ecn;
 use freshline_core::source::{self, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire;
@@ -163,7 +162,7 @@ impl UpdateFlow {
             self.tally.age.on_update(now, update.generated_at);
         }
         let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
-        self.sizes.ack.map(|size| Load { size, ecn: Ecn::NotCapable, body })
+        self.sizes.ack.map(|size| Load::plain(size, body))
     }
 
     /// An ack has come back to the source.
@@ -247,7 +246,7 @@ impl UpdateFlow {
             _ => exponential(whole, &mut self.rng),
         };
         let body = Body::Update(Update { seq, generated_at: now });
-        Load { size, ecn: Ecn::NotCapable, body }
+        Load::plain(size, body)
     }
 
     /// The size that an update has on its next hop, if it is drawn anew.

@@ -264,21 +264,10 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::analysis::{PulseTrain, Tie};
+    use crate::router::analysis::{PAPER, PulseTrain, Tie};
     use crate::router::{Credit, SdmParams};
     use alloc::string::ToString;
     use proptest::prelude::*;
-
-    /// The single link of the paper's Figure 6: an update has 1024 bytes in UDP and IPv4, the
-    /// others fill packets of 1500 bytes.
-    const PAPER: Bottleneck = Bottleneck {
-        rate: BitRate::from_mbps(10),
-        propagation: Span::from_millis(10),
-        flows: 1,
-        update_period: Span::from_millis(5),
-        update_size: Bytes::new(1052),
-        drop_averse_size: Bytes::new(1500),
-    };
 
     const SDM: SchedulerParams = SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited });
 

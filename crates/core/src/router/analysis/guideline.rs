@@ -126,20 +126,12 @@ fn first_that(range: Range<u32>, holds: impl Fn(u32) -> bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::router::analysis::PAPER;
     use crate::router::{Credit, SdmParams, TdmParams};
     use crate::unit::Bytes;
     use alloc::string::ToString;
     use proptest::prelude::*;
 
-    /// The single link of the paper's Figure 6.
-    const PAPER: Bottleneck = Bottleneck {
-        rate: BitRate::from_mbps(10),
-        propagation: Span::from_millis(10),
-        flows: 1,
-        update_period: Span::from_millis(5),
-        update_size: Bytes::new(1052),
-        drop_averse_size: Bytes::new(1500),
-    };
     const SDM: SchedulerParams = SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited });
     const TDM: SchedulerParams = tdm(Span::from_millis(100));
 

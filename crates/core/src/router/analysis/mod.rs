@@ -36,3 +36,15 @@ mod pulse_train;
 pub use bottleneck::{Bottleneck, ModelError, Prediction};
 pub use guideline::{SuggestError, Suggestion, Wish};
 pub use pulse_train::{PulseTrain, Tie};
+
+/// The single link of the paper's Figure 6: an update has 1024 bytes in UDP and IPv4, the others
+/// fill packets of 1500 bytes.
+#[cfg(test)]
+const PAPER: Bottleneck = Bottleneck {
+    rate: crate::unit::BitRate::from_mbps(10),
+    propagation: crate::unit::Span::from_millis(10),
+    flows: 1,
+    update_period: crate::unit::Span::from_millis(5),
+    update_size: crate::unit::Bytes::new(1052),
+    drop_averse_size: crate::unit::Bytes::new(1500),
+};

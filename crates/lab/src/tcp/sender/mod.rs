@@ -11,6 +11,7 @@ mod acknowledge;
 mod timers;
 mod transmit;
 
+use freshline_core::host::SendBuffer;
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use super::buffer::BufferParams;
@@ -182,9 +183,30 @@ impl Sender {
 
     /// How many bytes the send buffer would take.
     pub fn writable(&self) -> Bytes {
+        self.buffer_size() - self.held()
+    }
+
+    /// The send buffer, in bytes of payload. One that is always full may hold more than its size,
+    /// when the window has become smaller.
+    pub fn buffer(&self) -> SendBuffer {
+        let size = self.buffer_size();
+        let queued = if self.source.unlimited { self.held().max(size) } else { self.held() };
+        SendBuffer { queued, size }
+    }
+
+    fn buffer_size(&self) -> Bytes {
         let window = self.law.window().get().max(transmit::INITIAL_WINDOW);
-        let held = self.source.written - self.board.acked_to().min(self.source.written);
-        Bytes::new(self.params.buffer.payload(window).saturating_sub(held))
+        Bytes::new(self.params.buffer.payload(window))
+    }
+
+    /// Written and not acknowledged.
+    fn held(&self) -> Bytes {
+        self.written() - self.acknowledged()
+    }
+
+    /// The payload of a full segment.
+    pub fn segment_size(&self) -> Bytes {
+        self.params.segment
     }
 
     /// From now on the buffer is always full, as with a file that does not end.

@@ -1,0 +1,85 @@
+//! The host that a stream's data leaves: the band of each packet, and the send buffer behind it.
+
+use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
+use freshline_core::unit::{Span, Time};
+
+use crate::tcp::{Segment, Sender};
+
+/// A law of the bands, and what it saw.
+#[derive(Debug)]
+pub(super) struct Host {
+    law: Box<dyn BandLaw>,
+    tally: Tally,
+    /// When data first was bulk.
+    first_bulk_at: Option<Time>,
+}
+
+/// What is measured of segments with data, from the end of the warm-up on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    segments: u64,
+    bulk: u64,
+    /// Sums over segments.
+    occupancy: f64,
+    queue_per_window: f64,
+}
+
+/// What the segments with data of a stream met as they left their host.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct HostOutcome {
+    /// How full the send buffer was, on average; `None` if there was no segment, as of the next two.
+    pub occupancy_mean: Option<f64>,
+    /// What was in the send buffer, in windows, on average.
+    pub queue_per_window: Option<f64>,
+    /// The part of the segments that was bulk.
+    pub bulk: Option<f64>,
+    /// From the beginning of the stream until data first was bulk; `None` if it never was.
+    pub bulk_after: Option<Span>,
+}
+
+impl Host {
+    pub(super) fn new(law: Box<dyn BandLaw>) -> Self {
+        Self { law, tally: Tally::default(), first_bulk_at: None }
+    }
+
+    /// What was before counts no more.
+    pub(super) fn begin_measuring(&mut self) {
+        self.tally = Tally::default();
+    }
+
+    /// The band of a segment that `sender` has just sent.
+    pub(super) fn band(&mut self, now: Time, segment: &Segment, sender: &Sender) -> Band {
+        if segment.len == 0 {
+            return self.law.band(now, Outgoing::Ack);
+        }
+        let buffer = sender.buffer();
+        let band = self.law.band(now, Outgoing::Data(buffer));
+        if band == Band::Bulk {
+            self.first_bulk_at.get_or_insert(now);
+        }
+        self.tally.count(buffer, sender, band);
+        band
+    }
+
+    pub(super) fn outcome(&self, starts_at: Time) -> HostOutcome {
+        let Tally { segments, bulk, occupancy, queue_per_window } = self.tally;
+        let mean = |sum: f64| (segments > 0).then(|| sum / segments as f64);
+        HostOutcome {
+            occupancy_mean: mean(occupancy),
+            queue_per_window: mean(queue_per_window),
+            bulk: mean(bulk as f64),
+            bulk_after: self.first_bulk_at.map(|at| at.since(starts_at)),
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, SendBuffer { queued, size }: SendBuffer, sender: &Sender, band: Band) {
+        let window = sender.window().get() * sender.segment_size().get();
+        let queued = queued.get() as f64;
+        self.segments += 1;
+        self.bulk += u64::from(band == Band::Bulk);
+        self.occupancy += queued / size.get().max(1) as f64;
+        self.queue_per_window += queued / window.max(1) as f64;
+    }
+}
