@@ -229,7 +229,7 @@ pub enum ConditionsError {
     #[error("wlan: `stations` follows from the clients, one each; leave it out")]
     Stations,
     /// More clients than a cell takes, or none.
-    #[error("wlan: a cell takes 1 to {most} clients, not {0}; serve fewer", most = CellConfig::MAX_STATIONS - 1)]
+    #[error("wlan: a cell takes 1 to {most} clients, not {0}; serve as many", most = CellConfig::MAX_STATIONS - 1)]
     Clients(usize),
     /// The cell makes no sense.
     #[error("wlan: {0}")]
@@ -274,4 +274,97 @@ fn cell_of(config: &CellConfig, clients: usize) -> Result<CellConfig, Conditions
     let stations = u32::try_from(clients).ok().filter(fits);
     let stations = 1 + stations.ok_or(ConditionsError::Clients(clients))?;
     Ok(CellConfig { stations, ..config.clone() })
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+    use crate::unit::Bytes;
+    use alloc::string::{String, ToString};
+
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    impl Airborne for Update {
+        fn station(&self) -> u32 {
+            1
+        }
+    }
+
+    fn path(text: &str) -> PathConfig {
+        PathConfig { hop: [text.parse().unwrap()].into() }
+    }
+
+    #[test]
+    fn a_file_says_the_same_as_flags() {
+        let file = r#"
+            [[forward.hop]]
+            rate = "6mbit"
+            delay = "10ms"
+            jitter = "1ms"
+            order = "free"
+            mtu = "1500B"
+            queue = "64kB"
+            [[return.hop]]
+            delay = "15ms"
+            loss = 0.05
+            to_bad = 0.01
+            to_good = 0.25
+            bad_loss = 0.5
+            [wlan]
+            lifetime = "1s"
+        "#;
+        let lifetime = crate::unit::Span::from_secs(1);
+        let flags = ConditionsConfig {
+            forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,mtu=1500B,queue=64kB"),
+            back: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
+            wlan: Some(CellConfig { lifetime, ..CellConfig::default() }),
+        };
+        assert_eq!(toml::from_str::<ConditionsConfig>(file).unwrap(), flags);
+        let written = toml::to_string(&flags).unwrap();
+        assert_eq!(toml::from_str::<ConditionsConfig>(&written).unwrap(), flags);
+    }
+
+    fn refusal(file: &str, clients: usize) -> String {
+        let read = toml::from_str::<ConditionsConfig>(file).map_err(|error| error.to_string());
+        let built = read.and_then(|config| {
+            config.build::<Update>(1, clients).map(|_| ()).map_err(|error| error.to_string())
+        });
+        built.unwrap_err()
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused_with_its_line() {
+        for (file, place, key) in [
+            ("[[forward.hop]]\ndelay = \"10ms\"\nlos = 0.1\n", "line 3", "`los`"),
+            ("[wlan]\nspeed = 3\n", "line 2", "`speed`"),
+        ] {
+            let message = refusal(file, 1);
+            let explained = message.contains(&["unknown field ", key].concat());
+            assert!(message.contains(place) && explained, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_cell_that_makes_no_sense_is_refused_with_the_remedy() {
+        for (file, clients, remedy) in [
+            ("[wlan]\nrate = \"mcs3\"", 1, "wlan: `rate` mcs3 does not exist in A"),
+            (
+                "[wlan]\nstations = 7",
+                1,
+                "wlan: `stations` follows from the clients, one each; leave",
+            ),
+            ("[wlan]", 0, "wlan: a cell takes 1 to 999 clients, not 0; serve"),
+            ("[wlan]", 1000, "wlan: a cell takes 1 to 999 clients, not 1000; serve as many"),
+            ("[[return.hop]]\nloss = 7\n[wlan]", 1, "return path, hop 1: `loss` is 7; give"),
+        ] {
+            let message = refusal(file, clients);
+            assert!(message.starts_with(remedy), "{message}");
+        }
+    }
 }
