@@ -11,6 +11,7 @@ use freshline_core::unit::Span;
 use freshline_core::wlan::mac::{CellConfig, RateConfig, Standard, Width};
 use freshline_net::clock::Clock;
 use freshline_net::emulate::{Emulator, EmulatorConfig, Handle, Report};
+use socket2::SockRef;
 
 /// Long enough for any machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +26,8 @@ fn loopback() -> SocketAddr {
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A reader that is late on a busy machine loses nothing.
+    SockRef::from(&socket).set_recv_buffer_size(4 << 20).unwrap();
     socket
 }
 
@@ -85,7 +88,7 @@ fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, R
             datagram[..4].copy_from_slice(&number.to_le_bytes());
             server.send_to(&datagram, client).unwrap();
         }
-        if number % 16 == 15 {
+        if number % 50 == 49 {
             let sent = u64::from(number + 1) * clients.len() as u64;
             wait_for(&handle, |report| report.back.hops[0].packets_in == sent);
         }
@@ -101,6 +104,13 @@ fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, R
     let seen = seen.collect();
     handle.stop();
     (seen, running.join().unwrap().unwrap())
+}
+
+/// Every client saw all `packets`, in order.
+fn assert_complete(seen: &[Seen], packets: u32) {
+    for numbers in seen {
+        assert!(numbers.iter().copied().eq(0..packets), "{} of {packets} came", numbers.len());
+    }
 }
 
 /// The lines of a log of frames, each with its numbers by column.
@@ -122,7 +132,7 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
     let config =
         EmulatorConfig { frames: Some(file.clone()), ..wlan(&["rate=55mbit,queue=100000p"]) };
     let (seen, report) = stream(config, 1, packets);
-    assert_eq!(seen, [(0..packets).collect::<Vec<_>>()]);
+    assert_complete(&seen, packets);
 
     // μN = c·x / (1 − w·x) at 55 Mbit/s with packets of 1028 bytes; the test of core says how.
     let model = 4.593;
@@ -151,7 +161,7 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
 #[test]
 fn clients_are_stations_with_frames_of_their_own() {
     let (seen, report) = stream(wlan(&["rate=60mbit,queue=100000p"]), 3, 1_000);
-    assert_eq!(seen, vec![(0..1_000).collect::<Vec<_>>(); 3]);
+    assert_complete(&seen, 1_000);
     let cell = report.wlan.unwrap();
     let by_number: BTreeMap<_, _> =
         cell.stations.iter().map(|station| (station.station, station)).collect();
