@@ -179,8 +179,16 @@ impl Relay {
             if batch.is_empty() {
                 return;
             }
-            if self.devices[1 - way as usize].write(batch).is_err() {
-                self.device_errors += 1;
+            // Behind Wi-Fi, the kernel gets datagrams one by one, as from the driver of a network
+            // card, so that each has a time of its own. What came together from a hop is joined.
+            let is_received = way == Way::Return && self.conditions.cell().is_some();
+            let joins = |one: &IpPacket, other: &IpPacket| {
+                !is_received || !one.is_datagram() && !other.is_datagram()
+            };
+            for packets in batch.chunk_by_mut(joins) {
+                if self.devices[1 - way as usize].write(packets).is_err() {
+                    self.device_errors += 1;
+                }
             }
             let is_last = batch.len() < BATCH;
             batch.drain(..).for_each(|packet| self.pool.recycle(packet));
