@@ -199,6 +199,26 @@ fn what_clients_send_goes_over_the_same_air() {
 }
 
 #[test]
+fn a_client_that_fell_silent_leaves_its_place_in_the_cell() {
+    let server = socket();
+    // Long enough for a datagram on a busy machine, short enough to wait for.
+    let idle_timeout = Span::from_millis(200);
+    let config = EmulatorConfig { max_flows: 1, idle_timeout, ..wlan(&[]) };
+    let mut emulator =
+        Emulator::bind(loopback(), server.local_addr().unwrap(), config, SEED).unwrap();
+    let (address, handle) = (emulator.local_addr(), emulator.handle());
+    let running = thread::spawn(move || emulator.run(None));
+    for served in 1..=2 {
+        socket().send_to(b"here", address).unwrap();
+        server.recv(&mut [0; 8]).unwrap();
+        wait_for(&handle, |report| report.flows.expired == served);
+    }
+    handle.stop();
+    let cell = running.join().unwrap().unwrap().wlan.unwrap();
+    assert_eq!((cell.stations.len(), cell.stations[1].packets_out), (2, 2));
+}
+
+#[test]
 fn what_cannot_be_emulated_is_refused_with_the_reason() {
     let frames = Some("/nowhere/frames.csv".into());
     let plain = EmulatorConfig { frames: frames.clone(), ..EmulatorConfig::default() };
