@@ -19,6 +19,9 @@ use crate::clock::{Clock, wall_clock};
 
 /// How many datagrams are taken from a socket, or at one end, before the others have a turn.
 const BATCH: usize = 64;
+/// How many volleys are sent before the others have a turn: if several frames are due, nothing is
+/// read between the packets of one.
+const VOLLEYS: usize = 4;
 /// Larger than any UDP datagram.
 const SCRATCH: usize = 1 << 16;
 
@@ -147,15 +150,21 @@ impl Relay {
     }
 
     fn send_back(&mut self, volley: &mut Volley) {
-        let now = self.clock.now();
-        while !volley.is_full() {
-            let Some(datagram) = self.poll(now, Way::Return) else { break };
-            match self.flows.get(datagram.flow).map(|flow| flow.client) {
-                Some(client) => volley.push(datagram, client),
-                None => self.settle(datagram, None),
+        for _ in 0..VOLLEYS {
+            let now = self.clock.now();
+            while !volley.is_full() {
+                let Some(datagram) = self.poll(now, Way::Return) else { break };
+                match self.flows.get(datagram.flow).map(|flow| flow.client) {
+                    Some(client) => volley.push(datagram, client),
+                    None => self.settle(datagram, None),
+                }
+            }
+            let is_last = !volley.is_full();
+            self.socket_errors += volley.send(&self.listener, &mut self.pool);
+            if is_last {
+                break;
             }
         }
-        self.socket_errors += volley.send(&self.listener, &mut self.pool);
     }
 
     /// The next datagram that has come to the end of `way`.
