@@ -62,7 +62,7 @@ fn behind_a_path<T>(hop: &str, work: impl FnOnce(SocketAddr) -> T) -> T {
     let config = MonitorConfig { listen: any, quic: None, params: Default::default(), detailed: 0 };
     let mut monitor = Monitor::bind(config).unwrap();
     let forward = PathConfig { hop: vec![hop.parse().unwrap()] };
-    let conditions = ConditionsConfig { forward, back: PathConfig::default() };
+    let conditions = ConditionsConfig { forward, ..ConditionsConfig::default() };
     let config = EmulatorConfig { conditions, ..Default::default() };
     let mut emulator = Emulator::bind(any, monitor.local_addr().unwrap(), config, 7).unwrap();
     let (address, handle, stop) = (emulator.local_addr(), emulator.handle(), Stop::new());

@@ -45,6 +45,23 @@ fn what_is_applied_is_said_at_the_start_and_summed_up_at_the_end() {
     assert!(end.contains("forward 1") && end.contains("return 1"), "{end}");
 }
 
+#[test]
+fn a_cell_is_said_at_the_start_and_summed_up_at_the_end() {
+    let cell = "standard=802.11ac,rate=mcs9,width=80MHz,queue=100p";
+    let options = ["--duration", "10ms", "--max-flows", "2"];
+    let done = output(&[&["--wlan", cell][..], &options].concat());
+    let (start, end) = (text(&done.stderr), text(&done.stdout));
+    assert!(start.contains("wlan: ") && start.contains("rate=mcs9"), "{start}");
+    assert!(end.contains("station ") && end.contains("0 exchanges"), "{end}");
+
+    let done = output(&[&["--json", "--wlan", cell][..], &options].concat());
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let cell = &report["wlan"];
+    assert_eq!(cell["conditions"]["width"], "80MHz");
+    // The access point and two clients.
+    assert_eq!((&cell["conditions"]["stations"], &cell["exchanges"]), (&3.into(), &0.into()));
+}
+
 /// Reads the start of the report, so that all is set up for a signal.
 fn started(child: &mut Child) -> String {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -79,7 +96,14 @@ fn a_mistake_in_a_file_is_shown_at_its_place() {
 
 #[test]
 fn exit_codes_tell_misuse_from_failure() {
-    for args in [["--hop", "delay=10"], ["--hop", "loss=2"], ["--file", "/nonexistent/path.toml"]] {
+    for args in [
+        ["--hop", "delay=10"],
+        ["--hop", "loss=2"],
+        ["--file", "/nonexistent/path.toml"],
+        ["--wlan", "rate=mcs9"],
+        ["--wlan", "speed=9"],
+        ["--frames", "/nonexistent/frames.csv"],
+    ] {
         let done = output(&args);
         assert_eq!(done.status.code(), Some(2), "{args:?}: {}", text(&done.stderr));
         assert!(done.stdout.is_empty());

@@ -379,11 +379,69 @@ fn a_trace_is_replayed_from_beside_the_path_file() {
     assert!(message.contains("slow.trace") && message.contains("line 2"), "{message}");
 }
 
+/// How long a byte takes there and back at present.
+fn rtt(stream: &mut TcpStream) -> Duration {
+    let sent = Instant::now();
+    stream.write_all(b"x").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    sent.elapsed()
+}
+
+#[test]
+fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
+    if !can_run() {
+        return;
+    }
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let bench = Bench::new("[wlan]\nstandard = \"802.11n\"\nrate = \"mcs3\"\n");
+    let frames = bench.file("frames.csv");
+    let peer = format!("/dev/tcp/$FRESHLINE_HOST/{}", listener.local_addr().unwrap().port());
+    let script = format!("exec 3<>{peer} 4<>{peer}; cat <&4 >/dev/null & cat <&3 >&3");
+    let child = bench.command(&["--json", "--frames", &frames], &script).spawn().unwrap();
+    let mut echo = listener.accept().unwrap().0;
+    let bulk = listener.accept().unwrap().0;
+    echo.set_nodelay(true).unwrap();
+    let idle = (0..5).map(|_| rtt(&mut echo)).min().unwrap();
+
+    let mut writer = bulk.try_clone().unwrap();
+    let download = std::thread::spawn(move || while writer.write_all(&[0; 1 << 16]).is_ok() {});
+    // Only a test that fails waits for long.
+    let start = Instant::now();
+    let mut loaded = Duration::ZERO;
+    while loaded < 10 * idle && start.elapsed() < Duration::from_secs(20) {
+        loaded = (0..3).map(|_| rtt(&mut echo)).min().unwrap();
+    }
+    bulk.shutdown(std::net::Shutdown::Both).unwrap();
+    download.join().unwrap();
+    drop(echo);
+    assert!(loaded >= 10 * idle, "{loaded:?} with the download, {idle:?} without");
+
+    let report = report_of(child.wait_with_output().unwrap());
+    let [access_point, command] = &report["wlan"]["stations"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    let count = |value: &Value| value.as_u64().unwrap();
+    // What goes to the command is aggregated, and its acknowledgements contend with it.
+    assert!(command["level_received"].as_f64().unwrap() > 2.0, "{command}");
+    assert!(count(&access_point["frames_received"]) > 0, "{access_point}");
+    let logged: u64 = fs::read_to_string(frames).unwrap().lines().skip(1).map(packets_down).sum();
+    assert_eq!(logged, count(&access_point["packets_out"]));
+}
+
+/// The packets to the command in a line of the log of frames.
+fn packets_down(line: &str) -> u64 {
+    let [_, _, _, to, _, packets, _] = line.split(',').collect::<Vec<_>>()[..] else {
+        panic!("{line}");
+    };
+    if to == "1" { packets.parse().unwrap() } else { 0 }
+}
+
 #[test]
 fn a_mistake_in_a_file_is_shown_at_its_place() {
     for (file, place) in [
         ("[[forward.hop]]\nrate = \"6mbit\"\nlos = 0.1\n", "unknown field `los`"),
         ("[[return.hop]]\ndelay = \"1ms\"\nmtu = \"big\"\n", "big"),
+        ("[wlan]\nrate = \"12mbit\"\nspeed = 3\n", "unknown field `speed`"),
     ] {
         let done = Bench::new(file).output(&[], "true");
         let message = text(&done.stderr);

@@ -30,7 +30,7 @@ fn path(hops: &[&str]) -> PathConfig {
 }
 
 fn conditions(forward: &[&str], back: &[&str]) -> EmulatorConfig {
-    let conditions = ConditionsConfig { forward: path(forward), back: path(back) };
+    let conditions = ConditionsConfig { forward: path(forward), back: path(back), wlan: None };
     EmulatorConfig { conditions, ..EmulatorConfig::default() }
 }
 

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
+use freshline_net::emulate::FrameLogError;
 use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
 
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
-use super::table::{print_conditions, print_hops};
+use super::table::{print_cell, print_conditions, print_hops};
+use super::wlan_help;
 use crate::Failure;
 use crate::output::{print_json, printed};
 
@@ -22,7 +24,7 @@ use crate::output::{print_json, printed};
 /// a direction without hops. When the command ends, so does all that it has started. A run within
 /// a run is behind both paths.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(after_long_help = concat!("\
 EXAMPLES
 
 Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost on the way back:
@@ -48,11 +50,13 @@ packet turns the hop bad and good again, and bad_loss, the loss while it is bad 
 Instead of a rate it may have a trace in mahimahi's format: trace = \"lte.trace\", a path relative
 to the file.
 
+", wlan_help!(), "
+
 EXIT CODES
 
 That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
 1  root, /dev/net/tun, the command or something else of the system is not to be had
-2  the flags or the file cannot be understood")]
+2  the flags or the file cannot be understood"))]
 pub(super) struct Args {
     /// The path file (TOML).
     #[arg(value_name = "PATH")]
@@ -71,12 +75,16 @@ pub(super) struct Args {
     /// is what enters the path. May be given several times, for one file as well.
     #[arg(long, value_name = "HOP=FILE", value_parser = capture)]
     pcap: Vec<Capture>,
+    /// Write the frames that come over the air into a CSV file.
+    #[arg(long, value_name = "FILE")]
+    frames: Option<PathBuf>,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
     let seed = seed_or_drawn(args.seed);
-    let config = RunConfig { conditions: conditions.clone(), captures: args.pcap, seed };
+    let (captures, frames) = (args.pcap, args.frames);
+    let config = RunConfig { conditions: conditions.clone(), captures, frames, seed };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     eprintln!("this host is {} to the command, seed {seed}", sandbox.host());
     print_conditions(&conditions);
@@ -105,7 +113,12 @@ fn capture(text: &str) -> Result<Capture, String> {
 }
 
 fn failure(error: RunError) -> Failure {
-    let usage = matches!(error, RunError::Path { .. } | RunError::NoSuchHop { .. });
+    let usage = matches!(
+        error,
+        RunError::Conditions(_)
+            | RunError::NoSuchHop { .. }
+            | RunError::Frames(FrameLogError::NoCell)
+    );
     let report = miette::Report::msg(error);
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
@@ -113,6 +126,7 @@ fn failure(error: RunError) -> Failure {
 fn print_summary(report: &RunReport) -> io::Result<()> {
     let mut out = io::stderr().lock();
     print_hops(&mut out, &report.forward, &report.back)?;
+    print_cell(&mut out, report.wlan.as_ref())?;
     writeln!(
         out,
         "{:.1} s; exit code {}, {} interface errors",

@@ -3,12 +3,17 @@
 use std::io::{self, Write};
 
 use freshline_core::link::{ConditionsConfig, PathConfig};
-use freshline_net::emulate::DirectionReport;
+use freshline_net::emulate::{CellReport, DirectionReport};
+
+use super::wlan;
 
 /// Says on standard error what is emulated.
 pub(super) fn print_conditions(conditions: &ConditionsConfig) {
     print_path("forward", &conditions.forward);
     print_path("return", &conditions.back);
+    if let Some(cell) = &conditions.wlan {
+        eprintln!("  wlan: {}", wlan::print(cell));
+    }
 }
 
 fn print_path(direction: &str, path: &PathConfig) {
@@ -60,5 +65,55 @@ fn print_direction(out: &mut impl Write, name: &str, path: &DirectionReport) -> 
         out,
         "{:<10} sent on late by {:.3} ms (p50), {:.3} ms (p99), {:.3} ms (max)",
         "", error.p50_ms, error.p99_ms, error.max_ms
+    )
+}
+
+/// One line a station, of the cell if there is one.
+pub(super) fn print_cell(out: &mut impl Write, cell: Option<&CellReport>) -> io::Result<()> {
+    let Some(cell) = cell else { return Ok(()) };
+    writeln!(
+        out,
+        "{:<10} {:>9} {:>9} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>5}",
+        "station",
+        "in",
+        "out",
+        "full",
+        "given up",
+        "retries",
+        "frames",
+        "level",
+        "read",
+        "level",
+        "air"
+    )?;
+    for station in &cell.stations {
+        let name = match station.station {
+            0 => "wlan ap".to_owned(),
+            number => format!("wlan {number}"),
+        };
+        writeln!(
+            out,
+            "{:<10} {:>9} {:>9} {:>7} {:>8} {:>7} {:>9} {:>9.2} {:>9} {:>9.2} {:>4.0}%",
+            name,
+            station.packets_in,
+            station.packets_out,
+            station.drops["queue_full"],
+            station.drops["lifetime"] + station.drops["retry_limit"],
+            station.retries,
+            station.frames,
+            station.level,
+            station.frames_received,
+            station.level_received,
+            station.airtime * 100.0,
+        )?;
+    }
+    let collisions: u64 = cell.stations.iter().map(|station| station.collisions).sum();
+    writeln!(
+        out,
+        "{:<10} busy {:.0} % of the time; {} exchanges, {} frames met others",
+        "",
+        cell.utilisation * 100.0,
+        cell.exchanges,
+        collisions,
     )
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 
 use freshline_core::link::{ConditionsConfig, HopConfig, PathConfig};
 use freshline_core::unit::Span;
+use freshline_core::wlan::mac::CellConfig;
 use freshline_net::clock::Clock;
-use freshline_net::emulate::{EmulateError, Emulator, EmulatorConfig, Report};
+use freshline_net::emulate::{EmulateError, Emulator, EmulatorConfig, FrameLogError, Report};
 use miette::{IntoDiagnostic, WrapErr};
 
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
-use super::table::{print_conditions, print_hops};
+use super::table::{print_cell, print_conditions, print_hops};
+use super::{wlan, wlan_help};
 use crate::Failure;
 use crate::output::{print_json, printed};
 
@@ -23,7 +25,7 @@ use crate::output::{print_json, printed};
 /// in this order; what is left out of it is ideal, and so is a direction without hops. Packets
 /// count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(after_long_help = concat!("\
 EXAMPLES
 
 Ask a name server behind 2 Mbit/s and 40 ms, of which every twentieth packet is lost on the way
@@ -51,11 +53,13 @@ also a table with its parameters; 1000p unless said). For loss in bursts add to_
 packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said). A
 file may name a trace in mahimahi's format instead of a rate: trace = \"lte.trace\".
 
+", wlan_help!(), "
+
 EXIT CODES
 
 0  stopped by --duration or Ctrl-C, with the summary
 1  an address or the system's resources are not to be had
-2  the flags or the file cannot be understood")]
+2  the flags or the file cannot be understood"))]
 pub(super) struct Args {
     /// Where clients send to, as ADDRESS:PORT; port 0 takes a free one and prints it.
     #[arg(long, value_name = "ADDR")]
@@ -72,6 +76,14 @@ pub(super) struct Args {
     /// A hop from the target back to the clients.
     #[arg(long, value_name = "HOP")]
     return_hop: Vec<HopConfig>,
+    /// A Wi-Fi cell whose stations are the clients, such as
+    /// standard=802.11ac,rate=mcs9,width=80MHz. What they send goes over the air before the hops,
+    /// what is for them after the hops.
+    #[arg(long, value_name = "CELL", value_parser = wlan::parse, conflicts_with = "file")]
+    wlan: Option<CellConfig>,
+    /// Write the frames that come over the air into a CSV file.
+    #[arg(long, value_name = "FILE")]
+    frames: Option<PathBuf>,
     /// Serve so many clients at a time, and refuse others.
     #[arg(long, value_name = "N", default_value_t = EmulatorConfig::default().max_flows)]
     max_flows: usize,
@@ -92,6 +104,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         None => ConditionsConfig {
             forward: PathConfig { hop: args.hop },
             back: PathConfig { hop: args.return_hop },
+            wlan: args.wlan,
         },
     };
     let target = resolve(&args.to).map_err(Failure::Usage)?;
@@ -99,6 +112,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let config = EmulatorConfig {
         conditions: conditions.clone(),
         max_flows: args.max_flows,
+        frames: args.frames,
         ..EmulatorConfig::default()
     };
     let mut emulator = Emulator::bind(args.listen, target, config, seed).map_err(failure)?;
@@ -114,7 +128,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn failure(error: EmulateError) -> Failure {
-    let usage = matches!(error, EmulateError::Path { .. });
+    let usage =
+        matches!(error, EmulateError::Conditions(_) | EmulateError::Frames(FrameLogError::NoCell));
     let report = miette::Report::msg(error);
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
@@ -131,6 +146,7 @@ fn resolve(target: &str) -> miette::Result<SocketAddr> {
 fn print_summary(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
     print_hops(&mut out, &report.forward, &report.back)?;
+    print_cell(&mut out, report.wlan.as_ref())?;
     let flows = &report.flows;
     writeln!(
         out,

@@ -340,29 +340,6 @@ impl PathConfig {
     }
 }
 
-/// Both directions between two ends: the content of a path file.
-///
-/// ```toml
-/// [[forward.hop]]
-/// rate = "6mbit"
-/// delay = "10ms"
-/// queue = "100p"
-///
-/// [[return.hop]]
-/// delay = "15ms"
-/// loss = 0.05
-/// ```
-#[derive(Debug, Clone, PartialEq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub struct ConditionsConfig {
-    /// From the clients to the target.
-    pub forward: PathConfig,
-    /// From the target back to the clients.
-    #[cfg_attr(feature = "serde", serde(rename = "return"))]
-    pub back: PathConfig,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,42 +425,6 @@ mod tests {
         let path = PathConfig::default().build::<Update, _>(|_| Pcg64::new(0, 0)).unwrap();
         assert_eq!(path.hops().len(), 1);
         assert_eq!("".parse(), Ok(HopConfig::default()));
-    }
-
-    #[cfg(feature = "serde")]
-    #[test]
-    fn a_file_says_the_same_as_flags() {
-        let file = r#"
-            [[forward.hop]]
-            rate = "6mbit"
-            delay = "10ms"
-            jitter = "1ms"
-            order = "free"
-            mtu = "1500B"
-            queue = "64kB"
-            [[return.hop]]
-            delay = "15ms"
-            loss = 0.05
-            to_bad = 0.01
-            to_good = 0.25
-            bad_loss = 0.5
-        "#;
-        let path = |text: &str| PathConfig { hop: [text.parse().unwrap()].into() };
-        let flags = ConditionsConfig {
-            forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,mtu=1500B,queue=64kB"),
-            back: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
-        };
-        assert_eq!(toml::from_str::<ConditionsConfig>(file).unwrap(), flags);
-        let written = toml::to_string(&flags).unwrap();
-        assert_eq!(toml::from_str::<ConditionsConfig>(&written).unwrap(), flags);
-    }
-
-    #[cfg(feature = "serde")]
-    #[test]
-    fn a_misspelt_key_is_refused_with_its_line() {
-        let file = "[[forward.hop]]\ndelay = \"10ms\"\nlos = 0.1\n";
-        let message = toml::from_str::<ConditionsConfig>(file).unwrap_err().to_string();
-        assert!(message.contains("line 3") && message.contains("unknown field `los`"), "{message}");
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! The link's stop: rate, delay and loss, as a [`Hop`], and hops in series as a [`Path`].
+//! The link's stop: rate, delay and loss, as a [`Hop`], and hops in series as a [`Path`]. Both
+//! directions between two ends, with the Wi-Fi between them if there is any, are [`Conditions`].
 //!
 //! ```text
 //! enqueue ─► mtu ─► qdisc ─► transmitter ─► loss ─► line (delay ± jitter) ─► poll
@@ -49,6 +50,7 @@
 //! [`Hop::LINE_PACKETS`] and [`Hop::LINE_BYTES`]. What comes in excess onto the line is dropped
 //! as [`DropReason::LineFull`](crate::router::DropReason::LineFull).
 
+mod conditions;
 mod config;
 mod histogram;
 mod hop;
@@ -61,9 +63,8 @@ mod trace;
 mod trace_file;
 mod transmitter;
 
-pub use config::{
-    ConditionsConfig, FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError,
-};
+pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Passage, Way};
+pub use config::{FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError};
 pub use histogram::SpanHistogram;
 pub use hop::{Delivered, Hop};
 pub use line::Order;

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use freshline_core::link::Airborne;
 use freshline_core::router::{FlowKey, Header, Packet};
 use freshline_core::unit::Bytes;
 use freshline_core::wire;
@@ -11,6 +12,8 @@ use mio::Token;
 #[derive(Debug)]
 pub(super) struct Datagram {
     pub(super) flow: Token,
+    /// The station of its client, where there is Wi-Fi.
+    pub(super) station: u32,
     pub(super) payload: Vec<u8>,
     /// The IP and UDP headers that it would have.
     pub(super) headers: Bytes,
@@ -27,6 +30,12 @@ impl Packet for Datagram {
         let flow = FlowKey { source, protocol: FlowKey::UDP, ..FlowKey::default() };
         let is_update = wire::session_of_update(&self.payload).is_some();
         Header { flow, is_update, ..Header::default() }
+    }
+}
+
+impl Airborne for Datagram {
+    fn station(&self) -> u32 {
+        self.station
     }
 }
 

@@ -17,6 +17,8 @@ use super::{EmulatorConfig, FIRST_FLOW};
 pub(super) struct Flow {
     pub(super) client: SocketAddr,
     pub(super) socket: UdpSocket,
+    /// Its number among the clients, from 1 to their maximum; free again when it is forgotten.
+    pub(super) station: u32,
     last_active: Time,
 }
 
@@ -31,6 +33,8 @@ pub(super) struct Flows {
     by_token: HashMap<Token, Flow>,
     by_client: HashMap<SocketAddr, Token>,
     next_token: Token,
+    /// Of all stations that were ever taken, those that are free again.
+    free_stations: Vec<u32>,
     /// When to look for idle flows.
     sweep_at: Time,
     counts: FlowReport,
@@ -51,6 +55,7 @@ impl Flows {
             by_token: HashMap::new(),
             by_client: HashMap::new(),
             next_token: FIRST_FLOW,
+            free_stations: Vec::new(),
             sweep_at: Time::ZERO,
             counts: FlowReport::default(),
         }
@@ -80,7 +85,10 @@ impl Flows {
         let token = self.next_token;
         self.registry.register(&mut socket, token, Interest::READABLE)?;
         self.next_token = Token(token.0 + 1);
-        self.by_token.insert(token, Flow { client, socket, last_active: now });
+        // If none is free again, those of all flows are taken: there are as many as flows.
+        let next = self.by_token.len() as u32 + 1;
+        let station = self.free_stations.pop().unwrap_or(next);
+        self.by_token.insert(token, Flow { client, socket, station, last_active: now });
         self.by_client.insert(client, token);
         Ok(token)
     }
@@ -89,11 +97,11 @@ impl Flows {
         self.by_token.get(&token)
     }
 
-    /// Notes that something came from or for the flow.
-    pub(super) fn touch(&mut self, now: Time, token: Token) {
-        if let Some(flow) = self.by_token.get_mut(&token) {
-            flow.last_active = now;
-        }
+    /// Notes that something came from or for the flow; its station.
+    pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<u32> {
+        let flow = self.by_token.get_mut(&token)?;
+        flow.last_active = now;
+        Some(flow.station)
     }
 
     /// When to call [`Flows::sweep`] next.
@@ -107,12 +115,13 @@ impl Flows {
             return;
         }
         self.sweep_at = now + (self.idle_timeout / Self::SWEEPS_A_TIMEOUT).max(Self::MIN_SWEEP);
-        let (by_client, counts) = (&mut self.by_client, &mut self.counts);
+        let Self { by_client, by_token, counts, free_stations, idle_timeout, .. } = self;
         // Closing its socket takes a flow out of the poll.
-        self.by_token.retain(|_, flow| {
-            let keep = now.since(flow.last_active) < self.idle_timeout;
+        by_token.retain(|_, flow| {
+            let keep = now.since(flow.last_active) < *idle_timeout;
             if !keep {
                 by_client.remove(&flow.client);
+                free_stations.push(flow.station);
                 counts.expired += 1;
             }
             keep

@@ -11,40 +11,51 @@
 //! [`freshline_core::link`], driven in real time by one thread, without root. A packet counts
 //! with its IP and UDP headers (28 bytes over IPv4, 48 over IPv6), as it would on the path.
 //!
+//! With Wi-Fi among the [`Conditions`](freshline_core::link::Conditions), each client is a station
+//! of a cell, and what is called the target is behind the access point: what clients send goes over
+//! the air first, what is for them last. The packets of a frame are sent on back to back.
+//!
 //! What the system's socket buffers drop before the relay reads it is not seen here; the relay
 //! asks for large ones.
 
 mod datagram;
 mod flows;
+mod frames;
 mod relay;
 mod report;
 pub mod tun;
+mod volley;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_core::link::{ConditionsConfig, Path, PathConfig, PathError};
-use freshline_core::router::{Discipline, Packet};
+use freshline_core::link::{ConditionsConfig, ConditionsError};
 use freshline_core::unit::{Span, Time};
 use mio::{Events, Interest, Poll, Token, Waker};
-use rand_pcg::Pcg64;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
+pub use frames::FrameLogError;
 use relay::Relay;
-pub use report::{DirectionReport, FlowReport, HopReport, Report, TimingError};
+pub use report::{
+    CellReport, DirectionReport, FlowReport, HopReport, Report, StationReport, TimingError,
+};
+use volley::Volley;
 
 /// What to emulate, and for how many.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmulatorConfig {
-    /// The paths.
+    /// What is between the clients and the target.
     pub conditions: ConditionsConfig,
     /// How many clients are served at a time; each takes a socket. Others are refused.
     pub max_flows: usize,
     /// After how much silence in both directions a client is forgotten.
     pub idle_timeout: Span,
+    /// Where to log the frames that come over the air.
+    pub frames: Option<PathBuf>,
 }
 
 impl Default for EmulatorConfig {
@@ -53,6 +64,7 @@ impl Default for EmulatorConfig {
             conditions: ConditionsConfig::default(),
             max_flows: 64,
             idle_timeout: Span::from_secs(60),
+            frames: None,
         }
     }
 }
@@ -69,13 +81,11 @@ pub enum EmulateError {
         source: io::Error,
     },
     /// The conditions make no sense.
-    #[error("{direction} path, {source}")]
-    Path {
-        /// `forward` or `return`.
-        direction: &'static str,
-        /// The hop and what to do.
-        source: PathError,
-    },
+    #[error(transparent)]
+    Conditions(#[from] ConditionsError),
+    /// The frames cannot be logged.
+    #[error(transparent)]
+    Frames(#[from] FrameLogError),
     /// The system refused a poll, a timer or a socket of ours.
     #[error("the system refused to {action}: {source}; see its limits on open files (`ulimit -n`)")]
     System {
@@ -155,15 +165,17 @@ impl Emulator {
 
     /// Relays until a [`Handle`] stops it or `until` has come, and reports.
     pub fn run(&mut self, until: Option<Time>) -> Result<Report, EmulateError> {
-        let mut events = Events::with_capacity(256);
+        let (mut events, mut volley) = (Events::with_capacity(256), Volley::new());
         loop {
             let now = self.clock.now();
             if self.shared.stop.load(Ordering::Acquire) || until.is_some_and(|end| now >= end) {
-                return Ok(self.shared.relay().report());
+                let mut relay = self.shared.relay();
+                relay.flush()?;
+                return Ok(relay.report());
             }
             let wake = {
                 let mut relay = self.shared.relay();
-                relay.turn(events.iter().map(|event| event.token()));
+                relay.turn(events.iter().map(|event| event.token()), &mut volley);
                 let at_once = relay.is_busy().then_some(now);
                 Time::earliest([at_once, relay.next_event(), until])
             };
@@ -195,14 +207,4 @@ impl Handle {
     pub fn report(&self) -> Report {
         self.shared.relay().report()
     }
-}
-
-/// The path of one direction, from a seed that serves both: their hops take the random streams in
-/// turn, of which `first` (0 or 1) is the first hop's.
-fn seeded_path<P: Packet>(
-    config: &PathConfig,
-    seed: u64,
-    first: u128,
-) -> Result<Path<Discipline<P>, P, Pcg64>, PathError> {
-    config.build(|hop| Pcg64::new(seed.into(), first + 2 * hop as u128))
 }

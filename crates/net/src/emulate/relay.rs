@@ -3,25 +3,29 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use freshline_core::link::{Path, PathConfig, SpanHistogram};
-use freshline_core::router::{Discipline, Drop};
+use freshline_core::link::{Conditions, ConditionsConfig, Delivered, Passage, SpanHistogram, Way};
+use freshline_core::router::Drop;
 use freshline_core::unit::{Bytes, Time};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
-use rand_pcg::Pcg64;
 
 use super::datagram::{Datagram, Pool};
 use super::flows::{Flow, Flows, bind};
-use super::report::{DirectionReport, Report};
-use super::{ALARM, EmulateError, EmulatorConfig, LISTENER, WAKER, seeded_path, system};
-use crate::clock::Clock;
+use super::frames::{FrameLog, FrameLogError};
+use super::report::{CellReport, DirectionReport, Report};
+use super::volley::Volley;
+use super::{ALARM, EmulateError, EmulatorConfig, LISTENER, WAKER, system};
+use crate::clock::{Clock, wall_clock};
 
-/// How many datagrams are taken from a socket, or from a path, before the others have a turn.
+/// How many datagrams are taken from a socket, or at one end, before the others have a turn.
 const BATCH: usize = 64;
+/// How many volleys are sent before the others have a turn: if several frames are due, nothing is
+/// read between the packets of one.
+const VOLLEYS: usize = 4;
 /// Larger than any UDP datagram.
 const SCRATCH: usize = 1 << 16;
 
-/// Sockets, paths, and the datagrams between them.
+/// Sockets, what is between them, and the datagrams there.
 #[derive(Debug)]
 pub(super) struct Relay {
     clock: Clock,
@@ -29,8 +33,11 @@ pub(super) struct Relay {
     seed: u64,
     listener: UdpSocket,
     flows: Flows,
-    forward: Direction,
-    back: Direction,
+    config: ConditionsConfig,
+    conditions: Conditions<Datagram>,
+    frames: Option<FrameLog>,
+    /// By way, how long after its emulated arrival a datagram was sent on.
+    lateness: [SpanHistogram; 2],
     pool: Pool,
     scratch: Box<[u8]>,
     headers: Bytes,
@@ -39,43 +46,6 @@ pub(super) struct Relay {
     readable: Vec<Token>,
     target_unreachable: u64,
     socket_errors: u64,
-}
-
-/// One of the two paths.
-#[derive(Debug)]
-struct Direction {
-    config: PathConfig,
-    path: Path<Discipline<Datagram>, Datagram, Pcg64>,
-    /// How long after its emulated arrival a datagram was sent on.
-    lateness: SpanHistogram,
-}
-
-impl Direction {
-    fn new(
-        direction: &'static str,
-        config: PathConfig,
-        seed: u64,
-        first_stream: u128,
-    ) -> Result<Self, EmulateError> {
-        let path = seeded_path(&config, seed, first_stream)
-            .map_err(|source| EmulateError::Path { direction, source })?;
-        Ok(Self { config, path, lateness: SpanHistogram::new() })
-    }
-
-    fn enqueue(&mut self, now: Time, datagram: Datagram, pool: &mut Pool) {
-        self.path.enqueue(now, datagram, &mut |drop| pool.recycle(drop.packet.payload));
-    }
-
-    fn poll(&mut self, now: Time, pool: &mut Pool) -> Option<Datagram> {
-        let drops = &mut |drop: Drop<Datagram>| pool.recycle(drop.packet.payload);
-        let delivered = self.path.poll(now, drops)?;
-        self.lateness.record(now.since(delivered.at));
-        Some(delivered.packet)
-    }
-
-    fn report(&self, start: Time, now: Time) -> DirectionReport {
-        DirectionReport::new(&self.config, &self.path, &self.lateness, start, now)
-    }
 }
 
 impl Relay {
@@ -92,14 +62,19 @@ impl Relay {
             .register(&mut listener, LISTENER, Interest::READABLE)
             .map_err(system("poll a socket"))?;
         let clock = Clock::new();
+        let conditions = config.conditions.build(seed, config.max_flows)?;
+        let epoch = wall_clock().saturating_sub(clock.now().since(Time::ZERO).into());
+        let frames = FrameLog::of(config.frames.as_deref(), &conditions, epoch)?;
         Ok(Self {
             clock,
             start: clock.now(),
             seed,
             listener,
             flows: Flows::new(target, &config, registry),
-            forward: Direction::new("forward", config.conditions.forward, seed, 0)?,
-            back: Direction::new("return", config.conditions.back, seed, 1)?,
+            config: config.conditions,
+            conditions,
+            frames,
+            lateness: [SpanHistogram::new(), SpanHistogram::new()],
             pool: Pool::default(),
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             headers: Bytes::new(if target.is_ipv4() { 20 + 8 } else { 40 + 8 }),
@@ -113,13 +88,15 @@ impl Relay {
         self.listener.local_addr()
     }
 
-    /// Sends what is due and reads what has come, a bounded amount of each.
-    pub(super) fn turn(&mut self, woken_by: impl Iterator<Item = Token>) {
+    /// Sends what is due and reads what has come, a bounded amount of each. `volley` is empty
+    /// between turns.
+    pub(super) fn turn(&mut self, woken_by: impl Iterator<Item = Token>, volley: &mut Volley) {
         self.readable.extend(woken_by.filter(|token| ![ALARM, WAKER].contains(token)));
         self.readable.sort_unstable();
         self.readable.dedup();
 
-        self.send_due();
+        self.send_forward();
+        self.send_back(volley);
         let mut readable = std::mem::take(&mut self.readable);
         readable.retain(|token| !self.read_batch(*token));
         self.readable = readable;
@@ -128,8 +105,7 @@ impl Relay {
 
     /// When to take the next turn at the latest.
     pub(super) fn next_event(&self) -> Option<Time> {
-        let paths = [self.forward.path.next_event(), self.back.path.next_event()];
-        paths.into_iter().chain([self.flows.next_event()]).flatten().min()
+        Time::earliest([self.conditions.next_event(), self.flows.next_event()])
     }
 
     /// Whether there is more to read at once.
@@ -142,33 +118,73 @@ impl Relay {
         Report {
             seed: self.seed,
             duration_s: now.since(self.start).as_secs_f64(),
-            forward: self.forward.report(self.start, now),
-            back: self.back.report(self.start, now),
+            forward: self.report_of(Way::Forward, now),
+            back: self.report_of(Way::Return, now),
+            wlan: CellReport::of(&self.config, &self.conditions, self.start, now),
             flows: self.flows.report(),
             target_unreachable: self.target_unreachable,
             socket_errors: self.socket_errors,
         }
     }
 
-    fn send_due(&mut self) {
+    fn report_of(&self, way: Way, now: Time) -> DirectionReport {
+        let lateness = &self.lateness[way as usize];
+        DirectionReport::new(&self.config, &self.conditions, way, lateness, self.start, now)
+    }
+
+    /// Writes what is still in memory of the log of frames.
+    pub(super) fn flush(&mut self) -> Result<(), FrameLogError> {
+        self.frames.as_mut().map_or(Ok(()), FrameLog::flush)
+    }
+
+    fn send_forward(&mut self) {
         for _ in 0..BATCH {
             let now = self.clock.now();
-            let Some(datagram) = self.forward.poll(now, &mut self.pool) else { break };
+            let Some(datagram) = self.poll(now, Way::Forward) else { break };
             let sent = self
                 .flows
                 .get(datagram.flow)
                 .map(|flow| send_to_target(flow, &datagram, &mut self.target_unreachable));
             self.settle(datagram, sent);
         }
-        for _ in 0..BATCH {
+    }
+
+    fn send_back(&mut self, volley: &mut Volley) {
+        for _ in 0..VOLLEYS {
             let now = self.clock.now();
-            let Some(datagram) = self.back.poll(now, &mut self.pool) else { break };
-            let sent = self
-                .flows
-                .get(datagram.flow)
-                .map(|flow| self.listener.send_to(&datagram.payload, flow.client));
-            self.settle(datagram, sent);
+            while !volley.is_full() {
+                let Some(datagram) = self.poll(now, Way::Return) else { break };
+                match self.flows.get(datagram.flow).map(|flow| flow.client) {
+                    Some(client) => volley.push(datagram, client),
+                    None => self.settle(datagram, None),
+                }
+            }
+            let is_last = !volley.is_full();
+            self.socket_errors += volley.send(&self.listener, &mut self.pool);
+            if is_last {
+                break;
+            }
         }
+    }
+
+    /// The next datagram that has come to the end of `way`.
+    fn poll(&mut self, now: Time, way: Way) -> Option<Datagram> {
+        self.log_frames(now);
+        let Delivered { at, packet } =
+            self.conditions.poll(now, way, &mut recycle(&mut self.pool))?;
+        self.lateness[way as usize].record(now.since(at));
+        Some(packet)
+    }
+
+    /// Brings the log of frames to `now`.
+    fn log_frames(&mut self, now: Time) {
+        let Self { conditions, frames: Some(frames), pool, .. } = self else { return };
+        let mut log = |passage: Passage<'_, Datagram>| {
+            if let Passage::Air(come) = passage {
+                frames.record(come);
+            }
+        };
+        conditions.advance(now, &mut recycle(pool), &mut log);
     }
 
     /// Counts what became of a datagram; `None` is one whose flow was forgotten.
@@ -210,20 +226,27 @@ impl Relay {
         false
     }
 
-    /// Puts the datagram of `len` bytes in `scratch`, which came by `socket`, on its path.
+    /// Puts the datagram of `len` bytes in `scratch`, which came by `socket`, on its way.
     fn take_in(&mut self, socket: Token, len: usize, client: SocketAddr) {
         let now = self.clock.now();
-        let (direction, flow) = match socket {
+        let (way, flow) = match socket {
             LISTENER => match self.flows.of_client(now, client) {
-                Some(flow) => (&mut self.forward, flow),
+                Some(flow) => (Way::Forward, flow),
                 None => return,
             },
-            flow => (&mut self.back, flow),
+            flow => (Way::Return, flow),
         };
-        self.flows.touch(now, flow);
+        let Some(station) = self.flows.touch(now, flow) else { return };
         let payload = self.pool.copy_of(&self.scratch[..len]);
-        direction.enqueue(now, Datagram { flow, payload, headers: self.headers }, &mut self.pool);
+        let datagram = Datagram { flow, station, payload, headers: self.headers };
+        self.log_frames(now);
+        self.conditions.enqueue(now, way, datagram, &mut recycle(&mut self.pool));
     }
+}
+
+/// A sink that takes the buffers of what is dropped back into `pool`.
+fn recycle(pool: &mut Pool) -> impl FnMut(Drop<Datagram>) {
+    |drop| pool.recycle(drop.packet.payload)
 }
 
 fn send_to_target(flow: &Flow, datagram: &Datagram, unreachable: &mut u64) -> io::Result<usize> {

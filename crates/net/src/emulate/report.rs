@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use freshline_core::link::{Hop, HopConfig, Path, PathConfig, SpanHistogram};
+use freshline_core::link::{
+    Airborne, Conditions, ConditionsConfig, DropCounts, Hop, HopConfig, SpanHistogram, Way,
+};
 use freshline_core::router::{Packet, Qdisc};
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
+use freshline_core::wlan::mac::{CellConfig, StationStats};
 use rand_pcg::rand_core::Rng;
 use serde::Serialize;
 
@@ -20,6 +23,9 @@ pub struct Report {
     /// From the target back to the clients.
     #[serde(rename = "return")]
     pub back: DirectionReport,
+    /// The cell, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wlan: Option<CellReport>,
     /// The clients.
     pub flows: FlowReport,
     /// How often the target's machine answered that nobody listens there.
@@ -91,17 +97,124 @@ pub struct HopReport {
     pub utilisation: f64,
 }
 
+/// The cell of the clients. Bytes include IP headers, and those of UDP around a relay.
+#[derive(Debug, Clone, Serialize)]
+pub struct CellReport {
+    /// What the cell was told to be.
+    pub conditions: CellConfig,
+    /// Packets in its queues, on the air, and received but held back behind a missing one.
+    pub packets_inside: u64,
+    /// How often somebody transmitted, a collision counting once.
+    pub exchanges: u64,
+    /// For which part of the time the medium was busy, from 0 to 1.
+    pub utilisation: f64,
+    /// Those that had anything to send or to receive.
+    pub stations: Vec<StationReport>,
+}
+
+/// One station: what it sent, but for `frames_received` and `level_received`.
+#[derive(Debug, Clone, Serialize)]
+pub struct StationReport {
+    /// Its number; 0 is the access point.
+    pub station: u32,
+    /// Packets that it was given to send.
+    pub packets_in: u64,
+    /// Of these, those that arrived.
+    pub packets_out: u64,
+    /// Bytes that it was given to send.
+    pub bytes_in: u64,
+    /// Of these, those that arrived.
+    pub bytes_out: u64,
+    /// Those that were dropped, by reason: `too_big`, `queue_full`, `lifetime`, `retry_limit`.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// How often it transmitted: frames, or A-MPDUs.
+    pub frames: u64,
+    /// The mean aggregation level of these: packets a frame; zero if there was none.
+    pub level: f64,
+    /// Packets sent again.
+    pub retries: u64,
+    /// Frames that met another one.
+    pub collisions: u64,
+    /// For which part of the time it transmitted, acknowledgements included, from 0 to 1.
+    pub airtime: f64,
+    /// Frames that it received, at least in part.
+    pub frames_received: u64,
+    /// The mean aggregation level of these: packets received a frame; zero if there was none.
+    pub level_received: f64,
+}
+
+impl CellReport {
+    /// Of the cell in `conditions`, which `config` tells, if there is one.
+    pub(super) fn of<P: Airborne>(
+        config: &ConditionsConfig,
+        conditions: &Conditions<P>,
+        start: Time,
+        now: Time,
+    ) -> Option<Self> {
+        let (told, cell) = (config.wlan.clone()?, conditions.cell()?);
+        let elapsed = now.since(start);
+        let stats = cell.stats();
+        let stations = (0u32..).zip(&stats.stations).filter(|(_, station)| is_active(station));
+        let report = |(number, stats)| StationReport::new(number, stats, elapsed);
+        Some(Self {
+            conditions: CellConfig { stations: stats.stations.len() as u32, ..told },
+            packets_inside: cell.inside().get(),
+            exchanges: stats.exchanges,
+            utilisation: part(cell.busy(now), elapsed),
+            stations: stations.map(report).collect(),
+        })
+    }
+}
+
+fn is_active(station: &StationStats) -> bool {
+    station.arrived.packets.get() > 0 || station.received_frames > 0
+}
+
+/// The part of `whole` that is `span`; zero of nothing.
+fn part(span: Span, whole: Span) -> f64 {
+    if whole.is_zero() { 0.0 } else { span.as_secs_f64() / whole.as_secs_f64() }
+}
+
+fn by_reason(drops: &DropCounts) -> BTreeMap<&'static str, u64> {
+    drops.iter().map(|(why, count)| (why.name(), count.get())).collect()
+}
+
+impl StationReport {
+    fn new(station: u32, stats: &StationStats, elapsed: Span) -> Self {
+        Self {
+            station,
+            packets_in: stats.arrived.packets.get(),
+            packets_out: stats.delivered.packets.get(),
+            bytes_in: stats.arrived.bytes.get(),
+            bytes_out: stats.delivered.bytes.get(),
+            drops: by_reason(&stats.drops),
+            frames: stats.transmissions,
+            level: stats.level_sent(),
+            retries: stats.retries,
+            collisions: stats.collisions,
+            airtime: part(stats.airtime, elapsed),
+            frames_received: stats.received_frames,
+            level_received: stats.level_received(),
+        }
+    }
+}
+
 impl DirectionReport {
-    pub(super) fn new<Q: Qdisc<P>, P: Packet, R: Rng>(
-        config: &PathConfig,
-        path: &Path<Q, P, R>,
+    pub(super) fn new<P: Airborne>(
+        config: &ConditionsConfig,
+        conditions: &Conditions<P>,
+        way: Way,
         lateness: &SpanHistogram,
         start: Time,
         now: Time,
     ) -> Self {
+        let told = match way {
+            Way::Forward => &config.forward,
+            Way::Return => &config.back,
+        };
         // A path that was told nothing is one ideal hop.
-        let conditions = config.hop.iter().cloned().chain([HopConfig::default()]);
-        let hops = path.hops().iter().zip(conditions);
+        let told = told.hop.iter().cloned().chain([HopConfig::default()]);
+        let hops = conditions.path(way).hops().iter().zip(told);
         Self {
             hops: hops.map(|(hop, told)| HopReport::new(told, hop, start, now)).collect(),
             timing_error: TimingError {
@@ -128,7 +241,7 @@ impl HopReport {
             packets_inside: hop.inside().get(),
             bytes_in: stats.arrived.bytes.get(),
             bytes_out: stats.delivered.bytes.get(),
-            drops: stats.drops.iter().map(|(why, count)| (why.name(), count.get())).collect(),
+            drops: by_reason(&stats.drops),
             sojourn_mean_ms: stats.sojourn.mean().as_millis_f64(),
             sojourn_p50_ms: stats.sojourn.quantile(0.5).as_millis_f64(),
             sojourn_p99_ms: stats.sojourn.quantile(0.99).as_millis_f64(),

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::{Ecn, Header, Packet, mark_congestion};
+use freshline_core::router::{Ecn, FlowKey, Header, Packet, mark_congestion};
 use freshline_core::unit::Bytes;
 use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 
@@ -29,6 +29,11 @@ impl IpPacket {
     /// The packet itself.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[VIRTIO_NET_HDR_LEN..]
+    }
+
+    /// Whether it is a datagram of UDP.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.header.flow.protocol == FlowKey::UDP
     }
 }
 

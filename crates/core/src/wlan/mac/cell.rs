@@ -431,7 +431,10 @@ impl<P: Packet> Cell<P> {
         let received = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
         stats.stations[from as usize].noise_losses += (sending.mpdus - received) as u64;
         if received > 0 {
-            stats.stations[to as usize].airtime += sending.response;
+            let receiver = &mut stats.stations[to as usize];
+            receiver.received_frames += 1;
+            receiver.received_mpdus += received as u64;
+            receiver.airtime += sending.response;
         }
         received
     }

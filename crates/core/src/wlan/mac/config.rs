@@ -163,7 +163,7 @@ impl From<RateConfig> for String {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CellError {
     /// Too few stations to talk, or more than a cell ever has.
-    #[error("`stations` is {0}; give 2 to {most}, the access point included", most = MAX_STATIONS)]
+    #[error("`stations` is {0}; give 2 to {most}, the access point included", most = CellConfig::MAX_STATIONS)]
     Stations(u32),
     /// A rate that the standard does not have in this width and with these streams.
     #[error(
@@ -214,10 +214,11 @@ pub enum CellError {
     NoPropagation,
 }
 
-/// So that a cell's table of flows stays at 16 MB.
-const MAX_STATIONS: u32 = 1000;
-
 impl CellConfig {
+    /// How many stations there may be, the access point included: a cell's table of flows stays at
+    /// 16 MB.
+    pub const MAX_STATIONS: u32 = 1000;
+
     /// The cell, with its random stream, from which places and shadowing are drawn first.
     pub fn build<P: Packet>(&self, mut rng: Pcg64) -> Result<Cell<P>, CellError> {
         self.check()?;
@@ -254,7 +255,7 @@ impl CellConfig {
     }
 
     fn check(&self) -> Result<(), CellError> {
-        if !(2..=MAX_STATIONS).contains(&self.stations) {
+        if !(2..=Self::MAX_STATIONS).contains(&self.stations) {
             return Err(CellError::Stations(self.stations));
         }
         if self.queue == Packets::ZERO {

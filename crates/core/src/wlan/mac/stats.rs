@@ -26,6 +26,10 @@ pub struct StationStats {
     pub retries: u64,
     /// MPDUs lost to noise, and those in captured frames to interference.
     pub noise_losses: u64,
+    /// Frames or A-MPDUs for it of which it received at least one MPDU.
+    pub received_frames: u64,
+    /// The MPDUs that it received in them.
+    pub received_mpdus: u64,
     /// For how long it transmitted, its acknowledgements included.
     pub airtime: Span,
 }
@@ -39,6 +43,16 @@ impl StationStats {
     /// The part of its transmissions that met another one, from 0 to 1; zero if there was none.
     pub fn collision_rate(&self) -> f64 {
         share(self.collisions, self.transmissions)
+    }
+
+    /// The mean aggregation level of what it sent: MPDUs a transmission; zero if there was none.
+    pub fn level_sent(&self) -> f64 {
+        share(self.attempts, self.transmissions)
+    }
+
+    /// The mean aggregation level as it sees it: MPDUs received a frame; zero if there was none.
+    pub fn level_received(&self) -> f64 {
+        share(self.received_mpdus, self.received_frames)
     }
 }
 

@@ -8,19 +8,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use freshline_core::link::ConditionsConfig;
+use freshline_core::link::{ConditionsConfig, Way};
 use freshline_core::unit::Time;
 
 use super::RunError;
-
-/// One of the two ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// From the command to the outside.
-    Forward,
-    /// From the outside to the command.
-    Return,
-}
 
 /// A point of a path, written `forward.1`: behind that hop, where 0 is in front of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +35,7 @@ impl FromStr for CapturePoint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parsed = text.split_once('.').and_then(|(way, hop)| {
-            let way = [Way::Forward, Way::Return].into_iter().find(|known| known.name() == way)?;
+            let way = Way::ALL.into_iter().find(|known| known.name() == way)?;
             Some(Self { way, behind: hop.parse().ok()? })
         });
         parsed.ok_or_else(|| ParseCapturePointError(text.to_owned()))
@@ -54,21 +45,6 @@ impl FromStr for CapturePoint {
 impl fmt::Display for CapturePoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.way.name(), self.behind)
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Way {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Return => "return",
-        }
     }
 }
 

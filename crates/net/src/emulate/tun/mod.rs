@@ -12,6 +12,9 @@
 //! UDP with segmentation offload); they are segmented before they enter a queue, so that queues
 //! hold real packets, and what is delivered at the same time is joined again.
 //!
+//! With Wi-Fi among the conditions, the command is a station: what it sends goes over the air to
+//! the access point before it goes over the forward hops, what is for it comes from there.
+//!
 //! Needs root: the emulator makes TUN devices and namespaces. It leaves nothing behind, however
 //! it ends: devices last as long as they are open, and the namespace as long as the command.
 
@@ -27,7 +30,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 
-use freshline_core::link::{ConditionsConfig, HopConfig, PathError};
+use freshline_core::link::{Conditions, ConditionsConfig, ConditionsError, HopConfig};
 use freshline_core::unit::{Bytes, Span, Time};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -36,15 +39,16 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
 use serde::Serialize;
 
-use super::report::DirectionReport;
+use super::frames::{FrameLog, FrameLogError};
+use super::report::{CellReport, DirectionReport};
 use crate::alarm::Alarm;
 use crate::clock::{Clock, wall_clock};
-use crate::tun::{Device, IPV6_MIN_MTU, Netlink, Pool};
+use crate::tun::{Device, IPV6_MIN_MTU, IpPacket, Netlink, Pool};
 use address::{Ends, free_prefixes};
 use capture::Captures;
-pub use capture::{Capture, CapturePoint, ParseCapturePointError, Way};
+pub use capture::{Capture, CapturePoint, ParseCapturePointError};
 use inside::{Inside, Running};
-use relay::{Lane, Relay};
+use relay::{Records, Relay};
 
 /// What to emulate.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,6 +57,8 @@ pub struct RunConfig {
     pub conditions: ConditionsConfig,
     /// What is written into capture files.
     pub captures: Vec<Capture>,
+    /// Where to log the frames that come over the air.
+    pub frames: Option<PathBuf>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
@@ -80,13 +86,11 @@ pub enum RunError {
     )]
     NoAddresses,
     /// The conditions make no sense.
-    #[error("{way} path, {source}")]
-    Path {
-        /// Which of the two.
-        way: Way,
-        /// The hop and what to do.
-        source: PathError,
-    },
+    #[error(transparent)]
+    Conditions(#[from] ConditionsError),
+    /// The frames cannot be logged.
+    #[error(transparent)]
+    Frames(#[from] FrameLogError),
     /// A capture at a hop that the path does not have.
     #[error("there is no {point}: that path has {hops} hop(s)")]
     NoSuchHop {
@@ -142,6 +146,9 @@ pub struct RunReport {
     /// From the outside to the command.
     #[serde(rename = "return")]
     pub back: DirectionReport,
+    /// The cell, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wlan: Option<CellReport>,
     /// How often an interface did not give or take packets.
     pub device_errors: u64,
 }
@@ -154,7 +161,7 @@ pub struct Sandbox {
     outer: Device,
     inner: Device,
     inside: Inside,
-    lanes: [Lane; 2],
+    conditions: Conditions<IpPacket>,
     signals: Signals,
 }
 
@@ -165,12 +172,9 @@ impl Sandbox {
     /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
     /// are kept for the command; a process with other threads blocks them there.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
-        let ConditionsConfig { forward, back } = config.conditions.clone();
+        let ConditionsConfig { forward, back, .. } = &config.conditions;
         let mtu = mtu(forward.hop.iter().chain(&back.hop));
-        let lanes = [
-            Lane::new(Way::Forward, forward, config.seed, 0)?,
-            Lane::new(Way::Return, back, config.seed, 1)?,
-        ];
+        let conditions = config.conditions.build(config.seed, 1)?;
         if !Uid::effective().is_root() {
             return Err(RunError::NeedsRoot);
         }
@@ -186,7 +190,7 @@ impl Sandbox {
         outer
             .set_up(&netlink, &ends.addresses(), mtu)
             .map_err(system("configure the outer TUN device"))?;
-        Ok(Self { config, ends, mtu, outer, inner, inside, lanes, signals })
+        Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals })
     }
 
     /// The address at which the command finds this host.
@@ -215,11 +219,14 @@ impl Sandbox {
         let signals = &self.signals;
         let mut driver =
             Driver::new(&self.outer, &self.inner, signals).map_err(system("poll its devices"))?;
-        let (clock, epoch) = (Clock::new(), wall_clock());
+        let clock = Clock::new();
+        let (start, epoch) = (clock.now(), wall_clock());
         let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
-        let start = clock.now();
-        let pool = Pool::new(self.mtu);
-        let mut relay = Relay::new([self.inner, self.outer], self.lanes, pool, captures, start);
+        let frames = FrameLog::of(self.config.frames.as_deref(), &self.conditions, epoch)?;
+        let (pool, devices) = (Pool::new(self.mtu), [self.inner, self.outer]);
+        let records = Records { captures, frames };
+        let (config, conditions) = (self.config.conditions, self.conditions);
+        let mut relay = Relay::new(devices, config, conditions, pool, records, start);
         let waker = Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
         let running = self.inside.start(command, waker)?;
         driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
@@ -231,6 +238,7 @@ impl Sandbox {
             exit_code: running.exit_code()?,
             forward,
             back,
+            wlan: relay.cell_report(),
             device_errors: relay.device_errors(),
         };
         relay.finish()?;

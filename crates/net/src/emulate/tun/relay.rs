@@ -1,15 +1,16 @@
-//! What the emulator does when it is awake: packets from device to path, from path to device.
+//! What the emulator does when it is awake: packets from device to device.
 
 use std::io::ErrorKind;
 
-use freshline_core::link::{Delivered, Path, PathConfig, SpanHistogram};
-use freshline_core::router::{Discipline, Drop};
+use freshline_core::link::{
+    Airborne, Conditions, ConditionsConfig, Delivered, Passage, SpanHistogram, Way,
+};
+use freshline_core::router::Drop;
 use freshline_core::unit::Time;
-use rand_pcg::Pcg64;
 
-use super::super::seeded_path;
-use super::capture::{CapturePoint, Captures, Way};
-use super::{DirectionReport, RunError};
+use super::super::frames::FrameLog;
+use super::capture::{CapturePoint, Captures};
+use super::{CellReport, DirectionReport, RunError};
 use crate::clock::Clock;
 use crate::tun::{Device, IpPacket, Pool};
 
@@ -18,11 +19,16 @@ const BATCH: usize = 128;
 /// How many packets and super-packets are read from a device before the poll has a turn.
 const READS: usize = 16;
 
-/// A path in one direction, and what is being delivered from it.
-pub(super) struct Lane {
-    way: Way,
-    config: PathConfig,
-    path: Path<Discipline<IpPacket>, IpPacket, Pcg64>,
+/// The command is the only client.
+impl Airborne for IpPacket {
+    fn station(&self) -> u32 {
+        1
+    }
+}
+
+/// What is being delivered at one end.
+#[derive(Default)]
+struct Delivery {
     batch: Vec<IpPacket>,
     /// When each packet of the batch was due.
     due: Vec<Time>,
@@ -30,57 +36,49 @@ pub(super) struct Lane {
     lateness: SpanHistogram,
 }
 
-impl Lane {
-    pub(super) fn new(
-        way: Way,
-        config: PathConfig,
-        seed: u64,
-        first_stream: u128,
-    ) -> Result<Self, RunError> {
-        let path = seeded_path(&config, seed, first_stream)
-            .map_err(|source| RunError::Path { way, source })?;
-        Ok(Self {
-            way,
-            config,
-            path,
-            batch: Vec::with_capacity(BATCH),
-            due: Vec::with_capacity(BATCH),
-            lateness: SpanHistogram::new(),
-        })
-    }
-}
-
-/// The devices, the paths between them, and the packets.
+/// The devices, what is between them, and the packets.
 pub(super) struct Relay {
     clock: Clock,
     start: Time,
-    /// The inner and the outer device: lane n leads from device n to the other one.
+    /// The inner and the outer device: way n leads from device n to the other one.
     devices: [Device; 2],
-    lanes: [Lane; 2],
+    config: ConditionsConfig,
+    conditions: Conditions<IpPacket>,
+    /// By way.
+    deliveries: [Delivery; 2],
     /// Whether a device may have more to read. The poll tells of it once.
     is_readable: [bool; 2],
     pool: Pool,
-    captures: Captures,
+    records: Records,
     device_errors: u64,
 }
 
+/// What is written down of the packets.
+pub(super) struct Records {
+    pub(super) captures: Captures,
+    pub(super) frames: Option<FrameLog>,
+}
+
 impl Relay {
-    /// The lanes are the forward and the return path; the time of the paths begins at `start`.
+    /// `conditions` are what `config` tells; their time begins at `start`.
     pub(super) fn new(
         devices: [Device; 2],
-        lanes: [Lane; 2],
+        config: ConditionsConfig,
+        conditions: Conditions<IpPacket>,
         pool: Pool,
-        captures: Captures,
+        records: Records,
         start: Time,
     ) -> Self {
         Self {
             clock: Clock::new(),
             start,
             devices,
-            lanes,
+            config,
+            conditions,
+            deliveries: Default::default(),
             is_readable: [true; 2],
             pool,
-            captures,
+            records,
             device_errors: 0,
         }
     }
@@ -93,11 +91,11 @@ impl Relay {
     /// Delivers what is due and reads what has come, a bounded amount of each.
     pub(super) fn turn(&mut self) {
         for _ in 0..READS {
-            for side in 0..self.lanes.len() {
-                if self.is_readable[side] {
-                    self.read(side);
+            for way in Way::ALL {
+                if self.is_readable[way as usize] {
+                    self.read(way);
                 }
-                self.deliver(side);
+                self.deliver(way);
             }
             if !self.is_busy() {
                 break;
@@ -112,7 +110,7 @@ impl Relay {
 
     /// When to take the next turn at the latest.
     pub(super) fn next_event(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(|lane| lane.path.next_event()).min()
+        self.conditions.next_event()
     }
 
     /// The time on the paths.
@@ -123,9 +121,16 @@ impl Relay {
     /// What the forward and the return path did.
     pub(super) fn report(&self) -> [DirectionReport; 2] {
         let now = self.now();
-        self.lanes.each_ref().map(|lane| {
-            DirectionReport::new(&lane.config, &lane.path, &lane.lateness, Time::ZERO, now)
+        Way::ALL.map(|way| {
+            let lateness = &self.deliveries[way as usize].lateness;
+            let (config, conditions) = (&self.config, &self.conditions);
+            DirectionReport::new(config, conditions, way, lateness, Time::ZERO, now)
         })
+    }
+
+    /// What the cell did, if there is one.
+    pub(super) fn cell_report(&self) -> Option<CellReport> {
+        CellReport::of(&self.config, &self.conditions, Time::ZERO, self.now())
     }
 
     /// How many packets a device did not give or take.
@@ -133,84 +138,110 @@ impl Relay {
         self.device_errors
     }
 
-    /// Completes the captures.
-    pub(super) fn finish(self) -> Result<(), RunError> {
-        self.captures.finish()
+    /// Completes what is written down.
+    pub(super) fn finish(mut self) -> Result<(), RunError> {
+        if let Some(frames) = &mut self.records.frames {
+            frames.flush()?;
+        }
+        self.records.captures.finish()
     }
 
-    /// Puts the next (super-)packet of a device on its path.
-    fn read(&mut self, side: usize) {
+    /// Puts the next (super-)packet of a device on its way.
+    fn read(&mut self, way: Way) {
         let (clock, start) = (self.clock, self.start);
-        let (lane, captures) = (&mut self.lanes[side], &mut self.captures);
+        let Self { devices, conditions, records, pool, .. } = self;
         let mut now = None;
-        let read = self.devices[side].read(&mut self.pool, |pool, packet| {
+        let read = devices[way as usize].read(pool, |pool, packet| {
             // All packets of a super-packet come at the same time, after it was read: no packet
             // is delivered before it has taken its delay.
             let now = *now.get_or_insert_with(|| Time::ZERO + clock.now().since(start));
-            lane.watch(now, pool, captures);
-            captures.record(CapturePoint { way: lane.way, behind: 0 }, now, packet.bytes());
-            lane.path.enqueue(now, packet, &mut |drop| pool.recycle(drop.packet));
+            records.advance(now, conditions, pool);
+            records.captures.record(CapturePoint { way, behind: 0 }, now, packet.bytes());
+            conditions.enqueue(now, way, packet, &mut |drop| pool.recycle(drop.packet));
         });
+        let is_readable = &mut self.is_readable[way as usize];
         match read {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable[side] = false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
             Err(error) => {
                 self.device_errors += 1;
                 // One that is no error of the system is of this packet; others may follow it.
-                self.is_readable[side] = error.raw_os_error().is_none();
+                *is_readable = error.raw_os_error().is_none();
             }
         }
     }
 
-    /// Gives the other device what has come out of a lane.
-    fn deliver(&mut self, side: usize) {
-        let to = 1 - side;
+    /// Gives the other device what has come to the end of its way.
+    fn deliver(&mut self, way: Way) {
         loop {
-            let now = self.now();
-            let lane = &mut self.lanes[side];
-            lane.collect(now, &mut self.pool, &mut self.captures);
-            if lane.batch.is_empty() {
+            self.collect(way);
+            let Delivery { batch, due, lateness } = &mut self.deliveries[way as usize];
+            if batch.is_empty() {
                 return;
             }
-            if self.devices[to].write(&mut lane.batch).is_err() {
-                self.device_errors += 1;
+            // Behind Wi-Fi, the kernel gets datagrams one by one, as from the driver of a network
+            // card, so that each has a time of its own. What came together from a hop is joined.
+            let is_received = way == Way::Return && self.conditions.cell().is_some();
+            let joins = |one: &IpPacket, other: &IpPacket| {
+                !is_received || !one.is_datagram() && !other.is_datagram()
+            };
+            for packets in batch.chunk_by_mut(joins) {
+                if self.devices[1 - way as usize].write(packets).is_err() {
+                    self.device_errors += 1;
+                }
             }
-            let is_last = lane.batch.len() < BATCH;
-            lane.batch.drain(..).for_each(|packet| self.pool.recycle(packet));
+            let is_last = batch.len() < BATCH;
+            batch.drain(..).for_each(|packet| self.pool.recycle(packet));
             let now = Time::ZERO + self.clock.now().since(self.start);
-            for due in lane.due.drain(..) {
-                lane.lateness.record(now.since(due));
+            for due in due.drain(..) {
+                lateness.record(now.since(due));
             }
             if is_last {
                 return;
             }
         }
     }
-}
 
-impl Lane {
-    /// Fills the batch with what is due.
-    fn collect(&mut self, now: Time, pool: &mut Pool, captures: &mut Captures) {
-        self.watch(now, pool, captures);
-        let last = CapturePoint { way: self.way, behind: self.path.hops().len() };
-        while self.batch.len() < BATCH {
+    /// Fills the batch of `way` with what is due.
+    fn collect(&mut self, way: Way) {
+        let now = self.now();
+        let Self { conditions, records, pool, deliveries, .. } = self;
+        records.advance(now, conditions, pool);
+        let Delivery { batch, due, .. } = &mut deliveries[way as usize];
+        // What comes to the command from the air has left the last hop before.
+        let behind = match (way, conditions.cell()) {
+            (Way::Return, Some(_)) => None,
+            _ => Some(conditions.path(way).hops().len()),
+        };
+        while batch.len() < BATCH {
             let drops = &mut |drop: Drop<IpPacket>| pool.recycle(drop.packet);
-            let Some(delivered) = self.path.poll(now, drops) else { break };
-            captures.record(last, delivered.at, delivered.packet.bytes());
-            self.due.push(delivered.at);
-            self.batch.push(delivered.packet);
+            let Some(Delivered { at, packet }) = conditions.poll(now, way, drops) else { break };
+            if let Some(behind) = behind {
+                records.captures.record(CapturePoint { way, behind }, at, packet.bytes());
+            }
+            due.push(at);
+            batch.push(packet);
         }
     }
+}
 
-    /// Captures what passes from hop to hop until `now`.
-    fn watch(&mut self, now: Time, pool: &mut Pool, captures: &mut Captures) {
-        if captures.is_empty() {
+impl Records {
+    /// Writes down what passes from hop to hop and over the air until `now`.
+    fn advance(&mut self, now: Time, conditions: &mut Conditions<IpPacket>, pool: &mut Pool) {
+        if self.captures.is_empty() && self.frames.is_none() {
             return;
         }
-        let mut see = |hop: usize, delivered: &Delivered<IpPacket>| {
-            let point = CapturePoint { way: self.way, behind: hop + 1 };
-            captures.record(point, delivered.at, delivered.packet.bytes());
+        let mut see = |passage: Passage<'_, IpPacket>| match passage {
+            Passage::Hop(way, hop, left) => {
+                let point = CapturePoint { way, behind: hop + 1 };
+                self.captures.record(point, left.at, left.packet.bytes());
+            }
+            Passage::Air(come) => {
+                if let Some(frames) = &mut self.frames {
+                    frames.record(come);
+                }
+            }
         };
-        self.path.advance(now, &mut |drop| pool.recycle(drop.packet), &mut see);
+        conditions.advance(now, &mut |drop| pool.recycle(drop.packet), &mut see);
     }
 }

@@ -1,0 +1,370 @@
+//! Both directions between two ends, with the Wi-Fi between them if there is any.
+//!
+//! ```text
+//! clients ─► ┌─────┐ ─► forward hops ─► ends
+//!            │ air │
+//! clients ◄─ └─────┘ ◄─ return hops ◄── ends
+//! ```
+//!
+//! The clients are the stations of one cell and its station 0 is their access point: what they
+//! send goes over the air before it goes over the forward hops, and what is for them comes over
+//! the return hops before it goes over the air. The air is one, so both contend for it. Without a
+//! cell, the two directions know nothing of each other.
+//!
+//! [`Conditions`] is driven like a [`Path`], with a [`Way`] at its input and its output. A driver
+//! that is late changes nothing here either: packets enter the cell, and leave it, at the times at
+//! which the hops delivered them.
+
+use alloc::collections::VecDeque;
+use core::fmt;
+
+use rand_pcg::Pcg64;
+
+use super::{Delivered, Path, PathConfig, PathError};
+use crate::router::{Discipline, Drops, Packet};
+use crate::unit::Time;
+use crate::wlan::mac::{self, Category, Cell, CellConfig, CellError, Transmission};
+
+/// One of the two directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the clients to the other ends.
+    Forward,
+    /// From the other ends to the clients.
+    Return,
+}
+
+impl Way {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Forward, Self::Return];
+
+    /// The name, as people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Return => "return",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A packet that may go over the air.
+pub trait Airborne: Packet {
+    /// The station of its client, from 1 to the number of clients.
+    fn station(&self) -> u32;
+}
+
+/// A packet that passed a point between both ends.
+#[derive(Debug)]
+pub enum Passage<'a, P> {
+    /// It left a hop.
+    Hop(Way, usize, &'a Delivered<P>),
+    /// It came over the air.
+    Air(&'a mac::Delivered<P>),
+}
+
+/// What is between two ends: see the head of this file.
+#[derive(Debug)]
+pub struct Conditions<P> {
+    forward: Path<Discipline<P>, P, Pcg64>,
+    back: Path<Discipline<P>, P, Pcg64>,
+    air: Option<Air<P>>,
+}
+
+#[derive(Debug)]
+struct Air<P> {
+    cell: Cell<P>,
+    /// What came over it to clients, in the order in which it came.
+    arrived: VecDeque<Delivered<P>>,
+}
+
+impl<P> Air<P> {
+    /// The station that is the access point.
+    const ACCESS_POINT: u32 = 0;
+}
+
+impl<P: Airborne> Conditions<P> {
+    /// Hands in a packet that takes `way`.
+    ///
+    /// # Panics
+    ///
+    /// If there is a cell and the packet's station is not one of its clients.
+    pub fn enqueue(&mut self, now: Time, way: Way, packet: P, drops: &mut Drops<'_, P>) {
+        self.advance(now, drops, &mut |_| ());
+        match (way, &mut self.air) {
+            (Way::Forward, Some(air)) => air.enqueue(now, way, packet, drops),
+            (Way::Forward, None) => self.forward.enqueue(now, packet, drops),
+            (Way::Return, _) => self.back.enqueue(now, packet, drops),
+        }
+    }
+
+    /// The next packet that has come to the end of `way` by `now`; call it until there is none.
+    pub fn poll(&mut self, now: Time, way: Way, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
+        self.advance(now, drops, &mut |_| ());
+        match (way, &mut self.air) {
+            (Way::Forward, _) => self.forward.poll(now, drops),
+            (Way::Return, Some(air)) => air.arrived.pop_front(),
+            (Way::Return, None) => self.back.poll(now, drops),
+        }
+    }
+
+    /// When something happens next: call [`Conditions::poll`] for both ways then.
+    pub fn next_event(&self) -> Option<Time> {
+        let air = self.air.as_ref().and_then(|air| {
+            let arrived = air.arrived.front().map(|delivered| delivered.at);
+            Time::earliest([arrived, air.cell.next_event()])
+        });
+        Time::earliest([self.forward.next_event(), self.back.next_event(), air])
+    }
+
+    /// The hops of `way`.
+    pub fn path(&self, way: Way) -> &Path<Discipline<P>, P, Pcg64> {
+        match way {
+            Way::Forward => &self.forward,
+            Way::Return => &self.back,
+        }
+    }
+
+    /// The cell of the clients, if there is one.
+    pub fn cell(&self) -> Option<&Cell<P>> {
+        self.air.as_ref().map(|air| &air.cell)
+    }
+
+    /// Hands on what left a hop or the cell until `now`, and shows it to `watch`.
+    ///
+    /// [`Conditions::enqueue`] and [`Conditions::poll`] do this without a watch; a driver that
+    /// wants to see everything calls it before them, with the same `now`. What leaves the last hop
+    /// towards an end, and not into the air, is seen by [`Conditions::poll`].
+    pub fn advance(
+        &mut self,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+        watch: &mut dyn FnMut(Passage<'_, P>),
+    ) {
+        let Self { forward, back, air } = self;
+        back.advance(now, drops, &mut |hop, left| watch(Passage::Hop(Way::Return, hop, left)));
+        if let Some(air) = air {
+            let last = back.hops().len() - 1;
+            while let Some(left) = back.poll(now, drops) {
+                watch(Passage::Hop(Way::Return, last, &left));
+                air.enqueue(left.at, Way::Return, left.packet, drops);
+            }
+            while let Some(come) = air.cell.poll(now, drops) {
+                watch(Passage::Air(&come));
+                let mac::Delivered { at, to, packet, .. } = come;
+                if to == Air::<P>::ACCESS_POINT {
+                    let mut on_hop = |hop, left: &_| watch(Passage::Hop(Way::Forward, hop, left));
+                    forward.advance(at, drops, &mut on_hop);
+                    forward.enqueue(at, packet, drops);
+                } else {
+                    air.arrived.push_back(Delivered { at, packet });
+                }
+            }
+        }
+        forward.advance(now, drops, &mut |hop, left| watch(Passage::Hop(Way::Forward, hop, left)));
+    }
+}
+
+impl<P: Airborne> Air<P> {
+    fn enqueue(&mut self, now: Time, way: Way, packet: P, drops: &mut Drops<'_, P>) {
+        let (client, access_point) = (packet.station(), Self::ACCESS_POINT);
+        let (from, to) = match way {
+            Way::Forward => (client, access_point),
+            Way::Return => (access_point, client),
+        };
+        let category = Category::of_dscp(packet.header().dscp);
+        self.cell.enqueue(now, Transmission { from, to, category, packet }, drops);
+    }
+}
+
+/// Both directions between two ends: the content of a path file.
+///
+/// ```toml
+/// [[forward.hop]]
+/// rate = "6mbit"
+/// delay = "10ms"
+/// queue = "100p"
+///
+/// [[return.hop]]
+/// delay = "15ms"
+/// loss = 0.05
+///
+/// [wlan]
+/// standard = "802.11ac"
+/// rate = "mcs4"
+/// width = "40MHz"
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct ConditionsConfig {
+    /// From the clients to the target.
+    pub forward: PathConfig,
+    /// From the target back to the clients.
+    #[cfg_attr(feature = "serde", serde(rename = "return"))]
+    pub back: PathConfig,
+    /// The cell of which the clients are stations; none if they have no Wi-Fi. How many `stations`
+    /// it has is not for the file to say: one for the access point, one for each client.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub wlan: Option<CellConfig>,
+}
+
+/// Conditions that cannot be built.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConditionsError {
+    /// A hop makes no sense.
+    #[error("{way} path, {source}")]
+    Path {
+        /// The path.
+        way: Way,
+        /// The hop and what to do.
+        source: PathError,
+    },
+    /// The number of stations was given.
+    #[error("wlan: `stations` follows from the clients, one each; leave it out")]
+    Stations,
+    /// More clients than a cell takes, or none.
+    #[error("wlan: a cell takes 1 to {most} clients, not {0}; serve as many", most = CellConfig::MAX_STATIONS - 1)]
+    Clients(usize),
+    /// The cell makes no sense.
+    #[error("wlan: {0}")]
+    Cell(#[from] CellError),
+}
+
+impl ConditionsConfig {
+    /// Above the streams of all hops.
+    const AIR_STREAM: u128 = 1 << 64;
+
+    /// The conditions for so many clients. All that is random follows from `seed`: the n-th packet
+    /// over a hop always meets the same fate.
+    pub fn build<P: Airborne>(
+        &self,
+        seed: u64,
+        clients: usize,
+    ) -> Result<Conditions<P>, ConditionsError> {
+        let rng = |stream| Pcg64::new(seed.into(), stream);
+        // The hops of both ways take the random streams in turn.
+        let path = |way, config: &PathConfig| {
+            let path = config.build(|hop| rng(way as u128 + 2 * hop as u128));
+            path.map_err(|source| ConditionsError::Path { way, source })
+        };
+        let (forward, back) = (path(Way::Forward, &self.forward)?, path(Way::Return, &self.back)?);
+        let air = match &self.wlan {
+            None => None,
+            Some(config) => {
+                let cell = cell_of(config, clients)?.build(rng(Self::AIR_STREAM))?;
+                Some(Air { cell, arrived: VecDeque::new() })
+            }
+        };
+        Ok(Conditions { forward, back, air })
+    }
+}
+
+/// The cell that `config` tells, with a station for each client.
+fn cell_of(config: &CellConfig, clients: usize) -> Result<CellConfig, ConditionsError> {
+    if config.stations != CellConfig::default().stations {
+        return Err(ConditionsError::Stations);
+    }
+    let fits = |clients: &u32| (1..CellConfig::MAX_STATIONS).contains(clients);
+    let stations = u32::try_from(clients).ok().filter(fits);
+    let stations = 1 + stations.ok_or(ConditionsError::Clients(clients))?;
+    Ok(CellConfig { stations, ..config.clone() })
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+    use crate::unit::Bytes;
+    use alloc::string::{String, ToString};
+
+    struct Update;
+
+    impl Packet for Update {
+        fn size(&self) -> Bytes {
+            Bytes::new(1024)
+        }
+    }
+
+    impl Airborne for Update {
+        fn station(&self) -> u32 {
+            1
+        }
+    }
+
+    fn path(text: &str) -> PathConfig {
+        PathConfig { hop: [text.parse().unwrap()].into() }
+    }
+
+    #[test]
+    fn a_file_says_the_same_as_flags() {
+        let file = r#"
+            [[forward.hop]]
+            rate = "6mbit"
+            delay = "10ms"
+            jitter = "1ms"
+            order = "free"
+            mtu = "1500B"
+            queue = "64kB"
+            [[return.hop]]
+            delay = "15ms"
+            loss = 0.05
+            to_bad = 0.01
+            to_good = 0.25
+            bad_loss = 0.5
+            [wlan]
+            lifetime = "1s"
+        "#;
+        let lifetime = crate::unit::Span::from_secs(1);
+        let flags = ConditionsConfig {
+            forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,mtu=1500B,queue=64kB"),
+            back: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
+            wlan: Some(CellConfig { lifetime, ..CellConfig::default() }),
+        };
+        assert_eq!(toml::from_str::<ConditionsConfig>(file).unwrap(), flags);
+        let written = toml::to_string(&flags).unwrap();
+        assert_eq!(toml::from_str::<ConditionsConfig>(&written).unwrap(), flags);
+    }
+
+    fn refusal(file: &str, clients: usize) -> String {
+        let read = toml::from_str::<ConditionsConfig>(file).map_err(|error| error.to_string());
+        let built = read.and_then(|config| {
+            config.build::<Update>(1, clients).map(|_| ()).map_err(|error| error.to_string())
+        });
+        built.unwrap_err()
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused_with_its_line() {
+        for (file, place, key) in [
+            ("[[forward.hop]]\ndelay = \"10ms\"\nlos = 0.1\n", "line 3", "`los`"),
+            ("[wlan]\nspeed = 3\n", "line 2", "`speed`"),
+        ] {
+            let message = refusal(file, 1);
+            let explained = message.contains(&["unknown field ", key].concat());
+            assert!(message.contains(place) && explained, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_cell_that_makes_no_sense_is_refused_with_the_remedy() {
+        for (file, clients, remedy) in [
+            ("[wlan]\nrate = \"mcs3\"", 1, "wlan: `rate` mcs3 does not exist in A"),
+            (
+                "[wlan]\nstations = 7",
+                1,
+                "wlan: `stations` follows from the clients, one each; leave",
+            ),
+            ("[wlan]", 0, "wlan: a cell takes 1 to 999 clients, not 0; serve"),
+            ("[wlan]", 1000, "wlan: a cell takes 1 to 999 clients, not 1000; serve as many"),
+            ("[[return.hop]]\nloss = 7\n[wlan]", 1, "return path, hop 1: `loss` is 7; give"),
+        ] {
+            let message = refusal(file, clients);
+            assert!(message.starts_with(remedy), "{message}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Once their queues have grown, conditions with Wi-Fi allocate nothing.
+//!
+//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
+//! on to the system's.
+#![cfg(feature = "serde")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Way};
+use freshline_core::router::Packet;
+use freshline_core::unit::{Bytes, Span, Time};
+
+thread_local! {
+    /// Allocations of this thread: other tests run beside it.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: each call goes on to the system's allocator with the arguments as they came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+/// A datagram of one of two clients.
+struct Datagram(u32);
+
+impl Packet for Datagram {
+    fn size(&self) -> Bytes {
+        Bytes::new(1028)
+    }
+}
+
+impl Airborne for Datagram {
+    fn station(&self) -> u32 {
+        self.0
+    }
+}
+
+/// For a while, a packet for each client every 200 µs and one from each, which is more than the air
+/// takes; how many arrived.
+fn overload(conditions: &mut Conditions<Datagram>, from: Time, length: Span) -> u64 {
+    let (mut now, mut arrived) = (from, 0);
+    while now < from + length {
+        for station in [1, 2] {
+            for way in Way::ALL {
+                conditions.enqueue(now, way, Datagram(station), &mut |_| ());
+            }
+        }
+        now += Span::from_micros(200);
+        for way in Way::ALL {
+            while conditions.poll(now, way, &mut |_| ()).is_some() {
+                arrived += 1;
+            }
+        }
+    }
+    arrived
+}
+
+#[test]
+fn conditions_with_wifi_allocate_nothing() {
+    let file = "
+        [[forward.hop]]
+        delay = '1ms'
+        [[return.hop]]
+        rate = '80mbit'
+        delay = '1ms'
+        queue = '100p'
+        [wlan]
+        standard = '802.11ac'
+        rate = 'mcs4'
+        width = '40MHz'
+        queue = '100p'
+    ";
+    let config: ConditionsConfig = toml::from_str(file).unwrap();
+    let mut conditions = config.build(5, 2).unwrap();
+    let warm_up = Span::from_secs(30);
+    overload(&mut conditions, Time::ZERO, warm_up);
+    let before = ALLOCATIONS.get();
+    let arrived = overload(&mut conditions, Time::ZERO + warm_up, Span::from_secs(10));
+    assert!(arrived > 50_000, "{arrived}");
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+}
