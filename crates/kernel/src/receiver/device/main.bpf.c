@@ -61,18 +61,18 @@ static void begin(const struct segment *segment)
 	struct flow *flow;
 
 	bpf_map_delete_elem(&flows, &segment->ends);
-	if (segment->is_signed || !segment->has_stamp)
+	if (segment->options.is_signed || !segment->options.has_stamp)
 		return;
 	bpf_map_update_elem(&flows, &segment->ends, &unknown, BPF_ANY);
 	flow = bpf_map_lookup_elem(&flows, &segment->ends);
 	if (!flow)
 		return;
-	flow->scale = segment->scale;
-	flow->segment = segment->largest;
+	flow->scale = segment->options.scale;
+	flow->segment = segment->options.largest;
 	/* Not shifted here, and from a number on that is not known yet. */
 	flow->edge = bpf_ntohs(segment->header.window);
-	flow->connection.echoed = segment->stamp - 1;
-	remember(&flow->connection, bpf_ktime_get_ns(), segment->stamp);
+	flow->connection.echoed = segment->options.stamp - 1;
+	remember(&flow->connection, bpf_ktime_get_ns(), segment->options.stamp);
 	if (segment->header.flags & ACK)
 		open(flow, bpf_ntohl(segment->header.ack));
 }
@@ -82,7 +82,7 @@ static void on_answer(struct flow *flow, const struct segment *segment)
 {
 	if (flow->is_open || !(segment->header.flags & ACK))
 		return;
-	if (!segment->has_scale)
+	if (!segment->options.has_scale)
 		flow->scale = 0;
 	open(flow, bpf_ntohl(segment->header.sequence) + 1);
 }
@@ -98,8 +98,8 @@ static void on_incoming(struct flow *flow, const struct segment *segment)
 		.known_ns = flow->known_ns,
 	};
 
-	if (segment->has_stamp)
-		arrival.rtt_ns = round_trip(connection, arrival.now_ns, segment->echo);
+	if (segment->options.has_stamp)
+		arrival.rtt_ns = round_trip(connection, arrival.now_ns, segment->options.echo);
 	if (!segment->payload) {
 		/* An ack may wait for another at the other side: good only to know the path. */
 		if (arrival.rtt_ns && (!flow->known_ns || arrival.rtt_ns < flow->known_ns))
@@ -179,8 +179,8 @@ int freshline_out(struct __sk_buff *skb)
 	if (!flow || !flow->is_open || !(segment.header.flags & ACK))
 		return TCX_NEXT;
 	count(SEGMENTS);
-	if (segment.has_stamp && segment.stamp != flow->connection.sent)
-		remember(&flow->connection, bpf_ktime_get_ns(), segment.stamp);
+	if (segment.options.has_stamp && segment.options.stamp != flow->connection.sent)
+		remember(&flow->connection, bpf_ktime_get_ns(), segment.options.stamp);
 	limit(skb, &segment, flow);
 	return TCX_NEXT;
 }

@@ -87,13 +87,8 @@ struct ends {
 	__be16 near_port;
 };
 
-struct segment {
-	struct ends ends;
-	/* Where the TCP header is, from the IP header on. */
-	__u32 at;
-	struct tcp_header header;
-	__u32 payload;
-	/* What its options say. */
+/* What the options of a segment say. */
+struct options {
 	__u32 stamp;
 	__u32 echo;
 	__u32 largest;
@@ -102,6 +97,15 @@ struct segment {
 	__u8 has_scale;
 	/* A signature covers the window too. */
 	__u8 is_signed;
+};
+
+struct segment {
+	struct ends ends;
+	/* Where the TCP header is, from the IP header on. */
+	__u32 at;
+	struct tcp_header header;
+	__u32 payload;
+	struct options options;
 };
 
 /* From the IP header on. */
@@ -171,29 +175,29 @@ static __u32 word(const __u8 *bytes)
 	return (__u32)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-static void read_option(struct segment *segment, const __u8 *option, __u32 length)
+static void read_option(struct options *options, const __u8 *option, __u32 length)
 {
 	switch (option[0]) {
 	case LARGEST_SEGMENT:
 		if (length == 4)
-			segment->largest = option[2] << 8 | option[3];
+			options->largest = option[2] << 8 | option[3];
 		break;
 	case WINDOW_SCALE:
 		if (length == 3) {
-			segment->has_scale = 1;
-			segment->scale = option[2] < LARGEST_SCALE ? option[2] : LARGEST_SCALE;
+			options->has_scale = 1;
+			options->scale = option[2] < LARGEST_SCALE ? option[2] : LARGEST_SCALE;
 		}
 		break;
 	case TIMESTAMPS:
 		if (length == 10) {
-			segment->has_stamp = 1;
-			segment->stamp = word(option + 2);
-			segment->echo = word(option + 6);
+			options->has_stamp = 1;
+			options->stamp = word(option + 2);
+			options->echo = word(option + 6);
 		}
 		break;
 	case MD5_SIGNATURE:
 	case AUTHENTICATION:
-		segment->is_signed = 1;
+		options->is_signed = 1;
 		break;
 	}
 }
@@ -201,36 +205,44 @@ static void read_option(struct segment *segment, const __u8 *option, __u32 lengt
 /* The longest option that matters. */
 #define LONGEST_READ 10
 
-static void read_options(struct __sk_buff *skb, struct segment *segment, __u32 bytes)
+/* Reads so many bytes of options, from the IP header on. Not static, so that the verifier looks at
+ * it by itself, and not at all that may have been before. */
+int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u64 count)
 {
 	/* Zeros, which end the options, and with room to read the last one. */
-	__u8 options[MOST_OPTIONS + LONGEST_READ] = {};
-	__u32 at = 0;
+	__u8 bytes[MOST_OPTIONS + LONGEST_READ] = {};
+	__u32 next = 0;
 
-	if (!bytes || bytes > MOST_OPTIONS ||
-	    load(skb, segment->at + sizeof(struct tcp_header), options, bytes))
-		return;
-	if (bytes == TIMESTAMPS_BYTES && word(options) == ONLY_TIMESTAMPS) {
-		segment->has_stamp = 1;
-		segment->stamp = word(options + 4);
-		segment->echo = word(options + 8);
-		return;
+	if (!options || !count)
+		return 0;
+	/* Lest the compiler make one comparison of two, which the verifier does not follow. */
+	barrier_var(count);
+	if (count > MOST_OPTIONS || load(skb, from, bytes, count))
+		return 0;
+	if (count == TIMESTAMPS_BYTES && word(bytes) == ONLY_TIMESTAMPS) {
+		options->has_stamp = 1;
+		options->stamp = word(bytes + 4);
+		options->echo = word(bytes + 8);
+		return 0;
 	}
-	for (int option = 0; option < MOST_OPTIONS && at < MOST_OPTIONS; option++) {
-		__u8 length;
+	/* Byte by byte, so that the verifier knows where each is. */
+	for (__u32 at = 0; at < MOST_OPTIONS; at++) {
+		__u8 length = bytes[at + 1];
 
-		if (options[at] == END)
-			return;
-		if (options[at] == NOTHING) {
-			at += 1;
+		if (at != next)
+			continue;
+		if (bytes[at] == END)
+			break;
+		if (bytes[at] == NOTHING) {
+			next = at + 1;
 			continue;
 		}
-		length = options[at + 1];
-		if (length < 2 || at + length > bytes)
-			return;
-		read_option(segment, options + at, length);
-		at += length;
+		if (length < 2 || at + length > count)
+			break;
+		read_option(options, bytes + at, length);
+		next = at + length;
 	}
+	return 0;
 }
 
 /* Whether it is a TCP segment, and what it says. */
@@ -240,7 +252,7 @@ static int read_segment(struct __sk_buff *skb, struct segment *segment, enum dir
 	__u32 length, headers;
 
 	__builtin_memset(segment, 0, sizeof(*segment));
-	segment->largest = USUAL_SEGMENT;
+	segment->options.largest = USUAL_SEGMENT;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		length = read_ipv4(skb, segment, direction);
 	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
@@ -255,7 +267,8 @@ static int read_segment(struct __sk_buff *skb, struct segment *segment, enum dir
 	segment->ends.far_port = direction == INCOMING ? tcp->source : tcp->destination;
 	segment->ends.near_port = direction == INCOMING ? tcp->destination : tcp->source;
 	segment->payload = length - headers;
-	read_options(skb, segment, headers - segment->at - sizeof(*tcp));
+	read_options(skb, &segment->options, segment->at + sizeof(*tcp),
+		     headers - segment->at - sizeof(*tcp));
 	return 1;
 }
 
