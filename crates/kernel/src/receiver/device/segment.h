@@ -129,11 +129,11 @@ static struct address mapped(__be32 ipv4)
 	return address;
 }
 
-/* Gives the bytes of the packet; 0 for one that is left alone. */
-static __u32 read_ipv4(struct __sk_buff *skb, struct segment *segment, enum direction direction)
+/* Gives the bytes of the packet as it says, or all that there are; 0 for one that is left alone. */
+static __u32 read_ipv4(struct __sk_buff *skb, struct segment *segment, enum direction direction,
+		       __u32 all)
 {
 	struct ipv4_header ip;
-	__u32 length;
 
 	if (load(skb, 0, &ip, sizeof(ip)) || ip.protocol != TCP ||
 	    ip.fragment & bpf_htons(IS_FRAGMENT))
@@ -143,31 +143,29 @@ static __u32 read_ipv4(struct __sk_buff *skb, struct segment *segment, enum dire
 		return 0;
 	segment->ends.far = mapped(direction == INCOMING ? ip.source : ip.destination);
 	segment->ends.near = mapped(direction == INCOMING ? ip.destination : ip.source);
-	length = bpf_ntohs(ip.length);
 	/* Super-packets of more than 64 kB have no length. */
-	return length ?: skb->len - ip_header_at(skb);
+	return ip.length ? bpf_ntohs(ip.length) : all;
 }
 
-static __u32 read_ipv6(struct __sk_buff *skb, struct segment *segment, enum direction direction)
+static __u32 read_ipv6(struct __sk_buff *skb, struct segment *segment, enum direction direction,
+		       __u32 all)
 {
 	struct ipv6_header ip;
 	__u8 jumbo[JUMBO_HEADER];
-	__u32 length;
 
 	if (load(skb, 0, &ip, sizeof(ip)))
 		return 0;
 	segment->at = sizeof(ip);
 	segment->ends.far = direction == INCOMING ? ip.source : ip.destination;
 	segment->ends.near = direction == INCOMING ? ip.destination : ip.source;
-	length = sizeof(ip) + bpf_ntohs(ip.length);
 	if (ip.next == TCP)
-		return ip.length ? length : skb->len - ip_header_at(skb);
+		return ip.length ? sizeof(ip) + bpf_ntohs(ip.length) : all;
 	if (ip.next != HOP_BY_HOP || ip.length || load(skb, sizeof(ip), jumbo, sizeof(jumbo)))
 		return 0;
 	if (jumbo[0] != TCP || jumbo[1] || jumbo[2] != JUMBO_OPTION)
 		return 0;
 	segment->at += sizeof(jumbo);
-	return skb->len - ip_header_at(skb);
+	return all;
 }
 
 static __u32 word(const __u8 *bytes)
@@ -249,17 +247,17 @@ int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u
 static int read_segment(struct __sk_buff *skb, struct segment *segment, enum direction direction)
 {
 	struct tcp_header *tcp = &segment->header;
-	__u32 length, headers;
+	__u32 all = skb->len - ip_header_at(skb), length, headers;
 
 	__builtin_memset(segment, 0, sizeof(*segment));
 	segment->options.largest = USUAL_SEGMENT;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
-		length = read_ipv4(skb, segment, direction);
+		length = read_ipv4(skb, segment, direction, all);
 	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		length = read_ipv6(skb, segment, direction);
+		length = read_ipv6(skb, segment, direction, all);
 	else
 		return 0;
-	if (!length || load(skb, segment->at, tcp, sizeof(*tcp)))
+	if (!length || length > all || load(skb, segment->at, tcp, sizeof(*tcp)))
 		return 0;
 	headers = segment->at + (tcp->words >> 4) * 4;
 	if (headers < segment->at + sizeof(*tcp) || headers > length)
