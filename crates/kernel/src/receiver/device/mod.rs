@@ -27,10 +27,10 @@ pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     }
     let device = netns::device_index(name)?;
     let mut object = MaybeUninit::uninit();
-    let programs = load(&mut object, netns::number()?, law)?.progs;
+    let program = load(&mut object, netns::number()?, law)?;
     let attach = || -> libbpf_rs::Result<_> {
-        let incoming = tcx::attach(&programs.freshline_in, device)?;
-        Ok((incoming, tcx::attach(&programs.freshline_out, device)?))
+        let incoming = tcx::attach(&program.progs.freshline_in, device)?;
+        Ok((incoming, tcx::attach(&program.progs.freshline_out, device)?))
     };
     let (incoming, outgoing) = attach().map_err(KernelError::bpf("attach the program"))?;
     Ok(Held {
