@@ -49,9 +49,9 @@ impl Collector for Snapshot {
         let Self(attachments) = self;
         let labelled: Vec<_> = attachments.iter().map(|one| (labels(one), one)).collect();
         for (name, help, value) in COUNTERS {
-            let values = labelled.iter().map(|(labels, one)| {
-                (labels.clone(), ConstCounter::new(value(&one.counters)))
-            });
+            let values = labelled
+                .iter()
+                .map(|(labels, one)| (labels.clone(), ConstCounter::new(value(&one.counters))));
             family(&mut encoder, name, help, values.collect())?;
         }
         for (name, help, value) in GAUGES {

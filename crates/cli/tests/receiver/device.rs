@@ -17,9 +17,7 @@ use std::time::Duration;
 use nix::sched::{CloneFlags, setns};
 use serde_json::Value;
 
-use crate::kit::{
-    FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, text,
-};
+use crate::kit::{FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, text};
 
 const HOSTS: [&str; 4] = ["sender", "link", "gateway", "host"];
 

@@ -199,8 +199,7 @@ fn a_scale_that_only_one_end_offers_is_none() {
 #[test]
 fn signed_connections_and_those_that_began_before_are_left_alone() {
     with_programs(|programs| {
-        let mut download =
-            Download { programs, version: Version::Four, received: 0, clock: 1 };
+        let mut download = Download { programs, version: Version::Four, received: 0, clock: 1 };
         for _ in 0..50 {
             assert_eq!(download.ack(), WINDOW);
             download.data();
