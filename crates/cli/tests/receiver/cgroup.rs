@@ -117,6 +117,24 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
 }
 
 #[test]
+fn one_pin_that_resists_does_not_keep_the_others() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    // Pins of its own, since all are to be ended.
+    let script = format!(
+        "mount -t bpf none /sys/fs/bpf && {FRESHLINE} receiver attach --cgroup {} && \
+         mkdir -p /sys/fs/bpf/freshline/receiver-1/control && {FRESHLINE} receiver detach",
+        cgroup.path.display()
+    );
+    let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    assert_refused(&done, "some could not be ended as they should");
+    assert!(cgroup.status().is_none());
+}
+
+#[test]
 fn a_killed_loader_takes_its_control_along_and_connections_go_on() {
     if !can_run() {
         return;

@@ -62,12 +62,17 @@ pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
             remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
         });
     }
-    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    have_libbpf_log();
     pins::remove_deserted()?;
     match target {
         Target::Cgroup(path) => cgroup::attach(path, law),
         Target::Device(name) => device::attach(name, law),
     }
+}
+
+/// What libbpf tells goes where our own messages go, and not to standard error.
+fn have_libbpf_log() {
+    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
 }
 
 impl Held {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Iter, Link};
 
-use super::{Place, Target};
+use super::{Place, Target, have_libbpf_log};
 use crate::error::require_root;
 use crate::{KernelError, pin};
 
@@ -71,6 +71,7 @@ impl PinFolder {
 /// [`KernelError::NotAttached`] if nothing is pinned there.
 pub fn detach(target: &Target) -> Result<(), KernelError> {
     require_root("detach programs")?;
+    have_libbpf_log();
     match PinFolder::of(target.place()?).find() {
         Some(folder) => end(&folder),
         None => Err(KernelError::NotAttached(Some(target.to_string()))),
@@ -85,6 +86,7 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
 /// each that failed; the others are ended all the same.
 pub fn detach_all() -> Result<(), KernelError> {
     require_root("detach programs")?;
+    have_libbpf_log();
     let folders = pin::folders(PREFIX);
     if folders.is_empty() {
         return Err(KernelError::NotAttached(None));

@@ -224,6 +224,34 @@ fn signed_connections_and_those_that_began_before_are_left_alone() {
 }
 
 #[test]
+fn super_packets_that_are_too_long_to_say_how_long_count_as_data() {
+    with_programs(|programs| {
+        for version in [Version::Four, Version::Six] {
+            let options = [MaximumSegmentSize(1460), WindowScale(SCALE)];
+            let mut download = Download::begin(programs, version, &options, &options);
+            download.ack();
+            let before = download.counted(1);
+            let options = [Noop, Noop, Timestamp(2, download.clock)];
+            let mut super_packet =
+                packet(version, From::Far, header(FIRST, 100, &options), SEGMENT);
+            match version {
+                Version::Four => super_packet[16..18].fill(0),
+                Version::Six => {
+                    super_packet[18..20].fill(0);
+                    super_packet[20] = IpNumber::IPV6_HEADER_HOP_BY_HOP.0;
+                    // The next header, and an option with the length (RFC 2675).
+                    let length = 8 + 32 + SEGMENT as u32;
+                    let jumbo = [[IpNumber::TCP.0, 0, 0xc2, 4], length.to_be_bytes()].concat();
+                    super_packet.splice(54..54, jumbo);
+                }
+            }
+            download.comes(&super_packet);
+            assert_eq!(download.counted(1), before + 1, "{version:?}: its round trip");
+        }
+    });
+}
+
+#[test]
 fn whatever_is_no_whole_segment_passes_as_it_is() {
     with_programs(|programs| {
         let options = [MaximumSegmentSize(1460), WindowScale(SCALE)];
