@@ -11,8 +11,10 @@ use serde::Serialize;
 use super::{Law, Place, pins};
 use crate::error::{KernelError, require_root};
 
-/// The programs' names, by which they are found again; of a device's two, one.
-const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in"];
+/// The programs' names, by which they are found again.
+const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
+/// The second program on a device.
+const OTHER: &str = "freshline_out";
 
 /// A program in its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +27,8 @@ pub struct Attachment {
     pub pinned: bool,
     /// What it has done.
     pub counters: Counters,
-    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set; on a
+    /// device, for packets of both directions.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
@@ -96,7 +99,9 @@ struct Running {
     law: &'static str,
     /// The number of the link that holds it there.
     link: u32,
-    program: ProgramInfo,
+    /// See [`Attachment::runs`].
+    runs: u64,
+    run_time: Span,
     maps: Vec<MapHandle>,
 }
 
@@ -107,26 +112,39 @@ fn running() -> impl Iterator<Item = Running> {
         .filter(|program| PROGRAMS.iter().any(|ours| program.name == *ours))
         .collect();
     LinkInfoIter::default().filter_map(move |link| {
-        let program = programs.iter().find(|program| program.id == link.prog_id)?.clone();
+        let program = programs.iter().find(|program| program.id == link.prog_id)?;
+        if program.name == OTHER {
+            return None;
+        }
         let maps = program.map_ids.iter().map(|id| MapHandle::from_map_id(*id));
         let maps = maps.collect::<libbpf_rs::Result<Vec<_>>>().ok()?;
         let (law, within) = setup(named(&maps, ".rodata.setup")?)?;
         let place = Place::of_link(&link.info, within)?;
-        Some(Running { place, law, link: link.id, program, maps })
+        let shares =
+            |other: &&ProgramInfo| other.map_ids.iter().any(|id| program.map_ids.contains(id));
+        let together = programs.iter().filter(shares);
+        let run_time_ns = together.clone().map(|program| program.run_time_ns).sum();
+        Some(Running {
+            place,
+            law,
+            link: link.id,
+            runs: together.map(|program| program.run_cnt).sum(),
+            run_time: Span::from_nanos(run_time_ns),
+            maps,
+        })
     })
 }
 
 impl Running {
     fn attachment(&self, pinned: bool) -> libbpf_rs::Result<Attachment> {
-        let Self { place, law, program, .. } = self;
         Ok(Attachment {
-            place: *place,
-            law,
+            place: self.place,
+            law: self.law,
             pinned,
             counters: named(&self.maps, "counters").map(counters).transpose()?.unwrap_or_default(),
             peers: named(&self.maps, "peers").map(peers).transpose()?.unwrap_or_default(),
-            runs: program.run_cnt,
-            run_time: Span::from_nanos(program.run_time_ns),
+            runs: self.runs,
+            run_time: self.run_time,
         })
     }
 }
