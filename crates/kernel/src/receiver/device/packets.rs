@@ -304,3 +304,36 @@ fn whatever_is_no_whole_segment_passes_as_it_is() {
         assert!(tcp_of(&download.out(&four)).window_size < WINDOW, "a whole one is");
     });
 }
+
+/// Prints it, with warm caches: for the page of the book.
+#[test]
+fn what_a_packet_costs() {
+    with_programs(|programs| {
+        let options = [MaximumSegmentSize(1460), WindowScale(SCALE)];
+        let mut download = Download::begin(programs, Version::Four, &options, &options);
+        for _ in 0..50 {
+            download.ack();
+            download.data();
+        }
+        let next = FIRST.wrapping_add(download.received);
+        let options = [Noop, Noop, Timestamp(download.clock, 1)];
+        let ack = packet(Version::Four, From::Near, header(100, next, &options), 0);
+        let data = packet(Version::Four, From::Far, header(next, 100, &options), SEGMENT);
+        // EtherType 0x0900 is nobody's.
+        let nothing: Vec<u8> =
+            ack.iter().enumerate().map(|(at, byte)| byte + u8::from(at == 12)).collect();
+        let programs = &mut download.programs.progs;
+        for (name, packet, program) in [
+            ("an incoming segment with data", &data, &mut programs.freshline_in),
+            ("an outgoing ack", &ack, &mut programs.freshline_out),
+            ("a packet that is neither", &nothing, &mut programs.freshline_out),
+        ] {
+            let mut cost = || {
+                let input =
+                    ProgramInput { data_in: Some(packet), repeat: 20_000, ..Default::default() };
+                program.test_run(input).unwrap().duration
+            };
+            println!("{name}: {:?}", (0..5).map(|_| cost()).min().unwrap());
+        }
+    });
+}
