@@ -20,17 +20,17 @@ const SCALE: u8 = 7;
 const WINDOW: u16 = 60_000;
 
 /// Runs a test with the programs, loaded.
-fn with_programs(test: impl FnOnce(&mut MainSkel<'_>)) {
+fn with_programs(test: impl FnOnce(&MainSkel<'_>)) {
     if !Uid::effective().is_root() {
         println!("skipped: needs root");
         return;
     }
     let mut object = MaybeUninit::uninit();
-    test(&mut load(&mut object, 0, &Law::Rtac(Settings::default())).unwrap());
+    test(&load(&mut object, 0, &Law::Rtac(Settings::default())).unwrap());
 }
 
 /// What a program makes of a packet; nothing if the kernel does not take such a packet at all.
-fn passed(program: &mut ProgramMut<'_>, packet: &[u8]) -> Option<Vec<u8>> {
+fn passed(program: &ProgramMut<'_>, packet: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0; packet.len() + 256];
     let input =
         ProgramInput { data_in: Some(packet), data_out: Some(&mut out), ..Default::default() };
@@ -90,7 +90,7 @@ fn header(sequence: u32, ack: u32, options: &[TcpOptionElement]) -> TcpHeader {
 
 /// A download to the near end, which began it.
 struct Download<'a, 'b> {
-    programs: &'a mut MainSkel<'b>,
+    programs: &'a MainSkel<'b>,
     version: Version,
     /// The bytes that have come.
     received: u32,
@@ -102,7 +102,7 @@ const FIRST: u32 = u32::MAX - 9_999;
 
 impl<'a, 'b> Download<'a, 'b> {
     fn begin(
-        programs: &'a mut MainSkel<'b>,
+        programs: &'a MainSkel<'b>,
         version: Version,
         near: &[TcpOptionElement],
         far: &[TcpOptionElement],
@@ -116,19 +116,19 @@ impl<'a, 'b> Download<'a, 'b> {
         (syn.syn, syn.ack) = (true, false);
         let mut answer = header(FIRST.wrapping_sub(1), 100, &stamped(far, 1, 1));
         answer.syn = true;
-        let mut begun = Self { programs, version, received: 0, clock: 1 };
+        let begun = Self { programs, version, received: 0, clock: 1 };
         let syn = packet(version, From::Near, syn, 0);
         assert_eq!(begun.out(&syn), syn, "a window that is not scaled is left alone");
         begun.comes(&packet(version, From::Far, answer, 0));
         begun
     }
 
-    fn comes(&mut self, packet: &[u8]) {
-        assert_eq!(passed(&mut self.programs.progs.freshline_in, packet).unwrap(), packet);
+    fn comes(&self, packet: &[u8]) {
+        assert_eq!(passed(&self.programs.progs.freshline_in, packet).unwrap(), packet);
     }
 
-    fn out(&mut self, packet: &[u8]) -> Vec<u8> {
-        passed(&mut self.programs.progs.freshline_out, packet).unwrap()
+    fn out(&self, packet: &[u8]) -> Vec<u8> {
+        passed(&self.programs.progs.freshline_out, packet).unwrap()
     }
 
     /// The near end acknowledges all: the window that leaves the device.
@@ -293,8 +293,8 @@ fn whatever_is_no_whole_segment_passes_as_it_is() {
         }
         let before = download.counted(0);
         for packet in odd {
-            let programs = &mut download.programs.progs;
-            for program in [&mut programs.freshline_in, &mut programs.freshline_out] {
+            let programs = &download.programs.progs;
+            for program in [&programs.freshline_in, &programs.freshline_out] {
                 // Of some the kernel itself says that they are too short.
                 let left = passed(program, &packet).unwrap_or_else(|| packet.clone());
                 assert_eq!(left, packet);
@@ -322,13 +322,13 @@ fn what_a_packet_costs() {
         // EtherType 0x0900 is nobody's.
         let nothing: Vec<u8> =
             ack.iter().enumerate().map(|(at, byte)| byte + u8::from(at == 12)).collect();
-        let programs = &mut download.programs.progs;
+        let programs = &download.programs.progs;
         for (name, packet, program) in [
-            ("an incoming segment with data", &data, &mut programs.freshline_in),
-            ("an outgoing ack", &ack, &mut programs.freshline_out),
-            ("a packet that is neither", &nothing, &mut programs.freshline_out),
+            ("an incoming segment with data", &data, &programs.freshline_in),
+            ("an outgoing ack", &ack, &programs.freshline_out),
+            ("a packet that is neither", &nothing, &programs.freshline_out),
         ] {
-            let mut cost = || {
+            let cost = || {
                 let input =
                     ProgramInput { data_in: Some(packet), repeat: 20_000, ..Default::default() };
                 program.test_run(input).unwrap().duration
