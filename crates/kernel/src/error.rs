@@ -37,8 +37,8 @@ pub enum KernelError {
     /// The kernel does not take the program.
     #[error(
         "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
-         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF; RUST_LOG=debug shows the \
-         kernel's reasons"
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_CLS_ACT; \
+         RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// A cgroup that does not exist, or is none.

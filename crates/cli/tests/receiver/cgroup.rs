@@ -2,8 +2,8 @@
 //! here.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,17 @@ impl TestCgroup {
 
     fn is_pinned(&self) -> bool {
         Path::new(&format!("/sys/fs/bpf/freshline/receiver-{}", self.id)).exists()
+    }
+
+    /// A connection of the cgroup, held by this process, which enters it for as long as that takes.
+    fn connect(&self, listener: &TcpListener) -> TcpStream {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+        let enter = |path: &Path| fs::write(path.join("cgroup.procs"), "0").unwrap();
+        enter(&self.path);
+        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        enter(&cgroups().unwrap().join(own));
+        stream.unwrap()
     }
 
     /// A process in the cgroup that reads what the listener's connection sends, and says how much.
@@ -191,6 +202,29 @@ fn connections_that_exist_are_adopted_and_released() {
     drop(stream);
     let read = text(&reader.wait_with_output().unwrap().stdout);
     assert_eq!(read.trim(), ((1 << 20) + (2 << 24)).to_string());
+}
+
+#[test]
+fn a_connection_that_only_receives_any_more_is_adopted() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut receiver = cgroup.connect(&listener);
+    let (mut sender, _) = listener.accept().unwrap();
+    receiver.shutdown(Shutdown::Write).unwrap();
+    // Once it is read, it is acknowledged.
+    assert_eq!(sender.read(&mut [0]).unwrap(), 0);
+    assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
+    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    thread::scope(|scope| {
+        scope.spawn(|| sender.write_all(&vec![0; 1 << 24]).unwrap());
+        receiver.read_exact(&mut vec![0; 1 << 24]).unwrap();
+    });
+    let status = cgroup.status().unwrap();
+    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
 
 use crate::kit::{FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, text};
@@ -119,6 +120,8 @@ impl Gateway {
     /// The sender and the host behind the gateway, connected.
     fn connect(&self, address: &str) -> (TcpStream, TcpStream) {
         let listener = self.within("sender", || TcpListener::bind((address, 0)).unwrap());
+        // Which fills a queue at once.
+        setsockopt(&listener, TcpCongestion, &"reno".into()).unwrap();
         let port = listener.local_addr().unwrap().port();
         let host = self.within("host", || TcpStream::connect((address, port)).unwrap());
         (listener.accept().unwrap().0, host)

@@ -8,7 +8,7 @@ use std::path::Path;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::pins::PinFolder;
-use super::{Connections, Held, Law, Place, Target, status};
+use super::{Connections, Held, Law, Place, status};
 use crate::KernelError;
 use crate::cgroup::Cgroup;
 
@@ -32,9 +32,7 @@ fn refuse_controlled(cgroup: &Cgroup) -> Result<(), KernelError> {
         Place::Device { .. } => None,
     });
     match others.find(|other| cgroup.overlaps(other)) {
-        Some(other) => {
-            Err(KernelError::Controlled { place: Target::Cgroup(other.path).to_string() })
-        }
+        Some(other) => Err(KernelError::Controlled { place: other.path.display().to_string() }),
         None => Ok(()),
     }
 }
