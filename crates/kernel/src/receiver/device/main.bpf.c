@@ -61,7 +61,7 @@ static void begin(const struct segment *segment)
 	struct flow *flow;
 
 	bpf_map_delete_elem(&flows, &segment->ends);
-	if (segment->options.is_signed || !segment->options.has_stamp)
+	if (segment->options.keeps_window || !segment->options.has_stamp)
 		return;
 	bpf_map_update_elem(&flows, &segment->ends, &unknown, BPF_ANY);
 	flow = bpf_map_lookup_elem(&flows, &segment->ends);
@@ -134,15 +134,18 @@ int freshline_in(struct __sk_buff *skb)
 	return TCX_NEXT;
 }
 
-static void rewrite(struct __sk_buff *skb, const struct segment *segment, __be16 window)
+/* Whether it is done. */
+static int rewrite(struct __sk_buff *skb, const struct segment *segment, __be16 window)
 {
 	__u32 at = ip_header_at(skb) + segment->at;
+	__u32 field = at + __builtin_offsetof(struct tcp_header, window);
 	__u32 checksum = at + __builtin_offsetof(struct tcp_header, checksum);
-	long failed = bpf_l4_csum_replace(skb, checksum, segment->header.window, window, sizeof(window)) ?:
-		      bpf_skb_store_bytes(skb, at + __builtin_offsetof(struct tcp_header, window), &window,
-					  sizeof(window), 0);
+	__be16 before = segment->header.window;
+	int is_done = !bpf_l4_csum_replace(skb, checksum, before, window, sizeof(window)) &&
+		      !bpf_skb_store_bytes(skb, field, &window, sizeof(window), 0);
 
-	count(failed ? REFUSED : WINDOWS);
+	count(is_done ? WINDOWS : REFUSED);
+	return is_done;
 }
 
 /* Lets no more into the network than the law does: from what has come in on, wherever it is now
@@ -155,10 +158,9 @@ static void limit(struct __sk_buff *skb, const struct segment *segment, struct f
 	__u32 unit = 1 << flow->scale;
 	__u32 wanted = (edge - ack + unit - 1) >> flow->scale;
 
-	if (flow->connection.law.window && wanted < window) {
-		rewrite(skb, segment, bpf_htons(wanted));
+	if (flow->connection.law.window && wanted < window &&
+	    rewrite(skb, segment, bpf_htons(wanted)))
 		window = wanted;
-	}
 	flow->acked = later(ack, flow->acked);
 	flow->edge = later(ack + (window << flow->scale), flow->edge);
 }

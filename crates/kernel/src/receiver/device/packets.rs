@@ -197,7 +197,7 @@ fn a_scale_that_only_one_end_offers_is_none() {
 }
 
 #[test]
-fn signed_connections_and_those_that_began_before_are_left_alone() {
+fn connections_that_keep_their_windows_and_those_that_began_before_are_left_alone() {
     with_programs(|programs| {
         let mut download = Download { programs, version: Version::Four, received: 0, clock: 1 };
         for _ in 0..50 {
@@ -206,18 +206,23 @@ fn signed_connections_and_those_that_began_before_are_left_alone() {
         }
         assert_eq!(download.counted(6), 50);
 
-        // An option of 18 bytes, which the window is part of (RFC 2385).
-        let mut options = vec![19, 18];
-        options.resize(18, 0);
-        options.extend([8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 3, 3, SCALE, 1, 1, 0]);
-        let mut syn = header(99, 0, &[]);
-        syn.syn = true;
-        syn.set_options_raw(&options).unwrap();
-        let syn = packet(Version::Four, From::Near, syn, 0);
-        download.out(&syn);
-        for _ in 0..50 {
-            assert_eq!(download.ack(), WINDOW);
-            download.data();
+        // MD5 signatures, which the window is part of (RFC 2385); and several paths, which share it
+        // (RFC 8684).
+        for (kind, length) in [(19, 18), (30, 12)] {
+            let mut options = vec![kind, length];
+            options.resize(length.into(), 0);
+            options.extend([8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 3, 3, SCALE, 1, 1, 0]);
+            let mut syn = header(99, 0, &[]);
+            (syn.syn, syn.ack) = (true, false);
+            syn.set_options_raw(&options).unwrap();
+            let mut answer = header(FIRST.wrapping_sub(1), 100, &[Timestamp(1, 1)]);
+            answer.syn = true;
+            download.out(&packet(Version::Four, From::Near, syn, 0));
+            download.comes(&packet(Version::Four, From::Far, answer, 0));
+            for _ in 0..50 {
+                assert_eq!(download.ack(), WINDOW);
+                download.data();
+            }
         }
         assert_eq!(download.counted(4), 0);
     });

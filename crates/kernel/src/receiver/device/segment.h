@@ -30,6 +30,7 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 #define TIMESTAMPS 8
 #define MD5_SIGNATURE 19
 #define AUTHENTICATION 29
+#define MULTIPATH 30
 #define MOST_OPTIONS 40
 /* Nearly all segments have timestamps and nothing else: these four bytes, and two words. */
 #define ONLY_TIMESTAMPS 0x0101080a
@@ -95,8 +96,8 @@ struct options {
 	__u8 scale;
 	__u8 has_stamp;
 	__u8 has_scale;
-	/* A signature covers the window too. */
-	__u8 is_signed;
+	/* The window must stay: it is signed, or that of several subflows. */
+	__u8 keeps_window;
 };
 
 struct segment {
@@ -195,7 +196,8 @@ static void read_option(struct options *options, const __u8 *option, __u32 lengt
 		break;
 	case MD5_SIGNATURE:
 	case AUTHENTICATION:
-		options->is_signed = 1;
+	case MULTIPATH:
+		options->keeps_window = 1;
 		break;
 	}
 }
