@@ -108,12 +108,12 @@ impl Outcome {
         flows.map(|flow| flow.iter().filter(is_within).copied().collect()).collect()
     }
 
-    /// The median of the smoothed round trips.
+    /// The median of the smoothed round trips; no number if the flows had not begun.
     fn rtt_ms(&self, of: usize, from: Duration, to: Duration) -> f64 {
         let mut rtts: Vec<_> =
             self.within(of, from, to).iter().flatten().map(|sample| sample.rtt_ms).collect();
         rtts.sort_by(f64::total_cmp);
-        rtts[rtts.len() / 2]
+        rtts.get(rtts.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
     /// What is acknowledged, of all flows together.
