@@ -116,7 +116,7 @@ impl Drop for OwnCgroup {
             return;
         }
         for _ in 0..GONE_LOOKS {
-            match fs::remove_dir(&self.path) {
+            match remove(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     thread::sleep(GONE_EVERY);
                 }
@@ -152,11 +152,27 @@ fn join(cgroup: &Path) -> Result<(), KernelError> {
         .map_err(KernelError::file("enter the cgroup", cgroup))
 }
 
-/// Only empty cgroups can be removed, so that those in use stay.
+/// Removes a cgroup, with those that its processes have made below it; not while one has processes.
+fn remove(cgroup: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(cgroup)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove(&path)?;
+        }
+    }
+    fs::remove_dir(cgroup)
+}
+
+/// A run that is not over is in its cgroup itself.
 fn remove_deserted(below: &Path) {
+    let is_deserted = |cgroup: &Path| {
+        let events = fs::read_to_string(cgroup.join("cgroup.events"));
+        events.is_ok_and(|events| events.lines().any(|line| line == "populated 0"))
+    };
     for entry in fs::read_dir(below).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            let _ = fs::remove_dir(entry.path());
+        let is_of_run = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if is_of_run && is_deserted(&entry.path()) {
+            let _ = remove(&entry.path());
         }
     }
 }

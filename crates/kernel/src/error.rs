@@ -1,7 +1,8 @@
 //! What can go wrong between a loader and the kernel.
 
-use std::io;
+use std::error::Error;
 use std::path::PathBuf;
+use std::{io, iter};
 
 use freshline_core::receiver::WindowLawError;
 use freshline_core::unit::Span;
@@ -36,8 +37,8 @@ pub enum KernelError {
     /// The kernel does not take the program.
     #[error(
         "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
-         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF; RUST_LOG=debug shows the \
-         kernel's reasons"
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_CLS_ACT; \
+         RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// A cgroup that does not exist, or is none.
@@ -48,18 +49,24 @@ pub enum KernelError {
         /// Where cgroups are.
         mount: PathBuf,
     },
-    /// Its sockets are under control already.
+    /// A network device that does not exist here.
+    #[error("there is no network device {0} in this network namespace: `ip link` lists them")]
+    NoDevice(String),
+    /// Connections there are under control already.
     #[error(
-        "{cgroup} is under control already: `freshline receiver detach` ends it; if a process \
+        "{place} is under control already: `freshline receiver detach` ends it; if a process \
          holds it (`attach --foreground` or `run`), end that"
     )]
     Controlled {
-        /// The cgroup that the other program is attached to.
-        cgroup: PathBuf,
+        /// What the other program is attached to.
+        place: String,
     },
     /// There is nothing to end.
-    #[error("nothing is attached{}", .0.as_ref().map(|path| format!(" to {}", path.display())).unwrap_or_default())]
-    NotAttached(Option<PathBuf>),
+    #[error("nothing is attached{}", .0.as_ref().map(|place| format!(" to {place}")).unwrap_or_default())]
+    NotAttached(Option<String>),
+    /// Some attachments resisted; the others are ended.
+    #[error("some could not be ended as they should: {}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
+    NotEnded(Vec<KernelError>),
     /// A file of the cgroups or of the BPF file system.
     #[error("cannot {what} {path}")]
     File {
@@ -78,6 +85,14 @@ pub enum KernelError {
         /// Why not.
         source: libbpf_rs::Error,
     },
+}
+
+/// An error with its reasons.
+fn chain(error: &KernelError) -> String {
+    iter::successors(Some(error as &dyn Error), |&error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 impl KernelError {

@@ -63,6 +63,12 @@ struct tcp_sock {
 	__u8 bpf_sock_ops_cb_flags;
 };
 
+struct sk_buff {
+	__u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {
@@ -78,6 +84,8 @@ struct bpf_iter__tcp {
 
 /* Of the kernel's internal headers. */
 #define TCP_ESTABLISHED 1
+#define TCP_FIN_WAIT1 4
+#define TCP_FIN_WAIT2 5
 #define AF_INET 2
 #define SOL_TCP 6
 

@@ -1,6 +1,7 @@
 //! The BPF file system: what is pinned there outlives the process that pinned it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
@@ -14,10 +15,18 @@ const USUAL: &str = "/sys/fs/bpf";
 /// The folder for all of ours.
 const OURS: &str = "freshline";
 
-/// The folder for ours in a BPF file system, which is mounted if there is none.
+/// The folder for ours in a BPF file system, which is mounted if there is none. Not in a mount
+/// namespace of this command alone: with that, all pins would be gone.
 pub(crate) fn folder() -> Result<PathBuf, KernelError> {
     let at = match mounted("bpf") {
         Some(at) => at,
+        None if !is_mount_namespace_of_init() => {
+            return Err(KernelError::Missing {
+                feature: "the BPF file system, which is not mounted in this mount namespace",
+                remedy: "enter a network namespace by `nsenter --net=/run/netns/NAME`, as `ip \
+                         netns exec` hides it; or mount it, or use --foreground",
+            });
+        }
         None => {
             let none: Option<&str> = None;
             mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), none).map_err(|error| {
@@ -27,6 +36,11 @@ pub(crate) fn folder() -> Result<PathBuf, KernelError> {
         }
     };
     Ok(at.join(OURS))
+}
+
+fn is_mount_namespace_of_init() -> bool {
+    let of = |process| fs::metadata(format!("/proc/{process}/ns/mnt")).map(|about| about.ino());
+    of("self").ok() == of("1").ok()
 }
 
 /// Folders of ours whose name begins with `prefix`; none without a BPF file system.

@@ -5,12 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use freshline_kernel::cgroup::OwnCgroup;
-use freshline_kernel::rtac;
+use freshline_kernel::receiver::{Target, attach};
 use miette::{IntoDiagnostic, WrapErr};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Law, failure};
+use super::{LawArgs, failure};
 use crate::Failure;
 
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
@@ -29,15 +29,17 @@ That of the command, or 128 and the signal's number if a signal ended it. Before
 2  the flags cannot be understood")]
 pub(super) struct Args {
     #[command(flatten)]
-    law: Law,
+    law: LawArgs,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let law = args.law.law()?;
     let cgroup = OwnCgroup::enter().map_err(failure)?;
-    let _held = rtac::attach(cgroup.path(), &args.law.settings()).map_err(failure)?;
+    let target = Target::Cgroup(cgroup.path().to_owned());
+    let _held = attach(&target, &law).map_err(failure)?;
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let mut child = Command::new(program)
         .args(arguments)

@@ -1,9 +1,24 @@
-/* What the program and its loader share: settings and the values of maps. Every field is 64 bits
- * wide, so that the loader reads a value as a row of numbers. */
-#ifndef FRESHLINE_RTAC_INTF_H
-#define FRESHLINE_RTAC_INTF_H
+/* What the programs and their loaders share: settings and the values of maps. Every field is
+ * 64 bits wide, so that a loader reads a value as a row of numbers. */
+#ifndef FRESHLINE_RECEIVER_INTF_H
+#define FRESHLINE_RECEIVER_INTF_H
 
-#include "law.h"
+#include "rtac.h"
+
+enum window_law {
+	RTAC,
+	DRWA,
+};
+
+/* The constants of a program. */
+struct settings {
+	/* An enum window_law. */
+	__u64 law;
+	struct rtac_settings rtac;
+	/* The number of the cgroup that it is attached to, or of the network namespace that the
+	 * device is in. */
+	__u64 within;
+};
 
 /* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
 struct address {
@@ -41,6 +56,8 @@ enum counter {
 	CONNECTIONS,
 	/* Connections taken over that were there before. */
 	ADOPTED,
+	/* Incoming segments of connections whose beginning was not seen. */
+	UNSEEN,
 	COUNTERS,
 };
 

@@ -1,4 +1,4 @@
-//! The integers of the kernel's RTAC beside the core's floating point: both are told the same, and
+//! The integers of the kernel's laws beside the core's floating point: both are told the same, and
 //! must choose the same windows, within [`TOLERANCE`].
 
 use std::collections::VecDeque;
@@ -7,7 +7,9 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use freshline_core::receiver::{Arrival, Flight, Limits, Remote, RtacParams, WindowLaw, slope};
+use freshline_core::receiver::{
+    Arrival, DrwaParams, Flight, Limits, Remote, RtacParams, WindowLaw, slope,
+};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
@@ -22,11 +24,11 @@ const LARGEST: u64 = 1 << 30;
 
 const SEGMENT: u64 = 1448;
 
-/// What the C of the law answers to these lines, each in a line.
+/// What the C of the laws answers to these lines, each in a line.
 fn on_host(lines: &str) -> Vec<u64> {
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("rtac_on_host");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rtac_on_host.c");
+    let program = folder.path().join("laws_on_host");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/laws_on_host.c");
     let compiled = Command::new("cc")
         .args(["-O1", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=undefined", "-o"])
         .arg(&program)
@@ -96,17 +98,14 @@ fn path_at(now: Time) -> (BitRate, Span) {
     (rate, Span::from_millis(if (12.0..28.0).contains(&seconds) { 80 } else { 20 }))
 }
 
-#[test]
-fn windows_follow_from_a_connection_as_in_the_core() {
+/// A connection over that path for 40 s: what the kernel's law `named` is told, and the core's
+/// windows. The sender fills the window, from slow start on.
+fn connection(named: &str, core: &mut dyn WindowLaw) -> (String, Vec<(Time, u64)>) {
     let length = Time::ZERO + Span::from_secs(40);
     let mut rng = Pcg32::seed_from_u64(7);
-    let limits = Limits { initial: Bytes::new(0), most: Bytes::new(LARGEST) };
-    let mut core = RtacParams::default().build(limits, Remote::default()).unwrap();
-    let mut lines = String::from("settings 1380 0\n");
-    let mut expected = Vec::new();
-
-    // The sender fills the window, from slow start on. What is on its way is known by the time of
-    // the ack that let it go.
+    let mut lines = format!("{named}\n");
+    let mut windows = Vec::new();
+    // What is on its way is known by the time of the ack that let it go.
     let mut on_its_way = VecDeque::from([Time::ZERO; 10]);
     let mut congestion_window = 10;
     let mut now = Time::ZERO;
@@ -125,7 +124,7 @@ fn windows_follow_from_a_connection_as_in_the_core() {
         let segment = Bytes::new(SEGMENT);
         core.on_arrival(now, Arrival { bytes: segment, segment });
         writeln!(lines, "arrival {} {SEGMENT} {SEGMENT}", now.as_nanos()).unwrap();
-        expected.push((now, core.window().get()));
+        windows.push((now, core.window().get()));
 
         congestion_window = (congestion_window + 1).min(1000);
         // None yet: the kernel's own.
@@ -138,17 +137,37 @@ fn windows_follow_from_a_connection_as_in_the_core() {
             on_its_way.push_back(now);
         }
     }
+    (lines, windows)
+}
 
-    let windows = on_host(&lines);
+const LIMITS: Limits = Limits { initial: Bytes::ZERO, most: Bytes::new(LARGEST) };
+
+/// Whether the kernel's law, told these lines, chose these windows.
+#[track_caller]
+fn assert_follows(lines: &str, expected: &[(Time, u64)]) {
+    let windows = on_host(lines);
     assert_eq!(windows.len(), expected.len());
-    let least = Bytes::new(4 * SEGMENT).get();
-    let mut at_least = 0;
     for (kernel, (now, core)) in windows.into_iter().zip(expected) {
         assert!(
-            core == kernel || distance(kernel, core) < TOLERANCE,
+            *core == kernel || distance(kernel, *core) < TOLERANCE,
             "{now:?}: {kernel}, the core {core}"
         );
-        at_least += u32::from(core == least);
     }
-    assert!(at_least > 0, "the longer path never had the law drain the queue");
+}
+
+#[test]
+fn windows_follow_from_a_connection_as_in_the_core() {
+    let mut core = RtacParams::default().build(LIMITS, Remote::default()).unwrap();
+    let (lines, expected) = connection("rtac 1380 0", &mut core);
+    assert_follows(&lines, &expected);
+    let least = 4 * SEGMENT;
+    let drained = expected.iter().any(|(_, window)| *window == least);
+    assert!(drained, "the longer path never had the law drain the queue");
+}
+
+#[test]
+fn drwa_follows_from_a_connection_as_in_the_core() {
+    let mut core = DrwaParams::default().build(LIMITS).unwrap();
+    let (lines, expected) = connection("drwa 0 0", &mut core);
+    assert_follows(&lines, &expected);
 }

@@ -1,70 +1,23 @@
-//! `freshline receiver` as a user meets it, on the running kernel. Downloads cross the path that
-//! `freshline emulate run` emulates; everything else stays on loopback, in cgroups made here.
+//! Control of a cgroup, from `attach` to `detach`. Everything stays on loopback, in cgroups made
+//! here.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
-use nix::unistd::{Pid, Uid};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
-
-/// 20 ms and 20 Mbit/s, and 1.2 s of queue.
-const PATH: &str = "\
-[[forward.hop]]
-delay = \"10ms\"
-[[return.hop]]
-rate = \"20mbit\"
-delay = \"10ms\"
-queue = \"2000p\"
-";
-
-/// How long a download takes, when control has settled, and when a queue without it is full.
-const LENGTH_S: usize = 11;
-const SETTLED_S: usize = 3;
-const FULL_S: usize = 9;
-
-/// Whether the tests can run; they say so if not.
-fn can_run() -> bool {
-    let missing = if !Uid::effective().is_root() {
-        "root"
-    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        "a kernel with BTF"
-    } else if cgroups().is_none() {
-        "control groups of version 2"
-    } else if !Path::new("/dev/net/tun").exists() {
-        "/dev/net/tun"
-    } else if Command::new("ss").arg("-V").output().is_err() {
-        "ss"
-    } else {
-        return true;
-    };
-    println!("skipped: needs {missing}");
-    false
-}
-
-/// Where the cgroups of version 2 are.
-fn cgroups() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
-    mount.split(' ').nth(1).map(PathBuf::from)
-}
-
-/// Attachments and cgroups are the whole host's: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::kit::{
+    FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, cgroups, text,
+};
 
 /// A cgroup for a test, gone with all that is in it or attached to it however the test ends.
 struct TestCgroup {
@@ -97,14 +50,22 @@ impl TestCgroup {
 
     /// What `status` says of this cgroup.
     fn status(&self) -> Option<Value> {
-        let printed = Command::new(FRESHLINE).args(["receiver", "status", "--json"]).output();
-        let report: Value = serde_json::from_slice(&printed.unwrap().stdout).unwrap();
-        let all = report["attachments"].as_array().unwrap();
-        all.iter().find(|one| one["cgroup"] == self.path.to_str().unwrap()).cloned()
+        attachment(Command::new(FRESHLINE), "cgroup", self.path.to_str().unwrap())
     }
 
     fn is_pinned(&self) -> bool {
         Path::new(&format!("/sys/fs/bpf/freshline/receiver-{}", self.id)).exists()
+    }
+
+    /// A connection of the cgroup, held by this process, which enters it for as long as that takes.
+    fn connect(&self, listener: &TcpListener) -> TcpStream {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+        let enter = |path: &Path| fs::write(path.join("cgroup.procs"), "0").unwrap();
+        enter(&self.path);
+        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        enter(&cgroups().unwrap().join(own));
+        stream.unwrap()
     }
 
     /// A process in the cgroup that reads what the listener's connection sends, and says how much.
@@ -133,120 +94,10 @@ impl Drop for TestCgroup {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-#[track_caller]
-fn assert_succeeded(done: &Output) {
-    assert!(done.status.success(), "{}", text(&done.stderr));
-}
-
-/// Ends with 1, and says this. Words only: where lines break is the terminal's choice.
-#[track_caller]
-fn assert_refused(done: &Output, why: &str) {
-    let said = text(&done.stderr);
-    let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
-    assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains(why), "{said}");
-}
-
 /// Sends `bytes` over a new connection of the listener.
 fn send(listener: &TcpListener, bytes: usize) {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(&vec![0; bytes]).unwrap();
-}
-
-/// What a download was like.
-#[derive(Debug)]
-struct Download {
-    goodput_bps: f64,
-    /// Medians of the sender's smoothed round trips from [`SETTLED_S`] and [`FULL_S`] on.
-    settled_rtt_ms: f64,
-    full_rtt_ms: f64,
-    /// The sender's shortest round trip.
-    least_rtt_ms: f64,
-    /// How late the emulator sent on one packet in a hundred, there and back.
-    late_ms: f64,
-}
-
-/// Downloads from this process over the path, by cubic; `control` comes before the command.
-fn download(control: &str) -> Download {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("path.toml");
-    fs::write(&path, PATH).unwrap();
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    setsockopt(&listener, TcpCongestion, &"cubic".into()).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let script = format!(
-        "{control} bash -c \
-         'exec 3<>/dev/tcp/$FRESHLINE_HOST/{port}; timeout {LENGTH_S} cat <&3 | wc -c'"
-    );
-    let receiver = Command::new(FRESHLINE)
-        .args(["emulate", "run"])
-        .arg(&path)
-        .args(["--json", "--", "bash", "-c", &script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut stream, _) = listener.accept().unwrap();
-    let sender = thread::spawn(move || while stream.write_all(&[0; 1 << 16]).is_ok() {});
-    let samples: Vec<String> = (0..LENGTH_S * 10)
-        .map(|_| {
-            thread::sleep(Duration::from_millis(100));
-            let filter = format!("sport = :{port}");
-            text(
-                &Command::new("ss")
-                    .args(["-tinH", "state", "established", &filter])
-                    .output()
-                    .unwrap()
-                    .stdout,
-            )
-        })
-        .collect();
-    let done = receiver.wait_with_output().unwrap();
-    sender.join().unwrap();
-    let printed = text(&done.stdout);
-    let (bytes, report) = printed.split_once('\n').expect("how much, and a report");
-    let report: Value = serde_json::from_str(report).unwrap();
-    let late = |direction: &str| report[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
-    let said = |sample: &str, what: &str| -> Option<f64> {
-        let value = sample.split_whitespace().find_map(|word| word.strip_prefix(what))?;
-        value.split('/').next()?.parse().ok()
-    };
-    let median_from = |second: usize| {
-        let mut rtts: Vec<_> =
-            samples[second * 10..].iter().filter_map(|sample| said(sample, "rtt:")).collect();
-        rtts.sort_by(f64::total_cmp);
-        rtts[rtts.len() / 2]
-    };
-    let least = samples.iter().filter_map(|sample| said(sample, "minrtt:"));
-    Download {
-        goodput_bps: bytes.parse::<f64>().unwrap() * 8.0 / LENGTH_S as f64,
-        settled_rtt_ms: median_from(SETTLED_S),
-        full_rtt_ms: median_from(FULL_S),
-        least_rtt_ms: least.fold(f64::MAX, f64::min),
-        late_ms: late("forward") + late("return"),
-    }
-}
-
-#[test]
-fn a_download_no_longer_fills_the_queue() {
-    if !can_run() {
-        return;
-    }
-    let _alone = alone();
-    let controlled = format!("{FRESHLINE} receiver run --");
-    let (with, without) = thread::scope(|scope| {
-        let without = scope.spawn(|| download(""));
-        (download(&controlled), without.join().unwrap())
-    });
-    println!("without control {without:?}\nwith {with:?}");
-    assert!(without.full_rtt_ms > 400.0, "{without:?}");
-    // Where the machine is too busy for the emulator to keep time, that is no queue.
-    assert!(with.settled_rtt_ms <= with.least_rtt_ms * 1.5 + with.late_ms, "{with:?}");
-    assert!(with.goodput_bps >= without.goodput_bps * 0.97, "{with:?}, without {without:?}");
 }
 
 #[test]
@@ -274,6 +125,24 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
     assert_succeeded(&cgroup.detach());
     assert!(!cgroup.is_pinned() && cgroup.status().is_none());
     assert_refused(&cgroup.detach(), "nothing is attached to");
+}
+
+#[test]
+fn one_pin_that_resists_does_not_keep_the_others() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    // Pins of its own, since all are to be ended.
+    let script = format!(
+        "mount -t bpf none /sys/fs/bpf && {FRESHLINE} receiver attach --cgroup {} && \
+         mkdir -p /sys/fs/bpf/freshline/receiver-1/control && {FRESHLINE} receiver detach",
+        cgroup.path.display()
+    );
+    let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    assert_refused(&done, "some could not be ended as they should");
+    assert!(cgroup.status().is_none());
 }
 
 #[test]
@@ -336,6 +205,29 @@ fn connections_that_exist_are_adopted_and_released() {
 }
 
 #[test]
+fn a_connection_that_only_receives_any_more_is_adopted() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut receiver = cgroup.connect(&listener);
+    let (mut sender, _) = listener.accept().unwrap();
+    receiver.shutdown(Shutdown::Write).unwrap();
+    // Once it is read, it is acknowledged.
+    assert_eq!(sender.read(&mut [0]).unwrap(), 0);
+    assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
+    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    thread::scope(|scope| {
+        scope.spawn(|| sender.write_all(&vec![0; 1 << 24]).unwrap());
+        receiver.read_exact(&mut vec![0; 1 << 24]).unwrap();
+    });
+    let status = cgroup.status().unwrap();
+    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+}
+
+#[test]
 fn a_cgroup_that_is_removed_leaves_nothing_that_is_in_the_way() {
     if !can_run() {
         return;
@@ -345,7 +237,15 @@ fn a_cgroup_that_is_removed_leaves_nothing_that_is_in_the_way() {
     assert_succeeded(&removed.attach(&[]));
     fs::remove_dir(&removed.path).unwrap();
     let next = TestCgroup::new();
-    assert_succeeded(&next.attach(&[]));
+    // The kernel ends the program of a removed cgroup a moment later.
+    for _ in 0..100 {
+        assert_succeeded(&next.attach(&[]));
+        if !removed.is_pinned() {
+            break;
+        }
+        assert_succeeded(&next.detach());
+        thread::sleep(Duration::from_millis(20));
+    }
     assert!(!removed.is_pinned() && next.is_pinned());
 }
 
@@ -355,9 +255,14 @@ fn a_command_runs_in_a_cgroup_of_its_own_and_takes_along_what_it_started() {
         return;
     }
     let _alone = alone();
-    let script = "cat /proc/self/cgroup; sleep 1000 & exit 7";
+    // It may make cgroups of its own, with processes in them.
+    let script = format!(
+        "cat /proc/self/cgroup; own={}/$(cut -d: -f3 /proc/self/cgroup | tail -1); \
+         mkdir $own/below; bash -c \"echo 0 >$own/below/cgroup.procs; exec sleep 1000\" & exit 7",
+        cgroups().unwrap().display()
+    );
     let run = Command::new(FRESHLINE)
-        .args(["receiver", "run", "--", "bash", "-c", script])
+        .args(["receiver", "run", "--", "bash", "-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

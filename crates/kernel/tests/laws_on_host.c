@@ -1,19 +1,21 @@
-/* law.h as a program: what it is told, line by line, and the windows that it chooses.
+/* The laws as a program: what they are told, line by line, and the windows that they choose.
  *
- *     window RATE RTT BASE FLIGHT SEGMENT THETA    ->  the window of one round trip
- *     settings THETA DELTA                         ->  the settings of the connection
+ *     window RATE RTT BASE FLIGHT SEGMENT THETA    ->  RTAC's window of one round trip
+ *     rtac THETA DELTA                             ->  the law of the connection, with its settings
+ *     drwa 0 0
  *     round_trip NOW SAMPLE
  *     arrival NOW BYTES SEGMENT                    ->  the window advertised then */
 #include <stdio.h>
 #include <string.h>
 
-#include "../src/rtac/law.h"
+#include "../src/receiver/drwa.h"
 
 int main(void)
 {
 	struct rtac_settings settings = { 0 };
 	struct remote remote = { 0 };
 	struct rtac law = { .flow = 1 };
+	int is_drwa = 0;
 	unsigned long long in[6];
 	char what[16];
 
@@ -29,13 +31,20 @@ int main(void)
 			printf("%llu\n", rtac_window(rtac_bdp(rate, base),
 						     rtac_queue(flight, rtt, base), in[4],
 						     rtac_stretch(rtt, base), in[5]));
-		} else if (!strcmp(what, "settings")) {
+		} else if (!strcmp(what, "rtac") || !strcmp(what, "drwa")) {
+			is_drwa = what[0] == 'd';
 			settings.theta_milli = in[0];
 			settings.delta_ns = in[1];
 		} else if (!strcmp(what, "round_trip")) {
-			rtac_on_round_trip(&law, &remote, in[0], in[1]);
+			if (is_drwa)
+				drwa_on_round_trip(&law, &remote, in[0], in[1]);
+			else
+				rtac_on_round_trip(&law, &remote, in[0], in[1]);
 		} else {
-			rtac_on_arrival(&law, &remote, in[0], in[1], in[2], &settings);
+			if (is_drwa)
+				drwa_on_arrival(&law, &remote, in[0], in[1], in[2]);
+			else
+				rtac_on_arrival(&law, &remote, in[0], in[1], in[2], &settings);
 			printf("%llu\n", law.window);
 		}
 	}

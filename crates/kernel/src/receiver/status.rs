@@ -2,34 +2,33 @@
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
 
 use freshline_core::unit::{BitRate, Bytes, Span};
-use libbpf_rs::query::{
-    LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
-};
+use libbpf_rs::query::{LinkInfoIter, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-
 use serde::Serialize;
 
-use super::{PIN_PREFIX, pin_name};
-use crate::cgroup::Cgroup;
+use super::{Law, Place, pins};
 use crate::error::{KernelError, require_root};
-use crate::pin;
 
-/// The program's name, by which it is found again.
-const PROGRAM: &str = "freshline_rtac";
+/// The programs' names, by which they are found again.
+const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
+/// The second program on a device.
+const OTHER: &str = "freshline_out";
 
-/// The program on one cgroup.
+/// A program in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// Where the cgroup is; nothing if it was removed.
-    pub cgroup: Option<PathBuf>,
+    /// Where it is.
+    pub place: Place,
+    /// The name of its law.
+    pub law: &'static str,
     /// Whether it is pinned, so that it outlives processes.
     pub pinned: bool,
     /// What it has done.
     pub counters: Counters,
-    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set; on a
+    /// device, for packets of both directions.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
@@ -52,6 +51,9 @@ pub struct Counters {
     pub connections: u64,
     /// Connections taken over that were there before.
     pub adopted: u64,
+    /// Incoming segments that were left alone, since the beginning of their connection was not
+    /// seen.
+    pub unseen: u64,
 }
 
 /// A remote address. All but the shortest round trip is of the connection that was heard last.
@@ -73,50 +75,90 @@ pub struct Peer {
     pub rounds: u64,
 }
 
-/// Every cgroup that the program is attached to, whoever holds it.
+/// Everything that is attached, whoever holds it.
 ///
 /// # Errors
 ///
 /// Without root: the kernel tells nobody else.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
-    links().map(|(cgroup_id, program)| attachment(cgroup_id, &program)).collect()
+    let pinned = pins::pinned_links();
+    let told: libbpf_rs::Result<_> =
+        running().map(|one| one.attachment(pinned.contains(&one.link))).collect();
+    told.map_err(KernelError::bpf("read the statistics"))
 }
 
-/// The cgroups that the program is attached to, by their numbers, with what the kernel tells of it.
-pub(super) fn links() -> impl Iterator<Item = (u64, ProgramInfo)> {
+/// Where programs are attached.
+pub(super) fn places() -> impl Iterator<Item = Place> {
+    running().map(|one| one.place)
+}
+
+/// A program in its place, with its maps, which stay now though it may end.
+struct Running {
+    place: Place,
+    law: &'static str,
+    /// The number of the link that holds it there.
+    link: u32,
+    /// See [`Attachment::runs`].
+    runs: u64,
+    run_time: Span,
+    maps: Vec<MapHandle>,
+}
+
+/// Those that end while they are asked are left out.
+fn running() -> impl Iterator<Item = Running> {
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
-        .filter(|program| program.name == PROGRAM)
+        .filter(|program| PROGRAMS.iter().any(|ours| program.name == *ours))
         .collect();
     LinkInfoIter::default().filter_map(move |link| {
-        let LinkTypeInfo::Cgroup(at) = link.info else { return None };
         let program = programs.iter().find(|program| program.id == link.prog_id)?;
-        Some((at.cgroup_id, program.clone()))
+        if program.name == OTHER {
+            return None;
+        }
+        let maps = program.map_ids.iter().map(|id| MapHandle::from_map_id(*id));
+        let maps = maps.collect::<libbpf_rs::Result<Vec<_>>>().ok()?;
+        let (law, within) = setup(named(&maps, ".rodata.setup")?)?;
+        let place = Place::of_link(&link.info, within)?;
+        let shares =
+            |other: &&ProgramInfo| other.map_ids.iter().any(|id| program.map_ids.contains(id));
+        let together = programs.iter().filter(shares);
+        let run_time_ns = together.clone().map(|program| program.run_time_ns).sum();
+        Some(Running {
+            place,
+            law,
+            link: link.id,
+            runs: together.map(|program| program.run_cnt).sum(),
+            run_time: Span::from_nanos(run_time_ns),
+            maps,
+        })
     })
 }
 
-fn attachment(cgroup_id: u64, program: &ProgramInfo) -> Result<Attachment, KernelError> {
-    let cannot = || KernelError::bpf("read the statistics");
-    let maps = program
-        .map_ids
-        .iter()
-        .map(|id| MapHandle::from_map_id(*id))
-        .collect::<libbpf_rs::Result<Vec<_>>>()
-        .map_err(cannot())?;
-    let named = |name| maps.iter().find(|map| map.name() == name);
-    Ok(Attachment {
-        cgroup: Cgroup::find(cgroup_id).map(|cgroup| cgroup.path),
-        pinned: pin::folders(PIN_PREFIX).iter().any(|pinned| pinned.ends_with(pin_name(cgroup_id))),
-        counters: named("counters")
-            .map(counters)
-            .transpose()
-            .map_err(cannot())?
-            .unwrap_or_default(),
-        peers: named("peers").map(peers).transpose().map_err(cannot())?.unwrap_or_default(),
-        runs: program.run_cnt,
-        run_time: Span::from_nanos(program.run_time_ns),
-    })
+impl Running {
+    fn attachment(&self, pinned: bool) -> libbpf_rs::Result<Attachment> {
+        Ok(Attachment {
+            place: self.place,
+            law: self.law,
+            pinned,
+            counters: named(&self.maps, "counters").map(counters).transpose()?.unwrap_or_default(),
+            peers: named(&self.maps, "peers").map(peers).transpose()?.unwrap_or_default(),
+            runs: self.runs,
+            run_time: self.run_time,
+        })
+    }
+}
+
+fn named<'a>(maps: &'a [MapHandle], name: &str) -> Option<&'a MapHandle> {
+    maps.iter().find(|map| map.name() == name)
+}
+
+/// The law, and the number of the cgroup or of the network namespace: first and last in `struct
+/// settings` of `intf.h`.
+fn setup(map: &MapHandle) -> Option<(&'static str, u64)> {
+    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    let [law, .., within] = numbers(&value)[..] else { return None };
+    Some((Law::name(law), within))
 }
 
 /// In the order of `enum counter` in `intf.h`.
@@ -132,6 +174,7 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
         refused: sum(3)?,
         connections: sum(4)?,
         adopted: sum(5)?,
+        unseen: sum(6)?,
     })
 }
 
