@@ -31,6 +31,8 @@ struct in6_addr {
 struct sock_common {
 	__u32 skc_daddr;
 	struct in6_addr skc_v6_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
 	volatile unsigned char skc_state;
 	unsigned short skc_family;
 };
@@ -38,6 +40,12 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+};
+
+struct sk_buff {
+	unsigned int truesize;
 };
 
 struct tcp_options_received {
@@ -84,7 +92,8 @@ struct bpf_iter__tcp {
 /* Of <linux/tcp.h>, whose types would clash with those above. */
 #define TCP_WINDOW_CLAMP 10
 
-/* Of <linux/bpf.h> since Linux 6.12. */
+/* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
+#define TCX_NEXT (-1)
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 
 #endif

@@ -8,14 +8,19 @@
 //! | program | where | law |
 //! |---|---|---|
 //! | [`rtac`] | sockets of a cgroup | RTAC: how much may be in flight to a receiver |
+//! | [`sorpc`] | what leaves through a device | SORPC: which packets are in no hurry |
 //!
 //! What the kernel holds is found by asking the kernel: a loader keeps no state of its own in
 //! files, so there is none to go stale. A program lasts as long as its link, and a link as long as
 //! somebody holds it: a process, or a pin in the BPF file system, which outlives processes.
 
 pub mod cgroup;
+mod device;
 mod error;
+mod maps;
 mod pin;
+mod qdisc;
 pub mod rtac;
+pub mod sorpc;
 
 pub use error::KernelError;

@@ -23,7 +23,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, set_print};
 
 use crate::cgroup::Cgroup;
-use crate::error::{KernelError, require_root};
+use crate::error::{KernelError, require_btf, require_root};
 use crate::pin;
 pub use status::{Attachment, Counters, Peer, attachments};
 
@@ -94,12 +94,7 @@ pub struct Held {
 pub fn attach(path: &Path, settings: &Settings) -> Result<Held, KernelError> {
     settings.check()?;
     require_root("attach a program to a cgroup")?;
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(KernelError::Missing {
-            feature: "BTF, the description of the kernel's types",
-            remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
-        });
-    }
+    require_btf()?;
     let (cgroup, file) = Cgroup::open(path)?;
     remove_deserted()?;
     refuse_controlled(&cgroup)?;

@@ -1,0 +1,121 @@
+/* SORPC on what leaves through a device: looks into the send buffer from which each packet comes,
+ * and writes its band into the packet's priority, which queueing disciplines with bands go by. */
+#include "../kernel.h"
+
+#include <bpf/bpf_endian.h>
+
+#include "intf.h"
+
+#define FLOWS 4096
+/* What the kernel writes in place of its size into an ack without data (skb_is_tcp_pure_ack). */
+#define PURE_ACK 2
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
+const volatile struct attachment attachment;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} only SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BANDS);
+	__type(key, __u32);
+	__type(value, struct account);
+} bands SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FLOWS);
+	/* The socket's cookie. */
+	__type(key, __u64);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+/* The TCP socket whose data this packet carries; NULL if it carries none, or is forwarded. What has
+ * no payload and is no mere ack, such as a FIN, counts as data: it need not overtake any. */
+static struct tcp_sock *sender(struct __sk_buff *packet)
+{
+	struct sk_buff *inside = bpf_cast_to_kern_ctx(packet);
+	struct bpf_sock *sock = packet->sk;
+
+	if (!sock || inside->truesize == PURE_ACK)
+		return NULL;
+	sock = bpf_sk_fullsock(sock);
+	return sock ? bpf_skc_to_tcp_sock(sock) : NULL;
+}
+
+static void add(struct account *account, struct __sk_buff *packet)
+{
+	account->packets += packet->gso_segs ?: 1;
+	account->bytes += packet->len;
+}
+
+static struct flow *flow_of(struct sock_common *sock, __u64 cookie)
+{
+	struct flow *known = bpf_map_lookup_elem(&flows, &cookie);
+	struct flow flow = {};
+
+	if (known)
+		return known;
+	flow.remote_port = bpf_ntohs(sock->skc_dport);
+	flow.local_port = sock->skc_num;
+	if (sock->skc_family == AF_INET) {
+		flow.remote.words[2] = bpf_htonl(0xffff);
+		flow.remote.words[3] = sock->skc_daddr;
+	} else {
+		for (int word = 0; word < 4; word++)
+			flow.remote.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
+	}
+	bpf_map_update_elem(&flows, &cookie, &flow, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flows, &cookie);
+}
+
+static enum band band_of(struct __sk_buff *packet, struct tcp_sock *tcp, __u64 cookie)
+{
+	struct sock *sock = (struct sock *)tcp;
+	__u64 queued = sock->sk_wmem_queued, size = sock->sk_sndbuf;
+	enum band band = sorpc_band(queued, size, attachment.threshold_milli);
+	struct flow *flow = flow_of(&sock->__sk_common, cookie);
+
+	if (attachment.confined && bpf_skb_under_cgroup(packet, &only, 0) != 1)
+		band = URGENT;
+	if (flow) {
+		flow->queued = queued;
+		flow->size = size;
+		flow->band = band;
+		flow->sent_ns = tcp->tcp_wstamp_ns;
+		add(&flow->sent, packet);
+	}
+	return band;
+}
+
+SEC("tcx/egress")
+int freshline_sorpc(struct __sk_buff *packet)
+{
+	struct tcp_sock *tcp = sender(packet);
+	enum band band = URGENT;
+	__u32 priority = attachment.urgent, key;
+	struct account *account;
+
+	if (tcp) {
+		__u64 cookie = bpf_get_socket_cookie(packet);
+
+		band = band_of(packet, tcp, cookie);
+		/* Cookies are numbers in a row, which spreads flows more evenly than a hash. */
+		if (band == BULK)
+			priority = attachment.bulk + (cookie & attachment.spread);
+	}
+	packet->priority = priority;
+	key = band;
+	account = bpf_map_lookup_elem(&bands, &key);
+	if (account)
+		add(account, packet);
+	return TCX_NEXT;
+}
