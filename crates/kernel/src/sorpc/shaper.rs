@@ -41,9 +41,13 @@ const FRAME: Bytes = Bytes::new(1514);
 /// a processor that is busy.
 const LATEST: Span = Span::from_millis(2);
 
-/// How much a class sends before it is another's turn: the largest packet, as the kernel passes
-/// several segments on as one. With less, HTB would go by packets in place of bytes.
-const TURN: Bytes = Bytes::new(1 << 16);
+/// How much a class sends before it is another's turn. TCP passes on as one packet what it sends in
+/// 1 ms, and two segments at least; HTB serves such packets evenly by their bytes only if they are
+/// no larger than a turn.
+const TURN: Span = Span::from_millis(2);
+const LEAST_TURN: u64 = 2 * FRAME.get();
+/// TCP's largest packet (`GSO_MAX_SIZE`), if it is not told otherwise.
+const LARGEST_TURN: u64 = 1 << 16;
 
 /// What may wait in a class: at the full rate for so long, but a few packets at least. TCP keeps
 /// its own packets in the kernel's queues far below (TCP small queues); this is for all else.
@@ -138,8 +142,7 @@ fn htb() -> Vec<u8> {
 /// `struct tc_htb_opt`, and rates that it has no room for; in bytes per second.
 fn class(guaranteed: u64, most: u64, priority: u32) -> Vec<DefaultNla> {
     let mut parameters = [ratespec(guaranteed), ratespec(most)].concat();
-    let turn = TURN.get() as u32;
-    let numbers = [burst(guaranteed), burst(most), turn, 0, priority];
+    let numbers = [burst(guaranteed), burst(most), turn(most), 0, priority];
     parameters.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
     let options = [
         DefaultNla::new(PARMS, parameters),
@@ -154,6 +157,12 @@ fn ratespec(rate: u64) -> Vec<u8> {
     let mut spec = vec![0, 1, 0, 0, 0, 0, 0, 0];
     spec.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
     spec
+}
+
+/// In bytes, as is the rate.
+fn turn(rate: u64) -> u32 {
+    let bytes = u128::from(rate) * u128::from(TURN.as_nanos()) / 1_000_000_000;
+    bytes.clamp(LEAST_TURN.into(), LARGEST_TURN.into()) as u32
 }
 
 /// How long a class may send at once after it was idle: a frame, and what a late timer missed.

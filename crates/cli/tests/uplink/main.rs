@@ -1,0 +1,127 @@
+//! `freshline uplink` as a user meets it, on the running kernel, between two hosts in namespaces.
+
+mod net;
+mod traffic;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use net::{DEVICE, FRESHLINE, Net, can_run, text};
+use traffic::{Questions, Streams, downloaded};
+
+const WARM_UP: Duration = Duration::from_millis(1000);
+const WINDOW: Duration = Duration::from_millis(2000);
+
+/// A user's own shapers, as they are without and with a queue that has bands.
+const TBF: &str = "tbf rate 10mbit burst 10k limit 1m";
+
+/// What uploads and questions came to.
+#[derive(Debug)]
+struct Outcome {
+    question_ms: f64,
+    goodputs: Vec<f64>,
+}
+
+impl Outcome {
+    fn measured(uploads: &Streams, questions: &mut Questions) -> Self {
+        thread::sleep(WARM_UP);
+        let mut question_ms = 0.0;
+        let goodputs = uploads.goodputs(|| question_ms = questions.median_ms(WINDOW));
+        Self { question_ms, goodputs }
+    }
+
+    fn goodput(&self) -> f64 {
+        self.goodputs.iter().sum()
+    }
+}
+
+#[track_caller]
+fn assert_succeeded(done: &Output) {
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+/// Ends with this code, and says this. Words only: where lines break is the terminal's choice.
+#[track_caller]
+fn assert_fails(done: &Output, code: i32, why: &str) {
+    let said = text(&done.stderr);
+    let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    assert_eq!(done.status.code(), Some(code), "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+/// Puts the user's TBF at A's root, with a queue that has bands in it.
+fn tbf_with_bands(net: &Net) {
+    net.tc("a", "qdisc replace", &format!("root handle 1: {TBF}"));
+    net.tc("a", "qdisc add", "parent 1:1 handle 2: pfifo_fast");
+}
+
+fn compare(name: &str, without: &Outcome, with: &Outcome) {
+    println!("{name}\n  without {without:?}\n  with {with:?}");
+    assert!(with.question_ms < without.question_ms / 2.0, "{name}");
+    assert!(with.goodput() >= 0.97 * without.goodput(), "{name}");
+}
+
+#[test]
+fn questions_do_not_wait_behind_uploads_in_the_bands_of_a_users_tbf() {
+    if !can_run() {
+        return;
+    }
+    for how_many in [1, 8] {
+        let net = Net::new();
+        tbf_with_bands(&net);
+        let uploads = Streams::up(&net, how_many);
+        let mut questions = Questions::start(&net);
+        let without = Outcome::measured(&uploads, &mut questions);
+        assert_succeeded(&net.on_device("attach", ""));
+        let with = Outcome::measured(&uploads, &mut questions);
+        compare(&format!("TBF, {how_many} uploads"), &without, &with);
+    }
+}
+
+#[test]
+fn questions_do_not_wait_behind_uploads_in_bands_of_our_own() {
+    if !can_run() {
+        return;
+    }
+    for how_many in [1, 8] {
+        let net = Net::new();
+        net.tc("a", "qdisc add", "root handle 1: htb default 1");
+        net.tc("a", "class add", "parent 1: classid 1:1 htb rate 10mbit");
+        let uploads = Streams::up(&net, how_many);
+        let mut questions = Questions::start(&net);
+        let without = Outcome::measured(&uploads, &mut questions);
+        net.tc("a", "qdisc del", "root");
+        assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
+        let with = Outcome::measured(&uploads, &mut questions);
+        println!("{}", net.status().unwrap());
+        compare(&format!("HTB, {how_many} uploads"), &without, &with);
+    }
+}
+
+#[test]
+fn a_download_beside_an_upload_has_most_of_its_rate_again() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    net.tc("b", "qdisc add", "root tbf rate 20mbit burst 20k limit 1m");
+    net.tc("a", "qdisc add", "root handle 1: tbf rate 1mbit burst 5k limit 1m");
+    net.tc("a", "qdisc add", "parent 1:1 handle 2: pfifo_fast");
+    let alone = downloaded(&net);
+    let _uploads = Streams::up(&net, 4);
+    thread::sleep(WARM_UP);
+    let beside = downloaded(&net);
+    assert_succeeded(&net.on_device("attach", ""));
+    thread::sleep(WARM_UP);
+    let regained = downloaded(&net);
+    println!("alone {alone:.1}, beside uploads {beside:.1}, with control {regained:.1} Mbit/s");
+    assert!(beside < 0.8 * alone);
+    assert!(regained >= 0.8 * alone);
+}
