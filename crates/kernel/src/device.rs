@@ -37,7 +37,8 @@ impl Device {
 
     /// Whether it is there still, if it was in the network namespace of the calling thread.
     pub(crate) fn exists(&self) -> bool {
-        if_indextoname(self.index).is_ok()
+        // Where there is none, nix gives an empty name.
+        if_indextoname(self.index).is_ok_and(|name| !name.is_empty())
     }
 }
 

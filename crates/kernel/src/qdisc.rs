@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use netlink_packet_core::{
     DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE,
-    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, Nla, NlaBuffer, NlasIterator, NetlinkBuffer,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, Nla, NlaBuffer, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
@@ -104,9 +104,9 @@ impl Told {
         let stats = from_bytes(&self.value(STATS2).unwrap_or_default());
         let of_queue = Self { attributes: stats, ..*self };
         let numbers = of_queue.value(STATS_QUEUE).unwrap_or_default();
-        let mut numbers = numbers.chunks_exact(4).map(|word| {
-            u64::from(u32::from_ne_bytes(word.try_into().expect("4 bytes")))
-        });
+        let mut numbers = numbers
+            .chunks_exact(4)
+            .map(|word| u64::from(u32::from_ne_bytes(word.try_into().expect("4 bytes"))));
         let mut next = || numbers.next().unwrap_or_default();
         Waiting { packets: next(), bytes: next(), drops: next() }
     }

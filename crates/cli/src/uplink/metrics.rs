@@ -40,11 +40,11 @@ impl Collector for Snapshot {
             });
             family(&mut encoder, name, help, of_devices)?;
         }
-        let bands = || attachments.iter().flat_map(|at| at.bands.iter().map(move |band| (at, band)));
+        let bands =
+            || attachments.iter().flat_map(|at| at.bands.iter().map(move |band| (at, band)));
         for (name, help, value) in SUMS {
-            let of_bands = bands().filter_map(|(at, band)| {
-                Some((labels(at, band), ConstCounter::new(value(band)?)))
-            });
+            let of_bands = bands()
+                .filter_map(|(at, band)| Some((labels(at, band), ConstCounter::new(value(band)?))));
             family(&mut encoder, name, help, of_bands)?;
         }
         let backlogs = bands().filter_map(|(at, band)| {

@@ -1,26 +1,18 @@
 //! `freshline uplink` as a user meets it, on the running kernel, between two hosts in namespaces.
 
+mod attach;
 mod net;
 mod traffic;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use net::{DEVICE, FRESHLINE, Net, can_run, text};
+use net::{Net, can_run, text};
 use traffic::{Questions, Streams, downloaded};
 
 const WARM_UP: Duration = Duration::from_millis(1000);
 const WINDOW: Duration = Duration::from_millis(2000);
-
-/// A user's own shapers, as they are without and with a queue that has bands.
-const TBF: &str = "tbf rate 10mbit burst 10k limit 1m";
 
 /// What uploads and questions came to.
 #[derive(Debug)]
@@ -47,18 +39,9 @@ fn assert_succeeded(done: &Output) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// Ends with this code, and says this. Words only: where lines break is the terminal's choice.
-#[track_caller]
-fn assert_fails(done: &Output, code: i32, why: &str) {
-    let said = text(&done.stderr);
-    let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
-    assert_eq!(done.status.code(), Some(code), "{said}");
-    assert!(said.contains(why), "{said}");
-}
-
-/// Puts the user's TBF at A's root, with a queue that has bands in it.
-fn tbf_with_bands(net: &Net) {
-    net.tc("a", "qdisc replace", &format!("root handle 1: {TBF}"));
+/// Puts a user's shaper at A's root, with a queue that has bands in it.
+fn tbf_with_bands(net: &Net, shape: &str) {
+    net.tc("a", "qdisc add", &format!("root handle 1: tbf {shape} limit 1m"));
     net.tc("a", "qdisc add", "parent 1:1 handle 2: pfifo_fast");
 }
 
@@ -75,7 +58,7 @@ fn questions_do_not_wait_behind_uploads_in_the_bands_of_a_users_tbf() {
     }
     for how_many in [1, 8] {
         let net = Net::new();
-        tbf_with_bands(&net);
+        tbf_with_bands(&net, "rate 10mbit burst 10k");
         let uploads = Streams::up(&net, how_many);
         let mut questions = Questions::start(&net);
         let without = Outcome::measured(&uploads, &mut questions);
@@ -100,7 +83,6 @@ fn questions_do_not_wait_behind_uploads_in_bands_of_our_own() {
         net.tc("a", "qdisc del", "root");
         assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
         let with = Outcome::measured(&uploads, &mut questions);
-        println!("{}", net.status().unwrap());
         compare(&format!("HTB, {how_many} uploads"), &without, &with);
     }
 }
@@ -112,16 +94,17 @@ fn a_download_beside_an_upload_has_most_of_its_rate_again() {
     }
     let net = Net::new();
     net.tc("b", "qdisc add", "root tbf rate 20mbit burst 20k limit 1m");
-    net.tc("a", "qdisc add", "root handle 1: tbf rate 1mbit burst 5k limit 1m");
-    net.tc("a", "qdisc add", "parent 1:1 handle 2: pfifo_fast");
-    let alone = downloaded(&net);
+    tbf_with_bands(&net, "rate 1mbit burst 5k");
+    // A busy machine makes downloads slower, never faster.
+    let best = || (0..3).map(|_| downloaded(&net)).fold(0.0, f64::max);
+    let alone = best();
     let _uploads = Streams::up(&net, 4);
     thread::sleep(WARM_UP);
     let beside = downloaded(&net);
     assert_succeeded(&net.on_device("attach", ""));
     thread::sleep(WARM_UP);
-    let regained = downloaded(&net);
-    println!("alone {alone:.1}, beside uploads {beside:.1}, with control {regained:.1} Mbit/s");
+    let regained = best();
+    println!("alone {alone:.1}, beside uploads {beside:.1}, then controlled {regained:.1} Mbit/s");
     assert!(beside < 0.8 * alone);
     assert!(regained >= 0.8 * alone);
 }

@@ -58,13 +58,21 @@ impl Streams {
         streams
     }
 
+    /// The port at B of one of them.
+    pub(crate) fn port(&self, number: usize) -> u16 {
+        self.ends[2 * number].peer_addr().unwrap().port()
+    }
+
     /// What each carries while `what` happens, in Mbit/s.
     pub(crate) fn goodputs(&self, what: impl FnOnce()) -> Vec<f64> {
         let carried = || self.carried.iter().map(|one| one.load(Ordering::Relaxed));
         let (start, before): (_, Vec<_>) = (Instant::now(), carried().collect());
         what();
         let micros = start.elapsed().as_micros() as f64;
-        carried().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / micros).collect()
+        carried()
+            .zip(before)
+            .map(|(after, before)| (after - before) as f64 * 8.0 / micros)
+            .collect()
     }
 }
 

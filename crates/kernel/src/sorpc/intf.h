@@ -61,6 +61,8 @@ struct flow {
 	__u64 sent_ns;
 	/* What it has sent, all bands. */
 	struct account sent;
+	/* Its number among the flows that have been bulk; 0 before it was. */
+	__u64 lane;
 };
 
 #endif

@@ -38,6 +38,10 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+/* How many flows have been bulk. Processors do not wait for each other here: at worst two flows
+ * that begin at once share a priority. */
+__u64 lanes = 0;
+
 /* The TCP socket whose data this packet carries; NULL if it carries none, or is forwarded. What has
  * no payload and is no mere ack, such as a FIN, counts as data: it need not overtake any. */
 static struct tcp_sock *sender(struct __sk_buff *packet)
@@ -57,8 +61,9 @@ static void add(struct account *account, struct __sk_buff *packet)
 	account->bytes += packet->len;
 }
 
-static struct flow *flow_of(struct sock_common *sock, __u64 cookie)
+static struct flow *flow_of(struct __sk_buff *packet, struct sock_common *sock)
 {
+	__u64 cookie = bpf_get_socket_cookie(packet);
 	struct flow *known = bpf_map_lookup_elem(&flows, &cookie);
 	struct flow flow = {};
 
@@ -77,44 +82,47 @@ static struct flow *flow_of(struct sock_common *sock, __u64 cookie)
 	return bpf_map_lookup_elem(&flows, &cookie);
 }
 
-static enum band band_of(struct __sk_buff *packet, struct tcp_sock *tcp, __u64 cookie)
+static enum band band_of(struct __sk_buff *packet, struct sock *sock)
+{
+	if (attachment.confined && bpf_skb_under_cgroup(packet, &only, 0) != 1)
+		return URGENT;
+	return sorpc_band(sock->sk_wmem_queued, sock->sk_sndbuf, attachment.threshold_milli);
+}
+
+/* Takes note of a flow's packet, and gives the flow's number among the bulk ones. */
+static __u64 lane_of(struct __sk_buff *packet, struct tcp_sock *tcp, enum band band)
 {
 	struct sock *sock = (struct sock *)tcp;
-	__u64 queued = sock->sk_wmem_queued, size = sock->sk_sndbuf;
-	enum band band = sorpc_band(queued, size, attachment.threshold_milli);
-	struct flow *flow = flow_of(&sock->__sk_common, cookie);
+	struct flow *flow = flow_of(packet, &sock->__sk_common);
 
-	if (attachment.confined && bpf_skb_under_cgroup(packet, &only, 0) != 1)
-		band = URGENT;
-	if (flow) {
-		flow->queued = queued;
-		flow->size = size;
-		flow->band = band;
-		flow->sent_ns = tcp->tcp_wstamp_ns;
-		add(&flow->sent, packet);
-	}
-	return band;
+	if (!flow)
+		return 0;
+	flow->queued = sock->sk_wmem_queued;
+	flow->size = sock->sk_sndbuf;
+	flow->band = band;
+	flow->sent_ns = tcp->tcp_wstamp_ns;
+	add(&flow->sent, packet);
+	/* In turn, which spreads a few uploads more evenly than a hash. */
+	if (band == BULK && !flow->lane)
+		flow->lane = ++lanes;
+	return flow->lane;
 }
 
 SEC("tcx/egress")
 int freshline_sorpc(struct __sk_buff *packet)
 {
 	struct tcp_sock *tcp = sender(packet);
-	enum band band = URGENT;
-	__u32 priority = attachment.urgent, key;
 	struct account *account;
+	__u32 band = URGENT;
+	__u64 lane = 0;
 
 	if (tcp) {
-		__u64 cookie = bpf_get_socket_cookie(packet);
-
-		band = band_of(packet, tcp, cookie);
-		/* Cookies are numbers in a row, which spreads flows more evenly than a hash. */
-		if (band == BULK)
-			priority = attachment.bulk + (cookie & attachment.spread);
+		band = band_of(packet, (struct sock *)tcp);
+		lane = lane_of(packet, tcp, band);
 	}
-	packet->priority = priority;
-	key = band;
-	account = bpf_map_lookup_elem(&bands, &key);
+	packet->priority =
+		band == BULK ? attachment.bulk + (lane & attachment.spread) : attachment.urgent;
+	account = bpf_map_lookup_elem(&bands, &band);
 	if (account)
 		add(account, packet);
 	return TCX_NEXT;

@@ -188,7 +188,7 @@ fn flows(map: &MapHandle) -> libbpf_rs::Result<Vec<Flow>> {
 /// When it sent last, and `struct flow` in `intf.h`.
 fn flow(value: &[u8]) -> Option<(u64, Flow)> {
     let (address, row) = value.split_first_chunk::<16>()?;
-    let [remote_port, local_port, queued, size, band, sent_ns, packets, bytes] =
+    let [remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane] =
         maps::numbers(row)[..]
     else {
         return None;
