@@ -82,6 +82,12 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+};
+
 #pragma clang attribute pop
 
 /* Of the kernel's internal headers. */

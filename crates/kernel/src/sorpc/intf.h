@@ -36,11 +36,6 @@ struct attachment {
 	unsigned char name[NAME_LENGTH];
 };
 
-/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
-struct address {
-	__u32 words[4];
-};
-
 /* The map `bands`: for each processor what was put into a band. */
 struct account {
 	/* Segments of super-packets count each. */
@@ -48,21 +43,27 @@ struct account {
 	__u64 bytes;
 };
 
-/* The map `flows`: a TCP socket that has sent data. */
+/* What the map `flows` has of a TCP socket that has sent data. */
 struct flow {
-	struct address remote;
-	__u64 remote_port;
-	__u64 local_port;
 	/* The send buffer and the band as of the last packet: what is in it, what it holds, bytes. */
 	__u64 queued;
 	__u64 size;
 	__u64 band;
 	/* When that was sent, ns of the monotonic clock. */
 	__u64 sent_ns;
-	/* What it has sent, all bands. */
+	/* What it has sent, in all bands. */
 	struct account sent;
 	/* Its number among the flows that have been bulk; 0 before it was. */
 	__u64 lane;
+};
+
+/* A row of the list of flows. */
+struct row {
+	/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
+	__u32 remote[4];
+	__u64 remote_port;
+	__u64 local_port;
+	struct flow flow;
 };
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "intf.h"
 
-#define FLOWS 4096
 /* What the kernel writes in place of its size into an ack without data (skb_is_tcp_pure_ack). */
 #define PURE_ACK 2
 
@@ -31,10 +30,9 @@ struct {
 } bands SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, FLOWS);
-	/* The socket's cookie. */
-	__type(key, __u64);
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
 	__type(value, struct flow);
 } flows SEC(".maps");
 
@@ -61,27 +59,6 @@ static void add(struct account *account, struct __sk_buff *packet)
 	account->bytes += packet->len;
 }
 
-static struct flow *flow_of(struct __sk_buff *packet, struct sock_common *sock)
-{
-	__u64 cookie = bpf_get_socket_cookie(packet);
-	struct flow *known = bpf_map_lookup_elem(&flows, &cookie);
-	struct flow flow = {};
-
-	if (known)
-		return known;
-	flow.remote_port = bpf_ntohs(sock->skc_dport);
-	flow.local_port = sock->skc_num;
-	if (sock->skc_family == AF_INET) {
-		flow.remote.words[2] = bpf_htonl(0xffff);
-		flow.remote.words[3] = sock->skc_daddr;
-	} else {
-		for (int word = 0; word < 4; word++)
-			flow.remote.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
-	}
-	bpf_map_update_elem(&flows, &cookie, &flow, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&flows, &cookie);
-}
-
 static enum band band_of(struct __sk_buff *packet, struct sock *sock)
 {
 	if (attachment.confined && bpf_skb_under_cgroup(packet, &only, 0) != 1)
@@ -93,7 +70,7 @@ static enum band band_of(struct __sk_buff *packet, struct sock *sock)
 static __u64 lane_of(struct __sk_buff *packet, struct tcp_sock *tcp, enum band band)
 {
 	struct sock *sock = (struct sock *)tcp;
-	struct flow *flow = flow_of(packet, &sock->__sk_common);
+	struct flow *flow = bpf_sk_storage_get(&flows, tcp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!flow)
 		return 0;
@@ -126,4 +103,29 @@ int freshline_sorpc(struct __sk_buff *packet)
 	if (account)
 		add(account, packet);
 	return TCX_NEXT;
+}
+
+/* Reading it lists the flows. */
+SEC("iter/bpf_sk_storage_map")
+int list(struct bpf_iter__bpf_sk_storage_map *at)
+{
+	struct sock_common *sock = (struct sock_common *)at->sk;
+	struct flow *flow = at->value;
+	struct row row = {};
+
+	/* One that is closed has no port, and is there until its packets have left. */
+	if (!sock || !flow || !sock->skc_num)
+		return 0;
+	row.remote_port = bpf_ntohs(sock->skc_dport);
+	row.local_port = sock->skc_num;
+	if (sock->skc_family == AF_INET) {
+		row.remote[2] = bpf_htonl(0xffff);
+		row.remote[3] = sock->skc_daddr;
+	} else {
+		for (int word = 0; word < 4; word++)
+			row.remote[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
+	}
+	row.flow = *flow;
+	bpf_seq_write(at->meta->seq, &row, sizeof(row));
+	return 0;
 }

@@ -18,7 +18,7 @@ mod status;
 
 use std::fs::{self, File};
 use std::mem::{self, MaybeUninit};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use freshline_core::host::SorpcParams;
@@ -48,6 +48,8 @@ mod skeleton {
 const PIN_PREFIX: &str = "uplink-";
 /// The program on the device; not there while a process holds it.
 const CONTROL: &str = "control";
+/// The list of its flows, which tells them when it is read.
+const FLOWS: &str = "flows";
 /// The program's constants.
 const CONSTANTS: &str = "constants";
 
@@ -173,8 +175,12 @@ fn load(
     let folder = pin_folder(&device)?;
     fs::create_dir_all(&folder).map_err(KernelError::file("make", &folder))?;
     let mut traces = Traces { folder, device, found: None };
-    let pinned = program.maps.rodata.pin(traces.folder.join(CONSTANTS));
-    pinned.map_err(KernelError::bpf("pin the program's constants"))?;
+    let mut pin = || {
+        program.maps.rodata.pin(traces.folder.join(CONSTANTS))?;
+        let mut list = program.progs.list.attach_iter(program.maps.flows.as_fd())?;
+        list.pin(traces.folder.join(FLOWS))
+    };
+    pin().map_err(KernelError::bpf("pin what belongs to the program"))?;
     if let Some((rate, found)) = shaped {
         traces.found = Some(found);
         shaper::shape(traffic, &traces.device, rate)?;

@@ -1,17 +1,19 @@
 //! What is attached where, and what it has done so far.
 
 use std::cmp::Reverse;
+use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use freshline_core::host::Band;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use libbpf_rs::query::{
     LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
 };
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapHandle};
 
 use super::constants::Constants;
-use super::{CONTROL, PIN_PREFIX, pin_name, shaper};
+use super::{CONTROL, FLOWS, PIN_PREFIX, pin_name, shaper};
 use crate::device::own_netns;
 use crate::error::{KernelError, require_root};
 use crate::qdisc::{TrafficControl, Waiting};
@@ -21,6 +23,8 @@ use crate::{maps, pin};
 const PROGRAM: &str = "freshline_sorpc";
 /// How the name of the map of a program's constants ends.
 const CONSTANTS: &str = ".rodata";
+/// The length of a `struct row`.
+const ROW: usize = 88;
 
 /// The program on one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +43,7 @@ pub struct Attachment {
     pub rate: Option<BitRate>,
     /// The urgent band and the bulk band.
     pub bands: [BandReport; 2],
-    /// Streams that have sent data, the latest first.
+    /// Streams that are open and have sent data, the latest first.
     pub flows: Vec<Flow>,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
     pub runs: u64,
@@ -123,8 +127,8 @@ fn attachment(
     netns: u64,
 ) -> Result<Attachment, KernelError> {
     let Constants { device, threshold_milli, confined, shaped } = constants;
-    let folder = pin_name(device.netns, &device.index.to_string());
-    let folders = pin::folders(PIN_PREFIX);
+    let name = pin_name(device.netns, &device.index.to_string());
+    let folder = pin::folders(PIN_PREFIX).into_iter().find(|folder| folder.ends_with(&name));
     let here = device.netns == netns;
     let waiting = match shaped {
         Some(_) if here => Some(
@@ -134,58 +138,53 @@ fn attachment(
         ),
         _ => None,
     };
-    let told = told(program, waiting).map_err(KernelError::bpf("read the statistics"))?;
-    let (bands, flows) = told;
     Ok(Attachment {
         elsewhere: !here,
-        pinned: folders.iter().any(|one| one.ends_with(&folder) && one.join(CONTROL).exists()),
+        pinned: folder.as_ref().is_some_and(|folder| folder.join(CONTROL).exists()),
         threshold: threshold_milli as f64 / 1e3,
         confined,
         rate: shaped.map(|(rate, _)| rate),
-        bands,
-        flows,
+        bands: bands(program, waiting).map_err(KernelError::bpf("read the statistics"))?,
+        flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
         runs: program.run_cnt,
         run_time: Span::from_nanos(program.run_time_ns),
         device: device.name,
     })
 }
 
-fn told(
+fn bands(
     program: &ProgramInfo,
     waiting: Option<[Waiting; 2]>,
-) -> libbpf_rs::Result<([BandReport; 2], Vec<Flow>)> {
+) -> libbpf_rs::Result<[BandReport; 2]> {
     let maps = maps::of(program)?;
-    let named = |name| maps.iter().find(|map| map.name() == name);
-    let band = |band: Band| -> libbpf_rs::Result<BandReport> {
-        let sums = named("bands").map(|map| maps::sums(map, band as u32)).transpose()?;
+    let map = maps.iter().find(|map| map.name() == "bands");
+    let report = |band: Band| -> libbpf_rs::Result<BandReport> {
+        let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
+        let [packets, bytes] = sums.unwrap_or_default();
         let waiting = waiting.map(|bands| bands[band as usize]);
         Ok(BandReport {
             band,
-            sent: account(sums.unwrap_or_default()),
+            sent: account(packets, bytes),
             backlog: waiting.map(|waiting| Bytes::new(waiting.bytes)),
             drops: waiting.map(|waiting| Packets::new(waiting.drops)),
         })
     };
-    let flows = named("flows").map(flows).transpose()?.unwrap_or_default();
-    Ok(([band(Band::Urgent)?, band(Band::Bulk)?], flows))
+    Ok([report(Band::Urgent)?, report(Band::Bulk)?])
 }
 
-fn account([packets, bytes]: [u64; 2]) -> Account {
+fn account(packets: u64, bytes: u64) -> Account {
     Account { packets: Packets::new(packets), bytes: Bytes::new(bytes) }
 }
 
-fn flows(map: &MapHandle) -> libbpf_rs::Result<Vec<Flow>> {
-    let mut found = Vec::new();
-    for key in map.keys() {
-        // One may be forgotten while we look.
-        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        found.extend(flow(&value));
-    }
+/// From the list in this folder; none if that is gone by now.
+fn flows(folder: &Path) -> Vec<Flow> {
+    let rows = fs::read(folder.join(FLOWS)).unwrap_or_default();
+    let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
     found.sort_by_key(|(sent_ns, _)| Reverse(*sent_ns));
-    Ok(found.into_iter().map(|(_, flow)| flow).collect())
+    found.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// When it sent last, and `struct flow` in `intf.h`.
+/// When it sent last, and `struct row` in `intf.h`.
 fn flow(value: &[u8]) -> Option<(u64, Flow)> {
     let (address, row) = value.split_first_chunk::<16>()?;
     let [remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane] =
@@ -199,7 +198,7 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
         queued: Bytes::new(queued),
         size: Bytes::new(size),
         band: if band == Band::Bulk as u64 { Band::Bulk } else { Band::Urgent },
-        sent: account([packets, bytes]),
+        sent: account(packets, bytes),
     };
     Some((sent_ns, flow))
 }
