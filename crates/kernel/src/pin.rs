@@ -18,6 +18,12 @@ const OURS: &str = "freshline";
 pub(crate) fn folder() -> Result<PathBuf, KernelError> {
     let at = match mounted("bpf") {
         Some(at) => at,
+        None if is_passing() => {
+            return Err(KernelError::Missing {
+                feature: "the BPF file system, outside of `ip netns exec`, which hides it",
+                remedy: "enter the network namespace by `nsenter --net=/run/netns/NAME` instead",
+            });
+        }
         None => {
             let none: Option<&str> = None;
             mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), none).map_err(|error| {
@@ -27,6 +33,13 @@ pub(crate) fn folder() -> Result<PathBuf, KernelError> {
         }
     };
     Ok(at.join(OURS))
+}
+
+/// Whether this process has a mount namespace of its own, as by `ip netns exec`: what is mounted
+/// there goes with the last process in it, and so would all pins.
+fn is_passing() -> bool {
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    of("self") != of("1")
 }
 
 /// Folders of ours whose name begins with `prefix`; none without a BPF file system.

@@ -87,6 +87,13 @@ impl Net {
         command
     }
 
+    /// A command on A by `ip netns exec`.
+    pub(crate) fn exec(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name("a"), program]);
+        command
+    }
+
     /// Runs `tc` for the device of a host.
     pub(crate) fn tc(&self, host: &str, what: &str, arguments: &str) -> String {
         let mut command = self.command(host, "tc");

@@ -17,6 +17,7 @@ mod shaper;
 mod status;
 
 use std::fs::{self, File};
+use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ pub fn attach(device: &str, settings: &Settings, only: Option<&Path>) -> Result<
     require_btf()?;
     let device = Device::named(device)?;
     remove_deserted()?;
-    if status::links()?.iter().any(|(_, constants)| constants.device.is(&device)) {
+    if status::is_live(&device)? {
         return Err(KernelError::Classified { device: device.name });
     }
     // Of a process that was killed while it held the program: nobody else is attached here.
@@ -172,9 +173,7 @@ fn load(
     }
 
     let Constants { device, shaped, .. } = constants;
-    let folder = pin_folder(&device)?;
-    fs::create_dir_all(&folder).map_err(KernelError::file("make", &folder))?;
-    let mut traces = Traces { folder, device, found: None };
+    let mut traces = Traces { folder: make_pin_folder(&device)?, device, found: None };
     let mut pin = || {
         program.maps.rodata.pin(traces.folder.join(CONSTANTS))?;
         let mut list = program.progs.list.attach_iter(program.maps.flows.as_fd())?;
@@ -222,14 +221,14 @@ impl Held {
 
 impl Traces {
     fn remove(&mut self) -> Result<(), KernelError> {
+        if let Some(found) = &self.found
+            && self.device.exists()
+        {
+            found.restore(&self.device)?;
+        }
+        self.found = None;
         // Others clean up, too, where a device is gone.
-        if self.folder.exists() {
-            pin::remove(&self.folder)?;
-        }
-        match self.found.take() {
-            Some(found) if self.device.exists() => found.restore(&self.device),
-            _ => Ok(()),
-        }
+        if self.folder.exists() { pin::remove(&self.folder) } else { Ok(()) }
     }
 }
 
@@ -253,11 +252,14 @@ pub fn detach(device: Option<&str>) -> Result<(), KernelError> {
     let gone = remove_deserted()?;
     let folders = match device {
         None => pin::folders(&pin_name(own_netns()?, "")),
-        Some(name) if gone.iter().any(|one| one == name) => return Ok(()),
-        Some(name) => vec![pin_folder(&Device::named(name)?)?],
+        Some(name) => match Device::named(name) {
+            Ok(device) => vec![pin_folder(&device)?],
+            Err(_) if gone.iter().any(|one| one == name) => Vec::new(),
+            Err(error) => return Err(error),
+        },
     };
     let found: Vec<_> = folders.into_iter().filter(|folder| folder.exists()).collect();
-    if found.is_empty() && (device.is_some() || gone.is_empty()) {
+    if found.is_empty() && gone.is_empty() {
         return Err(KernelError::NotClassified(device.map(ToOwned::to_owned)));
     }
     found.iter().try_for_each(|folder| remove(folder))
@@ -265,28 +267,33 @@ pub fn detach(device: Option<&str>) -> Result<(), KernelError> {
 
 /// Ends what the pins in a folder hold, if it is there, and what a process left that was killed.
 fn remove(folder: &Path) -> Result<(), KernelError> {
-    if !folder.exists() {
-        return Ok(());
+    let constants = folder.join(CONSTANTS);
+    if !constants.exists() {
+        // It was killed before it had done anything.
+        return if folder.exists() { pin::remove(folder) } else { Ok(()) };
     }
-    let Constants { device, shaped, .. } = Constants::open(&folder.join(CONSTANTS))?;
+    let Constants { device, shaped, .. } = Constants::open(&constants)?;
     let control = folder.join(CONTROL);
     if control.exists() {
         // To remove its pin would end it as well, but later than that returns.
         let control = Link::open(control).map_err(KernelError::bpf("open the program's pin"))?;
         control.detach().map_err(KernelError::bpf("detach the program"))?;
-    } else if status::links()?.iter().any(|(_, constants)| constants.device.is(&device)) {
+    } else if status::is_live(&device)? {
         return Err(KernelError::Classified { device: device.name });
     }
     Traces { folder: folder.to_owned(), device, found: shaped.map(|(_, found)| found) }.remove()
 }
 
-/// Removes the pins of devices that are gone, and gives their names. Their programs and queues have
-/// gone with them.
+/// Removes the pins of devices that are gone, and gives the names of those that were in this network
+/// namespace. Their programs and queues have gone with them.
 fn remove_deserted() -> Result<Vec<String>, KernelError> {
     let netns = own_netns()?;
     let mut gone = Vec::new();
     for folder in pin::folders(PIN_PREFIX) {
-        let device = Constants::open(&folder.join(CONSTANTS))?.device;
+        // Without constants it is just being made, or removed.
+        let Ok(Constants { device, .. }) = Constants::open(&folder.join(CONSTANTS)) else {
+            continue;
+        };
         let control = folder.join(CONTROL);
         let is_gone = if device.netns == netns {
             !device.exists()
@@ -300,10 +307,23 @@ fn remove_deserted() -> Result<Vec<String>, KernelError> {
         };
         if is_gone {
             pin::remove(&folder)?;
-            gone.push(device.name);
+            gone.extend((device.netns == netns).then_some(device.name));
         }
     }
     Ok(gone)
+}
+
+/// Fails if there is one already: then another process was faster.
+fn make_pin_folder(device: &Device) -> Result<PathBuf, KernelError> {
+    let folder = pin_folder(device)?;
+    let ours = folder.parent().expect("it is below the folder for all of ours");
+    fs::create_dir_all(ours).map_err(KernelError::file("make", ours))?;
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(KernelError::Classified { device: device.name.clone() })
+        }
+        made => made.map(|()| folder.clone()).map_err(KernelError::file("make", folder)),
+    }
 }
 
 fn pin_folder(device: &Device) -> Result<PathBuf, KernelError> {

@@ -8,7 +8,7 @@ use netlink_packet_route::tc::TcHandle;
 use super::shaper;
 use crate::device::Device;
 use crate::error::KernelError;
-use crate::qdisc::{TrafficControl, from_bytes, to_bytes};
+use crate::qdisc::{Told, TrafficControl, from_bytes, to_bytes};
 
 /// Kinds that the kernel takes back as it tells them: without classes, and without tables that it
 /// keeps to itself.
@@ -62,7 +62,7 @@ impl Found {
 
     /// Puts it back in place of our shaper. What waits there is lost. A root that is not ours, since
     /// somebody else has put another there, stays.
-    pub(super) fn restore(self, device: &Device) -> Result<(), KernelError> {
+    pub(super) fn restore(&self, device: &Device) -> Result<(), KernelError> {
         let control = TrafficControl::open().map_err(cannot_read(device))?;
         if !is_shaped(&control, device)? {
             return Ok(());
@@ -70,7 +70,12 @@ impl Found {
         let restored = if self.handle == 0 {
             control.remove_root(device.index)
         } else {
-            control.put_qdisc(device.index, TcHandle::ROOT, self.handle.into(), self.attributes)
+            control.put_qdisc(
+                device.index,
+                TcHandle::ROOT,
+                self.handle.into(),
+                self.attributes.clone(),
+            )
         };
         restored.map_err(KernelError::device("restore the queueing discipline of", &device.name))
     }
@@ -82,11 +87,11 @@ pub(super) fn is_shaped(control: &TrafficControl, device: &Device) -> Result<boo
     Ok(all.iter().any(shaper::is_ours))
 }
 
-/// The kinds of a device's queueing disciplines: the first that goes by priorities, or else the
-/// first of all.
+/// Who serves the bands of a device if nobody changes that: the first of its queueing disciplines
+/// that goes by priorities.
 pub(super) fn bands(control: &TrafficControl, device: &Device) -> Result<Bands, KernelError> {
     let all = control.qdiscs(device.index).map_err(cannot_read(device))?;
-    let mut kinds: Vec<_> = all.iter().map(crate::qdisc::Told::kind).collect();
+    let mut kinds: Vec<_> = all.iter().map(Told::kind).collect();
     Ok(match kinds.iter().position(|kind| WITH_BANDS.contains(&kind.as_str())) {
         Some(at) => Bands::Theirs(kinds.swap_remove(at)),
         None => Bands::Nobodys(kinds.into_iter().next().unwrap_or_else(|| "noop".to_owned())),

@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapHandle};
 
 use super::constants::Constants;
 use super::{CONTROL, FLOWS, PIN_PREFIX, pin_name, shaper};
-use crate::device::own_netns;
+use crate::device::{Device, own_netns};
 use crate::error::{KernelError, require_root};
 use crate::qdisc::{TrafficControl, Waiting};
 use crate::{maps, pin};
@@ -98,12 +98,22 @@ pub struct Flow {
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let netns = own_netns()?;
-    links()?.into_iter().map(|(program, at)| attachment(&program, at, netns)).collect()
+    live()?.into_iter().map(|one| attachment(one, netns)).collect()
 }
 
-/// The programs that are attached, with their constants. What was attached to a device that is gone
-/// is not.
-pub(super) fn links() -> Result<Vec<(ProgramInfo, Constants)>, KernelError> {
+/// Whether the program is attached to a device, whoever holds it.
+pub(super) fn is_live(device: &Device) -> Result<bool, KernelError> {
+    Ok(live()?.iter().any(|one| one.constants.device.is(device)))
+}
+
+/// A program on a device that exists.
+struct Live {
+    program: ProgramInfo,
+    maps: Vec<MapHandle>,
+    constants: Constants,
+}
+
+fn live() -> Result<Vec<Live>, KernelError> {
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
         .filter(|program| program.name == PROGRAM)
@@ -113,19 +123,18 @@ pub(super) fn links() -> Result<Vec<(ProgramInfo, Constants)>, KernelError> {
         let program = programs.iter().find(|program| program.id == link.prog_id);
         let is_on_device = matches!(link.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0);
         let Some(program) = program.filter(|_| is_on_device) else { continue };
-        let maps = maps::of(program).map_err(KernelError::bpf("read the program's constants"))?;
+        // It may end while we look.
+        let Ok(maps) = maps::of(program) else { continue };
         let named = |map: &&MapHandle| map.name().to_string_lossy().ends_with(CONSTANTS);
         let constants = maps.iter().find(named).ok_or(KernelError::OtherVersion)?;
-        found.push((program.clone(), Constants::read(constants)?));
+        let constants = Constants::read(constants)?;
+        found.push(Live { program: program.clone(), maps, constants });
     }
     Ok(found)
 }
 
-fn attachment(
-    program: &ProgramInfo,
-    constants: Constants,
-    netns: u64,
-) -> Result<Attachment, KernelError> {
+fn attachment(one: Live, netns: u64) -> Result<Attachment, KernelError> {
+    let Live { program, maps, constants } = one;
     let Constants { device, threshold_milli, confined, shaped } = constants;
     let name = pin_name(device.netns, &device.index.to_string());
     let folder = pin::folders(PIN_PREFIX).into_iter().find(|folder| folder.ends_with(&name));
@@ -144,7 +153,7 @@ fn attachment(
         threshold: threshold_milli as f64 / 1e3,
         confined,
         rate: shaped.map(|(rate, _)| rate),
-        bands: bands(program, waiting).map_err(KernelError::bpf("read the statistics"))?,
+        bands: bands(&maps, waiting).map_err(KernelError::bpf("read the statistics"))?,
         flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
         runs: program.run_cnt,
         run_time: Span::from_nanos(program.run_time_ns),
@@ -152,11 +161,7 @@ fn attachment(
     })
 }
 
-fn bands(
-    program: &ProgramInfo,
-    waiting: Option<[Waiting; 2]>,
-) -> libbpf_rs::Result<[BandReport; 2]> {
-    let maps = maps::of(program)?;
+fn bands(maps: &[MapHandle], waiting: Option<[Waiting; 2]>) -> libbpf_rs::Result<[BandReport; 2]> {
     let map = maps.iter().find(|map| map.name() == "bands");
     let report = |band: Band| -> libbpf_rs::Result<BandReport> {
         let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
