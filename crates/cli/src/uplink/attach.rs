@@ -23,7 +23,7 @@ An uplink of 20 Mbit/s behind a modem:
 
 A device that is the bottleneck itself, and has the kernel's usual queue, pfifo_fast:
 
-    freshline uplink attach --dev wlan0
+    freshline uplink attach --dev wwan0
 
 EXIT CODES
 

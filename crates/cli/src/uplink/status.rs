@@ -18,7 +18,8 @@ pub(super) struct Args {
     /// Print one JSON document on standard output.
     #[arg(long)]
     json: bool,
-    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
+    /// Print metrics of this network namespace's devices for Prometheus on standard output, once, as
+    /// for node_exporter's textfile collector.
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
 }
@@ -31,7 +32,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         });
     }
     if args.metrics {
-        let text = render(Snapshot(found)).into_diagnostic().map_err(Failure::Runtime)?;
+        // Devices elsewhere may have the same names.
+        let here = found.into_iter().filter(|attachment| !attachment.elsewhere).collect();
+        let text = render(Snapshot(here)).into_diagnostic().map_err(Failure::Runtime)?;
         return printed(write!(io::stdout(), "{text}"));
     }
     printed(print_table(&found))
