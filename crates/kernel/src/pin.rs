@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
+use nix::unistd::Pid;
 
 use crate::KernelError;
 use crate::cgroup::mounted;
@@ -35,11 +36,17 @@ pub(crate) fn folder() -> Result<PathBuf, KernelError> {
     Ok(at.join(OURS))
 }
 
-/// Whether this process has a mount namespace of its own, as by `ip netns exec`: what is mounted
-/// there goes with the last process in it, and so would all pins.
+/// Whether this process has a mount namespace that its parent or the first process has not, as by
+/// `ip netns exec`: what is mounted there goes with the last process in it, and so would all pins.
 fn is_passing() -> bool {
-    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    of("self") != of("1")
+    let of = |process: Pid| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let own = of(Pid::this());
+    // In a container, the first process may not be for us to ask.
+    [Pid::parent(), Pid::from_raw(1)]
+        .map(of)
+        .iter()
+        .flatten()
+        .any(|other| Some(other) != own.as_ref())
 }
 
 /// Folders of ours whose name begins with `prefix`; none without a BPF file system.

@@ -34,8 +34,7 @@ impl Found {
     pub(super) fn at(control: &TrafficControl, device: &Device) -> Result<Self, KernelError> {
         let own_choice = Self { handle: 0, attributes: Vec::new() };
         let mut all = control.qdiscs(device.index).map_err(cannot_read(device))?;
-        let is_root = |handle: TcHandle| handle == TcHandle::ROOT;
-        let Some(at) = all.iter().position(|one| is_root(one.parent)) else {
+        let Some(at) = all.iter().position(|one| one.parent == TcHandle::ROOT) else {
             return Ok(own_choice);
         };
         let root = all.swap_remove(at);
@@ -82,7 +81,7 @@ impl Found {
 }
 
 /// Whether our shaper is at a device's root.
-pub(super) fn is_shaped(control: &TrafficControl, device: &Device) -> Result<bool, KernelError> {
+fn is_shaped(control: &TrafficControl, device: &Device) -> Result<bool, KernelError> {
     let all = control.qdiscs(device.index).map_err(cannot_read(device))?;
     Ok(all.iter().any(shaper::is_ours))
 }
