@@ -1,11 +1,12 @@
 //! What can go wrong between a loader and the kernel.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{io, iter};
 
+use freshline_core::host::BandLawError;
 use freshline_core::receiver::WindowLawError;
-use freshline_core::unit::Span;
+use freshline_core::unit::{BitRate, Span};
 use libbpf_rs::ErrorKind;
 use nix::unistd::Uid;
 
@@ -23,6 +24,17 @@ pub enum KernelError {
         /// The most that may be.
         longest: Span,
     },
+    /// Settings of the law of bands that make no sense.
+    #[error(transparent)]
+    Bands(#[from] BandLawError),
+    /// Too slow to shape to.
+    #[error("a rate of {rate} is too slow to shape to; give at least {least}")]
+    SlowRate {
+        /// What was asked for.
+        rate: BitRate,
+        /// The least that may be.
+        least: BitRate,
+    },
     /// Not root.
     #[error("needs root, to {0}: run it with `sudo`")]
     Privileges(&'static str),
@@ -37,7 +49,7 @@ pub enum KernelError {
     /// The kernel does not take the program.
     #[error(
         "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
-         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_CLS_ACT; \
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_XGRESS; \
          RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
@@ -61,6 +73,46 @@ pub enum KernelError {
         /// What the other program is attached to.
         place: String,
     },
+    /// What leaves through it is classified already.
+    #[error(
+        "{device} is under control already: `freshline uplink detach` ends it; if a process \
+         holds it (`attach --foreground` or `run`), end that"
+    )]
+    Classified {
+        /// The device.
+        device: String,
+    },
+    /// Its queueing discipline could not be put back.
+    #[error(
+        "the queueing discipline of {device}, {kind}, could not be restored afterwards; remove it \
+         first (`tc qdisc del dev {device} root`), or attach without --rate, which leaves it as it \
+         is and works where it has bands, such as pfifo_fast's"
+    )]
+    Irreplaceable {
+        /// The device.
+        device: String,
+        /// What is at its root.
+        kind: String,
+    },
+    /// The device's queueing discipline.
+    #[error("cannot {what} {device}")]
+    Device {
+        /// What was tried.
+        what: &'static str,
+        /// With what.
+        device: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its program is another version's.
+    #[error(
+        "what is attached is of another version of freshline; end it with that one, or remove \
+         its folder below /sys/fs/bpf/freshline"
+    )]
+    OtherVersion,
+    /// There is nothing to end at a device, or at any.
+    #[error("nothing is attached{}", .0.as_ref().map(|device| format!(" to {device}")).unwrap_or_default())]
+    NotClassified(Option<String>),
     /// There is nothing to end.
     #[error("nothing is attached{}", .0.as_ref().map(|place| format!(" to {place}")).unwrap_or_default())]
     NotAttached(Option<String>),
@@ -107,6 +159,14 @@ impl KernelError {
         }
     }
 
+    pub(crate) fn device(what: &'static str, device: &str) -> impl FnOnce(io::Error) -> Self {
+        let device = device.to_owned();
+        move |source| match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Privileges(what),
+            _ => Self::Device { what, device, source },
+        }
+    }
+
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
         move |source| match source.kind() {
             ErrorKind::PermissionDenied => Self::Privileges(what),
@@ -118,4 +178,15 @@ impl KernelError {
 /// Without it the kernel says little, and what it says does not tell what is missing.
 pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
     if Uid::effective().is_root() { Ok(()) } else { Err(KernelError::Privileges(what)) }
+}
+
+/// Without it libbpf cannot fit a program to the kernel.
+pub(crate) fn require_btf() -> Result<(), KernelError> {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Ok(());
+    }
+    Err(KernelError::Missing {
+        feature: "BTF, the description of the kernel's types",
+        remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
+    })
 }

@@ -31,6 +31,8 @@ struct in6_addr {
 struct sock_common {
 	__u32 skc_daddr;
 	struct in6_addr skc_v6_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
 	volatile unsigned char skc_state;
 	unsigned short skc_family;
 };
@@ -38,6 +40,15 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+};
+
+struct sk_buff {
+	unsigned int truesize;
+	__u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
 };
 
 struct tcp_options_received {
@@ -63,12 +74,6 @@ struct tcp_sock {
 	__u8 bpf_sock_ops_cb_flags;
 };
 
-struct sk_buff {
-	__u16 network_header;
-	unsigned char *head;
-	unsigned char *data;
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {
@@ -78,6 +83,12 @@ struct bpf_iter_meta {
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
 };
 
 #pragma clang attribute pop
@@ -92,7 +103,8 @@ struct bpf_iter__tcp {
 /* Of <linux/tcp.h>, whose types would clash with those above. */
 #define TCP_WINDOW_CLAMP 10
 
-/* Of <linux/bpf.h> since Linux 6.12. */
+/* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
+#define TCX_NEXT (-1)
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 
 #endif

@@ -10,16 +10,19 @@
 //! |---|---|---|
 //! | [`receiver`] `cgroup` | sockets of a cgroup | RTAC or DRWA: how much may be in flight to them |
 //! | [`receiver`] `device` | what passes a network device | the same, for all that is behind it |
+//! | [`sorpc`] | what leaves through a device | SORPC: which packets are in no hurry |
 //!
 //! What the kernel holds is found by asking the kernel: a loader keeps no state of its own in
 //! files, so there is none to go stale. A program lasts as long as its link, and a link as long as
 //! somebody holds it: a process, or a pin in the BPF file system, which outlives processes.
 
 pub mod cgroup;
+mod device;
 mod error;
-mod netns;
+mod maps;
 mod pin;
+mod qdisc;
 pub mod receiver;
-mod tcx;
+pub mod sorpc;
 
 pub use error::KernelError;

@@ -1,10 +1,10 @@
 //! The BPF file system: what is pinned there outlives the process that pinned it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
+use nix::unistd::Pid;
 
 use crate::KernelError;
 use crate::cgroup::mounted;
@@ -20,11 +20,11 @@ const OURS: &str = "freshline";
 pub(crate) fn folder() -> Result<PathBuf, KernelError> {
     let at = match mounted("bpf") {
         Some(at) => at,
-        None if !is_mount_namespace_of_init() => {
+        None if is_passing() => {
             return Err(KernelError::Missing {
-                feature: "the BPF file system, which is not mounted in this mount namespace",
-                remedy: "enter a network namespace by `nsenter --net=/run/netns/NAME`, as `ip \
-                         netns exec` hides it; or mount it, or use --foreground",
+                feature: "the BPF file system, outside of `ip netns exec`, which hides it",
+                remedy: "enter the network namespace by `nsenter --net=/run/netns/NAME` instead, \
+                         or use --foreground",
             });
         }
         None => {
@@ -38,9 +38,17 @@ pub(crate) fn folder() -> Result<PathBuf, KernelError> {
     Ok(at.join(OURS))
 }
 
-fn is_mount_namespace_of_init() -> bool {
-    let of = |process| fs::metadata(format!("/proc/{process}/ns/mnt")).map(|about| about.ino());
-    of("self").ok() == of("1").ok()
+/// Whether this process has a mount namespace that its parent or the first process has not, as by
+/// `ip netns exec`: what is mounted there goes with the last process in it, and so would all pins.
+fn is_passing() -> bool {
+    let of = |process: Pid| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let own = of(Pid::this());
+    // In a container, the first process may not be for us to ask.
+    [Pid::parent(), Pid::from_raw(1)]
+        .map(of)
+        .iter()
+        .flatten()
+        .any(|other| Some(other) != own.as_ref())
 }
 
 /// Folders of ours whose name begins with `prefix`; none without a BPF file system.

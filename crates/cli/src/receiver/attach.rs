@@ -1,14 +1,13 @@
 //! `freshline receiver attach`: control that stays.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver};
 
 use freshline_kernel::cgroup;
 use freshline_kernel::receiver::{Target, attach};
-use miette::IntoDiagnostic;
 
 use super::{LawArgs, failure};
 use crate::Failure;
+use crate::hold::ended;
 
 /// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
 /// device. Needs root.
@@ -79,11 +78,4 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             held.release().map_err(failure)
         }
     }
-}
-
-/// Says when it is time to end.
-fn ended() -> Result<Receiver<()>, Failure> {
-    let (sender, ended) = mpsc::channel();
-    ctrlc::set_handler(move || _ = sender.send(())).into_diagnostic().map_err(Failure::Runtime)?;
-    Ok(ended)
 }

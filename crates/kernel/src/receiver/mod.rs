@@ -17,12 +17,10 @@ mod place;
 mod settings;
 mod status;
 
-use std::path::Path;
-
 use libbpf_rs::{Link, PrintLevel, set_print};
 
 use crate::KernelError;
-use crate::error::require_root;
+use crate::error::{require_btf, require_root};
 use pins::{PinFolder, read_to_end};
 pub use pins::{detach, detach_all};
 pub use place::{Place, Target};
@@ -56,12 +54,7 @@ struct Connections {
 pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
     law.check()?;
     require_root("attach programs")?;
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(KernelError::Missing {
-            feature: "BTF, the description of the kernel's types",
-            remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
-        });
-    }
+    require_btf()?;
     have_libbpf_log();
     pins::remove_deserted()?;
     match target {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use libbpf_rs::query::LinkTypeInfo;
 
+use crate::KernelError;
 use crate::cgroup::Cgroup;
-use crate::{KernelError, netns};
+use crate::device::{self, Device};
 
 /// What a user wants controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +32,8 @@ impl Target {
         Ok(match self {
             Self::Cgroup(path) => Place::Cgroup { id: Cgroup::open(path)?.0.id },
             Self::Device(name) => {
-                Place::Device { netns: netns::number()?, index: netns::device_index(name)? }
+                let Device { netns, index, .. } = Device::named(name)?;
+                Place::Device { netns, index }
             }
         })
     }
@@ -73,8 +75,8 @@ impl Place {
         match *self {
             Self::Cgroup { id } => Cgroup::find(id).map(|cgroup| Target::Cgroup(cgroup.path)),
             Self::Device { netns, index } => {
-                let is_here = netns::number().is_ok_and(|here| here == netns);
-                let name = is_here.then(|| netns::device_name(index)).flatten();
+                let is_here = device::own_netns().is_ok_and(|here| here == netns);
+                let name = is_here.then(|| device::name_of(index)).flatten();
                 name.map(Target::Device)
             }
         }

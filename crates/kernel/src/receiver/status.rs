@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Law, Place, pins};
 use crate::error::{KernelError, require_root};
+use crate::maps::{self, numbers};
 
 /// The programs' names, by which they are found again.
 const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
@@ -116,8 +117,7 @@ fn running() -> impl Iterator<Item = Running> {
         if program.name == OTHER {
             return None;
         }
-        let maps = program.map_ids.iter().map(|id| MapHandle::from_map_id(*id));
-        let maps = maps.collect::<libbpf_rs::Result<Vec<_>>>().ok()?;
+        let maps = maps::of(program).ok()?;
         let (law, within) = setup(named(&maps, ".rodata.setup")?)?;
         let place = Place::of_link(&link.info, within)?;
         let shares =
@@ -201,9 +201,4 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
     }
     found.sort_by_key(|(heard_at, _)| Reverse(*heard_at));
     Ok(found.into_iter().map(|(_, peer)| peer).collect())
-}
-
-fn numbers(value: &[u8]) -> Vec<u64> {
-    let words = value.chunks_exact(8);
-    words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
 }
