@@ -27,6 +27,8 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
+/* Nor more often than once in so many round trips. */
+#define TEST_PAUSE 60
 /* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
 #define STUCK_PATIENCE (4 * PATIENCE)
 #define RAISED 4
@@ -74,8 +76,8 @@ struct remote {
 	__u64 test_rounds;
 	__u64 test_before_ns;
 	__u64 test_least_ns;
-	/* In a shared queue, when to test next. */
-	__u64 test_at_ns;
+	/* Since when the queue is shared. */
+	__u64 shared_since_ns;
 	/* How many connections there have been. */
 	__u64 flows;
 };
@@ -252,7 +254,7 @@ static inline int rtac_has_drained(const struct remote *remote)
 static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
 {
 	remote->state = SHARED;
-	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	remote->shared_since_ns = now_ns;
 	return FREE;
 }
 
@@ -333,7 +335,7 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
 		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
-	} else if (now_ns < remote->test_at_ns) {
+	} else if (now_ns < remote->shared_since_ns + larger(TEST_EVERY_NS, TEST_PAUSE * law->rtt_ns)) {
 		verdict = FREE;
 	} else {
 		rtac_begin_test(remote, HALVING, now_ns, law);
