@@ -93,12 +93,12 @@ fn a_window_follows_from_a_round_trip_as_in_the_core() {
 fn path_at(now: Time) -> (BitRate, Span) {
     let seconds = now.since(Time::ZERO).as_secs_f64();
     let rate = BitRate::from_mbps(if (4.0..8.0).contains(&seconds) { 5 } else { 20 });
-    (rate, Span::from_millis(if (12.0..28.0).contains(&seconds) { 80 } else { 20 }))
+    (rate, Span::from_millis(if (12.0..60.0).contains(&seconds) { 80 } else { 20 }))
 }
 
 #[test]
 fn windows_follow_from_a_connection_as_in_the_core() {
-    let length = Time::ZERO + Span::from_secs(40);
+    let length = Time::ZERO + Span::from_secs(75);
     let mut rng = Pcg32::seed_from_u64(7);
     let limits = Limits { initial: Bytes::new(0), most: Bytes::new(LARGEST) };
     let mut core = RtacParams::default().build(limits, Remote::default()).unwrap();

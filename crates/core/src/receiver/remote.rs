@@ -100,6 +100,8 @@ pub(super) struct Ownership {
     flow: u32,
     /// For how many rounds the queue has stood.
     stood: u32,
+    /// For how many more it may; none at first.
+    patience: u32,
     /// For how many it has though the window is too small to be halved.
     stuck: u32,
 }
@@ -168,7 +170,7 @@ pub(super) struct View {
 
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
-        Self { rules, flow: remote.join(), remote, stood: 0, stuck: 0 }
+        Self { rules, flow: remote.join(), remote, stood: 0, patience: 0, stuck: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -195,7 +197,7 @@ impl Ownership {
         let pause = self.rules.test_every.max(view.rtt * PAUSE);
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let (state, verdict) = match knowledge.state {
-            State::Alone if stood > self.rules.patience => {
+            State::Alone if stood > self.patience => {
                 (State::Halving(begin(false)), Verdict::Half)
             }
             State::Alone if stuck > STUCK * self.rules.patience => {
@@ -247,6 +249,7 @@ impl Ownership {
         };
         if !matches!(state, State::Alone) {
             (self.stood, self.stuck) = (0, 0);
+            self.patience = self.rules.patience;
         }
         knowledge.state = state;
         verdict

@@ -101,8 +101,10 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* For how many rounds the queue has stood; and though the window is too small to be halved. */
+	/* For how many rounds the queue has stood, and for how many more it may; and for how many though
+	 * the window is too small to be halved. */
 	__u64 stood;
+	__u64 patience;
 	__u64 stuck;
 	/* Whether a queue has been seen yet. */
 	__u64 has_queued;
@@ -330,7 +332,7 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, RAISING, now_ns, law);
 		verdict = MORE;
 	} else if (remote->state == ALONE) {
-		if (law->stood <= PATIENCE)
+		if (law->stood <= law->patience)
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
@@ -340,8 +342,10 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 	} else {
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	}
-	if (remote->state != ALONE)
+	if (remote->state != ALONE) {
 		law->stood = law->stuck = 0;
+		law->patience = PATIENCE;
+	}
 	return verdict;
 }
 
