@@ -17,6 +17,9 @@
 //! further would only be to starve. From time to time another half tells when that has changed;
 //! a drain then makes sure, and shows whether the path has become longer meanwhile. A window too
 //! small to be halved is raised instead, to see whether the queue grows with it (not drawn).
+//!
+//! A test gives room away that others take, and CUBIC wins back in seconds: a flow's first queue is
+//! asked about without patience, a shared one seldom.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -81,9 +84,9 @@ pub(super) enum Verdict {
     Free,
 }
 
-/// How many round trips there are between tests of a shared queue at least. A test is half a window
-/// for some four, and others take the room that it leaves: at 60 that is 3 % of our rate, and rare
-/// beside the seconds in which CUBIC wins a share back.
+/// How many round trips there are at least between tests of a shared queue. A test is half a window
+/// for some four: at 60 it costs 3 %. In a deep queue that is rarer than CUBIC's cycle, so that the
+/// room which a test leaves to others is won back before the next.
 const PAUSE: u64 = 60;
 
 /// How many times `patience` a flow waits with a window that cannot be halved, before it asks
@@ -100,7 +103,7 @@ pub(super) struct Ownership {
     flow: u32,
     /// For how many rounds the queue has stood.
     stood: u32,
-    /// For how many more it may; none at first.
+    /// For how many it may: none, the first time.
     patience: u32,
     /// For how many it has though the window is too small to be halved.
     stuck: u32,
@@ -197,9 +200,7 @@ impl Ownership {
         let pause = self.rules.test_every.max(view.rtt * PAUSE);
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let (state, verdict) = match knowledge.state {
-            State::Alone if stood > self.patience => {
-                (State::Halving(begin(false)), Verdict::Half)
-            }
+            State::Alone if stood > self.patience => (State::Halving(begin(false)), Verdict::Half),
             State::Alone if stuck > STUCK * self.rules.patience => {
                 (State::Raising(begin(false)), Verdict::More)
             }

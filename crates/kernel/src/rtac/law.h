@@ -27,8 +27,8 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
-/* Nor more often than once in so many round trips. */
-#define TEST_PAUSE 60
+/* How many round trips there are at least between tests of a shared queue. */
+#define PAUSE 60
 /* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
 #define STUCK_PATIENCE (4 * PATIENCE)
 #define RAISED 4
@@ -101,8 +101,8 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* For how many rounds the queue has stood, and for how many more it may; and for how many though
-	 * the window is too small to be halved. */
+	/* For how many rounds the queue has stood, for how many it may (none, the first time), and for
+	 * how many it has though the window is too small to be halved. */
 	__u64 stood;
 	__u64 patience;
 	__u64 stuck;
@@ -337,7 +337,7 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
 		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
-	} else if (now_ns < remote->shared_since_ns + larger(TEST_EVERY_NS, TEST_PAUSE * law->rtt_ns)) {
+	} else if (now_ns < remote->shared_since_ns + larger(TEST_EVERY_NS, PAUSE * law->rtt_ns)) {
 		verdict = FREE;
 	} else {
 		rtac_begin_test(remote, HALVING, now_ns, law);
