@@ -95,13 +95,13 @@ fn a_window_follows_from_a_round_trip_as_in_the_core() {
 fn path_at(now: Time) -> (BitRate, Span) {
     let seconds = now.since(Time::ZERO).as_secs_f64();
     let rate = BitRate::from_mbps(if (4.0..8.0).contains(&seconds) { 5 } else { 20 });
-    (rate, Span::from_millis(if (12.0..28.0).contains(&seconds) { 80 } else { 20 }))
+    (rate, Span::from_millis(if (12.0..60.0).contains(&seconds) { 80 } else { 20 }))
 }
 
-/// A connection over that path for 40 s: what the kernel's law `named` is told, and the core's
+/// A connection over that path for 75 s: what the kernel's law `named` is told, and the core's
 /// windows. The sender fills the window, from slow start on.
 fn connection(named: &str, core: &mut dyn WindowLaw) -> (String, Vec<(Time, u64)>) {
-    let length = Time::ZERO + Span::from_secs(40);
+    let length = Time::ZERO + Span::from_secs(75);
     let mut rng = Pcg32::seed_from_u64(7);
     let mut lines = format!("{named}\n");
     let mut windows = Vec::new();

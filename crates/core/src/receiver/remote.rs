@@ -17,6 +17,9 @@
 //! further would only be to starve. From time to time another half tells when that has changed;
 //! a drain then makes sure, and shows whether the path has become longer meanwhile. A window too
 //! small to be halved is raised instead, to see whether the queue grows with it (not drawn).
+//!
+//! A test gives room away that others take, and CUBIC wins back in seconds: a flow's first queue is
+//! asked about without patience, a shared one seldom.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -81,6 +84,11 @@ pub(super) enum Verdict {
     Free,
 }
 
+/// How many round trips there are at least between tests of a shared queue. A test is half a window
+/// for some four: at 60 it costs 3 %. In a deep queue that is rarer than CUBIC's cycle, so that the
+/// room which a test leaves to others is won back before the next.
+const PAUSE: u64 = 60;
+
 /// How many times `patience` a flow waits with a window that cannot be halved, before it asks
 /// with a larger one: where that makes a queue of its own, it shall be rare.
 const STUCK: u32 = 4;
@@ -95,6 +103,8 @@ pub(super) struct Ownership {
     flow: u32,
     /// For how many rounds the queue has stood.
     stood: u32,
+    /// For how many it may: none, the first time.
+    patience: u32,
     /// For how many it has though the window is too small to be halved.
     stuck: u32,
 }
@@ -107,8 +117,8 @@ enum State {
     Halving(Test),
     /// One window too small to be halved is larger.
     Raising(Test),
-    /// When to test next.
-    Shared { test_at: Time },
+    /// Since when.
+    Shared { since: Time },
     /// Least windows, and the least sample since.
     Draining(Test, Span),
 }
@@ -163,7 +173,7 @@ pub(super) struct View {
 
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
-        Self { rules, flow: remote.join(), remote, stood: 0, stuck: 0 }
+        Self { rules, flow: remote.join(), remote, stood: 0, patience: 0, stuck: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -187,17 +197,15 @@ impl Ownership {
             let leader = self.flow;
             Test { leader, since: now, rounds: 0, before: view.rtt, was_shared }
         };
-        let shared = State::Shared { test_at: now + self.rules.test_every };
+        let pause = self.rules.test_every.max(view.rtt * PAUSE);
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let (state, verdict) = match knowledge.state {
-            State::Alone if stood > self.rules.patience => {
-                (State::Halving(begin(false)), Verdict::Half)
-            }
+            State::Alone if stood > self.patience => (State::Halving(begin(false)), Verdict::Half),
             State::Alone if stuck > STUCK * self.rules.patience => {
                 (State::Raising(begin(false)), Verdict::More)
             }
             State::Alone => (State::Alone, Verdict::Law),
-            State::Shared { test_at } if now < test_at => (knowledge.state, Verdict::Free),
+            State::Shared { since } if now < since + pause => (knowledge.state, Verdict::Free),
             State::Shared { .. } => (State::Halving(begin(true)), Verdict::Half),
             State::Halving(test) | State::Raising(test) | State::Draining(test, _)
                 if test.is_stale(now) =>
@@ -236,10 +244,13 @@ impl Ownership {
                 knowledge.base = Some(least);
                 (State::Alone, Verdict::LawAnew)
             }
-            State::Halving(_) | State::Raising(_) | State::Draining(..) => (shared, Verdict::Free),
+            State::Halving(_) | State::Raising(_) | State::Draining(..) => {
+                (State::Shared { since: now }, Verdict::Free)
+            }
         };
         if !matches!(state, State::Alone) {
             (self.stood, self.stuck) = (0, 0);
+            self.patience = self.rules.patience;
         }
         knowledge.state = state;
         verdict

@@ -27,6 +27,8 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
+/* How many round trips there are at least between tests of a shared queue. */
+#define PAUSE 60
 /* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
 #define STUCK_PATIENCE (4 * PATIENCE)
 #define RAISED 4
@@ -74,8 +76,8 @@ struct remote {
 	__u64 test_rounds;
 	__u64 test_before_ns;
 	__u64 test_least_ns;
-	/* In a shared queue, when to test next. */
-	__u64 test_at_ns;
+	/* Since when the queue is shared. */
+	__u64 shared_since_ns;
 	/* How many connections there have been. */
 	__u64 flows;
 };
@@ -99,8 +101,10 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* For how many rounds the queue has stood; and though the window is too small to be halved. */
+	/* For how many rounds the queue has stood, for how many it may (none, the first time), and for
+	 * how many it has though the window is too small to be halved. */
 	__u64 stood;
+	__u64 patience;
 	__u64 stuck;
 	/* Whether a queue has been seen yet. */
 	__u64 has_queued;
@@ -252,7 +256,7 @@ static inline int rtac_has_drained(const struct remote *remote)
 static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
 {
 	remote->state = SHARED;
-	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	remote->shared_since_ns = now_ns;
 	return FREE;
 }
 
@@ -328,18 +332,20 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, RAISING, now_ns, law);
 		verdict = MORE;
 	} else if (remote->state == ALONE) {
-		if (law->stood <= PATIENCE)
+		if (law->stood <= law->patience)
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
 		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
-	} else if (now_ns < remote->test_at_ns) {
+	} else if (now_ns < remote->shared_since_ns + larger(TEST_EVERY_NS, PAUSE * law->rtt_ns)) {
 		verdict = FREE;
 	} else {
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	}
-	if (remote->state != ALONE)
+	if (remote->state != ALONE) {
 		law->stood = law->stuck = 0;
+		law->patience = PATIENCE;
+	}
 	return verdict;
 }
 
