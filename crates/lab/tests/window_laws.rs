@@ -169,6 +169,20 @@ fn mean_share(config: WindowLawConfig, queue: u32, later: f64) -> f64 {
     shares.iter().sum::<f64>() / shares.len() as f64
 }
 
+/// Jitter looks like a queue that no window shortens; to take it for others' would let one stand.
+#[test]
+fn alone_on_a_path_with_jitter_rtac_keeps_its_queue_short() {
+    let rtts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(|seed| {
+        let back = "delay=9ms,jitter=4ms";
+        let mut net = Net::over("rate=20mbit,delay=5ms,queue=640p", back, seed);
+        add(&mut net, Algorithm::Cubic, rtac());
+        net.run(at(3.0));
+        measured(&mut net, 60).1
+    });
+    println!("{rtts:?}");
+    assert!(rtts.iter().all(|rtt| *rtt < Span::from_millis(40)), "{rtts:?}");
+}
+
 #[test]
 fn beside_a_flow_that_fills_the_queue_rtac_gets_its_share_and_drwa_starves() {
     let queues = [100, 200, 500, 1000, 2000];

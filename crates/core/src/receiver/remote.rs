@@ -5,7 +5,7 @@
 //!  ┌───────┐ ───────────────────────────────────► ┌─────────┐ ──────────────────► ┌────────┐
 //!  │ alone │                                      │ halving │                     │ shared │
 //!  └───────┘ ◄─────────────────────────────────── └─────────┘ ◄────────────────── └────────┘
-//!      ▲             the round trip falls              │       each `test_every`      ▲
+//!      ▲             the round trip falls              │          from time to time   ▲
 //!      │                                    it falls,  ▼                              │
 //!      │                              but was shared ┌──────────┐                     │
 //!      └──────────────────────────────────────────── │ draining │ ────────────────────┘
@@ -19,7 +19,8 @@
 //! small to be halved is raised instead, to see whether the queue grows with it (not drawn).
 //!
 //! A test gives room away that others take, and CUBIC wins back in seconds: a flow's first queue is
-//! asked about without patience, a shared one seldom.
+//! asked about without patience if it is longer than jitter, a shared one at most once in 60 round
+//! trips.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -89,6 +90,10 @@ pub(super) enum Verdict {
 /// room which a test leaves to others is won back before the next.
 const PAUSE: u64 = 60;
 
+/// What is longer by this is not for jitter, which cannot be halved: the thesis has 18 ms on LTE.
+/// On a path shorter than this, twice its length.
+const JITTER: Span = Span::from_millis(20);
+
 /// How many times `patience` a flow waits with a window that cannot be halved, before it asks
 /// with a larger one: where that makes a queue of its own, it shall be rare.
 const STUCK: u32 = 4;
@@ -103,7 +108,7 @@ pub(super) struct Ownership {
     flow: u32,
     /// For how many rounds the queue has stood.
     stood: u32,
-    /// For how many it may: none, the first time.
+    /// For how many a long one may: none, the first time.
     patience: u32,
     /// For how many it has though the window is too small to be halved.
     stuck: u32,
@@ -119,8 +124,23 @@ enum State {
     Raising(Test),
     /// Since when.
     Shared { since: Time },
-    /// Least windows, and the least sample since.
-    Draining(Test, Span),
+    /// Least windows, and the round trips since.
+    Draining(Test, Drained),
+}
+
+/// Two samples in a row count: a single lucky one is no path.
+#[derive(Debug, Clone, Copy, Default)]
+struct Drained {
+    last: Option<Span>,
+    /// The least mean of two.
+    least: Option<Span>,
+}
+
+impl Drained {
+    fn on_sample(&mut self, sample: Span) {
+        let mean = self.last.replace(sample).map(|last| (last + sample) / 2);
+        self.least = self.least.into_iter().chain(mean).min();
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,8 +202,8 @@ impl Ownership {
     }
 
     pub(super) fn on_sample(&self, sample: Span) {
-        if let State::Draining(_, least) = &mut self.remote.0.borrow_mut().state {
-            *least = sample.min(*least);
+        if let State::Draining(_, drained) = &mut self.remote.0.borrow_mut().state {
+            drained.on_sample(sample);
         }
     }
 
@@ -199,8 +219,10 @@ impl Ownership {
         };
         let pause = self.rules.test_every.max(view.rtt * PAUSE);
         let base = knowledge.base.unwrap_or(Span::ZERO);
+        let is_long = view.rtt >= base + base.min(JITTER);
+        let patience = if is_long { self.patience } else { self.rules.patience };
         let (state, verdict) = match knowledge.state {
-            State::Alone if stood > self.patience => (State::Halving(begin(false)), Verdict::Half),
+            State::Alone if stood > patience => (State::Halving(begin(false)), Verdict::Half),
             State::Alone if stuck > STUCK * self.rules.patience => {
                 (State::Raising(begin(false)), Verdict::More)
             }
@@ -222,7 +244,7 @@ impl Ownership {
             }
             State::Halving(test) if has_halved(base, test.before, view.rtt) => {
                 if test.was_shared {
-                    (State::Draining(begin(true), Span::MAX), Verdict::Least)
+                    (State::Draining(begin(true), Drained::default()), Verdict::Least)
                 } else {
                     (State::Alone, Verdict::LawAnew)
                 }
@@ -237,10 +259,12 @@ impl Ownership {
             State::Draining(test, _) if test.leader != self.flow => {
                 (knowledge.state, Verdict::Least)
             }
-            State::Draining(test, least) if !test.next(&view).is_over() => {
-                (State::Draining(test.next(&view), least), Verdict::Least)
+            State::Draining(test, drained) if !test.next(&view).is_over() => {
+                (State::Draining(test.next(&view), drained), Verdict::Least)
             }
-            State::Draining(test, least) if has_drained(test.before, least) => {
+            State::Draining(test, Drained { least: Some(least), .. })
+                if has_drained(test.before, least) =>
+            {
                 knowledge.base = Some(least);
                 (State::Alone, Verdict::LawAnew)
             }

@@ -27,6 +27,8 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
+/* What is longer by this is not for jitter. */
+#define JITTER_NS (NS_PER_S / 50)
 /* How many round trips there are at least between tests of a shared queue. */
 #define PAUSE 60
 /* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
@@ -68,13 +70,14 @@ struct remote {
 	/* An enum ownership. */
 	__u64 state;
 	/* The running test: whether the queue was thought to be others', the connection that counts
-	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and the
-	 * shortest sample since. */
+	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and of
+	 * the samples since the last and the least mean of two in a row. */
 	__u64 test_was_shared;
 	__u64 test_leader;
 	__u64 test_since_ns;
 	__u64 test_rounds;
 	__u64 test_before_ns;
+	__u64 test_last_ns;
 	__u64 test_least_ns;
 	/* Since when the queue is shared. */
 	__u64 shared_since_ns;
@@ -194,6 +197,15 @@ static inline void rtac_learn(struct remote *remote, __u64 known_ns)
 	remote->base_ns = remote->base_ns ? smaller(remote->base_ns, known_ns) : known_ns;
 }
 
+/* Two samples in a row count: a single lucky one is no path. */
+static inline void rtac_on_drained(struct remote *remote, __u64 sample_ns)
+{
+	if (remote->test_last_ns)
+		remote->test_least_ns =
+			smaller(remote->test_least_ns, (remote->test_last_ns + sample_ns) / 2);
+	remote->test_last_ns = sample_ns;
+}
+
 /* Data came `sample_ns` after the ack that it answers was sent. */
 static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      __u64 sample_ns)
@@ -207,7 +219,7 @@ static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, _
 	else
 		law->rtt_ns = (law->rtt_ns * 7 + sample_ns) / 8;
 	if (remote->state == DRAINING)
-		remote->test_least_ns = smaller(remote->test_least_ns, sample_ns);
+		rtac_on_drained(remote, sample_ns);
 	rtac_learn(remote, law->rtt_ns);
 }
 
@@ -235,6 +247,7 @@ static inline void rtac_begin_test(struct remote *remote, enum ownership state, 
 	remote->test_since_ns = now_ns;
 	remote->test_rounds = 0;
 	remote->test_before_ns = law->rtt_ns;
+	remote->test_last_ns = 0;
 	remote->test_least_ns = ~0ULL;
 }
 
@@ -332,7 +345,10 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, RAISING, now_ns, law);
 		verdict = MORE;
 	} else if (remote->state == ALONE) {
-		if (law->stood <= law->patience)
+		__u64 base_ns = remote->base_ns;
+		int is_long = law->rtt_ns >= base_ns + smaller(base_ns, JITTER_NS);
+
+		if (law->stood <= (is_long ? law->patience : PATIENCE))
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
