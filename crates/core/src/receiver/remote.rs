@@ -173,6 +173,11 @@ impl Test {
         }
     }
 
+    /// One round later of another flow than the leader: nothing shows until all are settled.
+    fn followed(self, view: &View) -> Self {
+        if view.is_settled { self } else { Self { rounds: self.rounds.min(1), ..self } }
+    }
+
     fn is_over(&self) -> bool {
         self.rounds >= Self::ROUNDS
     }
@@ -238,7 +243,9 @@ impl Ownership {
             State::Halving(Test { rounds: 0, .. }) if !view.may_halve => {
                 (State::Alone, Verdict::Law)
             }
-            State::Halving(test) if test.leader != self.flow => (knowledge.state, Verdict::Half),
+            State::Halving(test) if test.leader != self.flow => {
+                (State::Halving(test.followed(&view)), Verdict::Half)
+            }
             State::Halving(test) if !test.next(&view).is_over() => {
                 (State::Halving(test.next(&view)), Verdict::Half)
             }

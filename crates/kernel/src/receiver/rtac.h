@@ -307,8 +307,12 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 		remote->state = ALONE;
 		return LAW;
 	}
-	if (remote->test_leader != law->flow)
+	if (remote->test_leader != law->flow) {
+		/* Nothing shows until all are settled. */
+		if (is_halving && !is_settled)
+			remote->test_rounds = smaller(remote->test_rounds, 1);
 		return goes_on;
+	}
 	if (!is_settled) {
 		remote->test_before_ns = larger(remote->test_before_ns, law->rtt_ns);
 		return goes_on;
