@@ -175,7 +175,7 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     vanish();
     assert_succeeded(&net.on_device("detach", ""));
     assert_eq!(net.pins(), 0);
-    assert_fails(&net.on_device("detach", ""), 2, "there is no device `v`");
+    assert_fails(&net.on_device("detach", ""), 2, "there is no network device v in this network namespace");
 
     net.connect();
     vanish();
@@ -295,6 +295,6 @@ fn wrong_usage_is_told_from_failure() {
         assert_fails(&net.on_device("attach", options), 2, why);
     }
     let missing = net.uplink("attach --dev nowhere").output().unwrap();
-    assert_fails(&missing, 2, "there is no device `nowhere`");
+    assert_fails(&missing, 2, "there is no network device nowhere in");
     assert_eq!(net.pins(), 0);
 }
