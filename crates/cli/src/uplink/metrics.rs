@@ -97,6 +97,7 @@ mod tests {
             threshold: 0.5,
             confined: false,
             rate: Some(BitRate::from_mbps(20)),
+            replaced: false,
             bands: [band(Band::Urgent, 7), band(Band::Bulk, 9)],
             flows: Vec::new(),
             runs: 0,

@@ -53,6 +53,7 @@ struct AttachmentReport {
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
+    replaced: bool,
     runs: u64,
     run_time_ns: u64,
     bands: Vec<BandRow>,
@@ -88,6 +89,7 @@ impl From<&Attachment> for AttachmentReport {
             threshold: attachment.threshold,
             confined: attachment.confined,
             rate_bps: attachment.rate.map(|rate| rate.as_bps()),
+            replaced: attachment.replaced,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
             bands: attachment.bands.iter().map(BandRow::from).collect(),
@@ -131,6 +133,9 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         write!(out, "{}", attachment.device)?;
         if let Some(rate) = attachment.rate {
             write!(out, ", shaped to {rate}")?;
+        }
+        if attachment.replaced {
+            write!(out, ", shaper replaced")?;
         }
         let held = if attachment.pinned { "" } else { " (held by a process)" };
         let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };

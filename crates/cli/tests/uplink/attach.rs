@@ -103,8 +103,22 @@ fn what_a_user_has_configured_comes_back() {
         return;
     }
     let net = Net::new();
-    for root in ["pfifo limit 77", "handle 5: pfifo_fast", "bfifo limit 100000"] {
-        net.tc("a", "qdisc replace", &format!("root {root}"));
+    for root in [
+        "pfifo limit 77",
+        "handle 5: pfifo_fast",
+        "bfifo limit 100000",
+        "codel limit 77 target 8ms ecn",
+        "fq_codel limit 777 flows 64 quantum 3000 target 8ms ce_threshold 2ms",
+        "fq limit 777 flow_limit 20 maxrate 5mbit",
+        "sfq limit 77 perturb 10 divisor 512",
+        "pie limit 77 target 20ms ecn",
+        "fq_pie limit 777 flows 64 target 20ms",
+        "cake bandwidth 7mbit diffserv4 overhead 18",
+    ] {
+        if !net.puts(root) {
+            println!("skipped: needs a kernel with the queueing discipline of `{root}`");
+            continue;
+        }
         let before = net.root();
         assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
         assert!(net.root().contains("htb"));
@@ -175,7 +189,11 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     vanish();
     assert_succeeded(&net.on_device("detach", ""));
     assert_eq!(net.pins(), 0);
-    assert_fails(&net.on_device("detach", ""), 2, "there is no network device v in this network namespace");
+    assert_fails(
+        &net.on_device("detach", ""),
+        2,
+        "there is no network device v in this network namespace",
+    );
 
     net.connect();
     vanish();
@@ -219,6 +237,25 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     let none = none.args([DEVICE, "--", "/no/such/command"]).output().unwrap();
     assert_fails(&none, 1, "cannot run `/no/such/command`");
     assert_eq!((net.status(), net.pins(), net.root()), (None, 0, root));
+}
+
+#[test]
+fn a_shaper_that_somebody_has_replaced_is_not_told_as_ours_and_what_is_there_stays() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
+    assert_eq!(net.status().unwrap()["rate_bps"], 10_000_000);
+    net.tc("a", "qdisc replace", "root pfifo limit 77");
+    let root = net.root();
+    let status = net.status().unwrap();
+    assert_eq!((&status["replaced"], &status["rate_bps"]), (&true.into(), &Value::Null));
+    assert!(status["bands"][0]["backlog_bytes"].is_null(), "{status}");
+    let told = text(&net.uplink("status").output().unwrap().stdout);
+    assert!(told.starts_with("v, shaper replaced\n"), "{told}");
+    assert_succeeded(&net.on_device("detach", ""));
+    assert_eq!((net.pins(), net.root()), (0, root));
 }
 
 #[test]

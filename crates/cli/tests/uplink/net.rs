@@ -103,6 +103,13 @@ impl Net {
         text(&done.stdout)
     }
 
+    /// Puts a queueing discipline at the root of A's device, if there is such a one.
+    pub(crate) fn puts(&self, root: &str) -> bool {
+        let mut command = self.command("a", "tc");
+        command.args(["qdisc", "replace", "dev", DEVICE, "root"]).args(root.split(' '));
+        command.output().unwrap().status.success()
+    }
+
     /// The queueing discipline at the root of A's device, as `tc` has it.
     pub(crate) fn root(&self) -> String {
         let all = self.tc("a", "qdisc show", "");

@@ -113,8 +113,11 @@ pub(super) fn is_ours(told: &Told) -> bool {
     told.parent == TcHandle::ROOT && told.handle == ROOT && told.kind() == "htb"
 }
 
-/// What waits in the urgent class, and in all bulk classes.
-pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<[Waiting; 2]> {
+/// What waits in the urgent class, and in all bulk classes; nothing where our shaper is not.
+pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Option<[Waiting; 2]>> {
+    if !control.qdiscs(device)?.iter().any(is_ours) {
+        return Ok(None);
+    }
     let mut bands = [Waiting::default(); 2];
     for class in control.classes(device)? {
         let band = match class.handle {
@@ -127,7 +130,7 @@ pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<[Wait
         band.bytes += bytes;
         band.drops += drops;
     }
-    Ok(bands)
+    Ok(Some(bands))
 }
 
 fn bulk(number: u16) -> TcHandle {
