@@ -29,7 +29,7 @@ const COUNTERS: [Column<Counters, u64>; 7] = [
     ("refused", "Windows that the kernel refused to set", |c| c.refused),
     ("connections", "New connections that came under control", |c| c.connections),
     ("adopted", "Connections taken over that were there before", |c| c.adopted),
-    ("unseen", "Incoming segments of connections whose beginning was not seen", |c| c.unseen),
+    ("unseen", "Incoming segments of connections not controlled: began before, or without timestamps", |c| c.unseen),
 ];
 
 const GAUGES: [Column<Peer, f64>; 5] = [

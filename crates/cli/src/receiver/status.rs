@@ -120,7 +120,11 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             counters.refused,
         )?;
         if counters.unseen > 0 {
-            writeln!(out, "  {} segments of connections that began before", counters.unseen)?;
+            writeln!(
+                out,
+                "  {} segments of connections not controlled: began before, or without timestamps",
+                counters.unseen
+            )?;
         }
         if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
             writeln!(out, "  {runs} runs of {ns} ns")?;
