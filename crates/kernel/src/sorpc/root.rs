@@ -17,7 +17,8 @@ use crate::qdisc::{Told, TrafficControl, from_bytes, to_bytes};
 const RESTORABLE: &[&str] =
     &["pfifo", "bfifo", "pfifo_fast", "codel", "fq_codel", "fq", "sfq", "pie", "fq_pie", "cake"];
 
-/// Kinds that go by a packet's priority.
+/// Kinds that go by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
+/// Linux 6.7.
 const WITH_BANDS: &[&str] = &["pfifo_fast", "prio", "fq"];
 
 /// The loopback device's number in every network namespace.
