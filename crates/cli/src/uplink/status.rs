@@ -3,14 +3,12 @@
 use std::io::{self, Write};
 
 use freshline_kernel::sorpc::{Attachment, BandReport, Flow, attachments};
-use freshline_net::metrics::render;
-use miette::IntoDiagnostic;
 use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
-use crate::Failure;
 use crate::output::{print_json, printed};
+use crate::{Failure, metrics};
 
 /// Show what is attached, what went into its bands, and the connections that it knows. Needs root.
 #[derive(Debug, clap::Args)]
@@ -34,8 +32,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.metrics {
         // Devices elsewhere may have the same names.
         let here = found.into_iter().filter(|attachment| !attachment.elsewhere).collect();
-        let text = render(Snapshot(here)).into_diagnostic().map_err(Failure::Runtime)?;
-        return printed(write!(io::stdout(), "{text}"));
+        return metrics::print(Snapshot(here));
     }
     printed(print_table(&found))
 }

@@ -92,7 +92,7 @@ impl Gateway {
 
     /// What `status` says on the gateway of its device.
     fn status(&self) -> Option<Value> {
-        attachment(self.command("gateway", FRESHLINE), "dev", "wan")
+        attachment(self.command("gateway", FRESHLINE), "device", "wan")
     }
 
     /// Where the device's control is pinned.
@@ -217,7 +217,7 @@ fn control_of_a_device_stays_until_detached_and_then_nothing_is_left() {
     assert_succeeded(&gateway.receiver(&["detach", "--dev", "lan"]));
 
     let metrics = text(&gateway.receiver(&["status", "--metrics"]).stdout);
-    let segments = "freshline_receiver_segments_total{dev=\"wan\",law=\"drwa\"} 0";
+    let segments = "freshline_receiver_segments_total{device=\"wan\",law=\"drwa\"} 0";
     assert!(metrics.lines().any(|line| line == segments), "{metrics}");
 
     assert_succeeded(&gateway.receiver(&["detach", "--dev", "wan"]));
