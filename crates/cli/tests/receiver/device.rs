@@ -6,7 +6,7 @@
 //!              20 Mbit/s ─►
 //! ```
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -14,11 +14,11 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
 
-use crate::kit::{FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, text};
+use crate::common::{FRESHLINE, assert_fails, assert_succeeded, command_in, ip, text, within};
+use crate::kit::{alone, attachment, can_run};
 
 const HOSTS: [&str; 4] = ["sender", "link", "gateway", "host"];
 
@@ -81,9 +81,7 @@ impl Gateway {
 
     /// A command on one of the hosts, with the files of this one.
     fn command(&self, host: &str, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/var/run/netns/{}", self.name(host))).arg(program);
-        command
+        command_in(&self.name(host), program)
     }
 
     fn receiver(&self, arguments: &[&str]) -> Output {
@@ -107,14 +105,7 @@ impl Gateway {
 
     /// Runs `what` on a thread that is on one of the hosts.
     fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/var/run/netns/{}", self.name(host))).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
-                what()
-            });
-            inside.join().unwrap()
-        })
+        within(&self.name(host), what)
     }
 
     /// The sender and the host behind the gateway, connected.
@@ -140,11 +131,6 @@ impl Drop for Gateway {
         let _ = self.receiver(&["detach", "--dev", "wan"]);
         self.remove();
     }
-}
-
-#[track_caller]
-fn ip(arguments: &str) {
-    assert_succeeded(&Command::new("ip").args(arguments.split(' ')).output().unwrap());
 }
 
 /// Sends so much, and tells the sender's round trip in the middle of it, ms. What arrives must be
@@ -211,7 +197,7 @@ fn control_of_a_device_stays_until_detached_and_then_nothing_is_left() {
     let status = gateway.status().unwrap();
     assert_eq!((&status["pinned"], &status["law"]), (&true.into(), &"drwa".into()));
     assert!(Path::new(&gateway.pin()).exists());
-    assert_refused(&gateway.receiver(&["attach", "--dev", "wan"]), "wan is under control already");
+    assert_fails(&gateway.receiver(&["attach", "--dev", "wan"]), 1, "wan is under control already");
     // Another device is another's.
     assert_succeeded(&gateway.receiver(&["attach", "--dev", "lan"]));
     assert_succeeded(&gateway.receiver(&["detach", "--dev", "lan"]));
@@ -222,7 +208,7 @@ fn control_of_a_device_stays_until_detached_and_then_nothing_is_left() {
 
     assert_succeeded(&gateway.receiver(&["detach", "--dev", "wan"]));
     assert!(gateway.status().is_none() && !Path::new(&gateway.pin()).exists());
-    assert_refused(&gateway.receiver(&["detach", "--dev", "wan"]), "nothing is attached to wan");
+    assert_fails(&gateway.receiver(&["detach", "--dev", "wan"]), 1, "nothing is attached to wan");
 }
 
 #[test]
@@ -290,9 +276,7 @@ fn what_cannot_be_controlled_is_told_apart() {
         (&["--dev", "wan", "--law", "drwa", "--theta", "2"], "`--theta` and `--delta` are RTAC's"),
     ] {
         let done = gateway.receiver(&[&["attach"], arguments].concat());
-        let said = text(&done.stderr);
-        assert_eq!(done.status.code(), Some(2), "{said}");
-        assert!(said.contains(why), "{said}");
+        assert_fails(&done, 2, why);
     }
     // `ip netns exec` has mounts of its own, and pins in them would end with it.
     let done = Command::new("ip")
@@ -300,6 +284,6 @@ fn what_cannot_be_controlled_is_told_apart() {
         .args(["receiver", "attach", "--dev", "wan"])
         .output()
         .unwrap();
-    assert_refused(&done, "the BPF file system");
+    assert_fails(&done, 1, "the BPF file system");
     assert!(gateway.status().is_none());
 }

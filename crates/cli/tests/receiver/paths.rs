@@ -19,7 +19,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::kit::{FRESHLINE, alone, can_run, text};
+use crate::common::{FRESHLINE, text};
+use crate::kit::{alone, can_run};
 
 /// The path's delay, there and back.
 const DELAY_MS: f64 = 20.0;

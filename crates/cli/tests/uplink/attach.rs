@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -11,22 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::assert_succeeded;
-use super::net::{DEVICE, FRESHLINE, Net, can_run, text};
+use super::common::{FRESHLINE, assert_fails, assert_succeeded, text, words};
+use super::net::{DEVICE, Net, can_run};
 use super::traffic::{Questions, Streams, downloaded};
-
-/// Ends with this code, and says this. Words only: where lines break is the terminal's choice.
-#[track_caller]
-fn assert_fails(done: &Output, code: i32, why: &str) {
-    let said = words(&done.stderr);
-    assert_eq!(done.status.code(), Some(code), "{said}");
-    assert!(said.contains(why), "{said}");
-}
-
-fn words(said: &[u8]) -> String {
-    let said = text(said);
-    said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
-}
 
 /// A process that holds the program, once it does.
 fn held(net: &Net, options: &str) -> Child {
@@ -207,7 +194,7 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     };
     net.ip("a", &format!("link del {DEVICE}"));
     signal(&holder, Signal::SIGTERM);
-    holder.wait().unwrap();
+    assert!(holder.wait().unwrap().success());
     assert_eq!(net.pins(), 0);
 }
 
@@ -277,14 +264,20 @@ fn it_says_who_serves_the_bands() {
 }
 
 #[test]
-fn metrics_are_printed_once() {
+fn metrics_tell_each_device_of_this_namespace_once() {
     if !can_run() {
         return;
     }
     let net = Net::new();
     assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
+    // Of the same name.
+    let mut elsewhere = net.command("b", FRESHLINE);
+    let elsewhere = elsewhere.args(["uplink", "attach", "--dev", DEVICE, "--rate", "20mbit"]);
+    assert_succeeded(&elsewhere.output().unwrap());
     let printed = text(&net.uplink("status --metrics").output().unwrap().stdout);
-    assert!(printed.contains("freshline_uplink_rate{device=\"v\"} 10000000"), "{printed}");
+    let rates: Vec<_> =
+        printed.lines().filter(|line| line.starts_with("freshline_uplink_rate{")).collect();
+    assert_eq!(rates, ["freshline_uplink_rate{device=\"v\"} 10000000.0"], "{printed}");
 }
 
 #[test]
