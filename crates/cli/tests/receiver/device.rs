@@ -287,5 +287,6 @@ fn what_cannot_be_controlled_is_told_apart() {
         .output()
         .unwrap();
     assert_fails(&done, 1, "the BPF file system");
+    assert!(!text(&done.stderr).contains("controlling"), "it does not");
     assert!(gateway.status().is_none());
 }
