@@ -37,3 +37,22 @@ pub(crate) fn run_command(command: &[OsString]) -> Result<(), Failure> {
         code => Err(Failure::Command(code as u8)),
     }
 }
+
+/// Lets what is `held` stay, or holds it until it is time to end; and says so once it is true.
+pub(crate) fn keep<H, E>(
+    held: H,
+    ended: Option<Receiver<()>>,
+    said: &str,
+    pin: fn(H) -> Result<(), E>,
+    release: fn(H) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(ended) = ended else {
+        pin(held)?;
+        eprintln!("{said}");
+        return Ok(());
+    };
+    eprintln!("{said}");
+    // The sender lives as long as this process.
+    let _ = ended.recv();
+    release(held)
+}

@@ -10,6 +10,7 @@ mod emulate;
 mod hold;
 mod lab;
 mod law;
+mod metrics;
 mod monitor;
 mod output;
 mod probe;

@@ -34,7 +34,7 @@ struct LawArgs {
     /// What chooses the windows.
     #[arg(long, value_enum, default_value_t = LawName::Rtac)]
     law: LawName,
-    /// RTAC: where the round trip settles, in multiples of the shortest one; above 1, at most 10
+    /// RTAC: where the round trip settles, in multiples of the shortest one; from 1.01 to 10
     /// [default: 1.38]
     #[arg(long, value_name = "RATIO")]
     theta: Option<f64>,

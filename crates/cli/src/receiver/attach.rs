@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use freshline_kernel::cgroup;
-use freshline_kernel::receiver::{Target, attach};
+use freshline_kernel::receiver::{Held, Target, attach};
 
 use super::{LawArgs, failure};
 use crate::Failure;
-use crate::hold::ended;
+use crate::hold::{ended, keep};
 
 /// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
 /// device. Needs root.
@@ -69,13 +69,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.adopt_existing {
         held.adopt().map_err(failure)?;
     }
-    eprintln!("controlling the TCP connections of {target}");
-    match ended {
-        None => held.pin().map_err(failure),
-        Some(ended) => {
-            // The sender lives as long as this process.
-            let _ = ended.recv();
-            held.release().map_err(failure)
-        }
-    }
+    let said = format!("controlling the TCP connections of {target}");
+    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
 }

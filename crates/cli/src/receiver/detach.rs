@@ -7,13 +7,14 @@ use freshline_kernel::receiver::{Target, detach, detach_all};
 use super::failure;
 use crate::Failure;
 
-/// End what `attach` began: connections get the windows that they would have without it.
+/// End what `attach` began: connections get the windows that they would have without it. What a
+/// process holds ends with that.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only from this cgroup; from all cgroups and devices unless said.
+    /// Only from this cgroup; from all cgroups, and all devices of all network namespaces, unless said.
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
-    /// Only from this network device.
+    /// Only from this device of this network namespace.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 }

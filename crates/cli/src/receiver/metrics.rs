@@ -1,48 +1,40 @@
 //! What is attached, as metrics for Prometheus.
 
 use std::fmt;
-use std::io::{self, Write};
 
 use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target};
-use freshline_net::metrics::render;
-use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::Failure;
-use crate::output::printed;
-
-pub(super) fn print(attachments: Vec<Attachment>) -> Result<(), Failure> {
-    let text = render(Snapshot(attachments)).into_diagnostic().map_err(Failure::Runtime)?;
-    printed(io::stdout().lock().write_all(text.as_bytes()))
-}
-
-/// A number by name, with what it is.
-type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
+use crate::metrics::{Column, family};
 
 const COUNTERS: [Column<Counters, u64>; 7] = [
-    ("segments", "Outgoing segments that were looked at", |c| c.segments),
-    ("round_trips", "Round trips measured", |c| c.round_trips),
-    ("windows", "Windows set", |c| c.windows),
-    ("refused", "Windows that the kernel refused to set", |c| c.refused),
-    ("connections", "New connections that came under control", |c| c.connections),
-    ("adopted", "Connections taken over that were there before", |c| c.adopted),
-    ("unseen", "Incoming segments of connections whose beginning was not seen", |c| c.unseen),
+    ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
+    ("receiver_round_trips", "Round trips measured", |c| c.round_trips),
+    ("receiver_windows", "Windows set", |c| c.windows),
+    ("receiver_refused", "Windows that the kernel refused to set", |c| c.refused),
+    ("receiver_connections", "New connections that came under control", |c| c.connections),
+    ("receiver_adopted", "Connections taken over that were there before", |c| c.adopted),
+    (
+        "receiver_unseen",
+        "Incoming segments of connections not controlled: began before, or without timestamps",
+        |c| c.unseen,
+    ),
 ];
 
 const GAUGES: [Column<Peer, f64>; 5] = [
-    ("peer_rtt_seconds", "Smoothed round trip", |p| p.rtt.as_secs_f64()),
-    ("peer_rtt_min_seconds", "Shortest round trip", |p| p.min_rtt.as_secs_f64()),
-    ("peer_rate", "Rate at which data arrives, in bit/s", |p| p.rate.as_bps() as f64),
-    ("peer_queue_bytes", "What seems to wait in the network", |p| p.queue.get() as f64),
-    ("peer_window_bytes", "The window given", |p| p.window.get() as f64),
+    ("receiver_peer_rtt_seconds", "Smoothed round trip", |p| p.rtt.as_secs_f64()),
+    ("receiver_peer_rtt_min_seconds", "Shortest round trip", |p| p.min_rtt.as_secs_f64()),
+    ("receiver_peer_rate", "Rate at which data arrives, in bit/s", |p| p.rate.as_bps() as f64),
+    ("receiver_peer_queue_bytes", "What seems to wait in the network", |p| p.queue.get() as f64),
+    ("receiver_peer_window_bytes", "The window given", |p| p.window.get() as f64),
 ];
 
 /// What was attached at one moment.
 #[derive(Debug)]
-struct Snapshot(Vec<Attachment>);
+pub(super) struct Snapshot(pub(super) Vec<Attachment>);
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -52,7 +44,7 @@ impl Collector for Snapshot {
             let values = labelled
                 .iter()
                 .map(|(labels, one)| (labels.clone(), ConstCounter::new(value(&one.counters))));
-            family(&mut encoder, name, help, values.collect())?;
+            family(&mut encoder, name, help, values)?;
         }
         for (name, help, value) in GAUGES {
             let values = labelled.iter().flat_map(|(labels, one)| {
@@ -62,7 +54,7 @@ impl Collector for Snapshot {
                     (labels, ConstGauge::new(value(peer)))
                 })
             });
-            family(&mut encoder, name, help, values.collect())?;
+            family(&mut encoder, name, help, values)?;
         }
         Ok(())
     }
@@ -74,32 +66,18 @@ type Labels = Vec<(&'static str, String)>;
 fn labels(attachment: &Attachment) -> Labels {
     let place = match (attachment.place.target(), attachment.place) {
         (Some(Target::Cgroup(path)), _) => ("cgroup", path.display().to_string()),
-        (Some(Target::Device(name)), _) => ("dev", name),
+        (Some(Target::Device(name)), _) => ("device", name),
         (None, Place::Cgroup { id }) => ("cgroup", format!("{id}")),
-        (None, Place::Device { netns, index }) => ("dev", format!("{netns}-{index}")),
+        (None, Place::Device { netns, index }) => ("device", format!("{netns}-{index}")),
     };
     vec![place, ("law", attachment.law.to_owned())]
-}
-
-fn family<M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: Vec<(Labels, M)>,
-) -> Result<(), fmt::Error> {
-    let Some((_, first)) = values.first() else { return Ok(()) };
-    let name = format!("receiver_{name}");
-    let mut family = encoder.encode_descriptor(&name, help, None, first.metric_type())?;
-    for (labels, value) in &values {
-        value.encode(family.encode_family(labels)?)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use freshline_core::unit::{BitRate, Bytes, Span};
+    use freshline_net::metrics::render;
 
     #[test]
     fn places_and_addresses_are_told_apart_by_labels() {
@@ -123,10 +101,10 @@ mod tests {
         };
         let text = render(Snapshot(vec![attachment])).unwrap();
         for line in [
-            "freshline_receiver_segments_total{dev=\"0-3\",law=\"rtac\"} 7",
-            "freshline_receiver_unseen_total{dev=\"0-3\",law=\"rtac\"} 2",
-            "freshline_receiver_peer_rtt_seconds{dev=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.03",
-            "freshline_receiver_peer_window_bytes{dev=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 16500.0",
+            "freshline_receiver_segments_total{device=\"0-3\",law=\"rtac\"} 7",
+            "freshline_receiver_unseen_total{device=\"0-3\",law=\"rtac\"} 2",
+            "freshline_receiver_peer_rtt_seconds{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.03",
+            "freshline_receiver_peer_window_bytes{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 16500.0",
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target, attachments};
 use serde::Serialize;
 
-use super::{failure, metrics};
-use crate::Failure;
+use super::failure;
+use super::metrics::Snapshot;
 use crate::output::{print_json, printed};
+use crate::{Failure, metrics};
 
 /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let found = attachments().map_err(failure)?;
     if args.metrics {
-        metrics::print(found)
+        metrics::print(Snapshot(found))
     } else if args.json {
         print_json(&Report { attachments: found.iter().map(AttachmentReport::from).collect() })
     } else {
@@ -40,7 +41,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct AttachmentReport {
     cgroup: Option<String>,
-    dev: Option<String>,
+    device: Option<String>,
+    elsewhere: bool,
     law: &'static str,
     pinned: bool,
     #[serde(flatten)]
@@ -63,14 +65,16 @@ struct PeerReport {
 
 impl From<&Attachment> for AttachmentReport {
     fn from(attachment: &Attachment) -> Self {
-        let (cgroup, dev) = match attachment.place.target() {
+        let (cgroup, device) = match attachment.place.target() {
             Some(Target::Cgroup(path)) => (Some(path.display().to_string()), None),
             Some(Target::Device(name)) => (None, Some(name)),
             None => (None, None),
         };
+        let elsewhere = cgroup.is_none() && device.is_none();
         Self {
             cgroup,
-            dev,
+            device,
+            elsewhere,
             law: attachment.law,
             pinned: attachment.pinned,
             counters: attachment.counters,
@@ -120,7 +124,11 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             counters.refused,
         )?;
         if counters.unseen > 0 {
-            writeln!(out, "  {} segments of connections that began before", counters.unseen)?;
+            writeln!(
+                out,
+                "  {} segments of connections not controlled: began before, or without timestamps",
+                counters.unseen
+            )?;
         }
         if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
             writeln!(out, "  {runs} runs of {ns} ns")?;

@@ -1,10 +1,10 @@
 //! `freshline uplink attach`: control that stays.
 
-use freshline_kernel::sorpc::{self, Bands};
+use freshline_kernel::sorpc::{self, Bands, Held};
 
 use super::{Law, failure};
 use crate::Failure;
-use crate::hold::ended;
+use crate::hold::{ended, keep};
 
 /// Begin to keep uploads out of the way of all else that leaves through a device. Needs root.
 ///
@@ -43,22 +43,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let ended = if args.foreground { Some(ended()?) } else { None };
     let held = sorpc::attach(&args.law.dev, &args.law.settings(), None).map_err(failure)?;
     let device = args.law.dev;
-    match held.bands() {
-        Bands::Ours => eprintln!("controlling what leaves through {device}, in bands of our own"),
+    let said = match held.bands() {
+        Bands::Ours => format!("controlling what leaves through {device}, in bands of our own"),
         Bands::Theirs(kind) => {
-            eprintln!("controlling what leaves through {device}, in the bands of its {kind}");
+            format!("controlling what leaves through {device}, in the bands of its {kind}")
         }
-        Bands::Nobodys(kind) => eprintln!(
+        Bands::Nobodys(kind) => format!(
             "marking what leaves through {device}, but its {kind} has no bands: give --rate, or put \
              pfifo_fast there"
         ),
-    }
-    match ended {
-        None => held.pin().map_err(failure),
-        Some(ended) => {
-            // The sender lives as long as this process.
-            let _ = ended.recv();
-            held.release().map_err(failure)
-        }
-    }
+    };
+    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
 }

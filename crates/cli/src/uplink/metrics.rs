@@ -4,16 +4,15 @@ use std::fmt;
 
 use freshline_kernel::sorpc::{Attachment, BandReport};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::metrics::{Column, family};
 
 /// What was attached at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Vec<Attachment>);
-
-/// A number by name, with what it is.
-type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
 const SUMS: [Column<BandReport, Option<u64>>; 3] = [
     ("uplink_packets", "Packets that were put into a band", |band| Some(band.sent.packets.get())),
@@ -58,22 +57,6 @@ fn labels<'a>(at: &'a Attachment, band: &BandReport) -> [(&'static str, &'a str)
     [("device", &at.device), ("band", band.band.name())]
 }
 
-/// One metric, for each that has it.
-fn family<'a, const N: usize, M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: impl Iterator<Item = ([(&'static str, &'a str); N], M)>,
-) -> Result<(), fmt::Error> {
-    let mut values = values.peekable();
-    let Some((_, first)) = values.peek() else { return Ok(()) };
-    let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
-    for (labels, value) in values {
-        value.encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +80,7 @@ mod tests {
             threshold: 0.5,
             confined: false,
             rate: Some(BitRate::from_mbps(20)),
+            replaced: false,
             bands: [band(Band::Urgent, 7), band(Band::Bulk, 9)],
             flows: Vec::new(),
             runs: 0,

@@ -3,14 +3,12 @@
 use std::io::{self, Write};
 
 use freshline_kernel::sorpc::{Attachment, BandReport, Flow, attachments};
-use freshline_net::metrics::render;
-use miette::IntoDiagnostic;
 use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
-use crate::Failure;
 use crate::output::{print_json, printed};
+use crate::{Failure, metrics};
 
 /// Show what is attached, what went into its bands, and the connections that it knows. Needs root.
 #[derive(Debug, clap::Args)]
@@ -34,8 +32,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.metrics {
         // Devices elsewhere may have the same names.
         let here = found.into_iter().filter(|attachment| !attachment.elsewhere).collect();
-        let text = render(Snapshot(here)).into_diagnostic().map_err(Failure::Runtime)?;
-        return printed(write!(io::stdout(), "{text}"));
+        return metrics::print(Snapshot(here));
     }
     printed(print_table(&found))
 }
@@ -53,6 +50,7 @@ struct AttachmentReport {
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
+    replaced: bool,
     runs: u64,
     run_time_ns: u64,
     bands: Vec<BandRow>,
@@ -88,6 +86,7 @@ impl From<&Attachment> for AttachmentReport {
             threshold: attachment.threshold,
             confined: attachment.confined,
             rate_bps: attachment.rate.map(|rate| rate.as_bps()),
+            replaced: attachment.replaced,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
             bands: attachment.bands.iter().map(BandRow::from).collect(),
@@ -131,6 +130,9 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         write!(out, "{}", attachment.device)?;
         if let Some(rate) = attachment.rate {
             write!(out, ", shaped to {rate}")?;
+        }
+        if attachment.replaced {
+            write!(out, ", shaper replaced")?;
         }
         let held = if attachment.pinned { "" } else { " (held by a process)" };
         let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };

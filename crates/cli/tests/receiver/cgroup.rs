@@ -15,9 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::kit::{
-    FRESHLINE, alone, assert_refused, assert_succeeded, attachment, can_run, cgroups, text,
-};
+use crate::common::{FRESHLINE, assert_fails, assert_succeeded, cgroups, text};
+use crate::kit::{alone, attachment, can_run};
 
 /// A cgroup for a test, gone with all that is in it or attached to it however the test ends.
 struct TestCgroup {
@@ -110,7 +109,7 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
     assert_succeeded(&cgroup.attach(&["--theta", "1.4", "--delta", "8ms"]));
     assert!(cgroup.is_pinned());
     assert_eq!(cgroup.status().unwrap()["pinned"], true);
-    assert_refused(&cgroup.attach(&[]), "is under control already: `freshline receiver detach`");
+    assert_fails(&cgroup.attach(&[]), 1, "is under control already: `freshline receiver detach`");
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let reader = cgroup.reader(&listener);
@@ -124,7 +123,7 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
 
     assert_succeeded(&cgroup.detach());
     assert!(!cgroup.is_pinned() && cgroup.status().is_none());
-    assert_refused(&cgroup.detach(), "nothing is attached to");
+    assert_fails(&cgroup.detach(), 1, "nothing is attached to");
 }
 
 #[test]
@@ -141,7 +140,7 @@ fn one_pin_that_resists_does_not_keep_the_others() {
         cgroup.path.display()
     );
     let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
-    assert_refused(&done, "some could not be ended as they should");
+    assert_fails(&done, 1, "some could not be ended as they should");
     assert!(cgroup.status().is_none());
 }
 
@@ -279,7 +278,7 @@ fn a_command_runs_in_a_cgroup_of_its_own_and_takes_along_what_it_started() {
         .args(["receiver", "run", "--", "/no/such/command"])
         .output()
         .unwrap();
-    assert_refused(&no_command, "cannot run `/no/such/command`");
+    assert_fails(&no_command, 1, "cannot run `/no/such/command`");
 }
 
 #[test]
@@ -293,7 +292,7 @@ fn without_root_it_says_what_it_needs() {
             println!("skipped: needs a build that every user may run");
             return;
         };
-        assert_refused(&done, "needs root");
+        assert_fails(&done, 1, "needs root");
     }
 }
 
@@ -309,9 +308,9 @@ fn what_the_kernel_lacks_is_named() {
     };
     let cgroups = cgroups().unwrap();
     let no_cgroups = without(&format!("umount {}", cgroups.display()));
-    assert_refused(&no_cgroups, "needs control groups of version 2");
+    assert_fails(&no_cgroups, 1, "needs control groups of version 2");
     let no_btf = without("mount -t tmpfs none /sys/kernel/btf");
-    assert_refused(&no_btf, "needs BTF");
+    assert_fails(&no_btf, 1, "needs BTF");
 }
 
 #[test]
@@ -325,8 +324,6 @@ fn wrong_usage_is_told_from_failure() {
         ("--delta", "1h", "at most 10s"),
     ] {
         let done = Command::new(FRESHLINE).args(["receiver", "attach", flag, value]).output();
-        let done = done.unwrap();
-        assert_eq!(done.status.code(), Some(2), "{flag}");
-        assert!(text(&done.stderr).contains(why), "{}", text(&done.stderr));
+        assert_fails(&done.unwrap(), 2, why);
     }
 }

@@ -7,17 +7,20 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, iter};
+use std::{fs, io, iter};
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::kit::{FRESHLINE, alone, can_run, text};
+use crate::common::{FRESHLINE, text};
+use crate::kit::{alone, can_run};
 
 /// The path's delay, there and back.
 const DELAY_MS: f64 = 20.0;
@@ -47,13 +50,13 @@ impl Verdict {
         }
     }
 
-    /// Whether this or another try is as wanted, or all of them tell nothing.
+    /// Whether this or another try is as wanted; also where all of them tell nothing, which is said.
     fn or_again(self, again: impl FnMut() -> Self) -> bool {
         let mut tries = Vec::new();
         let all = iter::once(self).chain(iter::repeat_with(again)).take(TRIES);
         let is_ever = all.inspect(|verdict| tries.push(*verdict)).any(|one| one == Self::AsWanted);
         if !is_ever && !tries.contains(&Self::Otherwise) {
-            println!("  this machine is too busy to tell");
+            println!("skipped: needs a machine that keeps its time, as this one did in no try");
             return true;
         }
         is_ever
@@ -138,6 +141,11 @@ fn mbit(rate: f64) -> String {
     path(&format!("rate = \"{rate}mbit\""))
 }
 
+/// What a full bottleneck carries without headers, which take 52 bytes of 1500.
+fn payload_mbps(mbps: f64) -> f64 {
+    mbps * 1448.0 / 1500.0
+}
+
 /// Runs `script` behind a path; its files are in the folder, which lives as long as the command.
 fn behind(path: &str, script: &str) -> (Child, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +172,9 @@ fn controlled(control: Control, command: &str) -> String {
         }
         Control::Device(law) => format!(
             "{FRESHLINE} receiver attach --dev freshline --law {law} --foreground 2>FOLDER/said & \
-             until grep -q controlling FOLDER/said; do sleep 0.05; done; bash -c '{command}'"
+             until grep -q controlling FOLDER/said; do \
+             kill -0 $! || {{ cat FOLDER/said >&2; exit 1; }}; sleep 0.05; done; \
+             bash -c '{command}'"
         ),
     }
 }
@@ -276,9 +286,8 @@ impl Row {
         let outcome = measured(&mbit(self.mbps), &[self.downloads], end.as_secs());
         let (rtt, goodput) =
             (outcome.rtt_ms(0, SETTLED, end), outcome.goodput_mbps(0, SETTLED, end));
-        // Of what the bottleneck carries, headers take 52 bytes of 1500; a download without control
-        // fills it.
-        let least = self.mbps * 1448.0 / 1500.0 * 0.97;
+        // A download without control fills the bottleneck.
+        let least = 0.97 * payload_mbps(self.mbps);
         let most = 1.5 * self.empty_ms() + outcome.late_ms;
         let is_as_wanted = rtt <= most && goodput >= least;
         let Downloads { control, flows, sender } = self.downloads;
@@ -307,6 +316,7 @@ const ROWS: &[&[Row]] = &[
     &[Row::new(20.0, CGROUP, 1, "cubic"), Row::new(5.0, CGROUP, 1, "cubic")],
     &[Row::new(20.0, DEVICE, 1, "cubic"), Row::new(5.0, DEVICE, 1, "cubic")],
     &[Row::new(20.0, CGROUP, 1, "reno"), Row::new(20.0, CGROUP, 1, "bbr")],
+    &[Row::new(20.0, DEVICE, 1, "reno"), Row::new(20.0, DEVICE, 1, "bbr")],
     &[Row::new(20.0, CGROUP, 4, "cubic")],
     &[Row::new(20.0, DEVICE, 4, "cubic")],
     &[Row::new(100.0, CGROUP, 1, "cubic")],
@@ -385,7 +395,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed_within_two_seconds() 
             outcome.late_ms
         );
         let is_followed = slow <= most(5.0) && fast <= most(20.0);
-        let is_used = goodput >= 20.0 * 1448.0 / 1500.0 * 0.97;
+        let is_used = goodput >= 0.97 * payload_mbps(20.0);
         Verdict::of(is_followed && is_used, outcome.late_ms)
     };
     let (cgroup, device) = thread::scope(|scope| {
@@ -398,7 +408,8 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed_within_two_seconds() 
 }
 
 /// The goodput of a controlled download over that of another beside it, in a buffer of so many
-/// packets.
+/// packets. Both move data, and together they leave the link little to do: else a share would tell
+/// nothing.
 fn share(law: &'static str, buffer: u32, seconds: u64) -> f64 {
     let path = mbit(20.0).replace("2000p", &format!("{buffer}p"));
     let both = [Downloads::by(Control::Cgroup(law)), Downloads::by(Control::Nobody)];
@@ -406,10 +417,14 @@ fn share(law: &'static str, buffer: u32, seconds: u64) -> f64 {
     let goodput = |of| outcome.goodput_mbps(of, SETTLED, Duration::from_secs(seconds));
     let share = goodput(0) / goodput(1);
     println!(
-        "beside nobody's | {law} | {buffer} packets | {:.2} of {:.2} Mbit/s: {share:.2}",
+        "beside nobody's | {law} | {buffer} packets | {:.2} of {:.2} Mbit/s: {share:.2} \
+         (late by {:.1} ms)",
         goodput(0),
-        goodput(1)
+        goodput(1),
+        outcome.late_ms
     );
+    assert!(goodput(0) > 0.0 && goodput(1) > 0.0, "one of the two moves nothing");
+    assert!(goodput(0) + goodput(1) > 0.9 * payload_mbps(20.0), "the link is not filled");
     share
 }
 
@@ -448,9 +463,9 @@ fn transfer(control: Control, bytes: usize) -> (f64, f64) {
     let port = listener.local_addr().unwrap().port();
     let one = format!("cat </dev/tcp/$FRESHLINE_HOST/{port} >/dev/null");
     let command = format!("for i in $(seq {TRANSFERS}); do {one}; done");
-    let (child, _folder) = behind(&mbit(20.0), &controlled(control, &command));
+    let (mut child, _folder) = behind(&mbit(20.0), &controlled(control, &command));
     let taken = (0..TRANSFERS).map(|_| {
-        let (mut stream, _) = listener.accept().unwrap();
+        let mut stream = accepted(&listener, &mut child);
         let began = Instant::now();
         stream.write_all(&vec![0; bytes]).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -460,6 +475,30 @@ fn transfer(control: Control, bytes: usize) -> (f64, f64) {
     });
     let least = taken.fold(f64::MAX, f64::min);
     (least, late_ms(child))
+}
+
+/// The listener's next connection, which the child is to make before long.
+fn accepted(listener: &TcpListener, child: &mut Child) -> TcpStream {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    listener.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+        let ended = child.try_wait().unwrap();
+        if ended.is_some() || began.elapsed() > PATIENCE {
+            if ended.is_none() {
+                let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+            }
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("no connection, {ended:?}: {said}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

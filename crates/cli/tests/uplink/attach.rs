@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -11,22 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::assert_succeeded;
-use super::net::{DEVICE, FRESHLINE, Net, can_run, text};
+use super::common::{FRESHLINE, assert_fails, assert_succeeded, text, words};
+use super::net::{DEVICE, Net, can_run};
 use super::traffic::{Questions, Streams, downloaded};
-
-/// Ends with this code, and says this. Words only: where lines break is the terminal's choice.
-#[track_caller]
-fn assert_fails(done: &Output, code: i32, why: &str) {
-    let said = words(&done.stderr);
-    assert_eq!(done.status.code(), Some(code), "{said}");
-    assert!(said.contains(why), "{said}");
-}
-
-fn words(said: &[u8]) -> String {
-    let said = text(said);
-    said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
-}
 
 /// A process that holds the program, once it does.
 fn held(net: &Net, options: &str) -> Child {
@@ -103,8 +90,22 @@ fn what_a_user_has_configured_comes_back() {
         return;
     }
     let net = Net::new();
-    for root in ["pfifo limit 77", "handle 5: pfifo_fast", "bfifo limit 100000"] {
-        net.tc("a", "qdisc replace", &format!("root {root}"));
+    for root in [
+        "pfifo limit 77",
+        "handle 5: pfifo_fast",
+        "bfifo limit 100000",
+        "codel limit 77 target 8ms ecn",
+        "fq_codel limit 777 flows 64 quantum 3000 target 8ms ce_threshold 2ms",
+        "fq limit 777 flow_limit 20 maxrate 5mbit",
+        "sfq limit 77 perturb 10 divisor 512",
+        "pie limit 77 target 20ms ecn",
+        "fq_pie limit 777 flows 64 target 20ms",
+        "cake bandwidth 7mbit diffserv4 overhead 18",
+    ] {
+        if !net.puts(root) {
+            println!("skipped: needs a kernel with the queueing discipline of `{root}`");
+            continue;
+        }
         let before = net.root();
         assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
         assert!(net.root().contains("htb"));
@@ -175,7 +176,11 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     vanish();
     assert_succeeded(&net.on_device("detach", ""));
     assert_eq!(net.pins(), 0);
-    assert_fails(&net.on_device("detach", ""), 2, "there is no device `v`");
+    assert_fails(
+        &net.on_device("detach", ""),
+        2,
+        "there is no network device v in this network namespace",
+    );
 
     net.connect();
     vanish();
@@ -189,7 +194,7 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     };
     net.ip("a", &format!("link del {DEVICE}"));
     signal(&holder, Signal::SIGTERM);
-    holder.wait().unwrap();
+    assert!(holder.wait().unwrap().success());
     assert_eq!(net.pins(), 0);
 }
 
@@ -222,6 +227,25 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
 }
 
 #[test]
+fn a_shaper_that_somebody_has_replaced_is_not_told_as_ours_and_what_is_there_stays() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
+    assert_eq!(net.status().unwrap()["rate_bps"], 10_000_000);
+    net.tc("a", "qdisc replace", "root pfifo limit 77");
+    let root = net.root();
+    let status = net.status().unwrap();
+    assert_eq!((&status["replaced"], &status["rate_bps"]), (&true.into(), &Value::Null));
+    assert!(status["bands"][0]["backlog_bytes"].is_null(), "{status}");
+    let told = text(&net.uplink("status").output().unwrap().stdout);
+    assert!(told.starts_with("v, shaper replaced\n"), "{told}");
+    assert_succeeded(&net.on_device("detach", ""));
+    assert_eq!((net.pins(), net.root()), (0, root));
+}
+
+#[test]
 fn it_says_who_serves_the_bands() {
     if !can_run() {
         return;
@@ -240,14 +264,20 @@ fn it_says_who_serves_the_bands() {
 }
 
 #[test]
-fn metrics_are_printed_once() {
+fn metrics_tell_each_device_of_this_namespace_once() {
     if !can_run() {
         return;
     }
     let net = Net::new();
     assert_succeeded(&net.on_device("attach", "--rate 10mbit"));
+    // Of the same name.
+    let mut elsewhere = net.command("b", FRESHLINE);
+    let elsewhere = elsewhere.args(["uplink", "attach", "--dev", DEVICE, "--rate", "20mbit"]);
+    assert_succeeded(&elsewhere.output().unwrap());
     let printed = text(&net.uplink("status --metrics").output().unwrap().stdout);
-    assert!(printed.contains("freshline_uplink_rate{device=\"v\"} 10000000"), "{printed}");
+    let rates: Vec<_> =
+        printed.lines().filter(|line| line.starts_with("freshline_uplink_rate{")).collect();
+    assert_eq!(rates, ["freshline_uplink_rate{device=\"v\"} 10000000.0"], "{printed}");
 }
 
 #[test]
@@ -295,6 +325,6 @@ fn wrong_usage_is_told_from_failure() {
         assert_fails(&net.on_device("attach", options), 2, why);
     }
     let missing = net.uplink("attach --dev nowhere").output().unwrap();
-    assert_fails(&missing, 2, "there is no device `nowhere`");
+    assert_fails(&missing, 2, "there is no network device nowhere in");
     assert_eq!(net.pins(), 0);
 }

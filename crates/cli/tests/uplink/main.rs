@@ -1,14 +1,16 @@
 //! `freshline uplink` as a user meets it, on the running kernel, between two hosts in namespaces.
 
 mod attach;
+#[path = "../common/mod.rs"]
+mod common;
 mod net;
 mod traffic;
 
-use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use net::{Net, can_run, text};
+use common::assert_succeeded;
+use net::{Net, can_run};
 use traffic::{Questions, Streams, downloaded};
 
 const WARM_UP: Duration = Duration::from_millis(1000);
@@ -32,11 +34,6 @@ impl Outcome {
     fn goodput(&self) -> f64 {
         self.goodputs.iter().sum()
     }
-}
-
-#[track_caller]
-fn assert_succeeded(done: &Output) {
-    assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
 /// Puts a user's shaper at A's root, with a queue that has bands in it.

@@ -4,36 +4,22 @@
 //!   A 10.78.0.1 (v) ── (v) 10.78.0.2 B
 //! ```
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
-use nix::sched::{CloneFlags, setns};
-use nix::unistd::Uid;
 use serde_json::Value;
 
-pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
+use super::common::{FRESHLINE, can_run_with, command_in, ip, text, within};
+
 /// The device of either host.
 pub(crate) const DEVICE: &str = "v";
 
 /// Whether the tests can run; they say so if not.
 pub(crate) fn can_run() -> bool {
-    let missing = if !Uid::effective().is_root() {
-        "root"
-    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        "a kernel with BTF"
-    } else if Command::new("ip").arg("-V").output().is_err() {
-        "ip"
-    } else if Command::new("tc").arg("-V").output().is_err() {
-        "tc"
-    } else {
-        return true;
-    };
-    println!("skipped: needs {missing}");
-    false
+    can_run_with(&[])
 }
 
 /// The two namespaces, for as long as this is, and what is attached in them.
@@ -80,11 +66,9 @@ impl Net {
         ip(&format!("-n {} {arguments}", self.name(host)));
     }
 
-    /// A command on a host. It sees the BPF file system, unlike one of `ip netns exec`.
+    /// A command on a host.
     pub(crate) fn command(&self, host: &str, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/var/run/netns/{}", self.name(host))).arg(program);
-        command
+        command_in(&self.name(host), program)
     }
 
     /// A command on A by `ip netns exec`.
@@ -101,6 +85,13 @@ impl Net {
         let done = command.args(arguments.split_whitespace()).output().unwrap();
         assert!(done.status.success(), "tc {what} {arguments}: {}", text(&done.stderr));
         text(&done.stdout)
+    }
+
+    /// Puts a queueing discipline at the root of A's device, if there is such a one.
+    pub(crate) fn puts(&self, root: &str) -> bool {
+        let mut command = self.command("a", "tc");
+        command.args(["qdisc", "replace", "dev", DEVICE, "root"]).args(root.split(' '));
+        command.output().unwrap().status.success()
     }
 
     /// The queueing discipline at the root of A's device, as `tc` has it.
@@ -143,21 +134,14 @@ impl Net {
 
     /// Runs `what` on a thread that is in the namespace of `host`.
     pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/var/run/netns/{}", self.name(host))).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
-                what()
-            });
-            inside.join().unwrap()
-        })
+        within(&self.name(host), what)
     }
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
-        let _ = self.uplink("detach").output();
         for host in ["a", "b"] {
+            let _ = self.command(host, FRESHLINE).args(["uplink", "detach"]).output();
             let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
         }
     }
@@ -172,13 +156,4 @@ fn remove_orphans() {
             ip(&format!("netns del {name}"));
         }
     }
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {arguments}: {}", text(&done.stderr));
 }

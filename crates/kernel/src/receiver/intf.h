@@ -56,7 +56,8 @@ enum counter {
 	CONNECTIONS,
 	/* Connections taken over that were there before. */
 	ADOPTED,
-	/* Incoming segments of connections whose beginning was not seen. */
+	/* Incoming segments with data of connections that are not controlled: they began before, or
+	 * have no timestamps, or keep their windows. */
 	UNSEEN,
 	COUNTERS,
 };

@@ -52,8 +52,8 @@ pub struct Counters {
     pub connections: u64,
     /// Connections taken over that were there before.
     pub adopted: u64,
-    /// Incoming segments that were left alone, since the beginning of their connection was not
-    /// seen.
+    /// On a device, incoming segments with data of connections that are not controlled: they began
+    /// before, or are without timestamps, or their windows are not to be changed.
     pub unseen: u64,
 }
 

@@ -10,6 +10,10 @@
 /* The name of a device, with the zero at its end (IFNAMSIZ). */
 #define NAME_LENGTH 16
 
+/* How many bits of a priority queueing disciplines read that have bands of their own, such as
+ * pfifo_fast (TC_PRIO_MAX). */
+#define PRIORITY_BITS 4
+
 /* The constants of a program. */
 struct attachment {
 	/* SORth, in thousandths. */
@@ -17,7 +21,8 @@ struct attachment {
 	/* The priority of urgent packets, and that of the first bulk flow. */
 	__u64 urgent;
 	__u64 bulk;
-	/* By how much the priorities of bulk flows differ at most: a power of two, less one. */
+	/* How many more priorities of bulk flows there are, all alike in their last PRIORITY_BITS: a
+	 * power of two, less one. */
 	__u64 spread;
 	/* Whether only packets of the cgroup in the map `only` may be bulk. */
 	__u64 confined;

@@ -97,8 +97,8 @@ int freshline_sorpc(struct __sk_buff *packet)
 		band = band_of(packet, (struct sock *)tcp);
 		lane = lane_of(packet, tcp, band);
 	}
-	packet->priority =
-		band == BULK ? attachment.bulk + (lane & attachment.spread) : attachment.urgent;
+	lane = (lane & attachment.spread) << PRIORITY_BITS;
+	packet->priority = band == BULK ? attachment.bulk + lane : attachment.urgent;
 	account = bpf_map_lookup_elem(&bands, &band);
 	if (account)
 		add(account, packet);

@@ -1,22 +1,28 @@
 //! The root of a device's queueing disciplines: what stands there, and how it comes back.
 
 use std::io;
+use std::thread;
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::tc::TcHandle;
+use nix::sched::{CloneFlags, unshare};
 
 use super::shaper;
 use crate::device::Device;
 use crate::error::KernelError;
 use crate::qdisc::{Told, TrafficControl, from_bytes, to_bytes};
 
-/// Kinds that the kernel takes back as it tells them: without classes, and without tables that it
-/// keeps to itself.
+/// Kinds that the kernel can take back as it tells them: without classes, and without tables that it
+/// keeps to itself. Whether it does is tried.
 const RESTORABLE: &[&str] =
     &["pfifo", "bfifo", "pfifo_fast", "codel", "fq_codel", "fq", "sfq", "pie", "fq_pie", "cake"];
 
-/// Kinds that go by a packet's priority.
+/// Kinds that go by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
+/// Linux 6.7.
 const WITH_BANDS: &[&str] = &["pfifo_fast", "prio", "fq"];
+
+/// The loopback device's number in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// The longest that a program's constants have room for (`LONGEST_FOUND`).
 pub(super) const LONGEST: usize = 1024;
@@ -43,10 +49,36 @@ impl Found {
         }
         let kind = root.kind();
         let found = Self { handle: root.handle.into(), attributes: root.settings() };
-        if RESTORABLE.contains(&kind.as_str()) && found.to_bytes().len() <= LONGEST {
+        let is_short = found.to_bytes().len() <= LONGEST;
+        if RESTORABLE.contains(&kind.as_str()) && is_short && found.comes_back() {
             return Ok(found);
         }
         Err(KernelError::Irreplaceable { device: device.name.clone(), kind })
+    }
+
+    /// Whether the kernel makes the same of what it told: on the loopback device of a network
+    /// namespace that is there for this alone, and gone with its thread.
+    fn comes_back(&self) -> bool {
+        let tried = || {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            let control = TrafficControl::open()?;
+            let attributes = self.attributes.clone();
+            control.put_qdisc(LOOPBACK, TcHandle::ROOT, self.handle.into(), attributes)?;
+            control.qdiscs(LOOPBACK)
+        };
+        let told = thread::scope(|scope| scope.spawn(tried).join().expect("it does not panic"));
+        let is_same = |one: Told| {
+            one.parent == TcHandle::ROOT
+                && u32::from(one.handle) == self.handle
+                && one.settings() == self.attributes
+        };
+        match told {
+            Ok(all) => all.into_iter().any(is_same),
+            Err(error) => {
+                tracing::debug!("a queueing discipline does not come back: {error}");
+                false
+            }
+        }
     }
 
     /// From a program's constants.
@@ -110,4 +142,27 @@ pub enum Bands {
 
 fn cannot_read(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
     KernelError::device("ask for the queueing disciplines of", &device.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::attributes;
+    use nix::unistd::Uid;
+
+    #[test]
+    fn only_what_the_kernel_tells_as_it_was_told_comes_back() {
+        if !Uid::effective().is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let pfifo = |options: Vec<u8>| Found {
+            handle: TcHandle { major: 5, minor: 0 }.into(),
+            attributes: attributes("pfifo", options),
+        };
+        assert!(pfifo(77_u32.to_ne_bytes().to_vec()).comes_back());
+        assert!(!pfifo(Vec::new()).comes_back(), "it has a limit, which was not told");
+        let unknown = Found { attributes: attributes("nobodys", Vec::new()), ..pfifo(Vec::new()) };
+        assert!(!unknown.comes_back());
+    }
 }

@@ -20,6 +20,7 @@ use freshline_core::unit::{BitRate, Bytes, Span};
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::tc::TcHandle;
 
+use super::{BACKGROUND, INTERACTIVE};
 use crate::device::Device;
 use crate::error::KernelError;
 use crate::qdisc::{Told, TrafficControl, Waiting, attributes, to_bytes};
@@ -28,8 +29,13 @@ use crate::qdisc::{Told, TrafficControl, Waiting, attributes, to_bytes};
 const MAJOR: u16 = 0x50c0;
 const ROOT: TcHandle = TcHandle { major: MAJOR, minor: 0 };
 const LINK: TcHandle = TcHandle { major: MAJOR, minor: 1 };
-const URGENT: TcHandle = TcHandle { major: MAJOR, minor: 2 };
-const FIRST_BULK: u16 = 0x10;
+/// A class's number is its packets' priority. Queues that they meet later, of a device below this
+/// one, read the last bits of it ([`PRIORITY_BITS`]), which say the same as without a shaper.
+const URGENT: TcHandle = TcHandle { major: MAJOR, minor: INTERACTIVE as u16 };
+const FIRST_BULK: u16 = 1 << PRIORITY_BITS | BACKGROUND as u16;
+
+/// `TC_PRIO_MAX` of <linux/pkt_sched.h> in bits, as in `intf.h`.
+const PRIORITY_BITS: u16 = 4;
 
 /// How many bulk classes there are: for the uploads of a host, seldom more; and a power of two.
 const BULK_CLASSES: u16 = 16;
@@ -66,7 +72,8 @@ const INIT: u16 = 2;
 const RATE64: u16 = 6;
 const CEIL64: u16 = 7;
 
-/// The priority of urgent packets, the first of bulk ones, and how many more of these there are.
+/// The priority of urgent packets, the first of bulk ones, and how many more of these there are, by
+/// `1 << PRIORITY_BITS` apart.
 pub(super) fn priorities() -> (u32, u32, u32) {
     (URGENT.into(), bulk(0).into(), u32::from(BULK_CLASSES) - 1)
 }
@@ -106,8 +113,11 @@ pub(super) fn is_ours(told: &Told) -> bool {
     told.parent == TcHandle::ROOT && told.handle == ROOT && told.kind() == "htb"
 }
 
-/// What waits in the urgent class, and in all bulk classes.
-pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<[Waiting; 2]> {
+/// What waits in the urgent class, and in all bulk classes; nothing where our shaper is not.
+pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Option<[Waiting; 2]>> {
+    if !control.qdiscs(device)?.iter().any(is_ours) {
+        return Ok(None);
+    }
     let mut bands = [Waiting::default(); 2];
     for class in control.classes(device)? {
         let band = match class.handle {
@@ -120,11 +130,11 @@ pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<[Wait
         band.bytes += bytes;
         band.drops += drops;
     }
-    Ok(bands)
+    Ok(Some(bands))
 }
 
 fn bulk(number: u16) -> TcHandle {
-    TcHandle { major: MAJOR, minor: FIRST_BULK + number }
+    TcHandle { major: MAJOR, minor: FIRST_BULK + (number << PRIORITY_BITS) }
 }
 
 fn waiting_at_most(rate: BitRate) -> u32 {
@@ -193,7 +203,16 @@ mod tests {
     fn bulk_classes_are_what_the_program_spreads_flows_over() {
         assert!(BULK_CLASSES.is_power_of_two());
         let (urgent, first, spread) = priorities();
-        assert_eq!((urgent, first, spread), (0x50c0_0002, 0x50c0_0010, 15));
-        assert_eq!(u32::from(bulk(BULK_CLASSES - 1)), first | spread);
+        assert_eq!((urgent, first, spread), (0x50c0_0006, 0x50c0_0012, 15));
+        assert_eq!(u32::from(bulk(BULK_CLASSES - 1)), first + (spread << PRIORITY_BITS));
+    }
+
+    #[test]
+    fn a_queue_below_reads_the_same_bands_from_the_classes_priorities() {
+        let read = |priority: u32| priority & 15;
+        assert_eq!(read(URGENT.into()), INTERACTIVE);
+        for number in 0..BULK_CLASSES {
+            assert_eq!(read(bulk(number).into()), BACKGROUND);
+        }
     }
 }

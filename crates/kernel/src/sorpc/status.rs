@@ -41,6 +41,9 @@ pub struct Attachment {
     pub confined: bool,
     /// The rate to which is shaped, if it is.
     pub rate: Option<BitRate>,
+    /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
+    /// other network namespaces that is not known.
+    pub replaced: bool,
     /// The urgent band and the bulk band.
     pub bands: [BandReport; 2],
     /// Streams that are open and have sent data, the latest first.
@@ -139,20 +142,25 @@ fn attachment(one: Live, netns: u64) -> Result<Attachment, KernelError> {
     let name = pin_name(device.netns, &device.index.to_string());
     let folder = pin::folders(PIN_PREFIX).into_iter().find(|folder| folder.ends_with(&name));
     let here = device.netns == netns;
-    let waiting = match shaped {
-        Some(_) if here => Some(
-            TrafficControl::open()
-                .and_then(|traffic| shaper::waiting(&traffic, device.index))
-                .map_err(KernelError::device("ask for the classes of", &device.name))?,
-        ),
-        _ => None,
-    };
+    let mut rate = shaped.map(|(rate, _)| rate);
+    let mut replaced = false;
+    let mut waiting = None;
+    if rate.is_some() && here {
+        waiting = TrafficControl::open()
+            .and_then(|traffic| shaper::waiting(&traffic, device.index))
+            .map_err(KernelError::device("ask for the classes of", &device.name))?;
+        replaced = waiting.is_none();
+    }
+    if replaced {
+        rate = None;
+    }
     Ok(Attachment {
         elsewhere: !here,
         pinned: folder.as_ref().is_some_and(|folder| folder.join(CONTROL).exists()),
         threshold: threshold_milli as f64 / 1e3,
         confined,
-        rate: shaped.map(|(rate, _)| rate),
+        rate,
+        replaced,
         bands: bands(&maps, waiting).map_err(KernelError::bpf("read the statistics"))?,
         flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
         runs: program.run_cnt,
