@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{failure, metrics};
 use crate::Failure;
+use crate::hold::held;
 use crate::output::{print_json, printed};
 
 /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
@@ -42,7 +43,7 @@ struct AttachmentReport {
     cgroup: Option<String>,
     dev: Option<String>,
     law: &'static str,
-    pinned: bool,
+    pinned: Option<bool>,
     #[serde(flatten)]
     counters: Counters,
     runs: u64,
@@ -108,7 +109,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
                 write!(out, "a device of another network namespace")?;
             }
         }
-        writeln!(out, ": {law}{}", if *pinned { "" } else { " (held by a process)" })?;
+        writeln!(out, ": {law}{}", held(*pinned))?;
         writeln!(
             out,
             "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::failure;
 use super::metrics::Snapshot;
 use crate::Failure;
+use crate::hold::held;
 use crate::output::{print_json, printed};
 
 /// Show what is attached, what went into its bands, and the connections that it knows. Needs root.
@@ -49,7 +50,7 @@ struct Report {
 struct AttachmentReport {
     device: String,
     elsewhere: bool,
-    pinned: bool,
+    pinned: Option<bool>,
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
@@ -132,7 +133,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         if let Some(rate) = attachment.rate {
             write!(out, ", shaped to {rate}")?;
         }
-        let held = if attachment.pinned { "" } else { " (held by a process)" };
+        let held = held(attachment.pinned);
         let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };
         writeln!(out, "{held}{elsewhere}")?;
         for row in attachment.bands.iter().map(BandRow::from) {

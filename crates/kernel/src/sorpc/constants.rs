@@ -61,6 +61,9 @@ impl Constants {
     }
 
     fn parse(value: &[u8]) -> Option<Self> {
+        if value.len() != size_of::<types::attachment>() {
+            return None;
+        }
         let (row, bytes) = value.split_at_checked(NUMBERS * 8)?;
         let [threshold_milli, _, _, _, confined, netns, index, rate, handle, length] =
             numbers(row)[..]
