@@ -21,27 +21,25 @@ pub(crate) fn ended() -> Result<Receiver<()>, Failure> {
     Ok(ended)
 }
 
-/// A signal's way to the command that is run for its own control: it ends the command, and the
-/// command's end all else, so that nothing is left behind.
+/// Has signals end the command that is run, and its end all else, so that nothing is left behind.
 pub(crate) struct Signals {
-    /// Where to pass one on to: the command's process; or [`NOWHERE`] yet; or there was one already,
-    /// or is no command any more ([`OVER`]).
+    /// The process to pass them on to; or [`NONE_YET`]; or [`OVER`].
     to: Arc<AtomicI32>,
 }
 
-const NOWHERE: i32 = 0;
+/// The command has not begun.
+const NONE_YET: i32 = 0;
+/// There was a signal before it has begun, or it has ended.
 const OVER: i32 = -1;
 
 impl Signals {
     /// Comes before all that is to be undone.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let to = Arc::new(AtomicI32::new(NOWHERE));
+        let to = Arc::new(AtomicI32::new(NONE_YET));
         let handled = Arc::clone(&to);
         let pass_on = move || {
-            if let Err(process @ 1..) =
-                handled.compare_exchange(NOWHERE, OVER, Ordering::SeqCst, Ordering::SeqCst)
-            {
-                let _ = kill(Pid::from_raw(process), Signal::SIGTERM);
+            if let Err(process @ 1..) = begin(&handled, OVER) {
+                terminate(process);
             }
         };
         ctrlc::set_handler(pass_on).into_diagnostic().map_err(Failure::Runtime)?;
@@ -61,8 +59,8 @@ impl Signals {
             .wrap_err_with(|| format!("cannot run `{}`", program.to_string_lossy()))
             .map_err(Failure::Runtime)?;
         let process = child.id().cast_signed();
-        if self.to.compare_exchange(NOWHERE, process, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            let _ = kill(Pid::from_raw(process), Signal::SIGTERM);
+        if begin(&self.to, process).is_err() {
+            terminate(process);
         }
         let status = child.wait().into_diagnostic().map_err(Failure::Runtime);
         self.to.store(OVER, Ordering::SeqCst);
@@ -72,6 +70,16 @@ impl Signals {
             code => Err(Failure::Command(code as u8)),
         }
     }
+}
+
+/// Fails with what it is where that is not [`NONE_YET`] any more.
+fn begin(to: &AtomicI32, next: i32) -> Result<i32, i32> {
+    to.compare_exchange(NONE_YET, next, Ordering::SeqCst, Ordering::SeqCst)
+}
+
+fn terminate(process: i32) {
+    // It may have ended.
+    let _ = kill(Pid::from_raw(process), Signal::SIGTERM);
 }
 
 /// How a command ends that the kernel crate refuses.

@@ -82,3 +82,17 @@ impl Constants {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_of_another_length_are_another_versions() {
+        let own = size_of::<types::attachment>();
+        assert!(Constants::parse(&vec![0; own]).is_some());
+        for length in [0, 1, NUMBERS * 8, own - 1, own + 8] {
+            assert!(Constants::parse(&vec![0; length]).is_none());
+        }
+    }
+}
