@@ -8,10 +8,10 @@ mod status;
 
 use clap::{Subcommand, ValueEnum};
 use freshline_core::unit::Span;
-use freshline_kernel::KernelError;
 use freshline_kernel::receiver::{Law, Settings};
 
 use crate::Failure;
+use crate::hold::failure;
 
 /// Keep downloads from filling queues in the network: smaller windows are advertised.
 #[derive(Debug, clap::Args)]
@@ -75,16 +75,4 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Detach(args) => detach::run(args),
         What::Run(args) => run::run(args),
     }
-}
-
-fn failure(error: KernelError) -> Failure {
-    let usage = matches!(
-        error,
-        KernelError::NoCgroup { .. }
-            | KernelError::NoDevice(_)
-            | KernelError::Settings(_)
-            | KernelError::LongDelta { .. }
-    );
-    let report = miette::Report::from_err(error);
-    if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }

@@ -7,10 +7,10 @@ mod status;
 
 use clap::Subcommand;
 use freshline_core::unit::BitRate;
-use freshline_kernel::KernelError;
 use freshline_kernel::sorpc::{self, Settings};
 
 use crate::Failure;
+use crate::hold::failure;
 
 /// Keep uploads out of the way of all else that leaves through a device.
 #[derive(Debug, clap::Args)]
@@ -64,13 +64,4 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Detach(args) => sorpc::detach(args.dev.as_deref()).map_err(failure),
         What::Run(args) => run::run(args),
     }
-}
-
-fn failure(error: KernelError) -> Failure {
-    let usage = matches!(
-        error,
-        KernelError::NoDevice { .. } | KernelError::Bands(_) | KernelError::SlowRate { .. }
-    );
-    let report = miette::Report::from_err(error);
-    if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }

@@ -2,12 +2,12 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::{io, iter};
+use std::{fs, io, iter};
 
 use freshline_core::host::BandLawError;
 use freshline_core::receiver::WindowLawError;
 use freshline_core::unit::{BitRate, Span};
-use libbpf_rs::ErrorKind;
+use libbpf_rs::{PrintLevel, set_print};
 use nix::unistd::Uid;
 
 /// Why something of this crate did not work.
@@ -26,7 +26,7 @@ pub enum KernelError {
     },
     /// Settings of the law of bands that make no sense.
     #[error(transparent)]
-    Bands(#[from] BandLawError),
+    BandSettings(#[from] BandLawError),
     /// Too slow to shape to.
     #[error("a rate of {rate} is too slow to shape to; give at least {least}")]
     SlowRate {
@@ -35,8 +35,11 @@ pub enum KernelError {
         /// The least that may be.
         least: BitRate,
     },
-    /// Not root.
-    #[error("needs root, to {0}: run it with `sudo`")]
+    /// Not root, or root without its rights.
+    #[error(
+        "needs root, with CAP_SYS_ADMIN, to {0}: run it with `sudo`, or give a container that \
+         capability"
+    )]
     Privileges(&'static str),
     /// The kernel was built or set up without something.
     #[error("needs {feature}, which this kernel does not offer: {remedy}")]
@@ -48,7 +51,7 @@ pub enum KernelError {
     },
     /// The kernel does not take the program.
     #[error(
-        "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
+        "the kernel refuses the program, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as root in a \
          container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_XGRESS; \
          RUST_LOG=debug shows the kernel's reasons"
     )]
@@ -64,24 +67,23 @@ pub enum KernelError {
     /// A network device that does not exist here.
     #[error("there is no network device {0} in this network namespace: `ip link` lists them")]
     NoDevice(String),
-    /// Connections there are under control already.
+    /// There is a program at this place already.
     #[error(
-        "{place} is under control already: `freshline receiver detach` ends it; if a process \
+        "{place} is under control already: `freshline {command} detach` ends it; if a process \
          holds it (`attach --foreground` or `run`), end that"
     )]
     Controlled {
         /// What the other program is attached to.
         place: String,
+        /// Which command attaches such programs.
+        command: &'static str,
     },
-    /// What leaves through it is classified already.
+    /// Pins can neither be seen nor made here.
     #[error(
-        "{device} is under control already: `freshline uplink detach` ends it; if a process \
-         holds it (`attach --foreground` or `run`), end that"
+        "the BPF file system, where control is pinned, is hidden here, as by `ip netns exec`: \
+         enter the network namespace by `nsenter --net=/run/netns/NAME` instead"
     )]
-    Classified {
-        /// The device.
-        device: String,
-    },
+    HiddenPins,
     /// Its queueing discipline could not be put back.
     #[error(
         "the queueing discipline of {device}, {kind}, could not be restored afterwards; remove it \
@@ -94,7 +96,7 @@ pub enum KernelError {
         /// What is at its root.
         kind: String,
     },
-    /// The device's queueing discipline.
+    /// Something that was asked of a network device.
     #[error("cannot {what} {device}")]
     Device {
         /// What was tried.
@@ -106,13 +108,11 @@ pub enum KernelError {
     },
     /// Its program is another version's.
     #[error(
-        "what is attached is of another version of freshline; end it with that one, or remove \
-         its folder below /sys/fs/bpf/freshline"
+        "what is attached is of another version of freshline: end it with that one, or remove \
+         its folder below /sys/fs/bpf/freshline and, if it shaped, its queueing discipline \
+         (`tc qdisc del dev DEV root`)"
     )]
     OtherVersion,
-    /// There is nothing to end at a device, or at any.
-    #[error("nothing is attached{}", .0.as_ref().map(|device| format!(" to {device}")).unwrap_or_default())]
-    NotClassified(Option<String>),
     /// There is nothing to end.
     #[error("nothing is attached{}", .0.as_ref().map(|place| format!(" to {place}")).unwrap_or_default())]
     NotAttached(Option<String>),
@@ -148,36 +148,64 @@ fn chain(error: &KernelError) -> String {
 }
 
 impl KernelError {
+    /// Whether it is what was asked for that makes no sense, and not the kernel that does not do it.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Settings(_)
+                | Self::LongDelta { .. }
+                | Self::BandSettings(_)
+                | Self::SlowRate { .. }
+                | Self::NoCgroup { .. }
+                | Self::NoDevice(_)
+        )
+    }
+
+    /// Of attachments that were ended one by one, whatever became of the others.
+    pub(crate) fn of_all(ended: impl IntoIterator<Item = Result<(), Self>>) -> Result<(), Self> {
+        let failed: Vec<_> = ended.into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(Self::NotEnded(failed)) }
+    }
+
     pub(crate) fn file(
         what: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privileges(what),
-            _ => Self::File { what, path, source },
-        }
+        move |source| Self::File { what, path, source }
     }
 
     pub(crate) fn device(what: &'static str, device: &str) -> impl FnOnce(io::Error) -> Self {
         let device = device.to_owned();
-        move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privileges(what),
-            _ => Self::Device { what, device, source },
-        }
+        move |source| Self::Device { what, device, source }
     }
 
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| match source.kind() {
-            ErrorKind::PermissionDenied => Self::Privileges(what),
-            _ => Self::Bpf { what, source },
-        }
+        move |source| Self::Bpf { what, source }
     }
 }
 
-/// Without it the kernel says little, and what it says does not tell what is missing.
+/// The right to list programs and links (Linux's `CAP_SYS_ADMIN`), as a bit of `CapEff`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Comes before all that only root may do. Without its rights the kernel says little: it tells of no programs,
+/// as if there were none.
 pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
-    if Uid::effective().is_root() { Ok(()) } else { Err(KernelError::Privileges(what)) }
+    if !Uid::effective().is_root() || !may_administer() {
+        return Err(KernelError::Privileges(what));
+    }
+    // What libbpf tells goes where our own messages go, and not to standard error.
+    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    Ok(())
+}
+
+fn may_administer() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
+        .is_some_and(|rights| rights >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 /// Without it libbpf cannot fit a program to the kernel.

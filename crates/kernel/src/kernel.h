@@ -4,6 +4,7 @@
 #define FRESHLINE_KERNEL_H
 
 #include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -93,6 +94,8 @@ struct bpf_iter__bpf_sk_storage_map {
 
 #pragma clang attribute pop
 
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
 /* Of the kernel's internal headers. */
 #define TCP_ESTABLISHED 1
 #define TCP_FIN_WAIT1 4
@@ -106,5 +109,29 @@ struct bpf_iter__bpf_sk_storage_map {
 /* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
 #define TCX_NEXT (-1)
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+
+/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
+struct address {
+	__u32 words[4];
+};
+
+static inline struct address mapped(__u32 ipv4)
+{
+	struct address address = { .words = { 0, 0, bpf_htonl(0xffff), ipv4 } };
+
+	return address;
+}
+
+/* The other end of a socket. */
+static inline struct address remote_address(const struct sock_common *sock)
+{
+	struct address address;
+
+	if (sock->skc_family == AF_INET)
+		return mapped(sock->skc_daddr);
+	for (int word = 0; word < 4; word++)
+		address.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
+	return address;
+}
 
 #endif

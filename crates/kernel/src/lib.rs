@@ -21,6 +21,7 @@ mod device;
 mod error;
 mod maps;
 mod pin;
+mod programs;
 mod qdisc;
 pub mod receiver;
 pub mod sorpc;

@@ -1,17 +1,11 @@
 //! Values of maps that are rows of numbers, 64 bits each.
 
-use libbpf_rs::query::ProgramInfo;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 /// The numbers of a row.
 pub(crate) fn numbers(value: &[u8]) -> Vec<u64> {
     let words = value.chunks_exact(8);
     words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
-}
-
-/// The maps that a program uses.
-pub(crate) fn of(program: &ProgramInfo) -> libbpf_rs::Result<Vec<MapHandle>> {
-    program.map_ids.iter().map(|id| MapHandle::from_map_id(*id)).collect()
 }
 
 /// A row of `N` numbers that each processor has of its own, summed up.

@@ -1,12 +1,12 @@
 //! The integers of the kernel's laws beside the core's floating point: both are told the same, and
 //! must choose the same windows, within [`TOLERANCE`].
 
+mod common;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
+use common::on_host;
 use freshline_core::receiver::{
     Arrival, DrwaParams, Flight, Limits, Remote, RtacParams, WindowLaw, slope,
 };
@@ -24,29 +24,8 @@ const LARGEST: u64 = 1 << 30;
 
 const SEGMENT: u64 = 1448;
 
-/// What the C of the laws answers to these lines, each in a line.
-fn on_host(lines: &str) -> Vec<u64> {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("laws_on_host");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/laws_on_host.c");
-    let compiled = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=undefined", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status()
-        .unwrap();
-    assert!(compiled.success());
-    let input = folder.path().join("lines");
-    std::fs::write(&input, lines).unwrap();
-    let done = Command::new(program)
-        .stdin(File::open(input).unwrap())
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(done.status.success());
-    let printed = String::from_utf8(done.stdout).unwrap();
-    printed.lines().map(|line| line.parse().unwrap()).collect()
-}
+/// The C of the laws, as a program.
+const PROGRAM: &str = "laws_on_host";
 
 /// How far the kernel's window is from the core's, in parts of this one.
 fn distance(kernel: u64, core: u64) -> f64 {
@@ -84,34 +63,110 @@ fn a_window_follows_from_a_round_trip_as_in_the_core() {
         writeln!(lines, "window {rate} {rtt} {base} {bytes} {segment} {theta}").unwrap();
         expected.push(window);
     }
-    let windows = on_host(&lines);
+    let windows = on_host(PROGRAM, &lines);
     assert_eq!(windows.len(), expected.len());
     for ((line, kernel), core) in lines.lines().zip(windows).zip(expected) {
+        let kernel = kernel[0];
         assert!(distance(kernel, core) < TOLERANCE, "{line}: {kernel}, the core {core}");
     }
 }
 
-/// A path at a time: 20 Mbit/s and 20 ms; slower for a while, then longer for a while.
-fn path_at(now: Time) -> (BitRate, Span) {
+/// The rate and the length of a path at a time.
+type Path = fn(Time) -> (BitRate, Span);
+
+/// 20 Mbit/s and 20 ms; slower for a while, then longer for a while.
+fn changing(now: Time) -> (BitRate, Span) {
     let seconds = now.since(Time::ZERO).as_secs_f64();
     let rate = BitRate::from_mbps(if (4.0..8.0).contains(&seconds) { 5 } else { 20 });
     (rate, Span::from_millis(if (12.0..60.0).contains(&seconds) { 80 } else { 20 }))
 }
 
-/// A connection over that path for 75 s: what the kernel's law `named` is told, and the core's
-/// windows. The sender fills the window, from slow start on.
-fn connection(named: &str, core: &mut dyn WindowLaw) -> (String, Vec<(Time, u64)>) {
-    let length = Time::ZERO + Span::from_secs(75);
+fn steady(_now: Time) -> (BitRate, Span) {
+    (BitRate::from_mbps(20), Span::from_millis(20))
+}
+
+/// Holds less than the least window, and later no queue makes it longer.
+fn short(now: Time) -> (BitRate, Span) {
+    let is_early = now < Time::ZERO + Span::from_secs(20);
+    (BitRate::from_mbps(10), Span::from_millis(if is_early { 2 } else { 40 }))
+}
+
+/// Holds less than the least window, which is a queue of its own.
+fn slow(_now: Time) -> (BitRate, Span) {
+    (BitRate::from_mbps(1), Span::from_millis(5))
+}
+
+/// A connection, whose sender fills the window, from slow start on.
+struct Flow {
+    law: Box<dyn WindowLaw>,
+    /// What is on its way is known by the time of the ack that let it go.
+    on_its_way: VecDeque<Time>,
+    congestion_window: usize,
+    /// More the sender never has in flight.
+    most: usize,
+    /// When it ends.
+    leaves_at: Time,
+}
+
+impl Flow {
+    fn of(law: impl WindowLaw + 'static) -> Self {
+        Self {
+            law: Box::new(law),
+            on_its_way: VecDeque::from([Time::ZERO; 10]),
+            congestion_window: 10,
+            most: 1000,
+            leaves_at: Time::MAX,
+        }
+    }
+
+    /// A segment came.
+    fn on_arrival(&mut self, now: Time, sample: Span) {
+        let segment = Bytes::new(SEGMENT);
+        self.law.on_round_trip(now, sample);
+        self.law.on_arrival(now, Arrival { bytes: segment, segment });
+        if now >= self.leaves_at {
+            self.on_its_way.clear();
+            return;
+        }
+        self.congestion_window = (self.congestion_window + 1).min(self.most);
+        // None yet: the kernel's own.
+        let window = match self.law.window().get() {
+            0 => usize::MAX,
+            bytes => (bytes / SEGMENT) as usize,
+        };
+        let allowed = window.min(self.congestion_window).max(1);
+        while self.on_its_way.len() < allowed {
+            self.on_its_way.push_back(now);
+        }
+    }
+}
+
+/// What came of an arrival.
+#[derive(Debug)]
+struct Outcome {
+    now: Time,
+    flow: usize,
+    core: u64,
+}
+
+/// Connections of one remote host over one path, for so many seconds: what the kernel's law `named`
+/// is told, and the core's windows.
+fn connections(
+    named: &str,
+    flows: &mut [Flow],
+    path: Path,
+    seconds: u64,
+) -> (String, Vec<Outcome>) {
     let mut rng = Pcg32::seed_from_u64(7);
     let mut lines = format!("{named}\n");
-    let mut windows = Vec::new();
-    // What is on its way is known by the time of the ack that let it go.
-    let mut on_its_way = VecDeque::from([Time::ZERO; 10]);
-    let mut congestion_window = 10;
+    let mut outcomes = Vec::new();
     let mut now = Time::ZERO;
-    while now < length {
-        let acked_at = on_its_way.pop_front().unwrap();
-        let (rate, base) = path_at(acked_at);
+    while now < Time::ZERO + Span::from_secs(seconds) {
+        let next = |flow: &usize| flows[*flow].on_its_way[0];
+        let waiting = (0..flows.len()).filter(|flow| !flows[*flow].on_its_way.is_empty());
+        let flow = waiting.min_by_key(next).unwrap();
+        let acked_at = flows[flow].on_its_way.pop_front().unwrap();
+        let (rate, base) = path(acked_at);
         let jitter = Span::from_micros(rng.random_range(0..1000));
         // Round trips end with an arrival: on an even grid, a difference of 1 ns could move an end
         // by a packet.
@@ -119,55 +174,108 @@ fn connection(named: &str, core: &mut dyn WindowLaw) -> (String, Vec<(Time, u64)
         now = now.max(acked_at + base + jitter) + rate.time_to_send(Bytes::new(SEGMENT));
         now += off_the_grid;
         let sample = now.since(acked_at);
-        core.on_round_trip(now, sample);
-        writeln!(lines, "round_trip {} {}", now.as_nanos(), sample.as_nanos()).unwrap();
-        let segment = Bytes::new(SEGMENT);
-        core.on_arrival(now, Arrival { bytes: segment, segment });
-        writeln!(lines, "arrival {} {SEGMENT} {SEGMENT}", now.as_nanos()).unwrap();
-        windows.push((now, core.window().get()));
-
-        congestion_window = (congestion_window + 1).min(1000);
-        // None yet: the kernel's own.
-        let window = match core.window().get() {
-            0 => usize::MAX,
-            bytes => (bytes / SEGMENT) as usize,
-        };
-        let allowed = window.min(congestion_window).max(1);
-        while on_its_way.len() < allowed {
-            on_its_way.push_back(now);
-        }
+        let at = now.as_nanos();
+        writeln!(lines, "round_trip {flow} {at} {}", sample.as_nanos()).unwrap();
+        writeln!(lines, "arrival {flow} {at} {SEGMENT} {SEGMENT}").unwrap();
+        flows[flow].on_arrival(now, sample);
+        outcomes.push(Outcome { now, flow, core: flows[flow].law.window().get() });
     }
-    (lines, windows)
+    (lines, outcomes)
 }
 
 const LIMITS: Limits = Limits { initial: Bytes::ZERO, most: Bytes::new(LARGEST) };
 
-/// Whether the kernel's law, told these lines, chose these windows.
+/// `enum ownership` of the kernel's law.
+const ALONE: u64 = 0;
+const HALVING: u64 = 1;
+const RAISING: u64 = 2;
+const SHARED: u64 = 3;
+const DRAINING: u64 = 4;
+
+/// Connections over a path, for which the kernel's law must choose the core's windows. Gives the
+/// kernel's states from one change to the next, each with the outcome that began it.
 #[track_caller]
-fn assert_follows(lines: &str, expected: &[(Time, u64)]) {
-    let windows = on_host(lines);
-    assert_eq!(windows.len(), expected.len());
-    for (kernel, (now, core)) in windows.into_iter().zip(expected) {
+fn states(named: &str, mut flows: Vec<Flow>, path: Path, seconds: u64) -> Vec<(u64, Outcome)> {
+    let (lines, outcomes) = connections(named, &mut flows, path, seconds);
+    let told = on_host(PROGRAM, &lines);
+    assert_eq!(told.len(), outcomes.len());
+    let mut states: Vec<(u64, Outcome)> = Vec::new();
+    for (row, outcome) in told.into_iter().zip(outcomes) {
+        let [kernel, state] = row[..] else { panic!("{row:?}") };
         assert!(
-            *core == kernel || distance(kernel, *core) < TOLERANCE,
-            "{now:?}: {kernel}, the core {core}"
+            outcome.core == kernel || distance(kernel, outcome.core) < TOLERANCE,
+            "{outcome:?}: the kernel {kernel}"
         );
+        if states.last().is_none_or(|(last, _)| *last != state) {
+            states.push((state, outcome));
+        }
     }
+    states
+}
+
+fn rtac(remote: &Remote) -> Flow {
+    Flow::of(RtacParams::default().build(LIMITS, remote.clone()).unwrap())
+}
+
+#[track_caller]
+fn assert_were(states: &[(u64, Outcome)], sequence: &[u64]) {
+    let numbers: Vec<_> = states.iter().map(|(state, _)| *state).collect();
+    assert!(numbers.windows(sequence.len()).any(|some| some == sequence), "{numbers:?}");
 }
 
 #[test]
 fn windows_follow_from_a_connection_as_in_the_core() {
-    let mut core = RtacParams::default().build(LIMITS, Remote::default()).unwrap();
-    let (lines, expected) = connection("rtac 1380 0", &mut core);
-    assert_follows(&lines, &expected);
-    let least = 4 * SEGMENT;
-    let drained = expected.iter().any(|(_, window)| *window == least);
-    assert!(drained, "the longer path never had the law drain the queue");
+    let states = states("rtac 1380 0", vec![rtac(&Remote::default())], changing, 75);
+    // The longer path is taken for others' queue until the law drains it.
+    assert_were(&states, &[ALONE, HALVING, SHARED, HALVING, DRAINING, ALONE]);
+}
+
+#[test]
+fn what_a_path_is_longer_now_and_then_counts_as_in_the_core() {
+    let delta = Span::from_millis(8);
+    let law = RtacParams { delta, ..RtacParams::default() };
+    let flow = Flow::of(law.build(LIMITS, Remote::default()).unwrap());
+    states("rtac 1380 8000000", vec![flow], changing, 75);
+}
+
+#[test]
+fn a_window_too_small_to_be_halved_is_raised_as_in_the_core() {
+    let own = states("rtac 1380 0", vec![rtac(&Remote::default())], slow, 60);
+    assert_were(&own, &[ALONE, RAISING, ALONE]);
+    let others = states("rtac 1380 0", vec![rtac(&Remote::default())], short, 60);
+    assert_were(&others, &[ALONE, RAISING, SHARED]);
+}
+
+#[test]
+fn a_test_whose_leader_has_gone_ends_as_in_the_core() {
+    let of_two = |leaves_at| {
+        let remote = Remote::default();
+        let leader = Flow { leaves_at, ..rtac(&remote) };
+        states("rtac 1380 0", vec![leader, rtac(&remote)], steady, 10)
+    };
+    let is_test = |(state, outcome): &&(u64, Outcome)| *state == HALVING && outcome.flow == 0;
+    let (_, began) = &of_two(Time::MAX).into_iter().find(|one| is_test(&one)).unwrap();
+    let states = of_two(began.now);
+    let (to, ended) = states.iter().find(|(_, outcome)| outcome.now > began.now).unwrap();
+    assert_eq!((*to, ended.flow), (ALONE, 1));
+    // 16 round trips of 20 ms at least.
+    assert!(ended.now.since(began.now) > Span::from_millis(320), "{states:?}");
+}
+
+#[test]
+fn a_test_that_a_small_flow_cannot_take_part_in_ends_as_in_the_core() {
+    let remote = Remote::default();
+    let small = Flow { most: 6, congestion_window: 6, ..rtac(&remote) };
+    let states = states("rtac 1380 0", vec![rtac(&remote), small], changing, 75);
+    let is_left = |pair: &[(u64, Outcome)]| {
+        let [(from, began), (to, ended)] = pair else { return false };
+        (*from, began.flow, *to, ended.flow) == (HALVING, 0, ALONE, 1)
+    };
+    assert!(states.windows(2).any(is_left), "{states:?}");
 }
 
 #[test]
 fn drwa_follows_from_a_connection_as_in_the_core() {
-    let mut core = DrwaParams::default().build(LIMITS).unwrap();
-    let (lines, expected) = connection("drwa 0 0", &mut core);
-    assert_follows(&lines, &expected);
+    let core = DrwaParams::default().build(LIMITS).unwrap();
+    states("drwa 0 0", vec![Flow::of(core)], changing, 75);
 }

@@ -2,11 +2,11 @@
 //! buffers, and must choose the same bands, to the byte. Only exactly at a threshold that binary
 //! fractions do not have, such as 0.672, the core's product may be rounded to either side.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::path::Path;
-use std::process::{Command, Stdio};
+mod common;
 
+use std::fmt::Write as _;
+
+use common::on_host;
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer, SorpcParams};
 use freshline_core::unit::{Bytes, Time};
 use rand::{RngExt, SeedableRng};
@@ -14,30 +14,6 @@ use rand_pcg::Pcg32;
 
 /// The largest that a send buffer's numbers become in the kernel, which has them in `int`s.
 const LARGEST: u64 = i32::MAX as u64;
-
-/// What the C of the law answers to these lines.
-fn on_host(lines: &str) -> Vec<u64> {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("sorpc_on_host");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sorpc_on_host.c");
-    let compiled = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status()
-        .unwrap();
-    assert!(compiled.success());
-    let input = folder.path().join("lines");
-    std::fs::write(&input, lines).unwrap();
-    let done = Command::new(program)
-        .stdin(File::open(input).unwrap())
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(done.status.success());
-    let printed = String::from_utf8(done.stdout).unwrap();
-    printed.lines().map(|line| line.parse().unwrap()).collect()
-}
 
 #[test]
 fn bands_follow_from_send_buffers_as_in_the_core() {
@@ -59,14 +35,14 @@ fn bands_follow_from_send_buffers_as_in_the_core() {
         let buffer = SendBuffer { queued: Bytes::new(*queued), size: Bytes::new(*size) };
         expected.push(law.band(Time::ZERO, Outgoing::Data(buffer)));
     }
-    let bands = on_host(&lines);
+    let bands = on_host("sorpc_on_host", &lines);
     assert_eq!(bands.len(), expected.len());
     for ((buffer, kernel), core) in buffers.iter().zip(bands).zip(&expected) {
         let (threshold, queued, size) = *buffer;
         if queued * 1000 == threshold * size && threshold != 500 {
             continue;
         }
-        assert_eq!(kernel == 1, *core == Band::Bulk, "{buffer:?}: {kernel}, the core {core:?}");
+        assert_eq!(kernel == [1], *core == Band::Bulk, "{buffer:?}: {kernel:?}, the core {core:?}");
     }
     for band in [Band::Urgent, Band::Bulk] {
         assert!(expected.iter().filter(|one| **one == band).count() > 1000);

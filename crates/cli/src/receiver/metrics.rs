@@ -93,7 +93,7 @@ mod tests {
         let attachment = Attachment {
             place: Place::Device { netns: 0, index: 3 },
             law: "rtac",
-            pinned: true,
+            pinned: Some(true),
             counters: Counters { segments: 7, unseen: 2, ..Counters::default() },
             runs: 0,
             run_time: Span::ZERO,

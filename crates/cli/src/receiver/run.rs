@@ -7,7 +7,7 @@ use freshline_kernel::receiver::{Target, attach};
 
 use super::{LawArgs, failure};
 use crate::Failure;
-use crate::hold::run_command;
+use crate::hold::Signals;
 
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
 ///
@@ -33,8 +33,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let law = args.law.law()?;
+    let signals = Signals::catch()?;
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let target = Target::Cgroup(cgroup.path().to_owned());
     let _held = attach(&target, &law).map_err(failure)?;
-    run_command(&args.command)
+    signals.run(&args.command)
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
+use crate::hold::held;
 use crate::output::{print_json, printed};
 use crate::{Failure, metrics};
 
@@ -44,7 +45,7 @@ struct AttachmentReport {
     device: Option<String>,
     elsewhere: bool,
     law: &'static str,
-    pinned: bool,
+    pinned: Option<bool>,
     #[serde(flatten)]
     counters: Counters,
     runs: u64,
@@ -112,7 +113,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
                 write!(out, "a device of another network namespace")?;
             }
         }
-        writeln!(out, ": {law}{}", if *pinned { "" } else { " (held by a process)" })?;
+        writeln!(out, ": {law}{}", held(*pinned))?;
         writeln!(
             out,
             "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",

@@ -76,7 +76,7 @@ mod tests {
         let shaped = Attachment {
             device: "eth0".into(),
             elsewhere: false,
-            pinned: true,
+            pinned: Some(true),
             threshold: 0.5,
             confined: false,
             rate: Some(BitRate::from_mbps(20)),

@@ -7,7 +7,7 @@ use freshline_kernel::sorpc;
 
 use super::{Law, failure};
 use crate::Failure;
-use crate::hold::run_command;
+use crate::hold::Signals;
 
 /// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.
 ///
@@ -33,8 +33,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let signals = Signals::catch()?;
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let settings = args.law.settings();
     let _held = sorpc::attach(&args.law.dev, &settings, Some(cgroup.path())).map_err(failure)?;
-    run_command(&args.command)
+    signals.run(&args.command)
 }

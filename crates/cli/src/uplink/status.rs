@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
+use crate::hold::held;
 use crate::output::{print_json, printed};
 use crate::{Failure, metrics};
 
@@ -46,7 +47,7 @@ struct Report {
 struct AttachmentReport {
     device: String,
     elsewhere: bool,
-    pinned: bool,
+    pinned: Option<bool>,
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
@@ -134,7 +135,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         if attachment.replaced {
             write!(out, ", shaper replaced")?;
         }
-        let held = if attachment.pinned { "" } else { " (held by a process)" };
+        let held = held(attachment.pinned);
         let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };
         writeln!(out, "{held}{elsewhere}")?;
         for row in attachment.bands.iter().map(BandRow::from) {

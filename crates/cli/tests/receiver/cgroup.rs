@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,26 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use nix::libc::{self, IPPROTO_TCP, TCP_WINDOW_CLAMP};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, connect, getsockopt, setsockopt, socket,
+};
 use nix::unistd::Pid;
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use serde_json::Value;
 
 use crate::common::{FRESHLINE, assert_fails, assert_succeeded, cgroups, text};
 use crate::kit::{alone, attachment, can_run};
+
+sockopt_impl!(
+    /// The largest window that a program lets TCP tell.
+    WindowClamp,
+    Both,
+    IPPROTO_TCP,
+    TCP_WINDOW_CLAMP,
+    u32
+);
 
 /// A cgroup for a test, gone with all that is in it or attached to it however the test ends.
 struct TestCgroup {
@@ -53,18 +68,23 @@ impl TestCgroup {
     }
 
     fn is_pinned(&self) -> bool {
-        Path::new(&format!("/sys/fs/bpf/freshline/receiver-{}", self.id)).exists()
+        Path::new(&format!("/sys/fs/bpf/freshline/receiver-cgroup-{}", self.id)).exists()
     }
 
-    /// A connection of the cgroup, held by this process, which enters it for as long as that takes.
+    /// A connection of the cgroup, held by this process.
     fn connect(&self, listener: &TcpListener) -> TcpStream {
+        self.inside(|| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+    }
+
+    /// Has this process be in the cgroup for as long as `what` takes.
+    fn inside<T>(&self, what: impl FnOnce() -> T) -> T {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
         let enter = |path: &Path| fs::write(path.join("cgroup.procs"), "0").unwrap();
         enter(&self.path);
-        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        let done = what();
         enter(&cgroups().unwrap().join(own));
-        stream.unwrap()
+        done
     }
 
     /// A process in the cgroup that reads what the listener's connection sends, and says how much.
@@ -127,6 +147,26 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
 }
 
 #[test]
+fn of_many_that_attach_at_once_one_does() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let all: Vec<_> = (0..4)
+        .map(|_| cgroup.freshline(&["attach"]).stderr(Stdio::piped()).spawn().unwrap())
+        .collect();
+    let ended: Vec<_> = all.into_iter().map(|one| one.wait_with_output().unwrap()).collect();
+    let (attached, refused): (Vec<_>, Vec<_>) =
+        ended.into_iter().partition(|one| one.status.success());
+    assert_eq!(attached.len(), 1);
+    refused.iter().for_each(|one| assert_fails(one, 1, "is under control already"));
+    assert!(cgroup.is_pinned() && cgroup.status().is_some());
+    assert_succeeded(&cgroup.detach());
+    assert!(!cgroup.is_pinned() && cgroup.status().is_none());
+}
+
+#[test]
 fn one_pin_that_resists_does_not_keep_the_others() {
     if !can_run() {
         return;
@@ -169,10 +209,13 @@ fn a_killed_loader_takes_its_control_along_and_connections_go_on() {
     loader.wait().unwrap();
     assert!(cgroup.status().is_none() && !cgroup.is_pinned());
     stream.write_all(&[0; 1 << 20]).unwrap();
-    drop(stream);
-    assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (2 << 20).to_string());
 
+    // The next leaves those alone that began before.
     let mut loader = begin();
+    stream.write_all(&[0; 1 << 20]).unwrap();
+    drop(stream);
+    assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (3 << 20).to_string());
+    assert_eq!(cgroup.status().unwrap()["segments"], 0);
     kill(Pid::from_raw(loader.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(loader.wait().unwrap().success());
     assert!(cgroup.status().is_none());
@@ -201,6 +244,39 @@ fn connections_that_exist_are_adopted_and_released() {
     drop(stream);
     let read = text(&reader.wait_with_output().unwrap().stdout);
     assert_eq!(read.trim(), ((1 << 20) + (2 << 24)).to_string());
+}
+
+#[test]
+fn a_window_that_a_program_has_chosen_is_never_larger_and_comes_back() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    assert_succeeded(&cgroup.attach(&[]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
+    // A few segments of loopback, or each would wait for a timer.
+    let own = 200_000;
+    let mut receiver: TcpStream = cgroup.inside(|| {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+        setsockopt(&socket, WindowClamp, &own).unwrap();
+        connect(socket.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+        socket.into()
+    });
+    let (mut sender, _) = listener.accept().unwrap();
+    let mut transfer = || {
+        thread::scope(|scope| {
+            scope.spawn(|| sender.write_all(&vec![0; 1 << 22]).unwrap());
+            receiver.read_exact(&mut vec![0; 1 << 22]).unwrap();
+        });
+        getsockopt(&receiver, WindowClamp).unwrap()
+    };
+    assert!(transfer() <= own);
+    assert!(cgroup.status().unwrap()["round_trips"].as_u64().unwrap() > 0);
+    assert_succeeded(&cgroup.detach());
+    assert_eq!(getsockopt(&receiver, WindowClamp).unwrap(), own);
 }
 
 #[test]
@@ -246,6 +322,15 @@ fn a_cgroup_that_is_removed_leaves_nothing_that_is_in_the_way() {
         thread::sleep(Duration::from_millis(20));
     }
     assert!(!removed.is_pinned() && next.is_pinned());
+
+    fs::remove_dir(&next.path).unwrap();
+    let detached = || {
+        (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            next.detach().status.success()
+        })
+    };
+    assert!(detached() && !next.is_pinned());
 }
 
 #[test]
@@ -279,6 +364,44 @@ fn a_command_runs_in_a_cgroup_of_its_own_and_takes_along_what_it_started() {
         .output()
         .unwrap();
     assert_fails(&no_command, 1, "cannot run `/no/such/command`");
+}
+
+#[test]
+fn a_signal_leaves_nothing_of_a_run_however_early_it_comes() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    for after_ms in [0, 3, 6, 10, 15, 20, 30, 50, 100] {
+        let mut run = Command::new(FRESHLINE);
+        run.args(["receiver", "run", "--", "sleep", "1000"]).stderr(Stdio::null());
+        let mut run = cgroup.inside(|| run.spawn().unwrap());
+        thread::sleep(Duration::from_millis(after_ms));
+        kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert_ne!(run.wait().unwrap().code(), Some(0));
+        let path = fs::read_dir(&cgroup.path).unwrap().flatten().map(|entry| entry.path());
+        let mut left = path.filter(|path| path.to_str().unwrap().contains("freshline-run-"));
+        assert_eq!(left.next(), None, "after {after_ms} ms");
+    }
+}
+
+#[test]
+fn root_without_its_rights_is_told_so() {
+    if !can_run() {
+        return;
+    }
+    for what in [&["attach"][..], &["status"], &["detach"], &["run", "--", "true"]] {
+        let done = Command::new("setpriv")
+            .args(["--bounding-set=-sys_admin", FRESHLINE, "receiver"])
+            .args(what)
+            .output();
+        let Ok(done) = done else {
+            println!("skipped: needs setpriv");
+            return;
+        };
+        assert_fails(&done, 1, "needs root, with CAP_SYS_ADMIN");
+    }
 }
 
 #[test]

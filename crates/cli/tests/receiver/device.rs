@@ -261,6 +261,11 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     let next = Gateway::new("next");
     assert_succeeded(&next.receiver(&["attach", "--dev", "wan"]));
     assert!(!Path::new(&pin).exists() && next.status().is_some());
+
+    let pin = next.pin();
+    ip(&format!("-n {} link del wan", next.name("gateway")));
+    assert_succeeded(&next.receiver(&["detach", "--dev", "wan"]));
+    assert!(!Path::new(&pin).exists());
 }
 
 #[test]
@@ -286,7 +291,19 @@ fn what_cannot_be_controlled_is_told_apart() {
         .args(["receiver", "attach", "--dev", "wan"])
         .output()
         .unwrap();
-    assert_fails(&done, 1, "the BPF file system");
+    assert_fails(&done, 1, "the BPF file system, where control is pinned, is hidden here");
     assert!(!text(&done.stderr).contains("controlling"), "it does not");
     assert!(gateway.status().is_none());
+
+    assert_succeeded(&gateway.receiver(&["attach", "--dev", "wan"]));
+    for (what, said) in
+        [("status", "wan: rtac (pins are hidden here)"), ("detach", "is hidden here")]
+    {
+        let done = Command::new("ip")
+            .args(["netns", "exec", &gateway.name("gateway"), FRESHLINE, "receiver", what])
+            .output()
+            .unwrap();
+        assert!(text(&[done.stdout, done.stderr].concat()).contains(said), "{what}");
+    }
+    assert!(gateway.status().is_some());
 }

@@ -85,6 +85,28 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
 }
 
 #[test]
+fn of_many_that_attach_at_once_one_does() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let root = net.root();
+    let attach = |_| {
+        let mut command = net.uplink("attach --rate 10mbit --dev");
+        command.arg(DEVICE).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let all: Vec<_> = (0..4).map(attach).collect();
+    let ended: Vec<_> = all.into_iter().map(|one| one.wait_with_output().unwrap()).collect();
+    let (attached, refused): (Vec<_>, Vec<_>) =
+        ended.into_iter().partition(|one| one.status.success());
+    assert_eq!(attached.len(), 1);
+    refused.iter().for_each(|one| assert_fails(one, 1, "is under control already"));
+    assert_eq!((net.pins(), net.status().is_some()), (1, true));
+    assert_succeeded(&net.on_device("detach", ""));
+    assert_eq!((net.status(), net.pins(), net.root()), (None, 0, root));
+}
+
+#[test]
 fn what_a_user_has_configured_comes_back() {
     if !can_run() {
         return;
@@ -308,7 +330,7 @@ fn what_the_kernel_lacks_is_named() {
     let hidden = hidden.args(["--mount", "sh", "-c", &script]).output().unwrap();
     assert_fails(&hidden, 1, "needs BTF");
     let passing = net.exec(FRESHLINE).args(["uplink", "attach", "--dev", DEVICE]).output().unwrap();
-    assert_fails(&passing, 1, "outside of `ip netns exec`");
+    assert_fails(&passing, 1, "is hidden here, as by `ip netns exec`");
 }
 
 #[test]

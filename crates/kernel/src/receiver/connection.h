@@ -87,7 +87,8 @@ static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 	const struct stamp *stamp = &connection->stamps[echo % REMEMBERED];
 	__u64 rtt_ns = now_ns - stamp->sent_ns;
 
-	if (!is_after(echo, connection->echoed))
+	/* What was never sent is a mistake, or no mistake at all. */
+	if (!is_after(echo, connection->echoed) || is_after(echo, connection->sent))
 		return 0;
 	connection->echoed = echo;
 	return stamp->value == echo && rtt_ns < LONGEST_RTT_NS ? rtt_ns : 0;

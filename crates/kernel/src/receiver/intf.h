@@ -20,12 +20,7 @@ struct settings {
 	__u64 within;
 };
 
-/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
-struct address {
-	__u32 words[4];
-};
-
-/* The map `peers`: what is known of a remote address. */
+/* The map `peers`, by addresses (`struct address` of kernel.h): what is known of a remote host. */
 struct peer {
 	struct remote remote;
 	/* As of the connection that was heard last: smoothed round trip, ns. */

@@ -17,11 +17,12 @@ mod place;
 mod settings;
 mod status;
 
-use libbpf_rs::{Link, PrintLevel, set_print};
+use libbpf_rs::Link;
 
 use crate::KernelError;
 use crate::error::{require_btf, require_root};
-use pins::{PinFolder, read_to_end};
+use crate::pin;
+use pins::{PREFIX, read_to_end};
 pub use pins::{detach, detach_all};
 pub use place::{Place, Target};
 pub use settings::{Law, Settings};
@@ -30,7 +31,7 @@ pub use status::{Attachment, Counters, Peer, attachments};
 /// The programs in their places, for as long as this is held.
 #[derive(Debug)]
 pub struct Held {
-    pins: PinFolder,
+    place: Place,
     /// What has windows changed.
     control: Vec<(&'static str, Link)>,
     connections: Option<Connections>,
@@ -45,6 +46,9 @@ struct Connections {
     release: Link,
 }
 
+/// What its errors call the command.
+const COMMAND: &str = "receiver";
+
 /// Has a law control the connections of a cgroup or of a device that are made from now on.
 ///
 /// # Errors
@@ -55,17 +59,16 @@ pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
     law.check()?;
     require_root("attach programs")?;
     require_btf()?;
-    have_libbpf_log();
-    pins::remove_deserted()?;
+    let _alone = pin::lock()?;
+    match pins::remove_deserted(PREFIX) {
+        // What a process holds needs no pins.
+        Ok(_) | Err(KernelError::HiddenPins) => {}
+        Err(error) => return Err(error),
+    }
     match target {
         Target::Cgroup(path) => cgroup::attach(path, law),
         Target::Device(name) => device::attach(name, law),
     }
-}
-
-/// What libbpf tells goes where our own messages go, and not to standard error.
-fn have_libbpf_log() {
-    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
 }
 
 impl Held {
@@ -84,10 +87,10 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// If the BPF file system is not to be had. The programs are gone then.
+    /// If the BPF file system is not to be had, or hidden ([`KernelError::HiddenPins`]). The programs are gone then.
     pub fn pin(mut self) -> Result<(), KernelError> {
         let release = self.connections.as_mut().map(|connections| &mut connections.release);
-        self.pins.fill(release, &mut self.control)
+        pins::fill(self.place, release, &mut self.control)
     }
 
     /// Ends the control: the connections of this network namespace get the windows that they

@@ -1,78 +1,75 @@
-//! What keeps programs in place: a folder of pins for each attachment, below that of all of ours.
-//!
-//! ```text
-//! receiver-1234/         a cgroup by its number:                control, release
-//! receiver-dev-4026-3/   a device by its namespace and index:   in, out
-//! ```
+//! What keeps programs in place, and how it ends.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Iter, Link};
 
-use super::{Place, Target, have_libbpf_log};
+use super::{Place, Target};
+use crate::KernelError;
+use crate::device::own_netns;
 use crate::error::require_root;
-use crate::{KernelError, pin};
+use crate::pin::{self, Folder};
 
-/// What the names of folders begin with.
-const PREFIX: &str = "receiver-";
+/// What the names of folders begin with; those of cgroups, and those of devices.
+pub(super) const PREFIX: &str = "receiver-";
+const CGROUP: &str = "receiver-cgroup-";
+const DEVICE: &str = "receiver-dev-";
 /// The iterator that gives connections their windows back.
 const RELEASE: &str = "release";
 
-/// Where the pins of an attachment are, or may be.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct PinFolder(String);
-
-impl PinFolder {
-    pub(super) fn of(place: Place) -> Self {
-        Self(match place {
-            Place::Cgroup { id } => format!("{PREFIX}{id}"),
-            Place::Device { netns, index } => format!("{PREFIX}dev-{netns}-{index}"),
-        })
-    }
-
-    /// The folder, if it is there.
-    pub(super) fn find(&self) -> Option<PathBuf> {
-        pin::folders(PREFIX).into_iter().find(|folder| folder.ends_with(&self.0))
-    }
-
-    /// Pins these, the programs last.
-    pub(super) fn fill(
-        &self,
-        release: Option<&mut Link>,
-        control: &mut [(&'static str, Link)],
-    ) -> Result<(), KernelError> {
-        let folder = pin::folder()?.join(&self.0);
-        if folder.exists() {
-            // Of one that was ended while it pinned: nobody else is attached here.
-            pin::remove(&folder)?;
-        }
-        fs::create_dir_all(&folder).map_err(KernelError::file("make", &folder))?;
-        let release = release.into_iter().map(|link| (RELEASE, link));
-        let control = control.iter_mut().map(|(name, link)| (*name, link));
-        let pinned = release
-            .chain(control)
-            .try_for_each(|(name, link)| link.pin(folder.join(name)))
-            .map_err(KernelError::bpf("pin the program"));
-        if pinned.is_err() {
-            pin::remove(&folder)?;
-        }
-        pinned
+fn name(place: Place) -> String {
+    match place {
+        Place::Cgroup { id } => format!("{CGROUP}{id}"),
+        Place::Device { netns, index } => format!("{DEVICE}{netns}-{index}"),
     }
 }
 
-/// Ends what is pinned on a cgroup or a device. Connections of this network namespace get the
-/// windows back that they would have without it.
+/// Pins what is attached at a place, the programs last.
+pub(super) fn fill(
+    place: Place,
+    release: Option<&mut Link>,
+    control: &mut [(&'static str, Link)],
+) -> Result<(), KernelError> {
+    let _alone = pin::lock()?;
+    // Of one that was killed while it pinned: nobody else is attached here.
+    if let Some(left) = Folder::find(&name(place))? {
+        left.remove()?;
+    }
+    let folder = Folder::create(&name(place))?;
+    let release = release.into_iter().map(|link| (RELEASE, link));
+    let control = control.iter_mut().map(|(name, link)| (*name, link));
+    let pinned = release
+        .chain(control)
+        .try_for_each(|(name, link)| link.pin(folder.at(name)))
+        .map_err(KernelError::bpf("pin the program"));
+    if pinned.is_err() {
+        folder.remove()?;
+    }
+    pinned
+}
+
+/// Ends what is pinned on a cgroup or a device, or was on one that is gone. Connections of this
+/// network namespace get the windows back that they would have without it.
 ///
 /// # Errors
 ///
 /// [`KernelError::NotAttached`] if nothing is pinned there.
 pub fn detach(target: &Target) -> Result<(), KernelError> {
     require_root("detach programs")?;
-    have_libbpf_log();
-    match PinFolder::of(target.place()?).find() {
+    let _alone = pin::lock()?;
+    let alike = match target {
+        Target::Cgroup(_) => CGROUP.to_owned(),
+        Target::Device(_) => format!("{DEVICE}{}-", own_netns()?),
+    };
+    let gone = remove_deserted(&alike)?;
+    let place = match target.place() {
+        // What it was called no pin tells.
+        Err(_) if gone > 0 => return Ok(()),
+        place => place?,
+    };
+    match Folder::find(&name(place))? {
         Some(folder) => end(&folder),
         None => Err(KernelError::NotAttached(Some(target.to_string()))),
     }
@@ -86,54 +83,42 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
 /// each that failed; the others are ended all the same.
 pub fn detach_all() -> Result<(), KernelError> {
     require_root("detach programs")?;
-    have_libbpf_log();
-    let folders = pin::folders(PREFIX);
-    if folders.is_empty() {
+    let _alone = pin::lock()?;
+    let gone = remove_deserted(PREFIX)?;
+    let folders = Folder::all(PREFIX)?;
+    if folders.is_empty() && gone == 0 {
         return Err(KernelError::NotAttached(None));
     }
-    let failed: Vec<_> = folders.iter().filter_map(|folder| end(folder).err()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(KernelError::NotEnded(failed)) }
+    KernelError::of_all(folders.iter().map(end))
 }
 
-/// The programs go first, so that they take no window back. To remove their pins would end them as
-/// well, but later than that returns; it is done even where something else fails.
-fn end(folder: &Path) -> Result<(), KernelError> {
-    let detached = controls(folder).try_for_each(|pinned| {
-        let link = Link::open(&pinned).map_err(KernelError::bpf("open the program's pin"))?;
-        link.detach().map_err(KernelError::bpf("detach the program"))
-    });
-    let release = folder.join(RELEASE);
+/// The programs go first, so that they take no window back; the pins go even where something else
+/// fails.
+fn end(folder: &Folder) -> Result<(), KernelError> {
+    let detached = folder.detach();
+    let release = folder.at(RELEASE);
     let released = if release.exists() {
         fs::read(&release).map(drop).map_err(KernelError::file("read", release))
     } else {
         Ok(())
     };
-    detached.and(released).and(pin::remove(folder))
-}
-
-/// What has windows changed.
-fn controls(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| !path.ends_with(RELEASE))
+    let removed = folder.remove();
+    detached.and(released).and(removed)
 }
 
 /// The numbers of the links that are pinned.
-pub(super) fn pinned_links() -> HashSet<u32> {
-    let number = |pinned| Some(Link::open(pinned).ok()?.info().ok()?.id);
-    pin::folders(PREFIX).iter().flat_map(|folder| controls(folder)).filter_map(number).collect()
+pub(super) fn pinned_links() -> Result<HashSet<u32>, KernelError> {
+    let folders = Folder::all(PREFIX)?;
+    let links = folders.iter().filter_map(|folder| folder.controls().ok()).flatten();
+    Ok(links.filter_map(|link| Some(link.info().ok()?.id)).collect())
 }
 
-/// With its cgroup or device a program goes as well; only its pin stays. The kernel tells: a cgroup
-/// may be out of sight, in a namespace of its own, and yet be there.
-pub(super) fn remove_deserted() -> Result<(), KernelError> {
-    let is_deserted = |pinned: PathBuf| {
-        let info = Link::open(pinned).and_then(|link| link.info());
-        info.is_ok_and(|link| Place::of_link(&link.info, 0).is_none())
-    };
-    pin::folders(PREFIX)
-        .into_iter()
-        .filter(|folder| controls(folder).any(is_deserted))
-        .try_for_each(|folder| pin::remove(&folder))
+/// Removes the pins of cgroups and devices that are gone, in folders whose names begin so, and tells
+/// how many there were.
+pub(super) fn remove_deserted(prefix: &str) -> Result<usize, KernelError> {
+    let gone: Vec<_> = Folder::all(prefix)?.into_iter().filter(Folder::is_deserted).collect();
+    gone.iter().try_for_each(Folder::remove)?;
+    Ok(gone.len())
 }
 
 /// Reads an iterator to its end, which is what makes it work.

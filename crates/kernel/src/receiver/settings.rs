@@ -23,11 +23,12 @@ impl Law {
         }
     }
 
-    /// Its name, by that number.
+    /// Its name, by that number; of another version's it may be unknown.
     pub(super) fn name(number: u64) -> &'static str {
         match number {
             0 => "rtac",
-            _ => "drwa",
+            1 => "drwa",
+            _ => "unknown",
         }
     }
 

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
 use freshline_core::unit::{BitRate, Bytes, Span};
-use libbpf_rs::query::{LinkInfoIter, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use super::{Law, Place, pins};
 use crate::error::{KernelError, require_root};
-use crate::maps::{self, numbers};
+use crate::maps::{numbers, sums};
+use crate::programs::{Attached, attached};
 
 /// The programs' names, by which they are found again.
 const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
@@ -24,8 +24,9 @@ pub struct Attachment {
     pub place: Place,
     /// The name of its law.
     pub law: &'static str,
-    /// Whether it is pinned, so that it outlives processes.
-    pub pinned: bool,
+    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// ([`KernelError::HiddenPins`]).
+    pub pinned: Option<bool>,
     /// What it has done.
     pub counters: Counters,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set; on a
@@ -83,74 +84,45 @@ pub struct Peer {
 /// Without root: the kernel tells nobody else.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
-    let pinned = pins::pinned_links();
-    let told: libbpf_rs::Result<_> =
-        running().map(|one| one.attachment(pinned.contains(&one.link))).collect();
+    let pinned = match pins::pinned_links() {
+        Ok(links) => Some(links),
+        Err(KernelError::HiddenPins) => None,
+        Err(error) => return Err(error),
+    };
+    let all = attached(PROGRAMS);
+    let report = |(one, law, place): (&Attached, _, _)| -> libbpf_rs::Result<_> {
+        // On a device there are two, which share maps.
+        let together = || all.iter().filter(|other| shares_maps(one, other));
+        let run_time_ns = together().map(|other| other.program.run_time_ns).sum();
+        Ok(Attachment {
+            place,
+            law,
+            pinned: pinned.as_ref().map(|links| links.contains(&one.link.id)),
+            counters: one.map("counters").map(counters).transpose()?.unwrap_or_default(),
+            runs: together().map(|other| other.program.run_cnt).sum(),
+            run_time: Span::from_nanos(run_time_ns),
+            peers: one.map("peers").map(peers).transpose()?.unwrap_or_default(),
+        })
+    };
+    let told: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
     told.map_err(KernelError::bpf("read the statistics"))
 }
 
+fn shares_maps(one: &Attached, other: &Attached) -> bool {
+    other.program.map_ids.iter().any(|id| one.program.map_ids.contains(id))
+}
+
 /// Where programs are attached.
-pub(super) fn places() -> impl Iterator<Item = Place> {
-    running().map(|one| one.place)
+pub(super) fn places() -> Vec<Place> {
+    in_place(&attached(PROGRAMS)).map(|(_, _, place)| place).collect()
 }
 
-/// A program in its place, with its maps, which stay now though it may end.
-struct Running {
-    place: Place,
-    law: &'static str,
-    /// The number of the link that holds it there.
-    link: u32,
-    /// See [`Attachment::runs`].
-    runs: u64,
-    run_time: Span,
-    maps: Vec<MapHandle>,
-}
-
-/// Those that end while they are asked are left out.
-fn running() -> impl Iterator<Item = Running> {
-    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
-    let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
-        .filter(|program| PROGRAMS.iter().any(|ours| program.name == *ours))
-        .collect();
-    LinkInfoIter::default().filter_map(move |link| {
-        let program = programs.iter().find(|program| program.id == link.prog_id)?;
-        if program.name == OTHER {
-            return None;
-        }
-        let maps = maps::of(program).ok()?;
-        let (law, within) = setup(named(&maps, ".rodata.setup")?)?;
-        let place = Place::of_link(&link.info, within)?;
-        let shares =
-            |other: &&ProgramInfo| other.map_ids.iter().any(|id| program.map_ids.contains(id));
-        let together = programs.iter().filter(shares);
-        let run_time_ns = together.clone().map(|program| program.run_time_ns).sum();
-        Some(Running {
-            place,
-            law,
-            link: link.id,
-            runs: together.map(|program| program.run_cnt).sum(),
-            run_time: Span::from_nanos(run_time_ns),
-            maps,
-        })
+/// Those of other links than of the second program on a device, with their laws and their places.
+fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, &'static str, Place)> {
+    all.iter().filter(|one| one.program.name != OTHER).filter_map(|one| {
+        let (law, within) = setup(one.map(".rodata.setup")?)?;
+        Some((one, law, Place::of_link(&one.link.info, within)?))
     })
-}
-
-impl Running {
-    fn attachment(&self, pinned: bool) -> libbpf_rs::Result<Attachment> {
-        Ok(Attachment {
-            place: self.place,
-            law: self.law,
-            pinned,
-            counters: named(&self.maps, "counters").map(counters).transpose()?.unwrap_or_default(),
-            peers: named(&self.maps, "peers").map(peers).transpose()?.unwrap_or_default(),
-            runs: self.runs,
-            run_time: self.run_time,
-        })
-    }
-}
-
-fn named<'a>(maps: &'a [MapHandle], name: &str) -> Option<&'a MapHandle> {
-    maps.iter().find(|map| map.name() == name)
 }
 
 /// The law, and the number of the cgroup or of the network namespace: first and last in `struct
@@ -163,10 +135,7 @@ fn setup(map: &MapHandle) -> Option<(&'static str, u64)> {
 
 /// In the order of `enum counter` in `intf.h`.
 fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
-    let sum = |counter: u32| -> libbpf_rs::Result<u64> {
-        let of_each = map.lookup_percpu(&counter.to_ne_bytes(), MapFlags::ANY)?;
-        Ok(of_each.into_iter().flatten().map(|value| numbers(&value)[0]).sum())
-    };
+    let sum = |counter| sums(map, counter).map(|[sum]| sum);
     Ok(Counters {
         segments: sum(0)?,
         round_trips: sum(1)?,

@@ -61,6 +61,9 @@ impl Constants {
     }
 
     fn parse(value: &[u8]) -> Option<Self> {
+        if value.len() != size_of::<types::attachment>() {
+            return None;
+        }
         let (row, bytes) = value.split_at_checked(NUMBERS * 8)?;
         let [threshold_milli, _, _, _, confined, netns, index, rate, handle, length] =
             numbers(row)[..]
@@ -77,5 +80,19 @@ impl Constants {
             confined: confined != 0,
             shaped: (rate > 0).then(|| (BitRate::from_bps(rate), found)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_of_another_length_are_another_versions() {
+        let own = size_of::<types::attachment>();
+        assert!(Constants::parse(&vec![0; own]).is_some());
+        for length in [0, 1, NUMBERS * 8, own - 1, own + 8] {
+            assert!(Constants::parse(&vec![0; length]).is_none());
+        }
     }
 }

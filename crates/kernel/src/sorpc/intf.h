@@ -3,6 +3,7 @@
 #ifndef FRESHLINE_SORPC_INTF_H
 #define FRESHLINE_SORPC_INTF_H
 
+#include "../kernel.h"
 #include "law.h"
 
 /* How long the attributes of a queueing discipline may be, in bytes. */
@@ -64,8 +65,7 @@ struct flow {
 
 /* A row of the list of flows. */
 struct row {
-	/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
-	__u32 remote[4];
+	struct address remote;
 	__u64 remote_port;
 	__u64 local_port;
 	struct flow flow;

@@ -2,16 +2,12 @@
  * and writes its band into the packet's priority, which queueing disciplines with bands go by. */
 #include "../kernel.h"
 
-#include <bpf/bpf_endian.h>
-
 #include "intf.h"
 
 /* What the kernel writes in place of its size into an ack without data (skb_is_tcp_pure_ack). */
 #define PURE_ACK 2
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
 const volatile struct attachment attachment;
 
@@ -118,13 +114,7 @@ int list(struct bpf_iter__bpf_sk_storage_map *at)
 		return 0;
 	row.remote_port = bpf_ntohs(sock->skc_dport);
 	row.local_port = sock->skc_num;
-	if (sock->skc_family == AF_INET) {
-		row.remote[2] = bpf_htonl(0xffff);
-		row.remote[3] = sock->skc_daddr;
-	} else {
-		for (int word = 0; word < 4; word++)
-			row.remote[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
-	}
+	row.remote = remote_address(sock);
 	row.flow = *flow;
 	bpf_seq_write(at->meta->seq, &row, sizeof(row));
 	return 0;

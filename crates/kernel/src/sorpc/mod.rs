@@ -16,22 +16,20 @@ mod root;
 mod shaper;
 mod status;
 
-use std::fs::{self, File};
-use std::io;
-use std::mem::{self, MaybeUninit};
+use std::fs::File;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use freshline_core::host::SorpcParams;
 use freshline_core::unit::BitRate;
-use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, PrintLevel, set_print};
+use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::cgroup::Cgroup;
 use crate::device::{self, Device, own_netns};
 use crate::error::{KernelError, require_btf, require_root};
-use crate::pin;
+use crate::pin::{self, CONTROL, Folder};
 use crate::qdisc::TrafficControl;
 use constants::Constants;
 pub use root::Bands;
@@ -47,8 +45,6 @@ mod skeleton {
 
 /// Folders of pins are called so, with the numbers of their namespace and of their device.
 const PIN_PREFIX: &str = "uplink-";
-/// The program on the device; not there while a process holds it.
-const CONTROL: &str = "control";
 /// The list of its flows, which tells them when it is read.
 const FLOWS: &str = "flows";
 /// The program's constants.
@@ -95,16 +91,16 @@ impl Settings {
 /// The program on a device, for as long as this is held.
 #[derive(Debug)]
 pub struct Held {
-    control: Link,
-    traces: Traces,
+    control: Option<Link>,
+    /// Nothing once they are to stay, or are gone.
+    traces: Option<Traces>,
     bands: Bands,
 }
 
-/// What an attachment leaves in the kernel besides its program: pins, and the shaper. Gone with
-/// this, unless it is to stay.
+/// What an attachment leaves in the kernel besides its program: pins, and the shaper.
 #[derive(Debug)]
 struct Traces {
-    folder: PathBuf,
+    folder: Folder,
     device: Device,
     /// What was in place of the shaper, if there is one.
     found: Option<Found>,
@@ -123,12 +119,15 @@ pub fn attach(device: &str, settings: &Settings, only: Option<&Path>) -> Result<
     require_root("attach a program to a device")?;
     require_btf()?;
     let device = Device::named(device)?;
+    let _alone = pin::lock()?;
     remove_deserted()?;
     if status::is_live(&device)? {
-        return Err(KernelError::Classified { device: device.name });
+        return Err(controlled(device));
     }
     // Of a process that was killed while it held the program: nobody else is attached here.
-    remove(&pin_folder(&device)?)?;
+    if let Some(left) = Folder::find(&pin_name(&device))? {
+        remove(left)?;
+    }
 
     let traffic = TrafficControl::open()
         .map_err(KernelError::device("ask for the queueing disciplines of", &device.name))?;
@@ -144,7 +143,7 @@ pub fn attach(device: &str, settings: &Settings, only: Option<&Path>) -> Result<
         shaped,
     };
     let (control, traces) = load(constants, only.as_ref(), &traffic)?;
-    Ok(Held { control, traces, bands })
+    Ok(Held { control: Some(control), traces: Some(traces), bands })
 }
 
 fn load(
@@ -152,7 +151,6 @@ fn load(
     only: Option<&File>,
     traffic: &TrafficControl,
 ) -> Result<(Link, Traces), KernelError> {
-    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
     let mut place = MaybeUninit::uninit();
     let builder = skeleton::MainSkelBuilder::default();
     let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
@@ -173,20 +171,45 @@ fn load(
     }
 
     let Constants { device, shaped, .. } = constants;
-    let mut traces = Traces { folder: make_pin_folder(&device)?, device, found: None };
+    let (rate, found) = shaped.unzip();
+    let traces = Traces { folder: Folder::create(&pin_name(&device))?, device, found };
+    match install(&mut program, &traces, rate, traffic) {
+        Ok(control) => Ok((control, traces)),
+        Err(error) => {
+            warn_of(traces.remove());
+            Err(error)
+        }
+    }
+}
+
+/// Puts all in place that there are traces of, and the program last.
+fn install(
+    program: &mut skeleton::MainSkel<'_>,
+    traces: &Traces,
+    rate: Option<BitRate>,
+    traffic: &TrafficControl,
+) -> Result<Link, KernelError> {
     let mut pin = || {
-        program.maps.rodata.pin(traces.folder.join(CONSTANTS))?;
+        program.maps.rodata.pin(traces.folder.at(CONSTANTS))?;
         let mut list = program.progs.list.attach_iter(program.maps.flows.as_fd())?;
-        list.pin(traces.folder.join(FLOWS))
+        list.pin(traces.folder.at(FLOWS))
     };
     pin().map_err(KernelError::bpf("pin what belongs to the program"))?;
-    if let Some((rate, found)) = shaped {
-        traces.found = Some(found);
+    if let Some(rate) = rate {
         shaper::shape(traffic, &traces.device, rate)?;
     }
-    let control = device::attach(&program.progs.freshline_sorpc, traces.device.index)
-        .map_err(KernelError::device("attach the program to", &traces.device.name))?;
-    Ok((control, traces))
+    device::attach(&program.progs.freshline_sorpc, traces.device.index)
+        .map_err(KernelError::device("attach the program to", &traces.device.name))
+}
+
+fn controlled(device: Device) -> KernelError {
+    KernelError::Controlled { place: device.name, command: "uplink" }
+}
+
+fn warn_of(result: Result<(), KernelError>) {
+    if let Err(error) = result {
+        tracing::warn!("{error}");
+    }
 }
 
 impl Held {
@@ -202,9 +225,11 @@ impl Held {
     ///
     /// If the BPF file system does not take it. The program is gone then.
     pub fn pin(mut self) -> Result<(), KernelError> {
-        let at = self.traces.folder.join(CONTROL);
-        self.control.pin(at).map_err(KernelError::bpf("pin the program"))?;
-        mem::forget(self.traces);
+        if let (Some(control), Some(traces)) = (&mut self.control, &self.traces) {
+            let at = traces.folder.at(CONTROL);
+            control.pin(at).map_err(KernelError::bpf("pin the program"))?;
+        }
+        self.traces = None;
         Ok(())
     }
 
@@ -214,29 +239,34 @@ impl Held {
     ///
     /// If the kernel does not take back what was found. The program is gone all the same.
     pub fn release(mut self) -> Result<(), KernelError> {
-        self.control.detach().map_err(KernelError::bpf("detach the program"))?;
-        self.traces.remove()
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), KernelError> {
+        let Some(traces) = self.traces.take() else { return Ok(()) };
+        let _alone = pin::lock()?;
+        if let Some(control) = self.control.take() {
+            control.detach().map_err(KernelError::bpf("detach the program"))?;
+        }
+        traces.remove()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        warn_of(self.end());
     }
 }
 
 impl Traces {
-    fn remove(&mut self) -> Result<(), KernelError> {
+    fn remove(self) -> Result<(), KernelError> {
         if let Some(found) = &self.found
             && self.device.exists()
         {
             found.restore(&self.device)?;
         }
-        self.found = None;
         // Others clean up, too, where a device is gone.
-        if self.folder.exists() { pin::remove(&self.folder) } else { Ok(()) }
-    }
-}
-
-impl Drop for Traces {
-    fn drop(&mut self) {
-        if let Err(error) = self.remove() {
-            tracing::warn!("{error}");
-        }
+        if self.folder.exists() { self.folder.remove() } else { Ok(()) }
     }
 }
 
@@ -245,43 +275,44 @@ impl Drop for Traces {
 ///
 /// # Errors
 ///
-/// [`KernelError::NotClassified`] if nothing is attached there, and [`KernelError::Classified`] if
-/// a process holds it.
+/// [`KernelError::NotAttached`] if nothing is attached there, [`KernelError::Controlled`] if a
+/// process holds it, and [`KernelError::NotEnded`] with the reasons of each that could not be ended;
+/// the others are ended all the same.
 pub fn detach(device: Option<&str>) -> Result<(), KernelError> {
     require_root("detach programs")?;
+    let _alone = pin::lock()?;
     let gone = remove_deserted()?;
-    let folders = match device {
-        None => pin::folders(&pin_name(own_netns()?, "")),
-        Some(name) => match Device::named(name) {
-            Ok(device) => vec![pin_folder(&device)?],
-            Err(_) if gone.iter().any(|one| one == name) => Vec::new(),
-            Err(error) => return Err(error),
-        },
+    let Some(name) = device else {
+        let folders = Folder::all(&format!("{PIN_PREFIX}{}-", own_netns()?))?;
+        if folders.is_empty() && gone.is_empty() {
+            return Err(KernelError::NotAttached(None));
+        }
+        return KernelError::of_all(folders.into_iter().map(remove));
     };
-    let found: Vec<_> = folders.into_iter().filter(|folder| folder.exists()).collect();
-    if found.is_empty() && gone.is_empty() {
-        return Err(KernelError::NotClassified(device.map(ToOwned::to_owned)));
+    let device = match Device::named(name) {
+        Err(_) if gone.iter().any(|one| one == name) => return Ok(()),
+        device => device?,
+    };
+    match Folder::find(&pin_name(&device))? {
+        Some(folder) => remove(folder),
+        None => Err(KernelError::NotAttached(Some(device.name))),
     }
-    found.iter().try_for_each(|folder| remove(folder))
 }
 
-/// Ends what the pins in a folder hold, if it is there, and what a process left that was killed.
-fn remove(folder: &Path) -> Result<(), KernelError> {
-    let constants = folder.join(CONSTANTS);
+/// Ends what the pins in a folder hold, and what a process left that was killed.
+fn remove(folder: Folder) -> Result<(), KernelError> {
+    let constants = folder.at(CONSTANTS);
     if !constants.exists() {
         // It was killed before it had done anything.
-        return if folder.exists() { pin::remove(folder) } else { Ok(()) };
+        return folder.remove();
     }
     let Constants { device, shaped, .. } = Constants::open(&constants)?;
-    let control = folder.join(CONTROL);
-    if control.exists() {
-        // To remove its pin would end it as well, but later than that returns.
-        let control = Link::open(control).map_err(KernelError::bpf("open the program's pin"))?;
-        control.detach().map_err(KernelError::bpf("detach the program"))?;
+    if folder.at(CONTROL).exists() {
+        folder.detach()?;
     } else if status::is_live(&device)? {
-        return Err(KernelError::Classified { device: device.name });
+        return Err(controlled(device));
     }
-    Traces { folder: folder.to_owned(), device, found: shaped.map(|(_, found)| found) }.remove()
+    Traces { folder, device, found: shaped.map(|(_, found)| found) }.remove()
 }
 
 /// Removes the pins of devices that are gone, and gives the names of those that were in this network
@@ -289,47 +320,21 @@ fn remove(folder: &Path) -> Result<(), KernelError> {
 fn remove_deserted() -> Result<Vec<String>, KernelError> {
     let netns = own_netns()?;
     let mut gone = Vec::new();
-    for folder in pin::folders(PIN_PREFIX) {
-        // Without constants it is just being made, or removed.
-        let Ok(Constants { device, .. }) = Constants::open(&folder.join(CONSTANTS)) else {
+    for folder in Folder::all(PIN_PREFIX)? {
+        // Without constants nothing has been done.
+        let Ok(Constants { device, .. }) = Constants::open(&folder.at(CONSTANTS)) else {
             continue;
         };
-        let control = folder.join(CONTROL);
-        let is_gone = if device.netns == netns {
-            !device.exists()
-        } else if control.exists() {
-            let info = Link::open(control).and_then(|link| link.info());
-            let info = info.map_err(KernelError::bpf("ask for the program's device"))?;
-            matches!(info.info, LinkTypeInfo::Tcx(at) if at.ifindex == 0)
-        } else {
-            // Of a process that holds it, or that was killed; there is no telling from here.
-            false
-        };
-        if is_gone {
-            pin::remove(&folder)?;
-            gone.extend((device.netns == netns).then_some(device.name));
+        let is_here = device.netns == netns;
+        // In another namespace there is no telling what a process holds, or held that was killed.
+        if folder.is_deserted() || is_here && !device.exists() {
+            folder.remove()?;
+            gone.extend(is_here.then_some(device.name));
         }
     }
     Ok(gone)
 }
 
-/// Fails if there is one already: then another process was faster.
-fn make_pin_folder(device: &Device) -> Result<PathBuf, KernelError> {
-    let folder = pin_folder(device)?;
-    let ours = folder.parent().expect("it is below the folder for all of ours");
-    fs::create_dir_all(ours).map_err(KernelError::file("make", ours))?;
-    match fs::create_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(KernelError::Classified { device: device.name.clone() })
-        }
-        made => made.map(|()| folder.clone()).map_err(KernelError::file("make", folder)),
-    }
-}
-
-fn pin_folder(device: &Device) -> Result<PathBuf, KernelError> {
-    Ok(pin::folder()?.join(pin_name(device.netns, &device.index.to_string())))
-}
-
-fn pin_name(netns: u64, device: &str) -> String {
-    format!("{PIN_PREFIX}{netns}-{device}")
+fn pin_name(device: &Device) -> String {
+    format!("{PIN_PREFIX}{}-{}", device.netns, device.index)
 }

@@ -3,21 +3,20 @@
 use std::cmp::Reverse;
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
 
 use freshline_core::host::Band;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
-use libbpf_rs::query::{
-    LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
-};
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapHandle;
+use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
-use super::{CONTROL, FLOWS, PIN_PREFIX, pin_name, shaper};
+use super::{FLOWS, pin_name, shaper};
 use crate::device::{Device, own_netns};
 use crate::error::{KernelError, require_root};
+use crate::maps;
+use crate::pin::{CONTROL, Folder};
+use crate::programs::{Attached, attached};
 use crate::qdisc::{TrafficControl, Waiting};
-use crate::{maps, pin};
 
 /// The program's name, by which it is found again.
 const PROGRAM: &str = "freshline_sorpc";
@@ -33,8 +32,9 @@ pub struct Attachment {
     pub device: String,
     /// Whether the device is in another network namespace than the calling thread.
     pub elsewhere: bool,
-    /// Whether it is pinned, so that it outlives processes.
-    pub pinned: bool,
+    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// ([`KernelError::HiddenPins`]), as its streams are then.
+    pub pinned: Option<bool>,
     /// From which part of its send buffer on a stream is bulk.
     pub threshold: f64,
     /// Whether only the packets of one cgroup may be bulk.
@@ -101,46 +101,46 @@ pub struct Flow {
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let netns = own_netns()?;
-    live()?.into_iter().map(|one| attachment(one, netns)).collect()
-}
-
-/// Whether the program is attached to a device, whoever holds it.
-pub(super) fn is_live(device: &Device) -> Result<bool, KernelError> {
-    Ok(live()?.iter().any(|one| one.constants.device.is(device)))
-}
-
-/// A program on a device that exists.
-struct Live {
-    program: ProgramInfo,
-    maps: Vec<MapHandle>,
-    constants: Constants,
-}
-
-fn live() -> Result<Vec<Live>, KernelError> {
-    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
-    let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
-        .filter(|program| program.name == PROGRAM)
-        .collect();
     let mut found = Vec::new();
-    for link in LinkInfoIter::default() {
-        let program = programs.iter().find(|program| program.id == link.prog_id);
-        let is_on_device = matches!(link.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0);
-        let Some(program) = program.filter(|_| is_on_device) else { continue };
-        // It may end while we look.
-        let Ok(maps) = maps::of(program) else { continue };
-        let named = |map: &&MapHandle| map.name().to_string_lossy().ends_with(CONSTANTS);
-        let constants = maps.iter().find(named).ok_or(KernelError::OtherVersion)?;
-        let constants = Constants::read(constants)?;
-        found.push(Live { program: program.clone(), maps, constants });
+    for one in live() {
+        match constants(&one) {
+            Ok(constants) => found.push(attachment(&one, constants, netns)?),
+            Err(error) => tracing::warn!("{error}"),
+        }
     }
     Ok(found)
 }
 
-fn attachment(one: Live, netns: u64) -> Result<Attachment, KernelError> {
-    let Live { program, maps, constants } = one;
+/// Whether the program is attached to a device, whoever holds it.
+pub(super) fn is_live(device: &Device) -> Result<bool, KernelError> {
+    for one in live() {
+        let has_its_number =
+            matches!(&one.link.info, LinkTypeInfo::Tcx(at) if at.ifindex == device.index);
+        if has_its_number && constants(&one)?.device.is(device) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Programs on devices that exist.
+fn live() -> impl Iterator<Item = Attached> {
+    let is_on_device =
+        |one: &Attached| matches!(&one.link.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0);
+    attached(&[PROGRAM]).into_iter().filter(is_on_device)
+}
+
+fn constants(one: &Attached) -> Result<Constants, KernelError> {
+    Constants::read(one.map(CONSTANTS).ok_or(KernelError::OtherVersion)?)
+}
+
+fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attachment, KernelError> {
     let Constants { device, threshold_milli, confined, shaped } = constants;
-    let name = pin_name(device.netns, &device.index.to_string());
-    let folder = pin::folders(PIN_PREFIX).into_iter().find(|folder| folder.ends_with(&name));
+    let (folder, is_hidden) = match Folder::find(&pin_name(&device)) {
+        Err(KernelError::HiddenPins) => (None, true),
+        found => (found?, false),
+    };
+    let is_pinned = folder.as_ref().is_some_and(|folder| folder.at(CONTROL).exists());
     let here = device.netns == netns;
     let mut rate = shaped.map(|(rate, _)| rate);
     let mut replaced = false;
@@ -156,21 +156,23 @@ fn attachment(one: Live, netns: u64) -> Result<Attachment, KernelError> {
     }
     Ok(Attachment {
         elsewhere: !here,
-        pinned: folder.as_ref().is_some_and(|folder| folder.join(CONTROL).exists()),
+        pinned: (!is_hidden).then_some(is_pinned),
         threshold: threshold_milli as f64 / 1e3,
         confined,
         rate,
         replaced,
-        bands: bands(&maps, waiting).map_err(KernelError::bpf("read the statistics"))?,
+        bands: bands(one.map("bands"), waiting).map_err(KernelError::bpf("read the statistics"))?,
         flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
-        runs: program.run_cnt,
-        run_time: Span::from_nanos(program.run_time_ns),
+        runs: one.program.run_cnt,
+        run_time: Span::from_nanos(one.program.run_time_ns),
         device: device.name,
     })
 }
 
-fn bands(maps: &[MapHandle], waiting: Option<[Waiting; 2]>) -> libbpf_rs::Result<[BandReport; 2]> {
-    let map = maps.iter().find(|map| map.name() == "bands");
+fn bands(
+    map: Option<&MapHandle>,
+    waiting: Option<[Waiting; 2]>,
+) -> libbpf_rs::Result<[BandReport; 2]> {
     let report = |band: Band| -> libbpf_rs::Result<BandReport> {
         let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
         let [packets, bytes] = sums.unwrap_or_default();
@@ -190,8 +192,8 @@ fn account(packets: u64, bytes: u64) -> Account {
 }
 
 /// From the list in this folder; none if that is gone by now.
-fn flows(folder: &Path) -> Vec<Flow> {
-    let rows = fs::read(folder.join(FLOWS)).unwrap_or_default();
+fn flows(folder: &Folder) -> Vec<Flow> {
+    let rows = fs::read(folder.at(FLOWS)).unwrap_or_default();
     let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
     found.sort_by_key(|(sent_ns, _)| Reverse(*sent_ns));
     found.into_iter().map(|(_, flow)| flow).collect()

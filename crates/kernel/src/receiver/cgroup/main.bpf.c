@@ -3,12 +3,9 @@
 #include "../connection.h"
 
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
 
 #define NS_PER_MS 1000000
 #define NS_PER_US 1000
-/* A window that keeps nobody back. */
-#define NO_WINDOW (1 << 30)
 /* Connections of cgroups that are nested deeper are not adopted. */
 #define DEEPEST 64
 
@@ -19,6 +16,9 @@ struct controlled {
 	struct connection connection;
 	/* What the other side had sent when we looked last. */
 	__u64 received;
+	/* The window that the connection may have without us: the program's own wish, or as much as
+	 * TCP can tell. */
+	__u64 own;
 };
 
 struct {
@@ -27,20 +27,6 @@ struct {
 	__type(key, int);
 	__type(value, struct controlled);
 } connections SEC(".maps");
-
-static struct address remote_address(struct sock_common *sock)
-{
-	struct address address = {};
-
-	if (sock->skc_family == AF_INET) {
-		address.words[2] = bpf_htonl(0xffff);
-		address.words[3] = sock->skc_daddr;
-	} else {
-		for (int word = 0; word < 4; word++)
-			address.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
-	}
-	return address;
-}
 
 static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 {
@@ -77,17 +63,36 @@ static void advertise(struct bpf_sock_ops *ops, struct tcp_sock *tcp, __u64 want
 	count(bpf_setsockopt(ops, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window)) ? REFUSED : WINDOWS);
 }
 
-/* What was echoed before says how long we were not looking, not how long the path is. */
-static struct controlled *begin(struct bpf_sock *sock, struct tcp_sock *tcp)
+/* From now on a connection is controlled. What was echoed before says how long we were not looking,
+ * not how long the path is. */
+static int begin(struct tcp_sock *tcp, __u64 own)
 {
 	struct controlled *controlled =
-		bpf_sk_storage_get(&connections, sock, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+		bpf_sk_storage_get(&connections, tcp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
-	if (controlled) {
-		controlled->connection.echoed = tcp->rx_opt.rcv_tsecr;
-		controlled->received = tcp->bytes_received;
-	}
-	return controlled;
+	if (!controlled)
+		return 0;
+	controlled->connection.echoed = tcp->rx_opt.rcv_tsecr;
+	controlled->received = tcp->bytes_received;
+	controlled->own = own;
+	return 1;
+}
+
+/* The kernel has not chosen a receive buffer yet: what keeps the window back is what the program, or
+ * the route, has asked for. */
+static void on_established(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sock = ops->sk;
+	struct tcp_sock *tcp;
+
+	if (!sock)
+		return;
+	tcp = bpf_skc_to_tcp_sock(sock);
+	if (!tcp || !begin(tcp, tcp->window_clamp))
+		return;
+	count(CONNECTIONS);
+	bpf_sock_ops_cb_flags_set(ops,
+				  ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
 static void on_segment(struct bpf_sock_ops *ops)
@@ -104,12 +109,11 @@ static void on_segment(struct bpf_sock_ops *ops)
 		return;
 	controlled = bpf_sk_storage_get(&connections, sock, NULL, 0);
 	if (!controlled)
-		controlled = begin(sock, tcp);
-	if (!controlled)
+		/* Left from a program that was killed. */
 		return;
 	count(SEGMENTS);
 	look_at(tcp, controlled);
-	advertise(ops, tcp, controlled->connection.law.window);
+	advertise(ops, tcp, smaller(controlled->connection.law.window, controlled->own));
 }
 
 SEC("sockops")
@@ -118,9 +122,7 @@ int freshline_sock(struct bpf_sock_ops *ops)
 	switch (ops->op) {
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		count(CONNECTIONS);
-		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags |
-						       BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		on_established(ops);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		on_segment(ops);
@@ -159,17 +161,24 @@ static int within_cgroup(struct sock *sock)
 	return 0;
 }
 
-/* Reading it adopts the connections of the reader's network namespace. */
+static int set_flags(struct tcp_sock *tcp, int flags)
+{
+	return bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+}
+
+/* Reading it adopts the connections of the reader's network namespace. By now it cannot be told
+ * whether the program or the kernel has chosen the window. */
 SEC("iter/tcp")
 int adopt(struct bpf_iter__tcp *at)
 {
 	struct tcp_sock *tcp = receiving(at);
-	int flags;
 
 	if (!tcp || !within_cgroup((struct sock *)tcp))
 		return 0;
-	flags = tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
-	if (!bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+	/* One that has begun since is controlled already. */
+	if (bpf_sk_storage_get(&connections, tcp, NULL, 0) || !begin(tcp, LARGEST_WINDOW))
+		return 0;
+	if (!set_flags(tcp, tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
 		count(ADOPTED);
 	return 0;
 }
@@ -180,9 +189,16 @@ SEC("iter/tcp")
 int release(struct bpf_iter__tcp *at)
 {
 	struct tcp_sock *tcp = receiving(at);
-	int window = NO_WINDOW;
+	struct controlled *controlled;
+	int window;
 
-	if (tcp && bpf_sk_storage_get(&connections, tcp, NULL, 0))
-		bpf_setsockopt(tcp, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window));
+	if (!tcp)
+		return 0;
+	controlled = bpf_sk_storage_get(&connections, tcp, NULL, 0);
+	if (!controlled)
+		return 0;
+	window = controlled->own;
+	bpf_setsockopt(tcp, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window));
+	set_flags(tcp, tcp->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	return 0;
 }

@@ -8,8 +8,6 @@
 #include "segment.h"
 
 #define FLOWS 4096
-/* Of <linux/bpf.h> since Linux 6.6. */
-#define TCX_NEXT (-1)
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -98,6 +96,9 @@ static void on_incoming(struct flow *flow, const struct segment *segment)
 		.known_ns = flow->known_ns,
 	};
 
+	/* The near end does not take it: a sender's mistake, or somebody else's segment. */
+	if (is_after(end, flow->edge))
+		return;
 	if (segment->options.has_stamp)
 		arrival.rtt_ns = round_trip(connection, arrival.now_ns, segment->options.echo);
 	if (!segment->payload) {

@@ -8,8 +8,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::pins::PinFolder;
-use super::{Held, Law, Place, status};
+use super::{COMMAND, Held, Law, Place, status};
 use crate::KernelError;
 use crate::device::{self, Device};
 
@@ -23,8 +22,8 @@ mod skeleton {
 pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     let Device { netns, index, .. } = Device::named(name)?;
     let place = Place::Device { netns, index };
-    if status::places().any(|other| other == place) {
-        return Err(KernelError::Controlled { place: name.to_owned() });
+    if status::places().contains(&place) {
+        return Err(KernelError::Controlled { place: name.to_owned(), command: COMMAND });
     }
     let mut object = MaybeUninit::uninit();
     let program = load(&mut object, netns, law)?;
@@ -34,8 +33,8 @@ pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     let incoming = attach(&program.progs.freshline_in)?;
     let outgoing = attach(&program.progs.freshline_out)?;
     Ok(Held {
-        pins: PinFolder::of(place),
-        control: vec![("in", incoming), ("out", outgoing)],
+        place,
+        control: vec![("control-in", incoming), ("control-out", outgoing)],
         connections: None,
     })
 }

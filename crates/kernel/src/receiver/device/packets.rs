@@ -9,10 +9,10 @@ use etherparse::{
     IpHeaders, IpNumber, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
 };
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, ProgramMut};
-use nix::unistd::Uid;
 
 use super::super::{Law, Settings};
 use super::{load, skeleton::MainSkel};
+use crate::error::{require_btf, require_root};
 
 const SEGMENT: usize = 1448;
 const SCALE: u8 = 7;
@@ -21,8 +21,8 @@ const WINDOW: u16 = 60_000;
 
 /// Runs a test with the programs, loaded.
 fn with_programs(test: impl FnOnce(&MainSkel<'_>)) {
-    if !Uid::effective().is_root() {
-        println!("skipped: needs root");
+    if let Err(error) = require_root("load programs").and_then(|()| require_btf()) {
+        println!("skipped: {error}");
         return;
     }
     let mut object = MaybeUninit::uninit();
@@ -179,6 +179,30 @@ fn windows_become_smaller_and_no_edge_is_taken_back() {
             assert!(last < 1 << 20, "{version:?}: {last} is as good as no window");
             assert!(last >= 4 * SEGMENT as u64, "{version:?}: {last} is less than four segments");
         }
+    });
+}
+
+#[test]
+fn segments_that_the_near_end_would_not_take_change_nothing() {
+    with_programs(|programs| {
+        let options = [MaximumSegmentSize(1460), WindowScale(SCALE)];
+        let mut download = Download::begin(programs, Version::Four, &options, &options);
+        for _ in 0..3000 {
+            download.ack();
+            download.data();
+        }
+        let before = download.ack();
+        let next = FIRST.wrapping_add(download.received);
+        // Data from beyond the window, and an echo of what was never sent.
+        for (sequence, echo) in [(next + (1 << 30), download.clock), (next, 1 << 30)] {
+            let options = [Noop, Noop, Timestamp(2, echo)];
+            let stray = header(sequence, 100, &options);
+            download.comes(&packet(Version::Four, From::Far, stray, 1));
+        }
+        assert!(download.ack() <= before, "the window begins where it did");
+        let round_trips = download.counted(1);
+        download.data();
+        assert_eq!(download.counted(1), round_trips + 1);
     });
 }
 

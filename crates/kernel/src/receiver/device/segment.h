@@ -3,10 +3,6 @@
 #ifndef FRESHLINE_RECEIVER_SEGMENT_H
 #define FRESHLINE_RECEIVER_SEGMENT_H
 
-#include <bpf/bpf_endian.h>
-
-extern void *bpf_cast_to_kern_ctx(void *) __ksym;
-
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define HOP_BY_HOP 0
@@ -121,13 +117,6 @@ static __u32 ip_header_at(struct __sk_buff *skb)
 	struct sk_buff *inner = bpf_cast_to_kern_ctx(skb);
 
 	return inner->head + inner->network_header - inner->data;
-}
-
-static struct address mapped(__be32 ipv4)
-{
-	struct address address = { .words = { 0, 0, bpf_htonl(0xffff), ipv4 } };
-
-	return address;
 }
 
 /* Gives the bytes of the packet as it says, or all that there are; 0 for one that is left alone. */
