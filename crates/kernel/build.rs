@@ -7,7 +7,7 @@ use std::process::Command;
 use libbpf_cargo::SkeletonBuilder;
 
 /// The folders below `src` that hold a program each.
-const PROGRAMS: &[&str] = &["rtac"];
+const PROGRAMS: &[&str] = &["receiver/cgroup", "receiver/device", "sorpc"];
 
 fn main() {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
@@ -27,7 +27,7 @@ fn main() {
             .source(Path::new("src").join(program).join("main.bpf.c"))
             .clang(&clang)
             .clang_args(uapi_headers())
-            .build_and_generate(out.join(program).with_extension("skel.rs"));
+            .build_and_generate(out.join(format!("{}.skel.rs", program.replace('/', "-"))));
         if let Err(error) = built {
             println!("cargo::error={program}: {}", format!("{error:#}").replace('\n', " "));
         }

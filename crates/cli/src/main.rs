@@ -1,14 +1,16 @@
 //! The `freshline` command: one file a subcommand.
 //!
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood, 130 a second Ctrl-C. `emulate run` and `receiver run` end as their
-//! command does.
+//! names cannot be understood, 130 a second Ctrl-C. `emulate run`, `receiver run` and `uplink run`
+//! end as their command does.
 
 mod age;
 mod demo;
 mod emulate;
+mod hold;
 mod lab;
 mod law;
+mod metrics;
 mod monitor;
 mod output;
 mod probe;
@@ -16,6 +18,7 @@ mod receiver;
 mod router;
 mod source;
 mod transport;
+mod uplink;
 mod url;
 
 use std::process::ExitCode;
@@ -43,6 +46,7 @@ enum Command {
     Age(age::Args),
     Receiver(receiver::Args),
     Router(router::Args),
+    Uplink(uplink::Args),
 }
 
 /// Why a subcommand ended early.
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Age(args) => age::run(args),
         Command::Receiver(args) => receiver::run(args),
         Command::Router(args) => router::run(args),
+        Command::Uplink(args) => uplink::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -1,19 +1,19 @@
 //! `freshline receiver`: how much others may have in flight to this host.
 
 mod attach;
+mod detach;
+mod metrics;
 mod run;
 mod status;
 
-use std::path::PathBuf;
-
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use freshline_core::unit::Span;
-use freshline_kernel::KernelError;
-use freshline_kernel::rtac::{self, Settings};
+use freshline_kernel::receiver::{Law, Settings};
 
 use crate::Failure;
+use crate::hold::failure;
 
-/// Keep downloads from filling queues in the network: the kernel advertises smaller windows.
+/// Keep downloads from filling queues in the network: smaller windows are advertised.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,33 +24,47 @@ pub(crate) struct Args {
 enum What {
     Attach(attach::Args),
     Status(status::Args),
-    Detach(Detach),
+    Detach(detach::Args),
     Run(run::Args),
 }
 
-/// End what `attach` began: connections get the windows that they would have without it.
+/// The law and its settings, for the commands that begin control.
 #[derive(Debug, clap::Args)]
-struct Detach {
-    /// Only from this cgroup; from all unless said.
-    #[arg(long, value_name = "PATH")]
-    cgroup: Option<PathBuf>,
+struct LawArgs {
+    /// What chooses the windows.
+    #[arg(long, value_enum, default_value_t = LawName::Rtac)]
+    law: LawName,
+    /// RTAC: where the round trip settles, in multiples of the shortest one; from 1.01 to 10
+    /// [default: 1.38]
+    #[arg(long, value_name = "RATIO")]
+    theta: Option<f64>,
+    /// RTAC: added to the shortest round trip, where the path is longer now and then without any
+    /// queue: 8ms for Wi-Fi, 18ms for LTE [default: 0s]
+    #[arg(long, value_name = "SPAN")]
+    delta: Option<Span>,
 }
 
-/// Settings of the law, for the commands that begin control.
-#[derive(Debug, clap::Args)]
-struct Law {
-    /// Where the round trip settles, in multiples of the shortest one; above 1, at most 10.
-    #[arg(long, value_name = "RATIO", default_value_t = Settings::default().theta)]
-    theta: f64,
-    /// Added to the shortest round trip, where the path is longer now and then without any queue:
-    /// 8ms for Wi-Fi, 18ms for LTE.
-    #[arg(long, value_name = "SPAN", default_value_t = Settings::default().delta)]
-    delta: Span,
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LawName {
+    /// Short queues, and a fair share beside connections without control.
+    Rtac,
+    /// The baseline: the round trip settles at 3 times the shortest one, or it starves.
+    Drwa,
 }
 
-impl Law {
-    fn settings(&self) -> Settings {
-        Settings { theta: self.theta, delta: self.delta }
+impl LawArgs {
+    fn law(&self) -> Result<Law, Failure> {
+        let Settings { theta, delta } = Settings::default();
+        match self.law {
+            LawName::Rtac => Ok(Law::Rtac(Settings {
+                theta: self.theta.unwrap_or(theta),
+                delta: self.delta.unwrap_or(delta),
+            })),
+            LawName::Drwa if self.theta.is_some() || self.delta.is_some() => Err(Failure::Usage(
+                miette::miette!("`--theta` and `--delta` are RTAC's; `--law drwa` has no settings"),
+            )),
+            LawName::Drwa => Ok(Law::Drwa),
+        }
     }
 }
 
@@ -58,16 +72,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Attach(args) => attach::run(args),
         What::Status(args) => status::run(args),
-        What::Detach(args) => rtac::detach(args.cgroup.as_deref()).map_err(failure),
+        What::Detach(args) => detach::run(args),
         What::Run(args) => run::run(args),
     }
-}
-
-fn failure(error: KernelError) -> Failure {
-    let usage = matches!(
-        error,
-        KernelError::NoCgroup { .. } | KernelError::Settings(_) | KernelError::LongDelta { .. }
-    );
-    let report = miette::Report::from_err(error);
-    if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }

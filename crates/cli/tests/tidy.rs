@@ -220,10 +220,12 @@ fn misshapen(program: &Source) -> Vec<String> {
     let Some(folder) = program.path.strip_suffix("/main.bpf.c") else {
         return vec![program.breach(1, "a program's file is main.bpf.c, in a folder of its own")];
     };
-    [("intf.h", "what it shares with its loader"), ("mod.rs", "its loader")]
+    // Programs that are alike share it, in the folder above.
+    let interfaces = ["intf.h", "../intf.h"];
+    [(&interfaces[..], "what it shares with its loader"), (&["mod.rs"], "its loader")]
         .into_iter()
-        .filter(|(name, _)| !root().join(folder).join(name).is_file())
-        .map(|(name, what)| program.breach(1, format!("no {name} beside it, for {what}")))
+        .filter(|(names, _)| !names.iter().any(|name| root().join(folder).join(name).is_file()))
+        .map(|(names, what)| program.breach(1, format!("no {} for {what}", names.join(" or "))))
         .collect()
 }
 

@@ -1,13 +1,16 @@
 //! Control groups of version 2, as far as a program is attached to one.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::KernelError;
+use crate::error::{KernelError, require_root};
+use crate::pin;
 
 /// What the names of cgroups of [`OwnCgroup`] begin with.
 const PREFIX: &str = "freshline-run-";
@@ -22,8 +25,20 @@ pub(crate) fn mounted(file_system: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(1);
         let at = fields.next()?;
-        (fields.next()? == file_system).then(|| at.into())
+        (fields.next()? == file_system).then(|| unescaped(at))
     })
+}
+
+/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+fn unescaped(path: &str) -> PathBuf {
+    let mut parts = path.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(3).unwrap_or((part, ""));
+        bytes.extend(u8::from_str_radix(code, 8));
+        bytes.extend(rest.as_bytes());
+    }
+    OsString::from_vec(bytes).into()
 }
 
 /// The cgroup above all others, which has every process of the host.
@@ -93,7 +108,10 @@ impl OwnCgroup {
     ///
     /// Where there is no hierarchy of version 2, or no right to change it.
     pub fn enter() -> Result<Self, KernelError> {
+        require_root("make a cgroup")?;
         let before = of_this_process()?;
+        // Lest one be taken for deserted before it is entered.
+        let _alone = pin::lock()?;
         remove_deserted(&before);
         let own = Self { path: make_free(&before)?, before };
         join(&own.path)?;
@@ -116,7 +134,7 @@ impl Drop for OwnCgroup {
             return;
         }
         for _ in 0..GONE_LOOKS {
-            match fs::remove_dir(&self.path) {
+            match remove(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     thread::sleep(GONE_EVERY);
                 }
@@ -152,11 +170,39 @@ fn join(cgroup: &Path) -> Result<(), KernelError> {
         .map_err(KernelError::file("enter the cgroup", cgroup))
 }
 
-/// Only empty cgroups can be removed, so that those in use stay.
-fn remove_deserted(below: &Path) {
-    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            let _ = fs::remove_dir(entry.path());
+/// Removes a cgroup, with those that its processes have made below it; not while one has processes.
+fn remove(cgroup: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(cgroup)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove(&path)?;
         }
+    }
+    fs::remove_dir(cgroup)
+}
+
+/// A run that is not over is in its cgroup itself.
+fn remove_deserted(below: &Path) {
+    let is_deserted = |cgroup: &Path| {
+        let events = fs::read_to_string(cgroup.join("cgroup.events"));
+        events.is_ok_and(|events| events.lines().any(|line| line == "populated 0"))
+    };
+    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
+        let is_of_run = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if is_of_run && is_deserted(&entry.path()) {
+            let _ = remove(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_space_is_read_as_it_is() {
+        assert_eq!(unescaped("/sys/fs/cgroup"), Path::new("/sys/fs/cgroup"));
+        assert_eq!(unescaped(r"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescaped(r"/odd\"), Path::new("/odd"));
     }
 }

@@ -1,11 +1,13 @@
 //! What can go wrong between a loader and the kernel.
 
-use std::io;
-use std::path::PathBuf;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::{fs, io, iter};
 
+use freshline_core::host::BandLawError;
 use freshline_core::receiver::WindowLawError;
-use freshline_core::unit::Span;
-use libbpf_rs::ErrorKind;
+use freshline_core::unit::{BitRate, Span};
+use libbpf_rs::{PrintLevel, set_print};
 use nix::unistd::Uid;
 
 /// Why something of this crate did not work.
@@ -22,8 +24,22 @@ pub enum KernelError {
         /// The most that may be.
         longest: Span,
     },
-    /// Not root.
-    #[error("needs root, to {0}: run it with `sudo`")]
+    /// Settings of the law of bands that make no sense.
+    #[error(transparent)]
+    BandSettings(#[from] BandLawError),
+    /// Too slow to shape to.
+    #[error("a rate of {rate} is too slow to shape to; give at least {least}")]
+    SlowRate {
+        /// What was asked for.
+        rate: BitRate,
+        /// The least that may be.
+        least: BitRate,
+    },
+    /// Not root, or root without its rights.
+    #[error(
+        "needs root, with CAP_SYS_ADMIN, to {0}: run it with `sudo`, or give a container that \
+         capability"
+    )]
     Privileges(&'static str),
     /// The kernel was built or set up without something.
     #[error("needs {feature}, which this kernel does not offer: {remedy}")]
@@ -35,9 +51,9 @@ pub enum KernelError {
     },
     /// The kernel does not take the program.
     #[error(
-        "the kernel refuses the program, which needs CAP_BPF and CAP_NET_ADMIN (as root in a \
-         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF; RUST_LOG=debug shows the \
-         kernel's reasons"
+        "the kernel refuses the program, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as root in a \
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_XGRESS; \
+         RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// A cgroup that does not exist, or is none.
@@ -48,18 +64,61 @@ pub enum KernelError {
         /// Where cgroups are.
         mount: PathBuf,
     },
-    /// Its sockets are under control already.
+    /// A network device that does not exist here.
+    #[error("there is no network device {0} in this network namespace: `ip link` lists them")]
+    NoDevice(String),
+    /// There is a program at this place already.
     #[error(
-        "{cgroup} is under control already: `freshline receiver detach` ends it; if a process \
+        "{place} is under control already: `freshline {command} detach` ends it; if a process \
          holds it (`attach --foreground` or `run`), end that"
     )]
     Controlled {
-        /// The cgroup that the other program is attached to.
-        cgroup: PathBuf,
+        /// What the other program is attached to.
+        place: String,
+        /// Which command attaches such programs.
+        command: &'static str,
     },
+    /// Pins can neither be seen nor made here.
+    #[error(
+        "the BPF file system, where control is pinned, is hidden here, as by `ip netns exec`: \
+         enter the network namespace by `nsenter --net=/run/netns/NAME` instead"
+    )]
+    HiddenPins,
+    /// Its queueing discipline could not be put back.
+    #[error(
+        "the queueing discipline of {device}, {kind}, could not be restored afterwards; remove it \
+         first (`tc qdisc del dev {device} root`), or attach without --rate, which leaves it as it \
+         is and works where it has bands, such as pfifo_fast's"
+    )]
+    Irreplaceable {
+        /// The device.
+        device: String,
+        /// What is at its root.
+        kind: String,
+    },
+    /// Something that was asked of a network device.
+    #[error("cannot {what} {device}")]
+    Device {
+        /// What was tried.
+        what: &'static str,
+        /// With what.
+        device: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its program is another version's.
+    #[error(
+        "what is attached is of another version of freshline: end it with that one, or remove \
+         its folder below /sys/fs/bpf/freshline and, if it shaped, its queueing discipline \
+         (`tc qdisc del dev DEV root`)"
+    )]
+    OtherVersion,
     /// There is nothing to end.
-    #[error("nothing is attached{}", .0.as_ref().map(|path| format!(" to {}", path.display())).unwrap_or_default())]
-    NotAttached(Option<PathBuf>),
+    #[error("nothing is attached{}", .0.as_ref().map(|place| format!(" to {place}")).unwrap_or_default())]
+    NotAttached(Option<String>),
+    /// Some attachments resisted; the others are ended.
+    #[error("some could not be ended as they should: {}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
+    NotEnded(Vec<KernelError>),
     /// A file of the cgroups or of the BPF file system.
     #[error("cannot {what} {path}")]
     File {
@@ -80,27 +139,82 @@ pub enum KernelError {
     },
 }
 
+/// An error with its reasons.
+fn chain(error: &KernelError) -> String {
+    iter::successors(Some(error as &dyn Error), |&error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 impl KernelError {
+    /// Whether it is what was asked for that makes no sense, and not the kernel that does not do it.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Settings(_)
+                | Self::LongDelta { .. }
+                | Self::BandSettings(_)
+                | Self::SlowRate { .. }
+                | Self::NoCgroup { .. }
+                | Self::NoDevice(_)
+        )
+    }
+
+    /// Of attachments that were ended one by one, whatever became of the others.
+    pub(crate) fn of_all(ended: impl IntoIterator<Item = Result<(), Self>>) -> Result<(), Self> {
+        let failed: Vec<_> = ended.into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(Self::NotEnded(failed)) }
+    }
+
     pub(crate) fn file(
         what: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privileges(what),
-            _ => Self::File { what, path, source },
-        }
+        move |source| Self::File { what, path, source }
+    }
+
+    pub(crate) fn device(what: &'static str, device: &str) -> impl FnOnce(io::Error) -> Self {
+        let device = device.to_owned();
+        move |source| Self::Device { what, device, source }
     }
 
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| match source.kind() {
-            ErrorKind::PermissionDenied => Self::Privileges(what),
-            _ => Self::Bpf { what, source },
-        }
+        move |source| Self::Bpf { what, source }
     }
 }
 
-/// Without it the kernel says little, and what it says does not tell what is missing.
+/// The right to list programs and links (Linux's `CAP_SYS_ADMIN`), as a bit of `CapEff`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Comes before all that only root may do. Without its rights the kernel says little: it tells of no programs,
+/// as if there were none.
 pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
-    if Uid::effective().is_root() { Ok(()) } else { Err(KernelError::Privileges(what)) }
+    if !Uid::effective().is_root() || !may_administer() {
+        return Err(KernelError::Privileges(what));
+    }
+    // What libbpf tells goes where our own messages go, and not to standard error.
+    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    Ok(())
+}
+
+fn may_administer() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
+        .is_some_and(|rights| rights >> CAP_SYS_ADMIN & 1 == 1)
+}
+
+/// Without it libbpf cannot fit a program to the kernel.
+pub(crate) fn require_btf() -> Result<(), KernelError> {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Ok(());
+    }
+    Err(KernelError::Missing {
+        feature: "BTF, the description of the kernel's types",
+        remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
+    })
 }

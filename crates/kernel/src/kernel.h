@@ -4,6 +4,7 @@
 #define FRESHLINE_KERNEL_H
 
 #include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -31,6 +32,8 @@ struct in6_addr {
 struct sock_common {
 	__u32 skc_daddr;
 	struct in6_addr skc_v6_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
 	volatile unsigned char skc_state;
 	unsigned short skc_family;
 };
@@ -38,6 +41,15 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+};
+
+struct sk_buff {
+	unsigned int truesize;
+	__u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
 };
 
 struct tcp_options_received {
@@ -74,17 +86,52 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+};
+
 #pragma clang attribute pop
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
 /* Of the kernel's internal headers. */
 #define TCP_ESTABLISHED 1
+#define TCP_FIN_WAIT1 4
+#define TCP_FIN_WAIT2 5
 #define AF_INET 2
 #define SOL_TCP 6
 
 /* Of <linux/tcp.h>, whose types would clash with those above. */
 #define TCP_WINDOW_CLAMP 10
 
-/* Of <linux/bpf.h> since Linux 6.12. */
+/* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
+#define TCX_NEXT (-1)
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+
+/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
+struct address {
+	__u32 words[4];
+};
+
+static inline struct address mapped(__u32 ipv4)
+{
+	struct address address = { .words = { 0, 0, bpf_htonl(0xffff), ipv4 } };
+
+	return address;
+}
+
+/* The other end of a socket. */
+static inline struct address remote_address(const struct sock_common *sock)
+{
+	struct address address;
+
+	if (sock->skc_family == AF_INET)
+		return mapped(sock->skc_daddr);
+	for (int word = 0; word < 4; word++)
+		address.words[word] = sock->skc_v6_daddr.in6_u.u6_addr32[word];
+	return address;
+}
 
 #endif

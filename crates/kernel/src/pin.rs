@@ -1,9 +1,20 @@
 //! The BPF file system: what is pinned there outlives the process that pinned it.
+//!
+//! ```text
+//! freshline/
+//!     receiver-cgroup-1234/  a cgroup by its number:                control, release
+//!     receiver-dev-4026-3/   a device by its namespace and index:   control-in, control-out
+//!     uplink-4026-3/         likewise:                              control, flows, constants
+//! ```
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::Link;
+use libbpf_rs::query::LinkTypeInfo;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
+use nix::unistd::Pid;
 
 use crate::KernelError;
 use crate::cgroup::mounted;
@@ -14,37 +25,131 @@ const USUAL: &str = "/sys/fs/bpf";
 /// The folder for all of ours.
 const OURS: &str = "freshline";
 
-/// The folder for ours in a BPF file system, which is mounted if there is none.
-pub(crate) fn folder() -> Result<PathBuf, KernelError> {
-    let at = match mounted("bpf") {
-        Some(at) => at,
-        None => {
-            let none: Option<&str> = None;
-            mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), none).map_err(|error| {
-                KernelError::file("mount the BPF file system at", USUAL)(error.into())
-            })?;
-            PathBuf::from(USUAL)
-        }
-    };
-    Ok(at.join(OURS))
+/// What the names of links begin with that hold a program in its place.
+pub(crate) const CONTROL: &str = "control";
+
+/// Held while what is attached is looked at and changed: one command at a time.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: Flock<File>,
 }
 
-/// Folders of ours whose name begins with `prefix`; none without a BPF file system.
-pub(crate) fn folders(prefix: &str) -> Vec<PathBuf> {
-    let listing = mounted("bpf").and_then(|at| fs::read_dir(at.join(OURS)).ok());
-    let named = |path: &PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
-    };
-    listing.into_iter().flatten().flatten().map(|entry| entry.path()).filter(named).collect()
-}
-
-/// Removes a folder of ours with all that is pinned in it, and the folder for all of ours if it
-/// was the last.
-pub(crate) fn remove(folder: &Path) -> Result<(), KernelError> {
-    fs::remove_dir_all(folder).map_err(KernelError::file("remove", folder))?;
-    if let Some(ours) = folder.parent() {
-        // Others may be left in it.
-        let _ = fs::remove_dir(ours);
+/// Waits until no other command has it.
+pub(crate) fn lock() -> Result<Lock, KernelError> {
+    let open = File::open(USUAL).map_err(KernelError::file("open", USUAL))?;
+    match Flock::lock(open, FlockArg::LockExclusive) {
+        Ok(file) => Ok(Lock { _file: file }),
+        Err((_, error)) => Err(KernelError::file("lock", USUAL)(error.into())),
     }
-    Ok(())
+}
+
+/// The pins of one attachment.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, with the BPF file system if there is none. There must be none of this name.
+    pub(crate) fn create(name: &str) -> Result<Self, KernelError> {
+        let ours = ensure_mounted()?.join(OURS);
+        fs::create_dir_all(&ours).map_err(KernelError::file("make", &ours))?;
+        let path = ours.join(name);
+        fs::create_dir(&path).map_err(KernelError::file("make", &path))?;
+        Ok(Self(path))
+    }
+
+    /// The one of this name, if it is there.
+    pub(crate) fn find(name: &str) -> Result<Option<Self>, KernelError> {
+        Ok(Self::all(name)?.into_iter().find(|folder| folder.name() == name))
+    }
+
+    /// All whose name begins with `prefix`.
+    pub(crate) fn all(prefix: &str) -> Result<Vec<Self>, KernelError> {
+        let at = match mounted("bpf") {
+            Some(at) => at,
+            None if is_passing() => return Err(KernelError::HiddenPins),
+            None => return Ok(Vec::new()),
+        };
+        let entries = fs::read_dir(at.join(OURS)).into_iter().flatten().flatten();
+        let folders = entries.map(|entry| Self(entry.path()));
+        Ok(folders.filter(|folder| folder.name().starts_with(prefix)).collect())
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Where something of this name is pinned, or is to be.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// What holds programs in their places.
+    pub(crate) fn controls(&self) -> Result<Vec<Link>, KernelError> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(CONTROL))
+            .map(|entry| Link::open(entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(KernelError::bpf("open the program's pin"))
+    }
+
+    /// Ends its programs. To remove their pins would do so as well, but later than that returns.
+    pub(crate) fn detach(&self) -> Result<(), KernelError> {
+        let detach = |link: &Link| link.detach().map_err(KernelError::bpf("detach the program"));
+        self.controls()?.iter().try_for_each(detach)
+    }
+
+    /// Whether its cgroup or device is gone, and the programs with it. The kernel tells: either may
+    /// be out of sight, in a namespace of its own, and yet be there.
+    pub(crate) fn is_deserted(&self) -> bool {
+        let is_gone = |link: &Link| {
+            link.info().is_ok_and(|link| match link.info {
+                LinkTypeInfo::Cgroup(at) => at.cgroup_id == 0,
+                LinkTypeInfo::Tcx(at) => at.ifindex == 0,
+                _ => false,
+            })
+        };
+        self.controls().is_ok_and(|links| links.iter().any(is_gone))
+    }
+
+    /// Removes it with all that is pinned in it, and the folder for all of ours if it was the last.
+    pub(crate) fn remove(&self) -> Result<(), KernelError> {
+        fs::remove_dir_all(&self.0).map_err(KernelError::file("remove", &self.0))?;
+        // Others may be left in it.
+        let _ = self.0.parent().map(fs::remove_dir);
+        Ok(())
+    }
+}
+
+/// Where the BPF file system is, which is mounted if there is none. Not in a mount namespace of this
+/// command alone: with that, all pins would be gone.
+fn ensure_mounted() -> Result<PathBuf, KernelError> {
+    match mounted("bpf") {
+        Some(at) => Ok(at),
+        None if is_passing() => Err(KernelError::HiddenPins),
+        None => {
+            let for_root = Some("mode=0700");
+            mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), for_root).map_err(
+                |error| KernelError::file("mount the BPF file system at", USUAL)(error.into()),
+            )?;
+            Ok(Path::new(USUAL).to_owned())
+        }
+    }
+}
+
+/// Whether this process has a mount namespace that its parent or the first process has not, as by
+/// `ip netns exec`: what is mounted there goes with the last process in it, and so would all pins.
+fn is_passing() -> bool {
+    let of = |process: Pid| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let own = of(Pid::this());
+    // In a container, the first process may not be for us to ask.
+    [Pid::parent(), Pid::from_raw(1)]
+        .map(of)
+        .iter()
+        .flatten()
+        .any(|other| Some(other) != own.as_ref())
 }

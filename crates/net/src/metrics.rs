@@ -64,8 +64,11 @@ async fn metrics<C: Collector>(
     }
 }
 
-/// The text that is served.
-pub(crate) fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
+/// The text that is served: what a collector gives, with the prefix `freshline_`.
+///
+/// # Errors
+/// Those of the collector.
+pub fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
     registry.register_collector(Box::new(collector));
     let mut out = String::new();

@@ -1,15 +1,16 @@
 //! `freshline receiver attach`: control that stays.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver};
 
-use freshline_kernel::{cgroup, rtac};
-use miette::IntoDiagnostic;
+use freshline_kernel::cgroup;
+use freshline_kernel::receiver::{Held, Target, attach};
 
-use super::{Law, failure};
+use super::{LawArgs, failure};
 use crate::Failure;
+use crate::hold::{ended, keep};
 
-/// Begin to control the TCP connections of this host, or of one cgroup. Needs root.
+/// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
+/// device. Needs root.
 ///
 /// The control stays in the kernel when this command ends, until `freshline receiver detach` or
 /// the next start of the host. New connections are controlled; those that exist too with
@@ -29,17 +30,25 @@ Only what a service downloads, on Wi-Fi:
 
     freshline receiver attach --cgroup /sys/fs/cgroup/system.slice/backup.service --delta 8ms
 
+All hosts behind a gateway, on its device towards the internet:
+
+    freshline receiver attach --dev wan0
+
 EXIT CODES
 
 0  attached, or, with --foreground, ended by Ctrl-C
 1  no root, the kernel lacks something, or these connections are under control already
-2  the flags cannot be understood, or name no cgroup")]
+2  the flags cannot be understood, or name no cgroup or device")]
 pub(super) struct Args {
     /// The cgroup (version 2), with all below it; the whole host unless said.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
+    /// The network device on the side of the senders: all connections that pass it, of whatever
+    /// host, whose beginning is seen.
+    #[arg(long, value_name = "DEV", conflicts_with = "adopt_existing")]
+    dev: Option<String>,
     #[command(flatten)]
-    law: Law,
+    law: LawArgs,
     /// Also control connections that are established already, in this network namespace.
     #[arg(long)]
     adopt_existing: bool,
@@ -49,29 +58,17 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let cgroup = match args.cgroup {
-        Some(path) => path,
-        None => cgroup::root().map_err(failure)?,
+    let law = args.law.law()?;
+    let target = match (args.dev, args.cgroup) {
+        (Some(name), _) => Target::Device(name),
+        (None, Some(path)) => Target::Cgroup(path),
+        (None, None) => Target::Cgroup(cgroup::root().map_err(failure)?),
     };
     let ended = if args.foreground { Some(ended()?) } else { None };
-    let held = rtac::attach(&cgroup, &args.law.settings()).map_err(failure)?;
+    let held = attach(&target, &law).map_err(failure)?;
     if args.adopt_existing {
         held.adopt().map_err(failure)?;
     }
-    eprintln!("controlling the TCP connections of {}", cgroup.display());
-    match ended {
-        None => held.pin().map_err(failure),
-        Some(ended) => {
-            // The sender lives as long as this process.
-            let _ = ended.recv();
-            held.release().map_err(failure)
-        }
-    }
-}
-
-/// Says when it is time to end.
-fn ended() -> Result<Receiver<()>, Failure> {
-    let (sender, ended) = mpsc::channel();
-    ctrlc::set_handler(move || _ = sender.send(())).into_diagnostic().map_err(Failure::Runtime)?;
-    Ok(ended)
+    let said = format!("controlling the TCP connections of {target}");
+    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
 }

@@ -3,24 +3,31 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use freshline_kernel::rtac::{Attachment, Counters, Peer, attachments};
+use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target, attachments};
 use serde::Serialize;
 
 use super::failure;
-use crate::Failure;
+use super::metrics::Snapshot;
+use crate::hold::held;
 use crate::output::{print_json, printed};
+use crate::{Failure, metrics};
 
 /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON document on standard output.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "metrics")]
     json: bool,
+    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
+    #[arg(long)]
+    metrics: bool,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let found = attachments().map_err(failure)?;
-    if args.json {
+    if args.metrics {
+        metrics::print(Snapshot(found))
+    } else if args.json {
         print_json(&Report { attachments: found.iter().map(AttachmentReport::from).collect() })
     } else {
         printed(print_table(&found))
@@ -35,7 +42,10 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct AttachmentReport {
     cgroup: Option<String>,
-    pinned: bool,
+    device: Option<String>,
+    elsewhere: bool,
+    law: &'static str,
+    pinned: Option<bool>,
     #[serde(flatten)]
     counters: Counters,
     runs: u64,
@@ -56,8 +66,17 @@ struct PeerReport {
 
 impl From<&Attachment> for AttachmentReport {
     fn from(attachment: &Attachment) -> Self {
+        let (cgroup, device) = match attachment.place.target() {
+            Some(Target::Cgroup(path)) => (Some(path.display().to_string()), None),
+            Some(Target::Device(name)) => (None, Some(name)),
+            None => (None, None),
+        };
+        let elsewhere = cgroup.is_none() && device.is_none();
         Self {
-            cgroup: attachment.cgroup.as_ref().map(|path| path.display().to_string()),
+            cgroup,
+            device,
+            elsewhere,
+            law: attachment.law,
             pinned: attachment.pinned,
             counters: attachment.counters,
             runs: attachment.runs,
@@ -86,12 +105,15 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
     if attachments.is_empty() {
         return writeln!(out, "nothing is attached");
     }
-    for Attachment { cgroup, pinned, counters, peers, runs, run_time, .. } in attachments {
-        match cgroup {
-            Some(path) => write!(out, "{}", path.display())?,
-            None => write!(out, "a cgroup that is gone")?,
+    for Attachment { place, law, pinned, counters, peers, runs, run_time } in attachments {
+        match (place.target(), place) {
+            (Some(target), _) => write!(out, "{target}")?,
+            (None, Place::Cgroup { .. }) => write!(out, "a cgroup that cannot be seen from here")?,
+            (None, Place::Device { .. }) => {
+                write!(out, "a device of another network namespace")?;
+            }
         }
-        writeln!(out, "{}", if *pinned { "" } else { " (held by a process)" })?;
+        writeln!(out, ": {law}{}", held(*pinned))?;
         writeln!(
             out,
             "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",
@@ -102,6 +124,13 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             counters.windows,
             counters.refused,
         )?;
+        if counters.unseen > 0 {
+            writeln!(
+                out,
+                "  {} segments of connections not controlled: began before, or without timestamps",
+                counters.unseen
+            )?;
+        }
         if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
             writeln!(out, "  {runs} runs of {ns} ns")?;
         }

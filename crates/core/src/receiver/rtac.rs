@@ -39,9 +39,9 @@
 //!   BDP = rate·(RTTm + Δ), the rate being the larger of that over two short buckets of time and
 //!   ŵ/R̂TT, which knows a path before a bucket is full.
 //! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
-//!   that fills the queue, as DRWA does. Where the queue does not leave, half a window shows whose it
-//!   is; in a queue of others the window is free, and from time to time another half shows whether it
-//!   still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper.
+//!   that fills the queue, as DRWA does. At the first queue, and where one does not leave, half a
+//!   window shows whose it is; in a queue of others the window is free, and seldom another half shows
+//!   whether it still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper.
 //! - **RTTm** is the least of R̂TT, so that a single lucky packet does not count; with
 //!   [`Slope::Fixed`] the least sample, from which the paper measured Δ.
 //! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
@@ -118,11 +118,12 @@ pub struct AutoParams {
     /// What K takes the BDP to be larger, in packets, from 0 to 100. 1: (2.11) neglects the 1 of
     /// Q + 1, by which flows of few packets would lose against those of many.
     pub headroom: f64,
-    /// For how many rounds in a row, at most 1000, the queue must be a quarter longer than wanted
-    /// before half a window shows whose it is. 3: an own queue leaves within two.
+    /// For how many rounds in a row, at most 1000, the queue may be a quarter longer than wanted
+    /// before half a window shows whose it is. 3: an own queue leaves within two. A flow's first
+    /// queue is asked about at once.
     pub patience: u32,
-    /// In a shared queue, how often half a window asks again whose it is; above zero. 10 s, as long
-    /// as BBR waits; it costs half of some three round trips.
+    /// In a shared queue, how often at most half a window asks again whose it is; above zero. 10 s,
+    /// as long as BBR waits; where 60 round trips are longer, these.
     pub test_every: Span,
 }
 

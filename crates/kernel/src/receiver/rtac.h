@@ -27,6 +27,10 @@
 #define PATIENCE 3
 #define TEST_EVERY_NS (10 * NS_PER_S)
 #define TEST_ROUNDS 2
+/* What is longer by this is not for jitter. */
+#define JITTER_NS (NS_PER_S / 50)
+/* How many round trips there are at least between tests of a shared queue. */
+#define PAUSE 60
 /* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
 #define STUCK_PATIENCE (4 * PATIENCE)
 #define RAISED 4
@@ -66,16 +70,17 @@ struct remote {
 	/* An enum ownership. */
 	__u64 state;
 	/* The running test: whether the queue was thought to be others', the connection that counts
-	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and the
-	 * shortest sample since. */
+	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and of
+	 * the samples since the last and the least mean of two in a row. */
 	__u64 test_was_shared;
 	__u64 test_leader;
 	__u64 test_since_ns;
 	__u64 test_rounds;
 	__u64 test_before_ns;
+	__u64 test_last_ns;
 	__u64 test_least_ns;
-	/* In a shared queue, when to test next. */
-	__u64 test_at_ns;
+	/* Since when the queue is shared. */
+	__u64 shared_since_ns;
 	/* How many connections there have been. */
 	__u64 flows;
 };
@@ -99,8 +104,10 @@ struct rtac {
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
-	/* For how many rounds the queue has stood; and though the window is too small to be halved. */
+	/* For how many rounds the queue has stood, for how many it may (none, the first time), and for
+	 * how many it has though the window is too small to be halved. */
 	__u64 stood;
+	__u64 patience;
 	__u64 stuck;
 	/* Whether a queue has been seen yet. */
 	__u64 has_queued;
@@ -190,6 +197,15 @@ static inline void rtac_learn(struct remote *remote, __u64 known_ns)
 	remote->base_ns = remote->base_ns ? smaller(remote->base_ns, known_ns) : known_ns;
 }
 
+/* Two samples in a row count: a single lucky one is no path. */
+static inline void rtac_on_drained(struct remote *remote, __u64 sample_ns)
+{
+	if (remote->test_last_ns)
+		remote->test_least_ns =
+			smaller(remote->test_least_ns, (remote->test_last_ns + sample_ns) / 2);
+	remote->test_last_ns = sample_ns;
+}
+
 /* Data came `sample_ns` after the ack that it answers was sent. */
 static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      __u64 sample_ns)
@@ -203,7 +219,7 @@ static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, _
 	else
 		law->rtt_ns = (law->rtt_ns * 7 + sample_ns) / 8;
 	if (remote->state == DRAINING)
-		remote->test_least_ns = smaller(remote->test_least_ns, sample_ns);
+		rtac_on_drained(remote, sample_ns);
 	rtac_learn(remote, law->rtt_ns);
 }
 
@@ -231,6 +247,7 @@ static inline void rtac_begin_test(struct remote *remote, enum ownership state, 
 	remote->test_since_ns = now_ns;
 	remote->test_rounds = 0;
 	remote->test_before_ns = law->rtt_ns;
+	remote->test_last_ns = 0;
 	remote->test_least_ns = ~0ULL;
 }
 
@@ -252,7 +269,7 @@ static inline int rtac_has_drained(const struct remote *remote)
 static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
 {
 	remote->state = SHARED;
-	remote->test_at_ns = now_ns + TEST_EVERY_NS;
+	remote->shared_since_ns = now_ns;
 	return FREE;
 }
 
@@ -290,8 +307,12 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 		remote->state = ALONE;
 		return LAW;
 	}
-	if (remote->test_leader != law->flow)
+	if (remote->test_leader != law->flow) {
+		/* Nothing shows until all are settled. */
+		if (is_halving && !is_settled)
+			remote->test_rounds = smaller(remote->test_rounds, 1);
 		return goes_on;
+	}
 	if (!is_settled) {
 		remote->test_before_ns = larger(remote->test_before_ns, law->rtt_ns);
 		return goes_on;
@@ -328,18 +349,23 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 		rtac_begin_test(remote, RAISING, now_ns, law);
 		verdict = MORE;
 	} else if (remote->state == ALONE) {
-		if (law->stood <= PATIENCE)
+		__u64 base_ns = remote->base_ns;
+		int is_long = law->rtt_ns >= base_ns + smaller(base_ns, JITTER_NS);
+
+		if (law->stood <= (is_long ? law->patience : PATIENCE))
 			return LAW;
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	} else if (remote->state != SHARED) {
 		verdict = rtac_test(law, remote, now_ns, may_halve, is_settled);
-	} else if (now_ns < remote->test_at_ns) {
+	} else if (now_ns < remote->shared_since_ns + larger(TEST_EVERY_NS, PAUSE * law->rtt_ns)) {
 		verdict = FREE;
 	} else {
 		rtac_begin_test(remote, HALVING, now_ns, law);
 	}
-	if (remote->state != ALONE)
+	if (remote->state != ALONE) {
 		law->stood = law->stuck = 0;
+		law->patience = PATIENCE;
+	}
 	return verdict;
 }
 

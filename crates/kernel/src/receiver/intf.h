@@ -1,16 +1,26 @@
-/* What the program and its loader share: settings and the values of maps. Every field is 64 bits
- * wide, so that the loader reads a value as a row of numbers. */
-#ifndef FRESHLINE_RTAC_INTF_H
-#define FRESHLINE_RTAC_INTF_H
+/* What the programs and their loaders share: settings and the values of maps. Every field is
+ * 64 bits wide, so that a loader reads a value as a row of numbers. */
+#ifndef FRESHLINE_RECEIVER_INTF_H
+#define FRESHLINE_RECEIVER_INTF_H
 
-#include "law.h"
+#include "rtac.h"
 
-/* An IPv6 address, or an IPv4 address mapped into IPv6, in network byte order. */
-struct address {
-	__u32 words[4];
+enum window_law {
+	RTAC,
+	DRWA,
 };
 
-/* The map `peers`: what is known of a remote address. */
+/* The constants of a program. */
+struct settings {
+	/* An enum window_law. */
+	__u64 law;
+	struct rtac_settings rtac;
+	/* The number of the cgroup that it is attached to, or of the network namespace that the
+	 * device is in. */
+	__u64 within;
+};
+
+/* The map `peers`, by addresses (`struct address` of kernel.h): what is known of a remote host. */
 struct peer {
 	struct remote remote;
 	/* As of the connection that was heard last: smoothed round trip, ns. */
@@ -41,6 +51,9 @@ enum counter {
 	CONNECTIONS,
 	/* Connections taken over that were there before. */
 	ADOPTED,
+	/* Incoming segments with data of connections that are not controlled: they began before, or
+	 * have no timestamps, or keep their windows. */
+	UNSEEN,
 	COUNTERS,
 };
 

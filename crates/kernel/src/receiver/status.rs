@@ -2,34 +2,35 @@
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
 
 use freshline_core::unit::{BitRate, Bytes, Span};
-use libbpf_rs::query::{
-    LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
-};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-
 use serde::Serialize;
 
-use super::{PIN_PREFIX, pin_name};
-use crate::cgroup::Cgroup;
+use super::{Law, Place, pins};
 use crate::error::{KernelError, require_root};
-use crate::pin;
+use crate::maps::{numbers, sums};
+use crate::programs::{Attached, attached};
 
-/// The program's name, by which it is found again.
-const PROGRAM: &str = "freshline_rtac";
+/// The programs' names, by which they are found again.
+const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
+/// The second program on a device.
+const OTHER: &str = "freshline_out";
 
-/// The program on one cgroup.
+/// A program in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// Where the cgroup is; nothing if it was removed.
-    pub cgroup: Option<PathBuf>,
-    /// Whether it is pinned, so that it outlives processes.
-    pub pinned: bool,
+    /// Where it is.
+    pub place: Place,
+    /// The name of its law.
+    pub law: &'static str,
+    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// ([`KernelError::HiddenPins`]).
+    pub pinned: Option<bool>,
     /// What it has done.
     pub counters: Counters,
-    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set; on a
+    /// device, for packets of both directions.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
@@ -52,6 +53,9 @@ pub struct Counters {
     pub connections: u64,
     /// Connections taken over that were there before.
     pub adopted: u64,
+    /// On a device, incoming segments with data of connections that are not controlled: they began
+    /// before, or are without timestamps, or their windows are not to be changed.
+    pub unseen: u64,
 }
 
 /// A remote address. All but the shortest round trip is of the connection that was heard last.
@@ -73,58 +77,65 @@ pub struct Peer {
     pub rounds: u64,
 }
 
-/// Every cgroup that the program is attached to, whoever holds it.
+/// Everything that is attached, whoever holds it.
 ///
 /// # Errors
 ///
 /// Without root: the kernel tells nobody else.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
-    links().map(|(cgroup_id, program)| attachment(cgroup_id, &program)).collect()
+    let pinned = match pins::pinned_links() {
+        Ok(links) => Some(links),
+        Err(KernelError::HiddenPins) => None,
+        Err(error) => return Err(error),
+    };
+    let all = attached(PROGRAMS);
+    let report = |(one, law, place): (&Attached, _, _)| -> libbpf_rs::Result<_> {
+        // On a device there are two, which share maps.
+        let together = || all.iter().filter(|other| shares_maps(one, other));
+        let run_time_ns = together().map(|other| other.program.run_time_ns).sum();
+        Ok(Attachment {
+            place,
+            law,
+            pinned: pinned.as_ref().map(|links| links.contains(&one.link.id)),
+            counters: one.map("counters").map(counters).transpose()?.unwrap_or_default(),
+            runs: together().map(|other| other.program.run_cnt).sum(),
+            run_time: Span::from_nanos(run_time_ns),
+            peers: one.map("peers").map(peers).transpose()?.unwrap_or_default(),
+        })
+    };
+    let told: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
+    told.map_err(KernelError::bpf("read the statistics"))
 }
 
-/// The cgroups that the program is attached to, by their numbers, with what the kernel tells of it.
-pub(super) fn links() -> impl Iterator<Item = (u64, ProgramInfo)> {
-    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
-    let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
-        .filter(|program| program.name == PROGRAM)
-        .collect();
-    LinkInfoIter::default().filter_map(move |link| {
-        let LinkTypeInfo::Cgroup(at) = link.info else { return None };
-        let program = programs.iter().find(|program| program.id == link.prog_id)?;
-        Some((at.cgroup_id, program.clone()))
+fn shares_maps(one: &Attached, other: &Attached) -> bool {
+    other.program.map_ids.iter().any(|id| one.program.map_ids.contains(id))
+}
+
+/// Where programs are attached.
+pub(super) fn places() -> Vec<Place> {
+    in_place(&attached(PROGRAMS)).map(|(_, _, place)| place).collect()
+}
+
+/// Those of other links than of the second program on a device, with their laws and their places.
+fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, &'static str, Place)> {
+    all.iter().filter(|one| one.program.name != OTHER).filter_map(|one| {
+        let (law, within) = setup(one.map(".rodata.setup")?)?;
+        Some((one, law, Place::of_link(&one.link.info, within)?))
     })
 }
 
-fn attachment(cgroup_id: u64, program: &ProgramInfo) -> Result<Attachment, KernelError> {
-    let cannot = || KernelError::bpf("read the statistics");
-    let maps = program
-        .map_ids
-        .iter()
-        .map(|id| MapHandle::from_map_id(*id))
-        .collect::<libbpf_rs::Result<Vec<_>>>()
-        .map_err(cannot())?;
-    let named = |name| maps.iter().find(|map| map.name() == name);
-    Ok(Attachment {
-        cgroup: Cgroup::find(cgroup_id).map(|cgroup| cgroup.path),
-        pinned: pin::folders(PIN_PREFIX).iter().any(|pinned| pinned.ends_with(pin_name(cgroup_id))),
-        counters: named("counters")
-            .map(counters)
-            .transpose()
-            .map_err(cannot())?
-            .unwrap_or_default(),
-        peers: named("peers").map(peers).transpose().map_err(cannot())?.unwrap_or_default(),
-        runs: program.run_cnt,
-        run_time: Span::from_nanos(program.run_time_ns),
-    })
+/// The law, and the number of the cgroup or of the network namespace: first and last in `struct
+/// settings` of `intf.h`.
+fn setup(map: &MapHandle) -> Option<(&'static str, u64)> {
+    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    let [law, .., within] = numbers(&value)[..] else { return None };
+    Some((Law::name(law), within))
 }
 
 /// In the order of `enum counter` in `intf.h`.
 fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
-    let sum = |counter: u32| -> libbpf_rs::Result<u64> {
-        let of_each = map.lookup_percpu(&counter.to_ne_bytes(), MapFlags::ANY)?;
-        Ok(of_each.into_iter().flatten().map(|value| numbers(&value)[0]).sum())
-    };
+    let sum = |counter| sums(map, counter).map(|[sum]| sum);
     Ok(Counters {
         segments: sum(0)?,
         round_trips: sum(1)?,
@@ -132,6 +143,7 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
         refused: sum(3)?,
         connections: sum(4)?,
         adopted: sum(5)?,
+        unseen: sum(6)?,
     })
 }
 
@@ -158,9 +170,4 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
     }
     found.sort_by_key(|(heard_at, _)| Reverse(*heard_at));
     Ok(found.into_iter().map(|(_, peer)| peer).collect())
-}
-
-fn numbers(value: &[u8]) -> Vec<u64> {
-    let words = value.chunks_exact(8);
-    words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
 }

@@ -1,0 +1,117 @@
+//! What is attached, as metrics for Prometheus.
+
+use std::fmt;
+
+use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::metrics::{Column, family};
+
+const COUNTERS: [Column<Counters, u64>; 7] = [
+    ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
+    ("receiver_round_trips", "Round trips measured", |c| c.round_trips),
+    ("receiver_windows", "Windows set", |c| c.windows),
+    ("receiver_refused", "Windows that the kernel refused to set", |c| c.refused),
+    ("receiver_connections", "New connections that came under control", |c| c.connections),
+    ("receiver_adopted", "Connections taken over that were there before", |c| c.adopted),
+    (
+        "receiver_unseen",
+        "Incoming segments of connections not controlled: began before, or without timestamps",
+        |c| c.unseen,
+    ),
+];
+
+const GAUGES: [Column<Peer, f64>; 5] = [
+    ("receiver_peer_rtt_seconds", "Smoothed round trip", |p| p.rtt.as_secs_f64()),
+    ("receiver_peer_rtt_min_seconds", "Shortest round trip", |p| p.min_rtt.as_secs_f64()),
+    ("receiver_peer_rate", "Rate at which data arrives, in bit/s", |p| p.rate.as_bps() as f64),
+    ("receiver_peer_queue_bytes", "What seems to wait in the network", |p| p.queue.get() as f64),
+    ("receiver_peer_window_bytes", "The window given", |p| p.window.get() as f64),
+];
+
+/// What was attached at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot(pub(super) Vec<Attachment>);
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Self(attachments) = self;
+        let labelled: Vec<_> = attachments.iter().map(|one| (labels(one), one)).collect();
+        for (name, help, value) in COUNTERS {
+            let values = labelled
+                .iter()
+                .map(|(labels, one)| (labels.clone(), ConstCounter::new(value(&one.counters))));
+            family(&mut encoder, name, help, values)?;
+        }
+        for (name, help, value) in GAUGES {
+            let values = labelled.iter().flat_map(|(labels, one)| {
+                one.peers.iter().map(move |peer| {
+                    let mut labels = labels.clone();
+                    labels.push(("address", peer.address.to_string()));
+                    (labels, ConstGauge::new(value(peer)))
+                })
+            });
+            family(&mut encoder, name, help, values)?;
+        }
+        Ok(())
+    }
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// The place that a user would name, or the kernel's number for it.
+fn labels(attachment: &Attachment) -> Labels {
+    let place = match (attachment.place.target(), attachment.place) {
+        (Some(Target::Cgroup(path)), _) => ("cgroup", path.display().to_string()),
+        (Some(Target::Device(name)), _) => ("device", name),
+        (None, Place::Cgroup { id }) => ("cgroup", format!("{id}")),
+        (None, Place::Device { netns, index }) => ("device", format!("{netns}-{index}")),
+    };
+    vec![place, ("law", attachment.law.to_owned())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::{BitRate, Bytes, Span};
+    use freshline_net::metrics::render;
+
+    #[test]
+    fn places_and_addresses_are_told_apart_by_labels() {
+        let peer = Peer {
+            address: "192.0.2.7".parse().unwrap(),
+            min_rtt: Span::from_millis(20),
+            rtt: Span::from_millis(30),
+            rate: BitRate::from_mbps(5),
+            queue: Bytes::new(4800),
+            window: Bytes::new(16_500),
+            rounds: 9,
+        };
+        let attachment = Attachment {
+            place: Place::Device { netns: 0, index: 3 },
+            law: "rtac",
+            pinned: Some(true),
+            counters: Counters { segments: 7, unseen: 2, ..Counters::default() },
+            runs: 0,
+            run_time: Span::ZERO,
+            peers: vec![peer],
+        };
+        let text = render(Snapshot(vec![attachment])).unwrap();
+        for line in [
+            "freshline_receiver_segments_total{device=\"0-3\",law=\"rtac\"} 7",
+            "freshline_receiver_unseen_total{device=\"0-3\",law=\"rtac\"} 2",
+            "freshline_receiver_peer_rtt_seconds{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.03",
+            "freshline_receiver_peer_window_bytes{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 16500.0",
+        ] {
+            assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_attached_is_nothing_to_tell() {
+        assert_eq!(render(Snapshot(Vec::new())).unwrap(), "# EOF\n");
+    }
+}

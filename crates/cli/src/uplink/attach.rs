@@ -1,0 +1,57 @@
+//! `freshline uplink attach`: control that stays.
+
+use freshline_kernel::sorpc::{self, Bands, Held};
+
+use super::{Law, failure};
+use crate::Failure;
+use crate::hold::{ended, keep};
+
+/// Begin to keep uploads out of the way of all else that leaves through a device. Needs root.
+///
+/// The control stays in the kernel when this command ends, until `freshline uplink detach` or the
+/// next start of the host. TCP connections whose send buffer is filled are uploads; their packets
+/// leave when no other packet waits.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+An uplink of 20 Mbit/s behind a modem:
+
+    freshline uplink attach --dev eth0 --rate 19mbit
+    freshline uplink status
+    freshline uplink detach
+
+A device that is the bottleneck itself, and has the kernel's usual queue, pfifo_fast:
+
+    freshline uplink attach --dev wwan0
+
+EXIT CODES
+
+0  attached, or, with --foreground, ended by Ctrl-C
+1  no root, the kernel lacks something, the device is under control already, or has a queue that
+   could not be restored after --rate
+2  the flags cannot be understood, or there is no such device")]
+pub(super) struct Args {
+    #[command(flatten)]
+    law: Law,
+    /// Control until Ctrl-C, and no longer than this process lives.
+    #[arg(long)]
+    foreground: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let ended = if args.foreground { Some(ended()?) } else { None };
+    let held = sorpc::attach(&args.law.dev, &args.law.settings(), None).map_err(failure)?;
+    let device = args.law.dev;
+    let said = match held.bands() {
+        Bands::Ours => format!("controlling what leaves through {device}, in bands of our own"),
+        Bands::Theirs(kind) => {
+            format!("controlling what leaves through {device}, in the bands of its {kind}")
+        }
+        Bands::Nobodys(kind) => format!(
+            "marking what leaves through {device}, but its {kind} has no bands: give --rate, or put \
+             pfifo_fast there"
+        ),
+    };
+    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+}

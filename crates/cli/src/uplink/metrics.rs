@@ -1,0 +1,106 @@
+//! Metrics for Prometheus of what is attached.
+
+use std::fmt;
+
+use freshline_kernel::sorpc::{Attachment, BandReport};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::metrics::{Column, family};
+
+/// What was attached at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot(pub(super) Vec<Attachment>);
+
+const SUMS: [Column<BandReport, Option<u64>>; 3] = [
+    ("uplink_packets", "Packets that were put into a band", |band| Some(band.sent.packets.get())),
+    ("uplink_bytes", "Bytes that were put into a band", |band| Some(band.sent.bytes.get())),
+    ("uplink_drops", "Packets that met a band full", |band| band.drops.map(|drops| drops.get())),
+];
+
+const GAUGES: [Column<Attachment, Option<f64>>; 3] = [
+    ("uplink_rate", "Rate to which is shaped, in bit/s", |at| {
+        at.rate.map(|rate| rate.as_bps() as f64)
+    }),
+    ("uplink_threshold", "Part of its send buffer from which on a stream is bulk", |at| {
+        Some(at.threshold)
+    }),
+    ("uplink_flows", "Streams that are known", |at| Some(at.flows.len() as f64)),
+];
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Self(attachments) = self;
+        for (name, help, value) in GAUGES {
+            let of_devices = attachments.iter().filter_map(|at| {
+                Some(([("device", at.device.as_str())], ConstGauge::new(value(at)?)))
+            });
+            family(&mut encoder, name, help, of_devices)?;
+        }
+        let bands =
+            || attachments.iter().flat_map(|at| at.bands.iter().map(move |band| (at, band)));
+        for (name, help, value) in SUMS {
+            let of_bands = bands()
+                .filter_map(|(at, band)| Some((labels(at, band), ConstCounter::new(value(band)?))));
+            family(&mut encoder, name, help, of_bands)?;
+        }
+        let backlogs = bands().filter_map(|(at, band)| {
+            Some((labels(at, band), ConstGauge::new(band.backlog?.get() as f64)))
+        });
+        family(&mut encoder, "uplink_backlog_bytes", "Bytes that wait in a band", backlogs)
+    }
+}
+
+fn labels<'a>(at: &'a Attachment, band: &BandReport) -> [(&'static str, &'a str); 2] {
+    [("device", &at.device), ("band", band.band.name())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::host::Band;
+    use freshline_core::unit::{BitRate, Bytes, Packets, Span};
+    use freshline_kernel::sorpc::Account;
+    use freshline_net::metrics::render;
+
+    #[test]
+    fn each_number_has_its_device_and_its_band() {
+        let band = |band, packets| BandReport {
+            band,
+            sent: Account { packets: Packets::new(packets), bytes: Bytes::new(100 * packets) },
+            backlog: Some(Bytes::new(3028)),
+            drops: Some(Packets::new(5)),
+        };
+        let shaped = Attachment {
+            device: "eth0".into(),
+            elsewhere: false,
+            pinned: Some(true),
+            threshold: 0.5,
+            confined: false,
+            rate: Some(BitRate::from_mbps(20)),
+            replaced: false,
+            bands: [band(Band::Urgent, 7), band(Band::Bulk, 9)],
+            flows: Vec::new(),
+            runs: 0,
+            run_time: Span::ZERO,
+        };
+        let mut unshaped = Attachment { device: "eth1".into(), rate: None, ..shaped.clone() };
+        for band in &mut unshaped.bands {
+            (band.backlog, band.drops) = (None, None);
+        }
+        let text = render(Snapshot(vec![shaped, unshaped])).unwrap();
+        for line in [
+            "freshline_uplink_rate{device=\"eth0\"} 20000000.0",
+            "freshline_uplink_threshold{device=\"eth1\"} 0.5",
+            "freshline_uplink_packets_total{device=\"eth0\",band=\"bulk\"} 9",
+            "freshline_uplink_bytes_total{device=\"eth1\",band=\"urgent\"} 700",
+            "freshline_uplink_drops_total{device=\"eth0\",band=\"urgent\"} 5",
+            "freshline_uplink_backlog_bytes{device=\"eth0\",band=\"bulk\"} 3028.0",
+        ] {
+            assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
+        }
+        assert!(!text.contains("rate{device=\"eth1\"}"), "what is not known is left out");
+    }
+}

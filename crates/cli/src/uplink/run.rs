@@ -1,0 +1,41 @@
+//! `freshline uplink run`: control for one command.
+
+use std::ffi::OsString;
+
+use freshline_kernel::cgroup::OwnCgroup;
+use freshline_kernel::sorpc;
+
+use super::{Law, failure};
+use crate::Failure;
+use crate::hold::Signals;
+
+/// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.
+///
+/// Connections of other programs are never taken for uploads. When the command ends, so does all
+/// that it has started, and the control.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+    freshline uplink run --dev eth0 --rate 19mbit -- rsync -a photos backup:
+
+EXIT CODES
+
+That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
+1  no root, the kernel lacks something, or the command is not to be had
+2  the flags cannot be understood, or there is no such device")]
+pub(super) struct Args {
+    #[command(flatten)]
+    law: Law,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let signals = Signals::catch()?;
+    let cgroup = OwnCgroup::enter().map_err(failure)?;
+    let settings = args.law.settings();
+    let _held = sorpc::attach(&args.law.dev, &settings, Some(cgroup.path())).map_err(failure)?;
+    signals.run(&args.command)
+}

@@ -1,0 +1,452 @@
+//! Control of a cgroup, from `attach` to `detach`. Everything stays on loopback, in cgroups made
+//! here.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::libc::{self, IPPROTO_TCP, TCP_WINDOW_CLAMP};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, connect, getsockopt, setsockopt, socket,
+};
+use nix::unistd::Pid;
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
+use serde_json::Value;
+
+use crate::common::{FRESHLINE, assert_fails, assert_succeeded, cgroups, text};
+use crate::kit::{alone, attachment, can_run};
+
+sockopt_impl!(
+    /// The largest window that a program lets TCP tell.
+    WindowClamp,
+    Both,
+    IPPROTO_TCP,
+    TCP_WINDOW_CLAMP,
+    u32
+);
+
+/// A cgroup for a test, gone with all that is in it or attached to it however the test ends.
+struct TestCgroup {
+    path: PathBuf,
+    id: u64,
+}
+
+impl TestCgroup {
+    fn new() -> Self {
+        let name = format!("freshline-test-{}", std::process::id());
+        let path = cgroups().unwrap().join(name);
+        fs::create_dir(&path).unwrap();
+        let id = path.metadata().unwrap().ino();
+        Self { path, id }
+    }
+
+    fn freshline(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(FRESHLINE);
+        command.arg("receiver").args(arguments).arg("--cgroup").arg(&self.path);
+        command
+    }
+
+    fn attach(&self, options: &[&str]) -> Output {
+        self.freshline(&["attach"]).args(options).output().unwrap()
+    }
+
+    fn detach(&self) -> Output {
+        self.freshline(&["detach"]).output().unwrap()
+    }
+
+    /// What `status` says of this cgroup.
+    fn status(&self) -> Option<Value> {
+        attachment(Command::new(FRESHLINE), "cgroup", self.path.to_str().unwrap())
+    }
+
+    fn is_pinned(&self) -> bool {
+        Path::new(&format!("/sys/fs/bpf/freshline/receiver-cgroup-{}", self.id)).exists()
+    }
+
+    /// A connection of the cgroup, held by this process.
+    fn connect(&self, listener: &TcpListener) -> TcpStream {
+        self.inside(|| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+    }
+
+    /// Has this process be in the cgroup for as long as `what` takes.
+    fn inside<T>(&self, what: impl FnOnce() -> T) -> T {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+        let enter = |path: &Path| fs::write(path.join("cgroup.procs"), "0").unwrap();
+        enter(&self.path);
+        let done = what();
+        enter(&cgroups().unwrap().join(own));
+        done
+    }
+
+    /// A process in the cgroup that reads what the listener's connection sends, and says how much.
+    fn reader(&self, listener: &TcpListener) -> Child {
+        let script = format!(
+            "echo 0 >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; cat <&3 | wc -c",
+            self.path.display(),
+            listener.local_addr().unwrap().port()
+        );
+        Command::new("bash").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+impl Drop for TestCgroup {
+    fn drop(&mut self) {
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        if self.is_pinned() {
+            let _ = self.detach();
+        }
+        for _ in 0..100 {
+            if fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Sends `bytes` over a new connection of the listener.
+fn send(listener: &TcpListener, bytes: usize) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(&vec![0; bytes]).unwrap();
+}
+
+#[test]
+fn control_stays_until_detached_and_then_nothing_is_left() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    assert_succeeded(&cgroup.attach(&["--theta", "1.4", "--delta", "8ms"]));
+    assert!(cgroup.is_pinned());
+    assert_eq!(cgroup.status().unwrap()["pinned"], true);
+    assert_fails(&cgroup.attach(&[]), 1, "is under control already: `freshline receiver detach`");
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let reader = cgroup.reader(&listener);
+    send(&listener, 1 << 24);
+    assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (1 << 24).to_string());
+    let status = cgroup.status().unwrap();
+    assert_eq!(status["connections"], 1, "{status}");
+    assert_eq!(status["peers"][0]["address"], "127.0.0.1", "{status}");
+    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+    assert_eq!(status["refused"], 0, "{status}");
+
+    assert_succeeded(&cgroup.detach());
+    assert!(!cgroup.is_pinned() && cgroup.status().is_none());
+    assert_fails(&cgroup.detach(), 1, "nothing is attached to");
+}
+
+#[test]
+fn of_many_that_attach_at_once_one_does() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let all: Vec<_> = (0..4)
+        .map(|_| cgroup.freshline(&["attach"]).stderr(Stdio::piped()).spawn().unwrap())
+        .collect();
+    let ended: Vec<_> = all.into_iter().map(|one| one.wait_with_output().unwrap()).collect();
+    let (attached, refused): (Vec<_>, Vec<_>) =
+        ended.into_iter().partition(|one| one.status.success());
+    assert_eq!(attached.len(), 1);
+    refused.iter().for_each(|one| assert_fails(one, 1, "is under control already"));
+    assert!(cgroup.is_pinned() && cgroup.status().is_some());
+    assert_succeeded(&cgroup.detach());
+    assert!(!cgroup.is_pinned() && cgroup.status().is_none());
+}
+
+#[test]
+fn one_pin_that_resists_does_not_keep_the_others() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    // Pins of its own, since all are to be ended.
+    let script = format!(
+        "mount -t bpf none /sys/fs/bpf && {FRESHLINE} receiver attach --cgroup {} && \
+         mkdir -p /sys/fs/bpf/freshline/receiver-1/control && {FRESHLINE} receiver detach",
+        cgroup.path.display()
+    );
+    let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    assert_fails(&done, 1, "some could not be ended as they should");
+    assert!(cgroup.status().is_none());
+}
+
+#[test]
+fn a_killed_loader_takes_its_control_along_and_connections_go_on() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let begin = || {
+        let mut loader =
+            cgroup.freshline(&["attach", "--foreground"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(loader.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("controlling"), "{said}");
+        loader
+    };
+    let mut loader = begin();
+    assert_eq!(cgroup.status().unwrap()["pinned"], false);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let reader = cgroup.reader(&listener);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(&[0; 1 << 20]).unwrap();
+    loader.kill().unwrap();
+    loader.wait().unwrap();
+    assert!(cgroup.status().is_none() && !cgroup.is_pinned());
+    stream.write_all(&[0; 1 << 20]).unwrap();
+
+    // The next leaves those alone that began before.
+    let mut loader = begin();
+    stream.write_all(&[0; 1 << 20]).unwrap();
+    drop(stream);
+    assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (3 << 20).to_string());
+    assert_eq!(cgroup.status().unwrap()["segments"], 0);
+    kill(Pid::from_raw(loader.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(loader.wait().unwrap().success());
+    assert!(cgroup.status().is_none());
+}
+
+#[test]
+fn connections_that_exist_are_adopted_and_released() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let reader = cgroup.reader(&listener);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(&[0; 1 << 20]).unwrap();
+    assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
+    // This end of the connection is in another cgroup.
+    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    stream.write_all(&vec![0; 1 << 24]).unwrap();
+    let status = cgroup.status().unwrap();
+    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+
+    assert_succeeded(&cgroup.detach());
+    stream.write_all(&vec![0; 1 << 24]).unwrap();
+    drop(stream);
+    let read = text(&reader.wait_with_output().unwrap().stdout);
+    assert_eq!(read.trim(), ((1 << 20) + (2 << 24)).to_string());
+}
+
+#[test]
+fn a_window_that_a_program_has_chosen_is_never_larger_and_comes_back() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    assert_succeeded(&cgroup.attach(&[]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
+    // A few segments of loopback, or each would wait for a timer.
+    let own = 200_000;
+    let mut receiver: TcpStream = cgroup.inside(|| {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+        setsockopt(&socket, WindowClamp, &own).unwrap();
+        connect(socket.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+        socket.into()
+    });
+    let (mut sender, _) = listener.accept().unwrap();
+    let mut transfer = || {
+        thread::scope(|scope| {
+            scope.spawn(|| sender.write_all(&vec![0; 1 << 22]).unwrap());
+            receiver.read_exact(&mut vec![0; 1 << 22]).unwrap();
+        });
+        getsockopt(&receiver, WindowClamp).unwrap()
+    };
+    assert!(transfer() <= own);
+    assert!(cgroup.status().unwrap()["round_trips"].as_u64().unwrap() > 0);
+    assert_succeeded(&cgroup.detach());
+    assert_eq!(getsockopt(&receiver, WindowClamp).unwrap(), own);
+}
+
+#[test]
+fn a_connection_that_only_receives_any_more_is_adopted() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut receiver = cgroup.connect(&listener);
+    let (mut sender, _) = listener.accept().unwrap();
+    receiver.shutdown(Shutdown::Write).unwrap();
+    // Once it is read, it is acknowledged.
+    assert_eq!(sender.read(&mut [0]).unwrap(), 0);
+    assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
+    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    thread::scope(|scope| {
+        scope.spawn(|| sender.write_all(&vec![0; 1 << 24]).unwrap());
+        receiver.read_exact(&mut vec![0; 1 << 24]).unwrap();
+    });
+    let status = cgroup.status().unwrap();
+    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+}
+
+#[test]
+fn a_cgroup_that_is_removed_leaves_nothing_that_is_in_the_way() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let removed = TestCgroup::new();
+    assert_succeeded(&removed.attach(&[]));
+    fs::remove_dir(&removed.path).unwrap();
+    let next = TestCgroup::new();
+    // The kernel ends the program of a removed cgroup a moment later.
+    for _ in 0..100 {
+        assert_succeeded(&next.attach(&[]));
+        if !removed.is_pinned() {
+            break;
+        }
+        assert_succeeded(&next.detach());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!removed.is_pinned() && next.is_pinned());
+
+    fs::remove_dir(&next.path).unwrap();
+    let detached = || {
+        (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            next.detach().status.success()
+        })
+    };
+    assert!(detached() && !next.is_pinned());
+}
+
+#[test]
+fn a_command_runs_in_a_cgroup_of_its_own_and_takes_along_what_it_started() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    // It may make cgroups of its own, with processes in them.
+    let script = format!(
+        "cat /proc/self/cgroup; own={}/$(cut -d: -f3 /proc/self/cgroup | tail -1); \
+         mkdir $own/below; bash -c \"echo 0 >$own/below/cgroup.procs; exec sleep 1000\" & exit 7",
+        cgroups().unwrap().display()
+    );
+    let run = Command::new(FRESHLINE)
+        .args(["receiver", "run", "--", "bash", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let done = run.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(7), "{}", text(&done.stderr));
+    let said = text(&done.stdout);
+    let own = said.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+    assert!(own.contains("freshline-run-"), "{own}");
+    assert!(!cgroups().unwrap().join(own).exists(), "{own} is left");
+
+    let no_command = Command::new(FRESHLINE)
+        .args(["receiver", "run", "--", "/no/such/command"])
+        .output()
+        .unwrap();
+    assert_fails(&no_command, 1, "cannot run `/no/such/command`");
+}
+
+#[test]
+fn a_signal_leaves_nothing_of_a_run_however_early_it_comes() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    for after_ms in [0, 3, 6, 10, 15, 20, 30, 50, 100] {
+        let mut run = Command::new(FRESHLINE);
+        run.args(["receiver", "run", "--", "sleep", "1000"]).stderr(Stdio::null());
+        let mut run = cgroup.inside(|| run.spawn().unwrap());
+        thread::sleep(Duration::from_millis(after_ms));
+        kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert_ne!(run.wait().unwrap().code(), Some(0));
+        let path = fs::read_dir(&cgroup.path).unwrap().flatten().map(|entry| entry.path());
+        let mut left = path.filter(|path| path.to_str().unwrap().contains("freshline-run-"));
+        assert_eq!(left.next(), None, "after {after_ms} ms");
+    }
+}
+
+#[test]
+fn root_without_its_rights_is_told_so() {
+    if !can_run() {
+        return;
+    }
+    for what in [&["attach"][..], &["status"], &["detach"], &["run", "--", "true"]] {
+        let done = Command::new("setpriv")
+            .args(["--bounding-set=-sys_admin", FRESHLINE, "receiver"])
+            .args(what)
+            .output();
+        let Ok(done) = done else {
+            println!("skipped: needs setpriv");
+            return;
+        };
+        assert_fails(&done, 1, "needs root, with CAP_SYS_ADMIN");
+    }
+}
+
+#[test]
+fn without_root_it_says_what_it_needs() {
+    if !can_run() {
+        return;
+    }
+    for what in [&["attach"][..], &["status"], &["detach"], &["run", "--", "true"]] {
+        let done = Command::new(FRESHLINE).arg("receiver").args(what).uid(65534).output();
+        let Ok(done) = done else {
+            println!("skipped: needs a build that every user may run");
+            return;
+        };
+        assert_fails(&done, 1, "needs root");
+    }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_named() {
+    if !can_run() {
+        return;
+    }
+    // Hidden from one process.
+    let without = |hide: &str| {
+        let script = format!("{hide} && exec {FRESHLINE} receiver attach");
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+    };
+    let cgroups = cgroups().unwrap();
+    let no_cgroups = without(&format!("umount {}", cgroups.display()));
+    assert_fails(&no_cgroups, 1, "needs control groups of version 2");
+    let no_btf = without("mount -t tmpfs none /sys/kernel/btf");
+    assert_fails(&no_btf, 1, "needs BTF");
+}
+
+#[test]
+fn wrong_usage_is_told_from_failure() {
+    if !can_run() {
+        return;
+    }
+    for (flag, value, why) in [
+        ("--cgroup", "/tmp", "no cgroup"),
+        ("--theta", "1", "`theta` is 1, which is not from 1.01 to 10"),
+        ("--delta", "1h", "at most 10s"),
+    ] {
+        let done = Command::new(FRESHLINE).args(["receiver", "attach", flag, value]).output();
+        assert_fails(&done.unwrap(), 2, why);
+    }
+}

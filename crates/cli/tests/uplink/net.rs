@@ -1,0 +1,159 @@
+//! Two hosts, each in a network namespace of its own, joined by a cable of two devices:
+//!
+//! ```text
+//!   A 10.78.0.1 (v) ── (v) 10.78.0.2 B
+//! ```
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::common::{FRESHLINE, can_run_with, command_in, ip, text, within};
+
+/// The device of either host.
+pub(crate) const DEVICE: &str = "v";
+
+/// Whether the tests can run; they say so if not.
+pub(crate) fn can_run() -> bool {
+    can_run_with(&[])
+}
+
+/// The two namespaces, for as long as this is, and what is attached in them.
+pub(crate) struct Net {
+    /// One at a time: they measure.
+    _alone: MutexGuard<'static, ()>,
+    prefix: String,
+}
+
+impl Net {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        remove_orphans();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("fl-uplink-{}-{number}", std::process::id());
+        let net = Self { _alone: alone, prefix };
+        for host in ["a", "b"] {
+            ip(&format!("netns add {}", net.name(host)));
+            net.ip(host, "link set dev lo up");
+        }
+        net.connect();
+        net
+    }
+
+    /// Lays the cable. TCP passes on up to 64 kB as one packet to a host that is so near; to one
+    /// across the Internet, at these rates, two segments.
+    pub(crate) fn connect(&self) {
+        let [a, b] = ["a", "b"].map(|host| self.name(host));
+        ip(&format!("link add {DEVICE} netns {a} type veth peer name {DEVICE} netns {b}"));
+        for (host, number) in [("a", 1), ("b", 2)] {
+            self.ip(host, &format!("addr add 10.78.0.{number}/24 dev {DEVICE}"));
+            self.ip(host, &format!("link set dev {DEVICE} up gso_max_segs 2"));
+        }
+    }
+
+    fn name(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    /// Runs `ip` on a host.
+    pub(crate) fn ip(&self, host: &str, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.name(host)));
+    }
+
+    /// A command on a host.
+    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
+        command_in(&self.name(host), program)
+    }
+
+    /// A command on A by `ip netns exec`.
+    pub(crate) fn exec(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name("a"), program]);
+        command
+    }
+
+    /// Runs `tc` for the device of a host.
+    pub(crate) fn tc(&self, host: &str, what: &str, arguments: &str) -> String {
+        let mut command = self.command(host, "tc");
+        command.args(what.split(' ')).args(["dev", DEVICE]);
+        let done = command.args(arguments.split_whitespace()).output().unwrap();
+        assert!(done.status.success(), "tc {what} {arguments}: {}", text(&done.stderr));
+        text(&done.stdout)
+    }
+
+    /// Puts a queueing discipline at the root of A's device, if there is such a one.
+    pub(crate) fn puts(&self, root: &str) -> bool {
+        let mut command = self.command("a", "tc");
+        command.args(["qdisc", "replace", "dev", DEVICE, "root"]).args(root.split(' '));
+        command.output().unwrap().status.success()
+    }
+
+    /// The queueing discipline at the root of A's device, as `tc` has it.
+    pub(crate) fn root(&self) -> String {
+        let all = self.tc("a", "qdisc show", "");
+        all.lines().find(|line| line.contains("root")).unwrap_or_default().to_owned()
+    }
+
+    /// `freshline uplink` on A.
+    pub(crate) fn uplink(&self, arguments: &str) -> Command {
+        let mut command = self.command("a", FRESHLINE);
+        command.arg("uplink").args(arguments.split(' '));
+        command
+    }
+
+    /// Runs it for A's device.
+    pub(crate) fn on_device(&self, what: &str, options: &str) -> Output {
+        let mut command = self.uplink(what);
+        command.args(["--dev", DEVICE]).args(options.split_whitespace()).output().unwrap()
+    }
+
+    /// What `status` says of A's device.
+    pub(crate) fn status(&self) -> Option<Value> {
+        let printed = self.uplink("status --json").output().unwrap();
+        let report: Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let all = report["attachments"].as_array().unwrap();
+        all.iter().find(|one| one["elsewhere"] == false).cloned()
+    }
+
+    /// The pins of A.
+    pub(crate) fn pins(&self) -> usize {
+        let netns = self.within("a", || fs::read_link("/proc/thread-self/ns/net").unwrap());
+        // Such as `net:[4026532246]`.
+        let netns = netns.to_str().unwrap();
+        let number = &netns["net:[".len()..netns.len() - 1];
+        let prefix = format!("uplink-{number}-");
+        let pins = fs::read_dir("/sys/fs/bpf/freshline").into_iter().flatten().flatten();
+        pins.filter(|pin| pin.file_name().to_str().unwrap().starts_with(&prefix)).count()
+    }
+
+    /// Runs `what` on a thread that is in the namespace of `host`.
+    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
+        within(&self.name(host), what)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in ["a", "b"] {
+            let _ = self.command(host, FRESHLINE).args(["uplink", "detach"]).output();
+            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
+        }
+    }
+}
+
+/// Removes namespaces of tests that were killed.
+fn remove_orphans() {
+    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix("fl-uplink-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Kernel TCP between A and B: streams without end, and questions with answers.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+
+use super::net::Net;
+
+/// A connection from A to B, by cubic: its ends there.
+fn connection(net: &Net) -> [TcpStream; 2] {
+    let listener = net.within("b", || TcpListener::bind("10.78.0.2:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    let near = net.within("a", || TcpStream::connect(address).unwrap());
+    let far = listener.accept().unwrap().0;
+    for end in [&near, &far] {
+        setsockopt(end, TcpCongestion, &"cubic".into()).unwrap();
+        end.set_nodelay(true).unwrap();
+    }
+    [near, far]
+}
+
+/// Streams that send without end in one direction; they end with this.
+pub(crate) struct Streams {
+    ends: Vec<TcpStream>,
+    /// What each has carried.
+    carried: Vec<Arc<AtomicU64>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Streams {
+    /// From A to B.
+    pub(crate) fn up(net: &Net, how_many: usize) -> Self {
+        Self::start((0..how_many).map(|_| connection(net)))
+    }
+
+    fn start(connections: impl IntoIterator<Item = [TcpStream; 2]>) -> Self {
+        let mut streams = Self { ends: Vec::new(), carried: Vec::new(), threads: Vec::new() };
+        for [mut from, mut to] in connections {
+            let carried = Arc::new(AtomicU64::new(0));
+            streams.ends.extend([from.try_clone().unwrap(), to.try_clone().unwrap()]);
+            streams.carried.push(Arc::clone(&carried));
+            streams.threads.push(thread::spawn(move || {
+                let chunk = vec![0; 1 << 16];
+                while from.write_all(&chunk).is_ok() {}
+            }));
+            streams.threads.push(thread::spawn(move || {
+                let mut chunk = vec![0; 1 << 16];
+                while let Ok(length @ 1..) = to.read(&mut chunk) {
+                    carried.fetch_add(length as u64, Ordering::Relaxed);
+                }
+            }));
+        }
+        streams
+    }
+
+    /// The port at B of one of them.
+    pub(crate) fn port(&self, number: usize) -> u16 {
+        self.ends[2 * number].peer_addr().unwrap().port()
+    }
+
+    /// What each carries while `what` happens, in Mbit/s.
+    pub(crate) fn goodputs(&self, what: impl FnOnce()) -> Vec<f64> {
+        let carried = || self.carried.iter().map(|one| one.load(Ordering::Relaxed));
+        let (start, before): (_, Vec<_>) = (Instant::now(), carried().collect());
+        what();
+        let micros = start.elapsed().as_micros() as f64;
+        carried()
+            .zip(before)
+            .map(|(after, before)| (after - before) as f64 * 8.0 / micros)
+            .collect()
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        for end in &self.ends {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The goodput of a download of 2 MB from B to A, in Mbit/s.
+pub(crate) fn downloaded(net: &Net) -> f64 {
+    const LENGTH: usize = 2_000_000;
+    let begin = Instant::now();
+    let [mut near, mut far] = connection(net);
+    let sending = thread::spawn(move || far.write_all(&[0; LENGTH]));
+    let mut received = vec![0; LENGTH];
+    near.read_exact(&mut received).unwrap();
+    let goodput = LENGTH as f64 * 8.0 / begin.elapsed().as_micros() as f64;
+    sending.join().unwrap().unwrap();
+    goodput
+}
+
+/// A connection on which A asks and B answers at once.
+pub(crate) struct Questions {
+    asking: TcpStream,
+    answering: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Questions {
+    /// As long as a key pressed, or a move in a game.
+    const LENGTH: usize = 100;
+    const EVERY: Duration = Duration::from_millis(20);
+
+    pub(crate) fn start(net: &Net) -> Self {
+        let [asking, mut far] = connection(net);
+        let answering = thread::spawn(move || {
+            let mut question = [0; Self::LENGTH];
+            loop {
+                far.read_exact(&mut question)?;
+                far.write_all(&question)?;
+            }
+        });
+        Self { asking, answering: Some(answering) }
+    }
+
+    /// How long one takes in the median while `for_so_long` passes, in ms.
+    pub(crate) fn median_ms(&mut self, for_so_long: Duration) -> f64 {
+        let begin = Instant::now();
+        let mut times = Vec::new();
+        while begin.elapsed() < for_so_long {
+            let asked = Instant::now();
+            let mut question = [0; Self::LENGTH];
+            self.asking.write_all(&question).unwrap();
+            self.asking.read_exact(&mut question).unwrap();
+            times.push(asked.elapsed().as_secs_f64() * 1e3);
+            thread::sleep(Self::EVERY);
+        }
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        let _ = self.asking.shutdown(Shutdown::Both);
+        let _ = self.answering.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,73 @@
+//! Network devices, and programs on what leaves through them.
+//!
+//! Unsafe: libbpf-rs knows no links of tcx, the kernel's hook for programs on a device's packets,
+//! so that libbpf's own function is called.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::{self, NonNull};
+
+use libbpf_rs::{AsRawLibbpf, Link, ProgramMut, libbpf_sys};
+use nix::net::if_::{if_indextoname, if_nametoindex};
+
+use crate::KernelError;
+
+/// A device that exists, in the network namespace of the calling thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    /// Its number in its namespace.
+    pub(crate) index: u32,
+    /// The namespace, by its inode.
+    pub(crate) netns: u64,
+}
+
+impl Device {
+    pub(crate) fn named(name: &str) -> Result<Self, KernelError> {
+        let index = if_nametoindex(name).map_err(|_| KernelError::NoDevice(name.to_owned()))?;
+        Ok(Self { name: name.to_owned(), index, netns: own_netns()? })
+    }
+
+    /// Whether this and the other are the same, whatever it is called now.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.netns, self.index) == (other.netns, other.index)
+    }
+
+    /// Whether it is there still, if it was in the network namespace of the calling thread.
+    pub(crate) fn exists(&self) -> bool {
+        name_of(self.index).is_some()
+    }
+}
+
+/// What the device with this number is called, if there is one in the network namespace of the
+/// calling thread.
+pub(crate) fn name_of(index: u32) -> Option<String> {
+    // Where there is none, nix gives an empty name.
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// The network namespace of the calling thread, by its inode.
+pub(crate) fn own_netns() -> Result<u64, KernelError> {
+    let path = "/proc/thread-self/ns/net";
+    fs::metadata(path).map(|about| about.ino()).map_err(KernelError::file("ask", path))
+}
+
+/// Attaches a program to the device with this number, for as long as its link is held or pinned.
+#[allow(unsafe_code)]
+pub(crate) fn attach(program: &ProgramMut<'_>, device: u32) -> io::Result<Link> {
+    // SAFETY: the program is loaded and outlives the call, and no options are allowed.
+    let link = unsafe {
+        libbpf_sys::bpf_program__attach_tcx(
+            program.as_libbpf_object().as_ptr(),
+            device.cast_signed(),
+            ptr::null(),
+        )
+    };
+    match NonNull::new(link) {
+        // SAFETY: libbpf made it, and nobody else has it.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error()),
+    }
+}

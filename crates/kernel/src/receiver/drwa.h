@@ -1,0 +1,50 @@
+/* DRWA in integers, as freshline-core's receiver::Drwa:
+ *
+ *     rwnd = lambda  RTTm / RTT  w                                  (2.13)
+ *
+ * It is the thesis's baseline, and keeps its state in RTAC's, whose samples it takes. */
+#ifndef FRESHLINE_DRWA_H
+#define FRESHLINE_DRWA_H
+
+#include "rtac.h"
+
+/* The default of the core's DrwaParams. */
+#define LAMBDA 3
+
+/* Data came `sample_ns` after the ack that it answers was sent. */
+static inline void drwa_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      __u64 sample_ns)
+{
+	rtac_on_round_trip(law, remote, now_ns, sample_ns);
+	/* RTTm is the least sample, not the least of their mean. */
+	rtac_learn(remote, sample_ns);
+}
+
+/* RTTm / RTT of these sizes. */
+static inline __u64 drwa_shrunk(__u64 bytes, const struct rtac *law, const struct remote *remote)
+{
+	__u64 ratio = (smaller(remote->base_ns, law->rtt_ns) << PART_BITS) / (law->rtt_ns | 1);
+
+	return smaller(bytes, LARGEST_WINDOW) * ratio >> PART_BITS;
+}
+
+/* Data came that had not come before. Tells whether a round trip is over. */
+static inline int drwa_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
+				  __u64 bytes, __u64 segment)
+{
+	law->last_arrival_ns = now_ns;
+	law->round_bytes += bytes;
+	if (!law->round_began_ns)
+		law->round_began_ns = now_ns;
+	if (!law->rtt_ns || now_ns - law->round_began_ns < law->rtt_ns)
+		return 0;
+	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
+	law->round_began_ns = now_ns;
+	law->round_bytes = 0;
+	law->rate = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
+	law->queue = rtac_queue(law->flight, law->rtt_ns, remote->base_ns);
+	law->window = rtac_bound(LAMBDA * drwa_shrunk(law->flight, law, remote), segment);
+	return 1;
+}
+
+#endif

@@ -1,0 +1,108 @@
+//! How much may be in flight to this host's programs, or to hosts behind it: laws that choose the
+//! receive windows of TCP connections, on every socket of a cgroup or on all that passes a device.
+//!
+//! ```text
+//!  attach ──► Held ──► pin ──► stays until detach
+//!               └─ dropped: the programs are gone, and windows are as without them
+//! ```
+//!
+//! If the process that holds programs is killed, they are gone as well. Connections that are open
+//! at that moment keep their last window at least until the kernel grows their buffer (on a
+//! cgroup), or have their own with the next segment (on a device); nothing else is left.
+
+mod cgroup;
+mod device;
+mod pins;
+mod place;
+mod settings;
+mod status;
+
+use libbpf_rs::Link;
+
+use crate::KernelError;
+use crate::error::{require_btf, require_root};
+use crate::pin;
+use pins::{PREFIX, read_to_end};
+pub use pins::{detach, detach_all};
+pub use place::{Place, Target};
+pub use settings::{Law, Settings};
+pub use status::{Attachment, Counters, Peer, attachments};
+
+/// The programs in their places, for as long as this is held.
+#[derive(Debug)]
+pub struct Held {
+    place: Place,
+    /// What has windows changed.
+    control: Vec<(&'static str, Link)>,
+    connections: Option<Connections>,
+}
+
+/// What goes through the connections of this network namespace, when it is read.
+#[derive(Debug)]
+struct Connections {
+    /// Takes them over.
+    adopt: Link,
+    /// Gives them their windows back.
+    release: Link,
+}
+
+/// What its errors call the command.
+const COMMAND: &str = "receiver";
+
+/// Has a law control the connections of a cgroup or of a device that are made from now on.
+///
+/// # Errors
+///
+/// Where the settings make no sense, where the kernel or the rights do not suffice, and where
+/// these connections are under control already.
+pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
+    law.check()?;
+    require_root("attach programs")?;
+    require_btf()?;
+    let _alone = pin::lock()?;
+    match pins::remove_deserted(PREFIX) {
+        // What a process holds needs no pins.
+        Ok(_) | Err(KernelError::HiddenPins) => {}
+        Err(error) => return Err(error),
+    }
+    match target {
+        Target::Cgroup(path) => cgroup::attach(path, law),
+        Target::Device(name) => device::attach(name, law),
+    }
+}
+
+impl Held {
+    /// Takes over the connections of this network namespace, as far as they belong to the cgroup.
+    /// Those that pass a device cannot be: how their windows are to be read, only their beginning
+    /// tells.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel's list of connections cannot be read.
+    pub fn adopt(&self) -> Result<(), KernelError> {
+        self.connections.as_ref().map_or(Ok(()), |connections| read_to_end(&connections.adopt))
+    }
+
+    /// Lets the programs stay when this process ends, until [`detach`].
+    ///
+    /// # Errors
+    ///
+    /// If the BPF file system is not to be had, or hidden ([`KernelError::HiddenPins`]). The programs are gone then.
+    pub fn pin(mut self) -> Result<(), KernelError> {
+        let release = self.connections.as_mut().map(|connections| &mut connections.release);
+        pins::fill(self.place, release, &mut self.control)
+    }
+
+    /// Ends the control: the connections of this network namespace get the windows that they
+    /// would have without it.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel's list of connections cannot be read. The programs are gone all the same.
+    pub fn release(self) -> Result<(), KernelError> {
+        for (_, link) in &self.control {
+            link.detach().map_err(KernelError::bpf("detach the program"))?;
+        }
+        self.connections.as_ref().map_or(Ok(()), |connections| read_to_end(&connections.release))
+    }
+}

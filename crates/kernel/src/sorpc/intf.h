@@ -1,0 +1,74 @@
+/* What the program and its loader share: settings and the values of maps. Numbers are 64 bits wide,
+ * so that the loader reads a value as a row of them. */
+#ifndef FRESHLINE_SORPC_INTF_H
+#define FRESHLINE_SORPC_INTF_H
+
+#include "../kernel.h"
+#include "law.h"
+
+/* How long the attributes of a queueing discipline may be, in bytes. */
+#define LONGEST_FOUND 1024
+/* The name of a device, with the zero at its end (IFNAMSIZ). */
+#define NAME_LENGTH 16
+
+/* How many bits of a priority queueing disciplines read that have bands of their own, such as
+ * pfifo_fast (TC_PRIO_MAX). */
+#define PRIORITY_BITS 4
+
+/* The constants of a program. */
+struct attachment {
+	/* SORth, in thousandths. */
+	__u64 threshold_milli;
+	/* The priority of urgent packets, and that of the first bulk flow. */
+	__u64 urgent;
+	__u64 bulk;
+	/* How many more priorities of bulk flows there are, all alike in their last PRIORITY_BITS: a
+	 * power of two, less one. */
+	__u64 spread;
+	/* Whether only packets of the cgroup in the map `only` may be bulk. */
+	__u64 confined;
+
+	/* The rest is for loaders that come later. The network namespace, by its inode, and the
+	 * device in it, by its number and by the name that it had. */
+	__u64 netns;
+	__u64 device;
+	/* The rate to which is shaped, bit/s; 0 if it is not. */
+	__u64 rate;
+	/* The root queueing discipline that was configured before: its handle and its attributes of
+	 * netlink, of which there are none if it was the kernel's own choice. */
+	__u64 found_handle;
+	__u64 found_length;
+	unsigned char found[LONGEST_FOUND];
+	unsigned char name[NAME_LENGTH];
+};
+
+/* The map `bands`: for each processor what was put into a band. */
+struct account {
+	/* Segments of super-packets count each. */
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* What the map `flows` has of a TCP socket that has sent data. */
+struct flow {
+	/* The send buffer and the band as of the last packet: what is in it, what it holds, bytes. */
+	__u64 queued;
+	__u64 size;
+	__u64 band;
+	/* When that was sent, ns of the monotonic clock. */
+	__u64 sent_ns;
+	/* What it has sent, in all bands. */
+	struct account sent;
+	/* Its number among the flows that have been bulk; 0 before it was. */
+	__u64 lane;
+};
+
+/* A row of the list of flows. */
+struct row {
+	struct address remote;
+	__u64 remote_port;
+	__u64 local_port;
+	struct flow flow;
+};
+
+#endif

@@ -1,0 +1,219 @@
+//! What is attached where, and what it has done so far.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use freshline_core::host::Band;
+use freshline_core::unit::{BitRate, Bytes, Packets, Span};
+use libbpf_rs::MapHandle;
+use libbpf_rs::query::LinkTypeInfo;
+
+use super::constants::Constants;
+use super::{FLOWS, pin_name, shaper};
+use crate::device::{Device, own_netns};
+use crate::error::{KernelError, require_root};
+use crate::maps;
+use crate::pin::{CONTROL, Folder};
+use crate::programs::{Attached, attached};
+use crate::qdisc::{TrafficControl, Waiting};
+
+/// The program's name, by which it is found again.
+const PROGRAM: &str = "freshline_sorpc";
+/// How the name of the map of a program's constants ends.
+const CONSTANTS: &str = ".rodata";
+/// The length of a `struct row`.
+const ROW: usize = 88;
+
+/// The program on one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attachment {
+    /// The device's name when it was attached.
+    pub device: String,
+    /// Whether the device is in another network namespace than the calling thread.
+    pub elsewhere: bool,
+    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// ([`KernelError::HiddenPins`]), as its streams are then.
+    pub pinned: Option<bool>,
+    /// From which part of its send buffer on a stream is bulk.
+    pub threshold: f64,
+    /// Whether only the packets of one cgroup may be bulk.
+    pub confined: bool,
+    /// The rate to which is shaped, if it is.
+    pub rate: Option<BitRate>,
+    /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
+    /// other network namespaces that is not known.
+    pub replaced: bool,
+    /// The urgent band and the bulk band.
+    pub bands: [BandReport; 2],
+    /// Streams that are open and have sent data, the latest first.
+    pub flows: Vec<Flow>,
+    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    pub runs: u64,
+    /// See [`Attachment::runs`].
+    pub run_time: Span,
+}
+
+/// Packets; each segment of a super-packet counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// How many.
+    pub packets: Packets,
+    /// With all headers, those of a super-packet once.
+    pub bytes: Bytes,
+}
+
+/// What became of a band's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BandReport {
+    /// Which.
+    pub band: Band,
+    /// What was put into it.
+    pub sent: Account,
+    /// What waits in it now, if it is shaped, in this network namespace.
+    pub backlog: Option<Bytes>,
+    /// How many packets met it full, likewise.
+    pub drops: Option<Packets>,
+}
+
+/// A TCP stream of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Its other end.
+    pub remote: SocketAddr,
+    /// Its port here.
+    pub local_port: u16,
+    /// What was in its send buffer with its last packet, and what that held, in bytes of memory.
+    pub queued: Bytes,
+    /// See [`Flow::queued`].
+    pub size: Bytes,
+    /// The band of its last packet.
+    pub band: Band,
+    /// What it has sent, in either band.
+    pub sent: Account,
+}
+
+/// Every device that the program is attached to, whoever holds it and in whatever network namespace.
+///
+/// # Errors
+///
+/// Without root: the kernel tells nobody else.
+pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
+    require_root("ask the kernel for its programs")?;
+    let netns = own_netns()?;
+    let mut found = Vec::new();
+    for one in live() {
+        match constants(&one) {
+            Ok(constants) => found.push(attachment(&one, constants, netns)?),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the program is attached to a device, whoever holds it.
+pub(super) fn is_live(device: &Device) -> Result<bool, KernelError> {
+    for one in live() {
+        let has_its_number =
+            matches!(&one.link.info, LinkTypeInfo::Tcx(at) if at.ifindex == device.index);
+        if has_its_number && constants(&one)?.device.is(device) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Programs on devices that exist.
+fn live() -> impl Iterator<Item = Attached> {
+    let is_on_device =
+        |one: &Attached| matches!(&one.link.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0);
+    attached(&[PROGRAM]).into_iter().filter(is_on_device)
+}
+
+fn constants(one: &Attached) -> Result<Constants, KernelError> {
+    Constants::read(one.map(CONSTANTS).ok_or(KernelError::OtherVersion)?)
+}
+
+fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attachment, KernelError> {
+    let Constants { device, threshold_milli, confined, shaped } = constants;
+    let (folder, is_hidden) = match Folder::find(&pin_name(&device)) {
+        Err(KernelError::HiddenPins) => (None, true),
+        found => (found?, false),
+    };
+    let is_pinned = folder.as_ref().is_some_and(|folder| folder.at(CONTROL).exists());
+    let here = device.netns == netns;
+    let mut rate = shaped.map(|(rate, _)| rate);
+    let mut replaced = false;
+    let mut waiting = None;
+    if rate.is_some() && here {
+        waiting = TrafficControl::open()
+            .and_then(|traffic| shaper::waiting(&traffic, device.index))
+            .map_err(KernelError::device("ask for the classes of", &device.name))?;
+        replaced = waiting.is_none();
+    }
+    if replaced {
+        rate = None;
+    }
+    Ok(Attachment {
+        elsewhere: !here,
+        pinned: (!is_hidden).then_some(is_pinned),
+        threshold: threshold_milli as f64 / 1e3,
+        confined,
+        rate,
+        replaced,
+        bands: bands(one.map("bands"), waiting).map_err(KernelError::bpf("read the statistics"))?,
+        flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
+        runs: one.program.run_cnt,
+        run_time: Span::from_nanos(one.program.run_time_ns),
+        device: device.name,
+    })
+}
+
+fn bands(
+    map: Option<&MapHandle>,
+    waiting: Option<[Waiting; 2]>,
+) -> libbpf_rs::Result<[BandReport; 2]> {
+    let report = |band: Band| -> libbpf_rs::Result<BandReport> {
+        let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
+        let [packets, bytes] = sums.unwrap_or_default();
+        let waiting = waiting.map(|bands| bands[band as usize]);
+        Ok(BandReport {
+            band,
+            sent: account(packets, bytes),
+            backlog: waiting.map(|waiting| Bytes::new(waiting.bytes)),
+            drops: waiting.map(|waiting| Packets::new(waiting.drops)),
+        })
+    };
+    Ok([report(Band::Urgent)?, report(Band::Bulk)?])
+}
+
+fn account(packets: u64, bytes: u64) -> Account {
+    Account { packets: Packets::new(packets), bytes: Bytes::new(bytes) }
+}
+
+/// From the list in this folder; none if that is gone by now.
+fn flows(folder: &Folder) -> Vec<Flow> {
+    let rows = fs::read(folder.at(FLOWS)).unwrap_or_default();
+    let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
+    found.sort_by_key(|(sent_ns, _)| Reverse(*sent_ns));
+    found.into_iter().map(|(_, flow)| flow).collect()
+}
+
+/// When it sent last, and `struct row` in `intf.h`.
+fn flow(value: &[u8]) -> Option<(u64, Flow)> {
+    let (address, row) = value.split_first_chunk::<16>()?;
+    let [remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane] =
+        maps::numbers(row)[..]
+    else {
+        return None;
+    };
+    let flow = Flow {
+        remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
+        local_port: local_port as u16,
+        queued: Bytes::new(queued),
+        size: Bytes::new(size),
+        band: if band == Band::Bulk as u64 { Band::Bulk } else { Band::Urgent },
+        sent: account(packets, bytes),
+    };
+    Some((sent_ns, flow))
+}
