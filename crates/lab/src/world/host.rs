@@ -8,7 +8,7 @@ use crate::tcp::{Segment, Sender};
 /// A law of the bands, and what it saw.
 #[derive(Debug)]
 pub(super) struct Host {
-    law: Box<dyn BandLaw>,
+    law: BandLaw,
     tally: Tally,
     /// When data first was bulk.
     first_bulk_at: Option<Time>,
@@ -38,7 +38,7 @@ pub struct HostOutcome {
 }
 
 impl Host {
-    pub(super) fn new(law: Box<dyn BandLaw>) -> Self {
+    pub(super) fn new(law: BandLaw) -> Self {
         Self { law, tally: Tally::default(), first_bulk_at: None }
     }
 
@@ -49,11 +49,15 @@ impl Host {
 
     /// The band of a segment that `sender` has just sent.
     pub(super) fn band(&mut self, now: Time, segment: &Segment, sender: &Sender) -> Band {
-        if segment.len == 0 {
-            return self.law.band(now, Outgoing::Ack);
+        let has_payload = segment.len > 0;
+        if !has_payload && !segment.flags.syn && !segment.flags.fin {
+            return self.law.band(Outgoing::Ack);
         }
         let buffer = sender.buffer();
-        let band = self.law.band(now, Outgoing::Data(buffer));
+        let band = self.law.band(Outgoing::Data(buffer));
+        if !has_payload {
+            return band;
+        }
         if band == Band::Bulk {
             self.first_bulk_at.get_or_insert(now);
         }
