@@ -1,7 +1,7 @@
 //! The host that a stream's data leaves: the band of each packet, and the send buffer behind it.
 
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 
 use crate::tcp::{Segment, Sender};
 
@@ -53,7 +53,11 @@ impl Host {
         if !has_payload && !segment.flags.syn && !segment.flags.fin {
             return self.law.band(Outgoing::Ack);
         }
-        let buffer = sender.buffer();
+        let mut buffer = sender.buffer();
+        if segment.flags.syn {
+            // Nothing is written before the stream is open.
+            buffer.queued = Bytes::ZERO;
+        }
         let band = self.law.band(Outgoing::Data(buffer));
         if !has_payload {
             return band;
