@@ -217,6 +217,17 @@ what = "age without a number"
 set = { runs = 1 }
 metric = "age_mean"
 of = "robot"
+[[reproduce.row]]
+what = "age below a bound"
+metric = "age_mean"
+of = "robot"
+at_least = 0.001
+at_most = 3.0
+[[reproduce.row]]
+what = "age beyond a bound"
+metric = "age_mean"
+of = "robot"
+at_least = 3.0
 [[reproduce.trend]]
 what = "nothing rises above itself"
 rising = ["near", "far"]
@@ -235,9 +246,17 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
     );
     let rows = document["rows"].as_array().expect("rows");
     let verdicts: Vec<_> = rows.iter().map(|row| row["verdict"].as_str().unwrap_or("")).collect();
-    let expected = ["within", "outside", "no value in the paper", "trend broken", "trend holds"];
+    let expected = [
+        "within",
+        "outside",
+        "no value in the paper",
+        "within",
+        "outside",
+        "trend broken",
+        "trend holds",
+    ];
     assert_eq!(verdicts, expected);
-    for key in ["what", "unit", "paper", "ours", "ci95", "tolerance"] {
+    for key in ["what", "unit", "paper", "ours", "ci95", "tolerance", "at_least", "at_most"] {
         assert!(rows.iter().all(|row| row.get(key).is_some()), "{key}");
     }
     assert_eq!((&rows[0]["unit"], &rows[2]["paper"]), (&"s".into(), &Value::Null));

@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use freshline_core::host::DualConfig;
 use freshline_core::router::{
     AoiShare, Backlog, Class, Classifier, CodelParams, Dequeued, Drop, DropReason, Drops,
-    DrrParams, FlowKey, FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit, Packet, Qdisc,
-    QdiscConfig, RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
+    DrrParams, DualConfig, FlowKey, FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit,
+    Packet, Qdisc, QdiscConfig, RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::{Rng, SeedableRng};

@@ -1,10 +1,10 @@
 //! What holds for every queueing discipline that a configuration can name, whatever comes.
 
-use freshline_core::host::{Band, DualConfig};
+use freshline_core::host::Band;
 use freshline_core::router::{
-    Backlog, CodelParams, Discipline, Drop, DropReason, DrrParams, Ecn, FlowKey, FqCodelParams,
-    Header, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams, SchedulerParams,
-    TdmParams,
+    Backlog, CodelParams, Discipline, Drop, DropReason, DrrParams, DualConfig, Ecn, FlowKey,
+    FqCodelParams, Header, IfcConfig, IfilParams, Limit, Packet, Qdisc, QdiscConfig, RedParams,
+    SchedulerParams, TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
             QdiscConfig::Codel(CodelParams { limit, ecn: true, ..CodelParams::default() })
         }
         QdiscConfig::Drr(_) => {
-            QdiscConfig::Drr(DrrParams { limit, queues: 4, ..DrrParams::default() })
+            QdiscConfig::Drr(DrrParams { limit, memory: bytes, queues: 4, ..DrrParams::default() })
         }
         QdiscConfig::FqCodel(_) => QdiscConfig::FqCodel(FqCodelParams {
             limit: Packets::new(8),
@@ -82,7 +82,9 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         QdiscConfig::Codel(CodelParams { limit, .. }) => vec![limit],
         QdiscConfig::Ifil(IfilParams { limit }) => vec![Limit::Packets(limit)],
         // Each queue of a flow has the limit of its own.
-        QdiscConfig::Drr(DrrParams { limit, queues, .. }) => vec![times(limit, queues)],
+        QdiscConfig::Drr(DrrParams { limit, memory, queues, .. }) => {
+            vec![times(limit, queues), Limit::Bytes(memory)]
+        }
         // The limits are its children's.
         QdiscConfig::Ifc(_) | QdiscConfig::Dual(_) => vec![],
         QdiscConfig::FqCodel(FqCodelParams { limit, memory, .. }) => {

@@ -7,8 +7,8 @@ mod common;
 use std::fmt::Write as _;
 
 use common::on_host;
-use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer, SorpcParams};
-use freshline_core::unit::{Bytes, Time};
+use freshline_core::host::{Band, Outgoing, SendBuffer, SorpcParams};
+use freshline_core::unit::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
@@ -31,9 +31,9 @@ fn bands_follow_from_send_buffers_as_in_the_core() {
     let mut expected = Vec::new();
     for (threshold, queued, size) in &buffers {
         writeln!(lines, "{threshold} {queued} {size}").unwrap();
-        let mut law = SorpcParams { threshold: *threshold as f64 / 1e3 }.build().unwrap();
+        let law = SorpcParams { threshold: *threshold as f64 / 1e3 }.build().unwrap();
         let buffer = SendBuffer { queued: Bytes::new(*queued), size: Bytes::new(*size) };
-        expected.push(law.band(Time::ZERO, Outgoing::Data(buffer)));
+        expected.push(law.band(Outgoing::Data(buffer)));
     }
     let bands = on_host("sorpc_on_host", &lines);
     assert_eq!(bands.len(), expected.len());

@@ -30,6 +30,10 @@ pub struct Compared {
     pub deviation: Option<f64>,
     /// How far ours may be from the paper's, as a fraction.
     pub tolerance: Option<f64>,
+    /// The least that the paper says it is.
+    pub at_least: Option<f64>,
+    /// The most.
+    pub at_most: Option<f64>,
     /// What came of it.
     pub verdict: Verdict,
 }
@@ -37,10 +41,10 @@ pub struct Compared {
 /// What came of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Verdict {
-    /// Not farther from the paper's number than the tolerance.
+    /// Not farther from the paper's number than the tolerance, and not beyond its bounds.
     #[serde(rename = "within")]
     Within,
-    /// Farther.
+    /// Farther, or beyond a bound.
     #[serde(rename = "outside")]
     Outside,
     /// The order is the paper's.
@@ -166,16 +170,28 @@ impl Row {
 
     fn compare(&self, sampled: &Sampled) -> Compared {
         let Metric { value, unit, ci95, .. } = sampled.metric();
-        let verdict = match (self.paper, self.tolerance) {
-            (Some(paper), Some(tolerance)) if (value / paper - 1.0).abs() <= tolerance => {
-                Verdict::Within
-            }
-            (Some(_), Some(_)) => Verdict::Outside,
-            _ => Verdict::NoValue,
+        let tolerance = self.paper.zip(self.tolerance);
+        let is_near = tolerance.map(|(paper, tolerance)| (value / paper - 1.0).abs() <= tolerance);
+        let is_above = self.at_least.map(|least| value >= least);
+        let is_below = self.at_most.map(|most| value <= most);
+        let said: Vec<bool> = [is_near, is_above, is_below].into_iter().flatten().collect();
+        let verdict = match &said[..] {
+            [] => Verdict::NoValue,
+            said if said.iter().all(|holds| *holds) => Verdict::Within,
+            _ => Verdict::Outside,
         };
-        let deviation = self.over.as_ref().and_then(|_| sampled.deviation());
-        let (what, paper, tolerance) = (self.what.clone(), self.paper, self.tolerance);
-        Compared { what, unit, paper, ours: Some(value), ci95, deviation, tolerance, verdict }
+        Compared {
+            what: self.what.clone(),
+            unit,
+            paper: self.paper,
+            ours: Some(value),
+            ci95,
+            deviation: self.over.as_ref().and_then(|_| sampled.deviation()),
+            tolerance: self.tolerance,
+            at_least: self.at_least,
+            at_most: self.at_most,
+            verdict,
+        }
     }
 
     /// The change to the best value: where the parabola through the least one and its neighbours
@@ -237,6 +253,8 @@ impl Trend {
             ci95: None,
             deviation: None,
             tolerance: None,
+            at_least: None,
+            at_most: None,
             verdict: if holds { Verdict::TrendHolds } else { Verdict::TrendBroken },
         })
     }

@@ -101,6 +101,43 @@ fn the_goodput_of_all_is_that_of_each_times_their_number() {
     assert!((0.0..1.0).contains(&value("retries")));
 }
 
+/// An endless download, as the only flow.
+const DOWNLOAD: &str = r#"
+title = "A download"
+duration = "3s"
+
+[[link]]
+name = "link"
+there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+
+[[flow]]
+name = "download"
+path = ["link"]
+tcp = { control = "cubic" }
+"#;
+
+#[test]
+fn an_endless_stream_ends_at_its_stop() {
+    let goodput = |changes: &[&str]| {
+        let changes: Vec<Change> =
+            changes.iter().map(|change| Change::parse(change).unwrap()).collect();
+        let scenario = Scenario::parse_with(DOWNLOAD, &changes).unwrap();
+        let metrics = run(&scenario, || {}).unwrap();
+        metrics.iter().find(|metric| metric.name == "goodput").unwrap().value
+    };
+    let (whole, part) = (goodput(&[]), goodput(&["flow.download.stop=500ms"]));
+    assert!(part > 0.0 && part < whole * 0.25, "{part} of {whole}");
+}
+
+#[test]
+fn flows_that_would_begin_when_they_stop_are_refused() {
+    for late in ["stop = \"1s\"\nstart = \"1s\"", "stop = \"2s\"\ncount = 3\napart = \"1s\""] {
+        let text = DOWNLOAD.replace("path =", &format!("{late}\npath ="));
+        let said = Scenario::parse(text.as_str()).unwrap_err().to_string();
+        assert!(said.contains("lower `start` or `apart`"), "{said}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_a_remedy() {
     for (change, remedy) in [

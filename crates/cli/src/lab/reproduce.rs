@@ -107,7 +107,6 @@ impl Table {
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.name, self.of)?;
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
         for row in &self.rows {
             let ratio = row.ours.zip(row.paper).map(|(ours, paper)| ours / paper);
             let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
@@ -124,13 +123,21 @@ impl Table {
                 out,
                 "  {:<52} paper {:>8}  ours {:>8} {ci95:<11} {:<8} ratio {ratio:>6}  {verdict}{deviation}",
                 row.what,
-                number(row.paper),
-                number(row.ours),
+                said(row),
+                row.ours.map_or("-".to_owned(), short),
                 row.unit,
             )?;
         }
         writeln!(out)
     }
+}
+
+/// What the paper prints: a number, or bounds.
+fn said(row: &Compared) -> String {
+    let least = row.at_least.map(|least| format!("≥ {}", short(least)));
+    let most = row.at_most.map(|most| format!("≤ {}", short(most)));
+    let parts: Vec<_> = [row.paper.map(short), least, most].into_iter().flatten().collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
 /// Four significant digits.

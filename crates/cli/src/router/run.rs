@@ -148,6 +148,12 @@ fn config(args: &Args) -> miette::Result<RouterConfig> {
         args.queue.clone().or(file.queue).unwrap_or_else(|| QdiscConfig::Ifc(Box::default()));
     match &mut queue {
         QdiscConfig::Ifc(ifc) => adjust(ifc, args)?,
+        QdiscConfig::Dual(_) => {
+            return Err(miette!(
+                "`dual` serves bands, which only the host that a packet leaves can tell; give \
+                 --queue fq_codel, or use `freshline uplink` on that host"
+            ));
+        }
         other => {
             let given = args.aoi_share.is_some() || args.scheduler.is_some();
             if given || args.frame.is_some() || args.classify.is_some() {

@@ -6,30 +6,24 @@
 //!
 //! ```text
 //!  socket ─► Outgoing ─► law ─► Band ─┬─► urgent ─┐
-//!                                     └─► bulk ───┴─► strict priority ─► link        (Dual)
+//!                                     └─► bulk ───┴─► strict priority ─► link     (router::Dual)
 //! ```
 //!
 //! | law | bulk is | from |
 //! |---|---|---|
-//! | [`Single`] | nothing | the minimum: one queue for all |
+//! | [`BandLaw::Single`] | nothing | the minimum: one queue for all |
 //! | [`Sorpc`] | data from a send buffer that is half full or more | 003 |
 //!
 //! (003: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
 //! Networks, chapter 3.)
 
 mod config;
-mod dual;
-mod single;
 mod sorpc;
 
 pub use config::{BandLawConfig, BandLawError};
-pub use dual::{Dual, DualConfig};
-pub use single::Single;
 pub use sorpc::{Sorpc, SorpcParams};
 
-use core::fmt;
-
-use crate::unit::{Bytes, Time};
+use crate::unit::Bytes;
 
 /// How soon a packet leaves its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -63,19 +57,30 @@ pub struct SendBuffer {
 /// A packet that leaves its host, as far as a law looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outgoing {
-    /// A TCP segment with payload, sent for the first time or again.
+    /// A TCP segment that is no mere ack: payload, sent for the first time or again, or a SYN or FIN,
+    /// which is not to overtake payload.
     Data(SendBuffer),
-    /// A TCP segment without payload.
+    /// A TCP segment that only acknowledges.
     Ack,
     /// UDP and all else.
     Other,
 }
 
-/// Chooses the band of each packet, from what a host knows of it. One law serves one stream.
-pub trait BandLaw: fmt::Debug {
-    /// The name in reports and scenarios.
-    fn name(&self) -> &'static str;
+/// Chooses the band of each packet, from what a host knows of it. It remembers nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BandLaw {
+    /// Nothing goes before anything else, as in a host that classifies nothing.
+    Single,
+    /// Data from a send buffer that is well filled waits.
+    Sorpc(Sorpc),
+}
 
+impl BandLaw {
     /// The band of a packet that leaves now.
-    fn band(&mut self, now: Time, outgoing: Outgoing) -> Band;
+    pub fn band(self, outgoing: Outgoing) -> Band {
+        match self {
+            Self::Single => Band::Urgent,
+            Self::Sorpc(law) => law.band(outgoing),
+        }
+    }
 }

@@ -3,37 +3,29 @@
 //! ```text
 //! SOR(t) = Qs(t) / sndbuf(t)                      (003, equation 3.1)
 //! data   → bulk where SOR(t) ≥ SORth, else urgent      (section 3.3.2)
-//! acks, UDP and all else → urgent
+//! mere acks, UDP and all else → urgent
 //! ```
 //!
-//! The buffer follows the window, sndbuf = 2·cwnd (equation 3.2), and grows as the window does. An
+//! The buffer follows the window, sndbuf = min{2·cwnd, tcp_wmem_max} (equation 3.2). An
 //! application that has a file to send keeps it full; one that sends what its user types or does
 //! never has more in it than a small part. Nothing needs to be configured, no port be known, and
 //! two numbers of the socket are all that is read.
 //!
 //! # Where the paper is silent
 //!
-//! Numbers are of the lab: 20.7 Mbit/s, 50 ms, a send buffer of 2 MB of payload.
+//! What was tried, and its numbers: `docs/host.md`.
 //!
 //! - **Memory.** There is none: each packet is judged by itself, as printed. As a file ends its
-//!   buffer drains, and its last window, urgent again, overtakes what of it still waits as bulk: of a
-//!   file of 0.2 to 4 MB alone on the link, 3 to 10 % of the segments are sent again for it, beside
-//!   another upload up to 16 % with fair service and 30 % without. To stay bulk down to a tenth of
-//!   the buffer nearly ends that, and such a file takes 1 to 16 % longer beside another upload, 6 to
-//!   21 % without fair service. Where the kernel lets a stream have only few packets in the queue
-//!   (TCP small queues), there is little to overtake.
+//!   buffer drains, and its last window, urgent again, overtakes what of it still waits as bulk. To
+//!   stay bulk for longer would end that and make the file take longer. Where the kernel lets a
+//!   stream have only few packets in the queue (TCP small queues), there is little to overtake.
 //! - **Uploads that compete** are unfair for a while in one bulk queue, which 003 leaves open
-//!   (section 3.4.4): of two that begin 10 s apart, Jain's index over the late one's first 10 s is
-//!   0.56. A hold-down, by which data is bulk only when SOR has been above SORth for 0.2, 0.5, 1, 2 s,
-//!   makes it 0.63, 0.70, 0.80, 0.95, and costs up to 5 % of goodput, 2 to 6 % of segments sent
-//!   again, and up to 70 ms for all that is urgent. To let a new stream wait before it is urgent
-//!   changes nothing, as an upload's data is bulk from its first segment on. Fair service within the
-//!   bulk band ([`Dual`](super::Dual)) makes it 0.999 and costs nothing, so there is no hold-down.
-//! - **A segment without payload is an ack**, be it SYN or FIN.
+//!   (section 3.4.4). Fair service within the bulk band ([`Dual`](crate::router::Dual)) ends that and
+//!   costs nothing; hold-downs do less, and cost goodput. So there is none.
+//! - **SYN and FIN** are judged as data, as on Linux: a FIN that were urgent would overtake some.
 //! - **A buffer of no size** is full.
 
-use super::{Band, BandLaw, BandLawError, Outgoing, SendBuffer};
-use crate::unit::Time;
+use super::{Band, BandLawError, Outgoing, SendBuffer};
 
 /// Settings of [`Sorpc`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,27 +59,22 @@ impl SorpcParams {
 }
 
 /// The law of 003 section 3.3.2.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sorpc {
     params: SorpcParams,
 }
 
-impl BandLaw for Sorpc {
-    fn name(&self) -> &'static str {
-        "sorpc"
-    }
-
-    fn band(&mut self, _now: Time, outgoing: Outgoing) -> Band {
+impl Sorpc {
+    /// The band of a packet that leaves now.
+    pub fn band(self, outgoing: Outgoing) -> Band {
         match outgoing {
             Outgoing::Data(buffer) if self.is_bulk(buffer) => Band::Bulk,
             Outgoing::Data(_) | Outgoing::Ack | Outgoing::Other => Band::Urgent,
         }
     }
-}
 
-impl Sorpc {
     /// SOR(t) ≥ SORth, without a division.
-    fn is_bulk(&self, SendBuffer { queued, size }: SendBuffer) -> bool {
+    fn is_bulk(self, SendBuffer { queued, size }: SendBuffer) -> bool {
         queued.get() as f64 >= self.params.threshold * size.get() as f64
     }
 }
@@ -104,8 +91,8 @@ mod tests {
     }
 
     fn bands(threshold: f64, all: &[Outgoing]) -> Vec<Band> {
-        let mut law = SorpcParams { threshold }.build().unwrap();
-        all.iter().map(|outgoing| law.band(Time::ZERO, *outgoing)).collect()
+        let law = SorpcParams { threshold }.build().unwrap();
+        all.iter().map(|outgoing| law.band(*outgoing)).collect()
     }
 
     #[test]

@@ -85,8 +85,9 @@ pub(super) enum Verdict {
     Free,
 }
 
-/// How many round trips there are at least between tests of a shared queue. A test is half a window
-/// for some four: at 60 it costs 3 %. In a deep queue that is rarer than CUBIC's cycle, so that the
+/// How many round trips there are at least between tests of a shared queue; [`Rules::test_every`] is
+/// a least time beside it, for paths so short that these pass in no time. A test is half a window for
+/// some four, until it shows and [`Test::ROUNDS`] more: at 60 it costs 3 %. In a deep queue that is rarer than CUBIC's cycle, so that the
 /// room which a test leaves to others is won back before the next.
 const PAUSE: u64 = 60;
 

@@ -9,10 +9,9 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
 use super::{
-    Codel, CodelParams, Discipline, Drr, DrrParams, Fifo, FqCodel, FqCodelParams, IfcConfig, Ifil,
-    IfilParams, Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
+    Codel, CodelParams, Discipline, Drr, DrrParams, DualConfig, Fifo, FqCodel, FqCodelParams,
+    IfcConfig, Ifil, IfilParams, Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
 };
-use crate::host::DualConfig;
 use crate::unit::{Bytes, Packets, Span};
 
 /// Which discipline, with which parameters.
@@ -135,6 +134,9 @@ pub enum QdiscError {
         /// The largest that is taken.
         most: Packets,
     },
+    /// The dual transmit queue as a part of another discipline.
+    #[error("`dual` is all of a host's queue, and no part of one; give `fifo` or `fq_codel`")]
+    NestedDual,
     /// A part of freshness control, or a band of the dual transmit queue.
     #[error("`{class}`: {reason}")]
     Child {
@@ -193,6 +195,19 @@ impl QdiscConfig {
             Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
             Self::Dual(config) => Discipline::Dual(Box::new(config.build(rng)?)),
         })
+    }
+
+    /// The discipline as a part of another one, in which it is called `class`.
+    pub(super) fn build_part<P: Packet, R: Rng + SeedableRng>(
+        &self,
+        class: &'static str,
+        rng: &mut R,
+    ) -> Result<Discipline<P>, QdiscError> {
+        let part = match self {
+            Self::Dual(_) => Err(QdiscError::NestedDual),
+            part => part.build(rng),
+        };
+        part.map_err(|reason| QdiscError::Child { class, reason: reason.into() })
     }
 }
 
@@ -385,10 +400,16 @@ mod tests {
             };
             assert_eq!(fq_codel, Ok(QdiscConfig::FqCodel(expected)));
 
-            let drr =
-                read(r#"{ discipline = "drr", limit = "640p", queues = 16, quantum = "3kB" }"#);
+            let drr = read(
+                r#"{ discipline = "drr", limit = "640p", memory = "1MB", queues = 16, quantum = "3kB" }"#,
+            );
             let limit = Limit::Packets(Packets::new(640));
-            let expected = DrrParams { limit, queues: 16, quantum: Bytes::new(3000) };
+            let expected = DrrParams {
+                limit,
+                memory: Bytes::new(1_000_000),
+                queues: 16,
+                quantum: Bytes::new(3000),
+            };
             assert_eq!(drr, Ok(QdiscConfig::Drr(expected)));
 
             let codel = read(r#"{ discipline = "codel", limit = "64kB", ecn = true }"#);

@@ -5,10 +5,9 @@ use alloc::boxed::Box;
 use rand_pcg::Pcg32;
 
 use super::{
-    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Fifo, FqCodel, Ifc, Ifil, Lifo, Packet,
-    Qdisc, Red,
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Ifc, Ifil, Lifo,
+    Packet, Qdisc, Red,
 };
-use crate::host::Dual;
 use crate::unit::{Packets, Time};
 
 /// A queueing discipline that was chosen while the program runs; see

@@ -16,18 +16,19 @@
 //! It is the base station that keeps a queue for each user, and the access point that keeps one for
 //! each station (003 sections 2.5.1 and 2.5.3). Who fills his queue has the delay and the drops for
 //! himself, and there is no AQM: what a flow wants of its own queue is up to its ends. FQ-CoDel
-//! differs in both, and lets flows that have just woken go first.
+//! differs in both, and lets flows that have just woken go first. Only where all queues together
+//! reach the limit of memory, the longest gives its oldest packets.
 //!
 //! Flows are told apart by a keyed hash: two may share a queue by chance, but nobody can arrange
-//! it. A packet takes the same time however many wait, as long as packets are not much larger than
-//! the quantum.
+//! it. Below that limit a packet takes the same time however many wait, as long as packets are not much
+//! larger than the quantum.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use rand::Rng;
 
-use super::flow_hash::FlowHash;
+use super::flow_hash::{FlowHash, check_turns};
 use super::packet_lists::{PacketList, PacketLists};
 use super::{
     Backlog, Dequeued, Drop, DropReason, Drops, FlowKey, Limit, Packet, Qdisc, QdiscError,
@@ -41,6 +42,9 @@ use crate::unit::{Bytes, Time};
 pub struct Params {
     /// What the queue of each flow holds, above zero. 1000 packets.
     pub limit: Limit,
+    /// How many bytes all queues hold together, above zero: of packets, not of what describes them.
+    /// 32 MiB, as FQ-CoDel in Linux.
+    pub memory: Bytes,
     /// How many queues there are, from 1 to 65536. 1024: of 10 flows, two share one in 4 % of all
     /// cases.
     pub queues: u32,
@@ -51,21 +55,13 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Self {
-        Self { limit: Limit::default(), queues: 1024, quantum: Bytes::new(1514) }
+        Self {
+            limit: Limit::default(),
+            memory: Bytes::new(32 << 20),
+            queues: 1024,
+            quantum: Bytes::new(1514),
+        }
     }
-}
-
-/// Refuses turns of queues that take too much memory, or too long.
-pub(super) fn check_turns(queues: u32, quantum: Bytes) -> Result<(), QdiscError> {
-    const MIN_QUANTUM: Bytes = Bytes::new(256);
-    const MAX_QUEUES: u32 = 65_536;
-    if !(1..=MAX_QUEUES).contains(&queues) {
-        return Err(QdiscError::Queues { queues, most: MAX_QUEUES });
-    }
-    if quantum < MIN_QUANTUM {
-        return Err(QdiscError::Quantum { quantum, least: MIN_QUANTUM });
-    }
-    Ok(())
 }
 
 /// A queue for each flow.
@@ -91,6 +87,9 @@ impl<P: Packet> Drr<P> {
     /// Empty queues, with the keys of the hash from `rng`.
     pub fn new<R: Rng>(params: Params, rng: &mut R) -> Result<Self, QdiscError> {
         params.limit.checked()?;
+        if params.memory == Bytes::ZERO {
+            return Err(QdiscError::Zero { field: "memory", example: "32MiB" });
+        }
         check_turns(params.queues, params.quantum)?;
         let queues = params.queues as usize;
         Ok(Self {
@@ -105,6 +104,16 @@ impl<P: Packet> Drr<P> {
 
     fn queue_of(&self, flow: FlowKey) -> usize {
         self.hash.hash(flow.into()) as usize % self.queues.len()
+    }
+
+    fn drop_from_longest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        let lengths = self.queues.iter_mut().enumerate();
+        let longest = lengths.max_by_key(|(_, queue)| queue.packets.backlog().bytes);
+        let Some((index, queue)) = longest else { return };
+        self.bytes = self.bytes - self.packets.halve(&mut queue.packets, now, drops);
+        if queue.packets.backlog() == Backlog::default() {
+            self.turns.retain(|turn| *turn != index);
+        }
     }
 }
 
@@ -123,6 +132,9 @@ impl<P: Packet> Qdisc<P> for Drr<P> {
         }
         self.bytes += packet.size();
         self.packets.push(&mut queue.packets, now, packet);
+        while self.bytes > self.params.memory {
+            self.drop_from_longest(now, drops);
+        }
     }
 
     fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
@@ -233,6 +245,31 @@ mod tests {
         assert_eq!(dropped, [full, full]);
         assert_eq!(fill(&mut drr, 2, 1500, 10), []);
         assert_eq!(drr.backlog().packets, Packets::new(20));
+    }
+
+    #[test]
+    fn at_the_limit_of_memory_the_longest_queue_gives() {
+        let memory = Bytes::new(20 * 1500);
+        let mut drr = drr(Params { memory, ..Params::default() });
+        assert_eq!(fill(&mut drr, 1, 1500, 15), []);
+        let dropped = fill(&mut drr, 2, 1500, 6);
+        assert!(!dropped.is_empty() && dropped.iter().all(|drop| drop.packet.flow == 1));
+        assert!(dropped.iter().all(|drop| drop.reason == DropReason::QueueFull));
+        assert!(drr.backlog().bytes <= memory);
+        for flows in [1, 2, 1, 2] {
+            assert_eq!(next(&mut drr).flow, flows);
+        }
+    }
+
+    #[test]
+    fn a_packet_beyond_all_memory_leaves_nothing_behind() {
+        let mut drr = drr(Params { memory: Bytes::new(1000), ..Params::default() });
+        assert_eq!(fill(&mut drr, 1, 1500, 2).len(), 2);
+        assert_eq!(drr.backlog(), Backlog::default());
+        assert_eq!(fill(&mut drr, 1, 500, 1), []);
+        assert_eq!(next(&mut drr).size, 500);
+        let none = Params { memory: Bytes::ZERO, ..Params::default() };
+        assert!(Drr::<Piece>::new(none, &mut Pcg64::new(7, 7)).is_err());
     }
 
     #[test]

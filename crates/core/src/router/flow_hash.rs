@@ -18,7 +18,8 @@ use core::fmt;
 
 use rand::Rng;
 
-use super::FlowKey;
+use super::{FlowKey, QdiscError};
+use crate::unit::Bytes;
 
 /// The keys of the hash, drawn at random for each table.
 #[derive(Clone)]
@@ -44,6 +45,19 @@ impl FlowHash {
         });
         (sum >> 32) as u32
     }
+}
+
+/// Refuses turns of queues that take too much memory, or too long.
+pub(super) fn check_turns(queues: u32, quantum: Bytes) -> Result<(), QdiscError> {
+    const MIN_QUANTUM: Bytes = Bytes::new(256);
+    const MAX_QUEUES: u32 = 65_536;
+    if !(1..=MAX_QUEUES).contains(&queues) {
+        return Err(QdiscError::Queues { queues, most: MAX_QUEUES });
+    }
+    if quantum < MIN_QUANTUM {
+        return Err(QdiscError::Quantum { quantum, least: MIN_QUANTUM });
+    }
+    Ok(())
 }
 
 /// A flow as numbers that fit into registers.

@@ -31,7 +31,7 @@ use rand::{Rng, RngExt};
 use siphasher::sip::SipHasher13;
 
 use super::codel::{Control, Law};
-use super::drr::check_turns;
+use super::flow_hash::check_turns;
 use super::packet_lists::{PacketList, PacketLists};
 use super::{
     Backlog, Dequeued, Drop, DropReason, Drops, FlowKey, Limit, Packet, Qdisc, QdiscError,
@@ -124,9 +124,6 @@ impl Queue {
 }
 
 impl<P: Packet> FqCodel<P> {
-    /// How many packets are dropped at most before the largest queue is sought again, as in Linux.
-    const DROP_BATCH: usize = 64;
-
     /// Empty queues, with a secret from `rng`.
     pub fn new<R: Rng + ?Sized>(params: Params, rng: &mut R) -> Result<Self, QdiscError> {
         let params = params.checked()?;
@@ -168,15 +165,7 @@ impl<P: Packet> FqCodel<P> {
         else {
             return;
         };
-        let enough = queue.packets.backlog().bytes.get() / 2;
-        for _ in 0..Self::DROP_BATCH {
-            let Some(head) = self.packets.pop(&mut queue.packets, now) else { return };
-            self.bytes = self.bytes - head.packet.size();
-            drops(Drop { packet: head.packet, reason: DropReason::QueueFull });
-            if queue.packets.backlog().bytes.get() <= enough {
-                return;
-            }
-        }
+        self.bytes = self.bytes - self.packets.halve(&mut queue.packets, now, drops);
     }
 
     /// What the CoDel of a queue lets through, or `None` if it is empty.

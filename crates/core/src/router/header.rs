@@ -78,7 +78,8 @@ pub struct Header {
     pub is_fragment: bool,
     /// Whether it is an update of our own protocol ([`crate::wire`]).
     pub is_update: bool,
-    /// Its band in the host that it leaves, which goes no further than that host's own queue, as
-    /// the priority of a packet in Linux.
+    /// Its band, from the [law](crate::host::BandLaw) of the host that it leaves. No header has it: it
+    /// stands beside them, as the priority of a packet in Linux, and goes no further than that host's
+    /// own [queue](super::Dual).
     pub band: Band,
 }

@@ -2,8 +2,8 @@
 
 use slab::Slab;
 
-use super::{Backlog, Dequeued, Packet};
-use crate::unit::{Packets, Time};
+use super::{Backlog, Dequeued, Drop, DropReason, Drops, Packet};
+use crate::unit::{Bytes, Packets, Time};
 
 /// The packets of all lists. It grows to the most that ever waited together, and then no more.
 #[derive(Debug)]
@@ -67,12 +67,31 @@ impl<P: Packet> PacketLists<P> {
         list.backlog.bytes = list.backlog.bytes - packet.size();
         Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
+
+    /// Drops the first packets of `list`, up to half of its bytes and 64 packets, as Linux does: to
+    /// find the longest list takes a look at all. Gives their bytes.
+    pub(super) fn halve(
+        &mut self,
+        list: &mut PacketList,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+    ) -> Bytes {
+        const BATCH: usize = 64;
+        let before = list.backlog.bytes;
+        for _ in 0..BATCH {
+            let Some(first) = self.pop(list, now) else { break };
+            drops(Drop { packet: first.packet, reason: DropReason::QueueFull });
+            if list.backlog.bytes.get() <= before.get() / 2 {
+                break;
+            }
+        }
+        before - list.backlog.bytes
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::Bytes;
 
     struct Numbered(u64);
 

@@ -113,6 +113,14 @@ impl Scenario {
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
+                // Who shortens a run may cut flows off: only its own `stop` is a contradiction.
+                let begins = config.start + apart;
+                if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
+                    return Err(config.refused(format!(
+                        "would begin after {begins} and sends no more from {stop} on; lower `start` or \
+                         `apart`, or raise `stop`"
+                    )));
+                }
                 // Flows over different ways have no path in common that they could know together.
                 let differ = config.each_pair || config.each_hop;
                 let remote = if differ { Remote::default() } else { one_host.clone() };

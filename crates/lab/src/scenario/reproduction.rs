@@ -42,6 +42,10 @@ pub struct Row {
     pub paper: Option<f64>,
     /// How far ours may be from it, as a fraction.
     pub tolerance: Option<f64>,
+    /// Where the paper prints a bound in place of a number, such as "more than": the least.
+    pub at_least: Option<f64>,
+    /// Likewise the most, such as "up to".
+    pub at_most: Option<f64>,
 }
 
 /// Looks for the value of a key for which a metric is least.

@@ -1,14 +1,14 @@
 //! The host that a stream's data leaves: the band of each packet, and the send buffer behind it.
 
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 
 use crate::tcp::{Segment, Sender};
 
 /// A law of the bands, and what it saw.
 #[derive(Debug)]
 pub(super) struct Host {
-    law: Box<dyn BandLaw>,
+    law: BandLaw,
     tally: Tally,
     /// When data first was bulk.
     first_bulk_at: Option<Time>,
@@ -38,7 +38,7 @@ pub struct HostOutcome {
 }
 
 impl Host {
-    pub(super) fn new(law: Box<dyn BandLaw>) -> Self {
+    pub(super) fn new(law: BandLaw) -> Self {
         Self { law, tally: Tally::default(), first_bulk_at: None }
     }
 
@@ -49,11 +49,19 @@ impl Host {
 
     /// The band of a segment that `sender` has just sent.
     pub(super) fn band(&mut self, now: Time, segment: &Segment, sender: &Sender) -> Band {
-        if segment.len == 0 {
-            return self.law.band(now, Outgoing::Ack);
+        let has_payload = segment.len > 0;
+        if !has_payload && !segment.flags.syn && !segment.flags.fin {
+            return self.law.band(Outgoing::Ack);
         }
-        let buffer = sender.buffer();
-        let band = self.law.band(now, Outgoing::Data(buffer));
+        let mut buffer = sender.buffer();
+        if segment.flags.syn {
+            // Nothing is written before the stream is open.
+            buffer.queued = Bytes::ZERO;
+        }
+        let band = self.law.band(Outgoing::Data(buffer));
+        if !has_payload {
+            return band;
+        }
         if band == Band::Bulk {
             self.first_bulk_at.get_or_insert(now);
         }

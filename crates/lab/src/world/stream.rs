@@ -141,7 +141,7 @@ impl Stream {
     pub fn new(
         sender: Sender,
         receiver: Receiver,
-        host: Box<dyn BandLaw>,
+        host: BandLaw,
         application: Application,
         (starts_at, ends_at): (Time, Time),
     ) -> Self {
@@ -181,6 +181,9 @@ impl Stream {
         }
         if now < self.ends_at {
             self.write(now);
+        } else if let Application::Bulk = self.application {
+            self.sender.close();
+            self.application = Application::File(Bytes::ZERO);
         }
         if self.sender.next_event().is_some_and(|at| at <= now) {
             self.sender.on_tick(now);
@@ -269,11 +272,12 @@ impl Stream {
             return Some(self.starts_at);
         }
         let application = match &self.application {
-            Application::Cbr(cbr) => cbr.next_event(),
-            Application::Updates { next_at, .. } => Some(*next_at),
-            Application::Bulk | Application::File(_) | Application::Exchange => None,
+            Application::Cbr(cbr) => cbr.next_event().filter(|at| *at < self.ends_at),
+            Application::Updates { next_at, .. } => Some(*next_at).filter(|at| *at < self.ends_at),
+            // It is closed then.
+            Application::Bulk => Some(self.ends_at),
+            Application::File(_) | Application::Exchange => None,
         };
-        let application = application.filter(|at| *at < self.ends_at);
         Time::earliest([application, self.sender.next_event(), self.receiver.next_event()])
     }
 

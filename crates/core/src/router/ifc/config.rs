@@ -41,12 +41,8 @@ impl IfcConfig {
         {
             return Err(QdiscError::ShortFrame { frame, least });
         }
-        let mut child = |class: Class, config: &QdiscConfig| {
-            let child = config.build(rng);
-            child.map_err(|reason| QdiscError::Child { class: class.name(), reason: reason.into() })
-        };
-        let aoi = child(Class::Aoi, &self.aoi)?;
-        let drop_averse = child(Class::DropAverse, &self.drop_averse)?;
+        let aoi = self.aoi.build_part(Class::Aoi.name(), rng)?;
+        let drop_averse = self.drop_averse.build_part(Class::DropAverse.name(), rng)?;
         let scheduler = self.scheduler.build(self.aoi_share);
         Ok(Ifc::new(self.classifier.clone(), aoi, drop_averse, scheduler))
     }
@@ -192,6 +188,13 @@ mod tests {
             let message = build(IfcConfig { aoi, ..<_>::default() }).unwrap_err().to_string();
             assert!(message.contains(remedy), "{message}");
         }
+    }
+
+    #[test]
+    fn the_queue_of_a_host_is_no_part_of_it() {
+        let drop_averse = QdiscConfig::Dual(Default::default());
+        let message = build(IfcConfig { drop_averse, ..<_>::default() }).unwrap_err().to_string();
+        assert!(message.contains("`dual` is all of a host's queue"), "{message}");
     }
 
     #[cfg(feature = "serde")]

@@ -1,0 +1,91 @@
+//! All that a shipped scenario wants to reproduce can be run: without running it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use freshline_lab::scenario::{Change, Reproduction, Row, Scenario, Source};
+
+/// Lists the metrics.
+const LAB: &str = include_str!("../../../docs/lab.md");
+
+fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            scenarios(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            found.push(path);
+        }
+    }
+}
+
+/// What the row sets, with the first of the values among which it takes the best.
+fn changes(row: &Row) -> Vec<Change> {
+    let set = row.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
+    let best = row.best.iter().map(|best| {
+        let value = toml::Value::String(format!("{}{}", best.values[0], best.unit));
+        Change::new(best.key.clone(), value)
+    });
+    set.chain(best).collect()
+}
+
+/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both.
+fn has(scenario: &Scenario, of: &str) -> bool {
+    let flows = scenario.flows.iter().filter(|flow| flow.count > 0).map(|flow| &flow.name);
+    let links = scenario.links.iter().map(|link| &link.name);
+    let cells = scenario.cells.iter().map(|cell| &cell.name);
+    let names: BTreeSet<_> = flows.chain(links).chain(cells).map(String::as_str).collect();
+    of.split('@').all(|part| names.contains(part))
+}
+
+fn check(path: &Path, text: &str, reproduction: &Reproduction) {
+    let folder = path.parent().unwrap();
+    let beside = |name: &str| fs::read_to_string(folder.join(name));
+    let mut ids = BTreeSet::new();
+    let mut last: Option<(Vec<Change>, Scenario)> = None;
+    let place = |what: &str| format!("{}: `{what}`", path.display());
+    for row in &reproduction.rows {
+        let place = place(&row.what);
+        let changes = changes(row);
+        // Rows in a row often are several numbers of one run.
+        if last.as_ref().is_none_or(|(known, _)| *known != changes) {
+            let scenario = Scenario::parse_with(Source { text, beside: &beside }, &changes);
+            last = Some((changes, scenario.unwrap_or_else(|error| panic!("{place}: {error}"))));
+        }
+        let Some((_, scenario)) = &last else { continue };
+        assert!(has(scenario, &row.of), "{place}: there is no `{}`", row.of);
+        assert!(LAB.contains(&format!("`{}`", row.metric)), "{place}: metric `{}`", row.metric);
+        assert!(row.over.iter().all(|id| ids.contains(id)), "{place}: over {:?}", row.over);
+        assert_eq!(row.paper.is_some(), row.tolerance.is_some(), "{place}: `tolerance`");
+        assert!(row.id.clone().is_none_or(|id| ids.insert(id)), "{place}: two have its id");
+    }
+    for trend in &reproduction.trends {
+        let place = place(&trend.what);
+        assert!(trend.rising.len().max(trend.alike.len()) > 1, "{place}: nothing to compare");
+        for id in trend.rising.iter().chain(&trend.alike) {
+            assert!(ids.contains(id), "{place}: there is no row `{id}`");
+        }
+    }
+}
+
+#[test]
+fn rows_and_trends_name_what_there_is() {
+    let mut paths = Vec::new();
+    scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios"), &mut paths);
+    let mut rows = 0;
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        // A topology is no scenario.
+        let table: toml::Table = text.parse().unwrap();
+        if table.contains_key("reproduce") {
+            let folder = path.parent().unwrap();
+            let beside = |name: &str| fs::read_to_string(folder.join(name));
+            let source = Source { text: &text, beside: &beside };
+            let reproduction = Scenario::parse(source).unwrap().reproduce.unwrap();
+            rows += reproduction.rows.len();
+            check(&path, &text, &reproduction);
+        }
+    }
+    assert!(rows > 500, "only {rows} rows were found");
+}
