@@ -11,13 +11,18 @@ pub(super) fn parse(text: &str) -> Result<CellConfig, String> {
             format!("`{part}` is not of the form `key=value`; write for example `rate=mcs9`")
         })?;
         let (key, value) = (key.trim(), value.trim());
-        let read = value.parse().map(Value::Integer);
-        let value = read.unwrap_or_else(|_| Value::String(value.to_owned()));
+        let number = value.parse().ok().filter(|_| is_number(key)).map(Value::Integer);
+        let value = number.unwrap_or_else(|| Value::String(value.to_owned()));
         if table.insert(key.to_owned(), value).is_some() {
             return Err(format!("`{key}` is given twice; give it once"));
         }
     }
     table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+}
+
+fn is_number(key: &str) -> bool {
+    Table::try_from(CellConfig::default())
+        .is_ok_and(|table| table.get(key).is_some_and(Value::is_integer))
 }
 
 /// What [`parse`] reads; what has a table of its own in a file is named only.

@@ -125,7 +125,7 @@ fn what_a_user_has_configured_comes_back() {
         "cake bandwidth 7mbit diffserv4 overhead 18",
     ] {
         if !net.puts(root) {
-            println!("skipped: needs a kernel with the queueing discipline of `{root}`");
+            println!("this kernel has no such discipline: {root}");
             continue;
         }
         let before = net.root();
