@@ -32,15 +32,8 @@ static inline __u64 drwa_shrunk(__u64 bytes, const struct rtac *law, const struc
 static inline int drwa_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
 				  __u64 bytes, __u64 segment)
 {
-	law->last_arrival_ns = now_ns;
-	law->round_bytes += bytes;
-	if (!law->round_began_ns)
-		law->round_began_ns = now_ns;
-	if (!law->rtt_ns || now_ns - law->round_began_ns < law->rtt_ns)
+	if (!rtac_ends_round(law, remote, now_ns, bytes))
 		return 0;
-	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
-	law->round_began_ns = now_ns;
-	law->round_bytes = 0;
 	law->rate = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
 	law->queue = rtac_queue(law->flight, law->rtt_ns, remote->base_ns);
 	law->window = rtac_bound(LAMBDA * drwa_shrunk(law->flight, law, remote), segment);

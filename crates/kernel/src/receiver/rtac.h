@@ -441,6 +441,22 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		law->untested = before;
 }
 
+/* Counts what comes in a round trip, and tells whether it is over. */
+static inline int rtac_ends_round(struct rtac *law, const struct remote *remote, __u64 now_ns,
+				  __u64 bytes)
+{
+	law->last_arrival_ns = now_ns;
+	law->round_bytes += bytes;
+	if (!law->round_began_ns)
+		law->round_began_ns = now_ns;
+	if (!law->rtt_ns || !remote->base_ns || now_ns - law->round_began_ns < law->rtt_ns)
+		return 0;
+	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
+	law->round_began_ns = now_ns;
+	law->round_bytes = 0;
+	return 1;
+}
+
 /* Data came that had not come before. Tells whether a round trip is over. */
 static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
 				  __u64 bytes, __u64 segment, const struct rtac_settings *settings)
@@ -461,15 +477,8 @@ static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64
 		law->bucket_bytes += bytes;
 	}
 
-	law->last_arrival_ns = now_ns;
-	law->round_bytes += bytes;
-	if (!law->round_began_ns)
-		law->round_began_ns = now_ns;
-	if (!law->rtt_ns || !remote->base_ns || now_ns - law->round_began_ns < law->rtt_ns)
+	if (!rtac_ends_round(law, remote, now_ns, bytes))
 		return 0;
-	law->flight = law->flight ? (law->flight + 7 * law->round_bytes) / 8 : law->round_bytes;
-	law->round_began_ns = now_ns;
-	law->round_bytes = 0;
 	rtac_on_round(law, remote, now_ns, segment, settings);
 	return 1;
 }
