@@ -107,11 +107,10 @@ impl<P: Packet> Drr<P> {
     }
 
     fn drop_from_longest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
-        let lengths = self.queues.iter_mut().enumerate();
-        let longest = lengths.max_by_key(|(_, queue)| queue.packets.backlog().bytes);
-        let Some((index, queue)) = longest else { return };
-        self.bytes = self.bytes - self.packets.halve(&mut queue.packets, now, drops);
-        if queue.packets.backlog() == Backlog::default() {
+        let lists = self.queues.iter_mut().map(|queue| &mut queue.packets);
+        let Some((index, dropped)) = self.packets.halve_longest(lists, now, drops) else { return };
+        self.bytes = self.bytes - dropped;
+        if self.queues[index].packets.backlog() == Backlog::default() {
             self.turns.retain(|turn| *turn != index);
         }
     }

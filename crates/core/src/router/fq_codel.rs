@@ -160,12 +160,10 @@ impl<P: Packet> FqCodel<P> {
         }
     }
 
-    fn drop_from_largest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
-        let Some(queue) = self.queues.iter_mut().max_by_key(|queue| queue.packets.backlog().bytes)
-        else {
-            return;
-        };
-        self.bytes = self.bytes - self.packets.halve(&mut queue.packets, now, drops);
+    fn drop_from_longest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        let lists = self.queues.iter_mut().map(|queue| &mut queue.packets);
+        let Some((_, dropped)) = self.packets.halve_longest(lists, now, drops) else { return };
+        self.bytes = self.bytes - dropped;
     }
 
     /// What the CoDel of a queue lets through, or `None` if it is empty.
@@ -203,7 +201,7 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
             self.new.push_back(index);
         }
         while self.is_over_limit() {
-            self.drop_from_largest(now, drops);
+            self.drop_from_longest(now, drops);
         }
     }
 

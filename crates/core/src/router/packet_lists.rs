@@ -68,15 +68,17 @@ impl<P: Packet> PacketLists<P> {
         Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
 
-    /// Drops the first packets of `list`, up to half of its bytes and 64 packets, as Linux does: to
-    /// find the longest list takes a look at all. Gives their bytes.
-    pub(super) fn halve(
+    /// Drops the first packets of the longest of `lists` by bytes, up to half of its bytes and 64
+    /// packets, as Linux does: to find it takes a look at all. Gives its place among them, and the
+    /// bytes dropped; nothing if there are no lists.
+    pub(super) fn halve_longest<'a>(
         &mut self,
-        list: &mut PacketList,
+        lists: impl Iterator<Item = &'a mut PacketList>,
         now: Time,
         drops: &mut Drops<'_, P>,
-    ) -> Bytes {
+    ) -> Option<(usize, Bytes)> {
         const BATCH: usize = 64;
+        let (place, list) = lists.enumerate().max_by_key(|(_, list)| list.backlog.bytes)?;
         let before = list.backlog.bytes;
         for _ in 0..BATCH {
             let Some(first) = self.pop(list, now) else { break };
@@ -85,7 +87,7 @@ impl<P: Packet> PacketLists<P> {
                 break;
             }
         }
-        before - list.backlog.bytes
+        Some((place, before - list.backlog.bytes))
     }
 }
 
