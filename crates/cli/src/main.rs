@@ -10,7 +10,6 @@ mod emulate;
 mod hold;
 mod lab;
 mod law;
-mod metrics;
 mod monitor;
 mod output;
 mod probe;

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use freshline_core::unit::Span;
 use freshline_net::clock::Clock;
+use freshline_net::metrics::render;
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
+use prometheus_client::collector::Collector;
 use serde::Serialize;
 
 use crate::Failure;
@@ -41,6 +43,12 @@ pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
         .map_err(io::Error::from)
         .and_then(|()| writeln!(out));
     printed(written)
+}
+
+/// Metrics for Prometheus, of one moment, on standard output.
+pub(crate) fn print_metrics(snapshot: impl Collector) -> Result<(), Failure> {
+    let text = render(snapshot).into_diagnostic().map_err(Failure::Runtime)?;
+    printed(write!(io::stdout(), "{text}"))
 }
 
 /// Judges an attempt to print: a reader that has gone is no failure.

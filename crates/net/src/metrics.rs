@@ -1,5 +1,6 @@
 //! Metrics for Prometheus, in its text format over HTTP.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,8 +11,40 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::registry::Registry;
+
+/// A number of something by name, with what it is.
+pub type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
+
+/// One metric, for each that has it, told apart by labels; none if there is nobody.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn family<L: EncodeLabelSet, M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (L, M)>,
+) -> Result<(), fmt::Error> {
+    let mut values = values.peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
+    for (labels, value) in values {
+        value.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// One metric without labels.
+pub(crate) fn total(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: &impl EncodeMetric,
+) -> Result<(), fmt::Error> {
+    value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)
+}
 
 /// Why metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +101,7 @@ async fn metrics<C: Collector>(
 ///
 /// # Errors
 /// Those of the collector.
-pub fn render(collector: impl Collector) -> Result<String, std::fmt::Error> {
+pub fn render(collector: impl Collector) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
     registry.register_collector(Box::new(collector));
     let mut out = String::new();

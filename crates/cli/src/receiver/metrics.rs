@@ -3,12 +3,11 @@
 use std::fmt;
 
 use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target};
+use freshline_net::metrics::{Column, family};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-
-use crate::metrics::{Column, family};
 
 const COUNTERS: [Column<Counters, u64>; 7] = [
     ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),

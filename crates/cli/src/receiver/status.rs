@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
+use crate::Failure;
 use crate::hold::held;
-use crate::output::{print_json, printed};
-use crate::{Failure, metrics};
+use crate::output::{print_json, print_metrics, printed};
 
 /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let found = attachments().map_err(failure)?;
     if args.metrics {
-        metrics::print(Snapshot(found))
+        print_metrics(Snapshot(found))
     } else if args.json {
         print_json(&Report { attachments: found.iter().map(AttachmentReport::from).collect() })
     } else {

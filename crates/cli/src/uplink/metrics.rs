@@ -3,12 +3,11 @@
 use std::fmt;
 
 use freshline_kernel::sorpc::{Attachment, BandReport};
+use freshline_net::metrics::{Column, family};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-
-use crate::metrics::{Column, family};
 
 /// What was attached at one moment.
 #[derive(Debug)]

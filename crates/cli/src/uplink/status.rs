@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
+use crate::Failure;
 use crate::hold::held;
-use crate::output::{print_json, printed};
-use crate::{Failure, metrics};
+use crate::output::{print_json, print_metrics, printed};
 
 /// Show what is attached, what went into its bands, and the connections that it knows. Needs root.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.metrics {
         // Devices elsewhere may have the same names.
         let here = found.into_iter().filter(|attachment| !attachment.elsewhere).collect();
-        return metrics::print(Snapshot(here));
+        return print_metrics(Snapshot(here));
     }
     printed(print_table(&found))
 }

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use freshline_core::router::{AccountReport, RouterReport};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::metrics::{self, MetricsError};
+use crate::metrics::{self, Column, MetricsError, family, total};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `report` gives, or why it
 /// gives nothing. Gives the address with the port that was chosen for port 0.
@@ -26,9 +26,6 @@ pub fn serve(
 /// What the router told for one request.
 #[derive(Debug)]
 struct Snapshot(RouterReport);
-
-/// A number by name, with what it is.
-type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
 const COUNTERS: [Column<AccountReport, u64>; 8] = [
     ("packets_in", "Packets that came", |a| a.packets_in),
@@ -72,17 +69,11 @@ impl Collector for Snapshot {
         let Self(report) = self;
         for (name, help, value) in GAUGES {
             if let Some(gauge) = value(report).map(ConstGauge::new) {
-                gauge.encode(encoder.encode_descriptor(
-                    name,
-                    help,
-                    None,
-                    gauge.metric_type(),
-                )?)?;
+                total(&mut encoder, name, help, &gauge)?;
             }
         }
         for (name, help, value) in SUMS {
-            let sum = ConstCounter::new(value(report));
-            sum.encode(encoder.encode_descriptor(name, help, None, sum.metric_type())?)?;
+            total(&mut encoder, name, help, &ConstCounter::new(value(report)))?;
         }
         let classes: Vec<_> = report
             .classes
@@ -129,29 +120,16 @@ fn accounts(
     accounts: &[Labelled<'_>],
 ) -> Result<(), fmt::Error> {
     for (name, help, value) in COUNTERS {
-        let values =
-            accounts.iter().map(|(labels, account)| (labels, ConstCounter::new(value(account))));
-        family(encoder, &format!("{of}_{name}"), help, values.collect())?;
-    }
-    for (name, help, value) in SOJOURNS {
         let values = accounts
             .iter()
-            .filter_map(|(labels, account)| Some((labels, ConstGauge::new(value(account)? / 1e3))));
-        family(encoder, &format!("{of}_{name}"), help, values.collect())?;
+            .map(|(labels, account)| (labels.as_slice(), ConstCounter::new(value(account))));
+        family(encoder, &format!("{of}_{name}"), help, values)?;
     }
-    Ok(())
-}
-
-fn family<M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: Vec<(&Vec<(&str, &str)>, M)>,
-) -> Result<(), fmt::Error> {
-    let Some((_, first)) = values.first() else { return Ok(()) };
-    let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
-    for (labels, value) in &values {
-        value.encode(family.encode_family(*labels)?)?;
+    for (name, help, value) in SOJOURNS {
+        let values = accounts.iter().filter_map(|(labels, account)| {
+            Some((labels.as_slice(), ConstGauge::new(value(account)? / 1e3)))
+        });
+        family(encoder, &format!("{of}_{name}"), help, values)?;
     }
     Ok(())
 }

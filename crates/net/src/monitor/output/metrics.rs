@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::metrics::{self, MetricsError};
+use crate::metrics::{self, Column, MetricsError, family, total};
 use crate::monitor::{Asker, MonitorReport, SourceStatus};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
@@ -27,10 +27,7 @@ pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAdd
 #[derive(Debug)]
 struct Snapshot(MonitorReport);
 
-/// A number of a source, by name.
-type Column<T> = (&'static str, &'static str, fn(&SourceStatus) -> Option<T>);
-
-const GAUGES: [Column<f64>; 6] = [
+const GAUGES: [Column<SourceStatus, Option<f64>>; 6] = [
     ("age_seconds", "Age of the freshest state", |s| s.age_ms.map(|ms| ms / 1e3)),
     ("age_mean_seconds", "Time-average age", |s| s.age_mean_ms.map(|ms| ms / 1e3)),
     ("age_p95_seconds", "95th percentile of age", |s| s.age_p95_ms.map(|ms| ms / 1e3)),
@@ -42,7 +39,7 @@ const GAUGES: [Column<f64>; 6] = [
     }),
 ];
 
-const COUNTERS: [Column<u64>; 4] = [
+const COUNTERS: [Column<SourceStatus, Option<u64>>; 4] = [
     ("updates_fresh", "Updates that were the freshest", |s| Some(s.fresh.into())),
     ("updates_stale", "Updates that came after a fresher one", |s| Some(s.stale.into())),
     ("updates_missing", "Updates that have not come", |s| Some(s.missing.into())),
@@ -51,10 +48,8 @@ const COUNTERS: [Column<u64>; 4] = [
     }),
 ];
 
-/// A sum over all sources, those without labels and those of the past included.
-type Sum = (&'static str, &'static str, fn(&MonitorCounters) -> u64);
-
-const SUMS: [Sum; 10] = [
+/// Sums over all sources, those without labels and those of the past included.
+const SUMS: [Column<MonitorCounters, u64>; 10] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
     ("all_updates_late", "Updates that came after a fresher one", |c| c.late),
@@ -84,16 +79,6 @@ impl Collector for Snapshot {
     }
 }
 
-/// A metric without labels.
-fn total(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: &impl EncodeMetric,
-) -> Result<(), std::fmt::Error> {
-    value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)
-}
-
 impl Snapshot {
     /// One metric of all sources that have it.
     fn column<M: EncodeMetric>(
@@ -103,14 +88,11 @@ impl Snapshot {
         help: &str,
         value: impl Fn(&SourceStatus) -> Option<M>,
     ) -> Result<(), std::fmt::Error> {
-        let values: Vec<_> =
-            self.0.sources.iter().filter_map(|source| Some((source, value(source)?))).collect();
-        let Some((_, first)) = values.first() else { return Ok(()) };
-        let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
-        for (source, value) in &values {
-            let labels = [("source", source.source.as_str())];
-            value.encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        let values = self
+            .0
+            .sources
+            .iter()
+            .filter_map(|source| Some(([("source", source.source.as_str())], value(source)?)));
+        family(encoder, name, help, values)
     }
 }
