@@ -1,47 +1,13 @@
 //! Once their queues have grown, conditions with Wi-Fi allocate nothing.
-//!
-//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
-//! on to the system's.
 #![cfg(feature = "serde")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "common/counting.rs"]
+mod counting;
 
+use counting::allocations;
 use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Way};
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Span, Time};
-
-thread_local! {
-    /// Allocations of this thread: other tests run beside it.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, which counts.
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: each call goes on to the system's allocator with the arguments as they came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 /// A datagram of one of two clients.
 struct Datagram(u32);
@@ -97,8 +63,8 @@ fn conditions_with_wifi_allocate_nothing() {
     let mut conditions = config.build(5, 2).unwrap();
     let warm_up = Span::from_secs(30);
     overload(&mut conditions, Time::ZERO, warm_up);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     let arrived = overload(&mut conditions, Time::ZERO + warm_up, Span::from_secs(10));
     assert!(arrived > 50_000, "{arrived}");
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
 }

@@ -1,45 +1,11 @@
 //! Once its queues have grown, a world allocates nothing.
-//!
-//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
-//! on to the system's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../core/tests/common/counting.rs"]
+mod counting;
 
+use counting::allocations;
 use freshline_core::unit::{Span, Time};
 use freshline_lab::scenario::{Change, Scenario};
-
-thread_local! {
-    /// Allocations of this thread: other tests run beside it.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, which counts.
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: each call goes on to the system's allocator with the arguments as they came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 /// Events and allocations of a minute behind a warm-up of five.
 fn events_and_allocations(scenario: &str, changes: &[&str]) -> (u64, u64) {
@@ -47,9 +13,9 @@ fn events_and_allocations(scenario: &str, changes: &[&str]) -> (u64, u64) {
     let changes: Vec<_> = changes.map(|change| Change::parse(change).unwrap()).collect();
     let mut world = Scenario::parse_with(scenario, &changes).unwrap().build(0).unwrap().world;
     world.run_until(Time::ZERO + Span::from_secs(300));
-    let (events, allocations) = (world.events(), ALLOCATIONS.get());
+    let (events, before) = (world.events(), allocations());
     world.run_until(Time::ZERO + Span::from_secs(360));
-    (world.events() - events, ALLOCATIONS.get() - allocations)
+    (world.events() - events, allocations() - before)
 }
 
 #[test]
@@ -90,7 +56,7 @@ fn a_wi_fi_cell_allocates_nothing() {
 
 #[test]
 fn what_allocates_is_seen() {
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     drop(std::hint::black_box(vec![1]));
-    assert!(ALLOCATIONS.get() > before);
+    assert!(allocations() > before);
 }
