@@ -1,6 +1,7 @@
 //! What tests share that have programs in the kernel, and hosts in network namespaces.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -62,6 +63,19 @@ pub(crate) fn assert_fails(done: &Output, code: i32, why: &str) {
     let said = words(&done.stderr);
     assert_eq!(done.status.code(), Some(code), "{said}");
     assert!(said.contains(why), "{said}");
+}
+
+/// These words after `freshline`, as a user without rights, are refused for that.
+#[track_caller]
+pub(crate) fn assert_needs_root(command_lines: &[&str]) {
+    for words in command_lines {
+        let done = Command::new(FRESHLINE).args(words.split(' ')).uid(65534).output();
+        let Ok(done) = done else {
+            println!("skipped: needs a build that every user may run");
+            return;
+        };
+        assert_fails(&done, 1, "needs root");
+    }
 }
 
 #[track_caller]

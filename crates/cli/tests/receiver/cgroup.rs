@@ -6,7 +6,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -21,7 +20,7 @@ use nix::unistd::Pid;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use serde_json::Value;
 
-use crate::common::{FRESHLINE, assert_fails, assert_succeeded, cgroups, text};
+use crate::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, cgroups, text};
 use crate::kit::{alone, attachment, can_run};
 
 sockopt_impl!(
@@ -409,14 +408,12 @@ fn without_root_it_says_what_it_needs() {
     if !can_run() {
         return;
     }
-    for what in [&["attach"][..], &["status"], &["detach"], &["run", "--", "true"]] {
-        let done = Command::new(FRESHLINE).arg("receiver").args(what).uid(65534).output();
-        let Ok(done) = done else {
-            println!("skipped: needs a build that every user may run");
-            return;
-        };
-        assert_fails(&done, 1, "needs root");
-    }
+    assert_needs_root(&[
+        "receiver attach",
+        "receiver status",
+        "receiver detach",
+        "receiver run -- true",
+    ]);
 }
 
 #[test]

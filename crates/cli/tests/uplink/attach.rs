@@ -2,8 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::common::{FRESHLINE, assert_fails, assert_succeeded, text, words};
+use super::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, text, words};
 use super::net::{DEVICE, Net, can_run};
 use super::traffic::{Questions, Streams, downloaded};
 
@@ -307,14 +306,12 @@ fn without_root_it_says_what_it_needs() {
     if !can_run() {
         return;
     }
-    for what in ["attach --dev lo", "status", "detach", "run --dev lo -- true"] {
-        let done = Command::new(FRESHLINE).arg("uplink").args(what.split(' ')).uid(65534).output();
-        let Ok(done) = done else {
-            println!("skipped: needs a build that every user may run");
-            return;
-        };
-        assert_fails(&done, 1, "needs root");
-    }
+    assert_needs_root(&[
+        "uplink attach --dev lo",
+        "uplink status",
+        "uplink detach",
+        "uplink run --dev lo -- true",
+    ]);
 }
 
 #[test]
