@@ -1,7 +1,7 @@
 //! Where the flows of a scenario go, and which of them share what.
 
 use freshline_core::wlan::mac::Category;
-use freshline_lab::run::run;
+use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Built, Change, Scenario};
 use freshline_lab::world::Leg;
 
@@ -34,6 +34,11 @@ load = { pattern = "constant", rate = "1mbit", size = "1000B" }
 fn scenario(changes: &[&str]) -> Result<Scenario, String> {
     let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
     Scenario::parse_with(CELL_AND_HOPS, &changes).map_err(|error| error.to_string())
+}
+
+/// The first of this name.
+fn value_of(metrics: &[Metric], name: &str) -> f64 {
+    metrics.iter().find(|metric| metric.name == name).expect(name).value
 }
 
 fn built(changes: &[&str]) -> Built {
@@ -123,7 +128,7 @@ fn an_endless_stream_ends_at_its_stop() {
             changes.iter().map(|change| Change::parse(change).unwrap()).collect();
         let scenario = Scenario::parse_with(DOWNLOAD, &changes).unwrap();
         let metrics = run(&scenario, || {}).unwrap();
-        metrics.iter().find(|metric| metric.name == "goodput").unwrap().value
+        value_of(&metrics, "goodput")
     };
     let (whole, part) = (goodput(&[]), goodput(&["flow.download.stop=500ms"]));
     assert!(part > 0.0 && part < whole * 0.25, "{part} of {whole}");
@@ -179,8 +184,7 @@ tcp = { control = "cubic", receiver = "rtac" }
         let change = Change::parse(&format!("flow.tcp.tcp.receiver={receiver}")).unwrap();
         let scenario = Scenario::parse_with(text, &[change]).map_err(|error| error.to_string())?;
         let metrics = run(&scenario, || {}).map_err(|error| error.to_string())?;
-        let rtt = metrics.iter().find(|metric| metric.name == "rtt_mean").expect("a round trip");
-        Ok::<_, String>(rtt.value)
+        Ok::<_, String>(value_of(&metrics, "rtt_mean"))
     };
     let (short, long) = (rtt("rtac").unwrap(), rtt("autotune").unwrap());
     assert!(short < 0.035 && long > 0.1, "{short} {long}");
@@ -206,8 +210,8 @@ path = ["link"]
 tcp = { control = "reno" }
 "#;
     let metrics = run(&Scenario::parse(text).unwrap(), || {}).unwrap();
-    let [mean, p50, p95, max] = ["rtt_mean", "rtt_p50", "rtt_p95", "rtt_max"]
-        .map(|name| metrics.iter().find(|metric| metric.name == name).expect("a round trip").value);
+    let [mean, p50, p95, max] =
+        ["rtt_mean", "rtt_p50", "rtt_p95", "rtt_max"].map(|name| value_of(&metrics, name));
     // 100 packets of 1.2 ms each, the path, and up to two segments to an ack.
     assert!((0.140..0.145).contains(&max), "{max}");
     // Reno's window goes from a half to a whole of buffer and path, at a rate that slows down.

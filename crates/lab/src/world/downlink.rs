@@ -22,10 +22,7 @@ use freshline_core::wlan::{
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::parcel::{Body, Direction, Load, Paced};
-
-/// Headers of UDP and IPv4 around a payload.
-const UNDERLAY: Bytes = Bytes::new(28);
+use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
 /// One law for all stations to which a server sends. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -324,7 +321,7 @@ impl Downlink {
 
     /// Payload that arrived.
     pub fn delivered(&self) -> Bytes {
-        let payload = (self.settings.packet - UNDERLAY).get();
+        let payload = (self.settings.packet - UDP_OVER_IPV4).get();
         Bytes::new(payload * self.tally.delays.count())
     }
 

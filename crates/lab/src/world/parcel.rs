@@ -12,6 +12,9 @@ const MONITOR_PORT: u16 = 3774;
 const TCP_PORT: u16 = 5001;
 const DISCARD_PORT: u16 = 9;
 
+/// The headers of UDP and IPv4 around a payload.
+pub(super) const UDP_OVER_IPV4: Bytes = Bytes::new(28);
+
 /// A packet with its way.
 #[derive(Debug, Clone, Copy)]
 pub struct Parcel {

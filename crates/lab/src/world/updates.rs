@@ -13,7 +13,7 @@ use freshline_core::wire;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
-use super::parcel::{Ack, Body, Load, Update};
+use super::parcel::{Ack, Body, Load, UDP_OVER_IPV4, Update};
 
 /// How large updates are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +44,11 @@ pub enum SizeDistribution {
 impl Sizes {
     /// Those of our own protocol over UDP and IPv4 (`docs/protocol.md`).
     pub fn of_our_protocol(payload: Bytes) -> Self {
-        const UNDERLAY: u64 = 28;
         let length = (wire::Update::HEADER_LEN as u64 + payload.get()).max(wire::Ack::LEN as u64);
         Self {
             payload,
-            overhead: Bytes::new(length - payload.get() + UNDERLAY),
-            ack: Some(Bytes::new(wire::Ack::LEN as u64 + UNDERLAY)),
+            overhead: Bytes::new(length - payload.get()) + UDP_OVER_IPV4,
+            ack: Some(Bytes::new(wire::Ack::LEN as u64) + UDP_OVER_IPV4),
             distribution: SizeDistribution::Constant,
         }
     }
