@@ -16,6 +16,15 @@ fuzz_target!(|datagram: &[u8]| {
         Message::Ack(ack) => put(&mut buffer, &ack.bytes()),
         Message::Challenge(challenge) => put(&mut buffer, &challenge.bytes()),
         Message::Close(close) => put(&mut buffer, &close.bytes()),
+        Message::Join(join) => {
+            let len = join.write(&mut buffer).expect("a join that was read can be written");
+            &buffer[..len]
+        }
+        Message::Packet(packet) => {
+            let len = packet.write(&mut buffer).expect("a packet that was read can be written");
+            &buffer[..len]
+        }
+        Message::Report(report) => put(&mut buffer, &report.bytes()),
     };
     assert!(written.len() <= datagram.len(), "what was read had room for all of it");
     assert_eq!(Message::parse(written), Ok(message));

@@ -199,7 +199,7 @@ impl<P: Copy + Hash> Monitor<P> {
         match Message::parse(datagram) {
             Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
             Ok(Message::Close(close)) => self.on_close(close.session),
-            Ok(Message::Ack(_) | Message::Challenge(_)) => self.ignore(Ignored::Misplaced),
+            Ok(_) => self.ignore(Ignored::Misplaced),
             Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
                 Some(session) if datagram.len() >= Close::LEN => {
                     self.refuse(session, CloseReason::Version, reply)

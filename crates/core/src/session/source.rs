@@ -396,7 +396,7 @@ impl Source {
             Message::Ack(ack) => self.on_ack(now, &ack),
             Message::Challenge(challenge) => Ok(self.on_challenge(now, challenge.cookie)),
             Message::Close(close) => Ok(self.on_close(now, close.reason)),
-            Message::Update(_) => Err(Ignored::Misplaced),
+            _ => Err(Ignored::Misplaced),
         }
     }
 

@@ -17,6 +17,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// All that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(ParseError::Truncated)?;
         self.rest = rest;

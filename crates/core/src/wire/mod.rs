@@ -1,4 +1,4 @@
-//! The formats on the wire, version 1: an update and what answers it.
+//! The formats on the wire, version 1: updates and what answers them; a downlink of packets.
 //!
 //! ```text
 //!  source                         monitor
@@ -11,14 +11,26 @@
 //!    │ close ───────────────────────► │
 //! ```
 //!
+//! The same for a downlink of packets, where the client speaks first:
+//!
+//! ```text
+//!  client                         server
+//!    │ join ────────────────────────► │   nothing is kept
+//!    │ ◄──────────────── challenge    │
+//!    │ join (with the cookie) ──────► │   state is made
+//!    │ ◄─────── packet, packet, …     │   at the rate that its law sets
+//!    │ report ──────────────────────► │   every Δ, which packets say
+//!    │ close ───────────────────────► │
+//! ```
+//!
 //! All numbers are big-endian. Every message begins with the same 12 bytes:
 //!
 //! | at | bytes | what |
 //! |---:|---:|---|
 //! | 0 | 2 | `FL` |
 //! | 2 | 1 | version, 1 |
-//! | 3 | 1 | type: 1 update, 2 ack, 3 challenge, 4 close |
-//! | 4 | 8 | session, random, chosen by the source |
+//! | 3 | 1 | type: 1 update, 2 ack, 3 challenge, 4 close, 5 join, 6 packet, 7 report |
+//! | 4 | 8 | session, random, chosen by the source, or by the client of a downlink |
 //!
 //! [`Message::parse`] is total: any bytes give a message or a [`ParseError`], without a panic,
 //! an allocation or a loop over more than the input. No answer is longer than what it answers
@@ -28,10 +40,12 @@
 mod ack;
 mod control;
 mod cursor;
+mod downlink;
 mod update;
 
 pub use ack::Ack;
 pub use control::{Challenge, Close, CloseReason};
+pub use downlink::{Join, Packet, Report};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -47,6 +61,10 @@ const _: () = assert!(
     Ack::LEN <= Update::MIN_LEN
         && Challenge::LEN <= Update::MIN_LEN
         && Close::LEN <= Update::MIN_LEN
+        && Challenge::LEN <= Join::MIN_LEN
+        && Close::LEN <= Join::MIN_LEN
+        && Close::LEN <= Report::LEN
+        && Challenge::LEN <= Report::LEN
 );
 
 /// Names one session; random, so that who cannot see the traffic cannot guess it.
@@ -65,7 +83,7 @@ impl core::fmt::Display for SessionId {
 pub struct Cookie(pub [u8; 16]);
 
 /// Whatever may arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Message<'a> {
     /// Fresh state from a source.
     Update(Update<'a>),
@@ -75,6 +93,12 @@ pub enum Message<'a> {
     Challenge(Challenge),
     /// The end of a session, or its refusal.
     Close(Close),
+    /// A client's wish for a downlink.
+    Join(Join<'a>),
+    /// One packet of it.
+    Packet(Packet<'a>),
+    /// What came of it.
+    Report(Report),
 }
 
 /// Why bytes are not a message of ours.
@@ -118,6 +142,9 @@ impl<'a> Message<'a> {
             ack::TYPE => Ack::read(session, reader).map(Message::Ack),
             control::CHALLENGE => Challenge::read(session, reader).map(Message::Challenge),
             control::CLOSE => Close::read(session, reader).map(Message::Close),
+            downlink::JOIN => Join::read(session, reader, datagram.len()).map(Message::Join),
+            downlink::PACKET => Packet::read(session, reader).map(Message::Packet),
+            downlink::REPORT => Report::read(session, reader).map(Message::Report),
             other => Err(ParseError::Type(other)),
         }
     }
@@ -129,6 +156,9 @@ impl<'a> Message<'a> {
             Self::Ack(ack) => ack.session,
             Self::Challenge(challenge) => challenge.session,
             Self::Close(close) => close.session,
+            Self::Join(join) => join.session,
+            Self::Packet(packet) => packet.session,
+            Self::Report(report) => report.session,
         }
     }
 }
@@ -182,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_a_message_or_an_error(bytes: Vec<u8>, kind in 0u8..6) {
+        fn any_bytes_give_a_message_or_an_error(bytes: Vec<u8>, kind in 0u8..9) {
             let _ = Message::parse(&bytes);
             let mut ours = alloc::vec![b'F', b'L', VERSION, kind];
             ours.extend(bytes);

@@ -71,7 +71,7 @@ impl Opening<'_> {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         16 + 1 + self.name.len() + 1 + self.token.len()
     }
 }
@@ -109,12 +109,7 @@ impl<'a> Update<'a> {
             .put(&self.generated_at.as_nanos().to_be_bytes())
             .put(&self.clock_offset.unwrap_or(0).to_be_bytes());
         if let Some(opening) = &self.opening {
-            writer
-                .put(&opening.cookie.0)
-                .put(&[opening.name.len() as u8])
-                .put(opening.name.as_bytes())
-                .put(&[opening.token.len() as u8])
-                .put(opening.token);
+            write_opening(&mut writer, opening);
         }
         writer.put(self.payload);
         writer.pad_to(len);
@@ -146,7 +141,17 @@ impl<'a> Update<'a> {
     }
 }
 
-fn read_opening<'a>(reader: &mut Reader<'a>) -> Result<Opening<'a>, ParseError> {
+/// Writes an opening that was checked.
+pub(super) fn write_opening(writer: &mut Writer<'_>, opening: &Opening<'_>) {
+    writer
+        .put(&opening.cookie.0)
+        .put(&[opening.name.len() as u8])
+        .put(opening.name.as_bytes())
+        .put(&[opening.token.len() as u8])
+        .put(opening.token);
+}
+
+pub(super) fn read_opening<'a>(reader: &mut Reader<'a>) -> Result<Opening<'a>, ParseError> {
     let cookie = Cookie(reader.array()?);
     let name_len = usize::from(reader.u8()?);
     let name =

@@ -30,7 +30,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::Report;
+use super::{LevelCounter, Report};
 use crate::unit::{BitRate, Span, Time};
 
 /// How much is remembered.
@@ -56,8 +56,9 @@ impl Default for AggregationParams {
 pub struct Arrival {
     /// The sender's number of it: they count up by one.
     pub seq: u64,
-    /// When its frame came, by the network card's clock.
-    pub frame_time: Time,
+    /// The time that it was given on its way in: when its frame came by the network card's clock,
+    /// or, to an estimator, when the kernel got it.
+    pub stamp: Time,
     /// The rate of its frame's data symbols.
     pub rate: BitRate,
 }
@@ -152,9 +153,10 @@ impl Aggregation {
             closed: Closed::default(),
         }
     }
+}
 
-    /// A packet has come.
-    pub fn on_packet(&mut self, now: Time, packet: Arrival) {
+impl LevelCounter for Aggregation {
+    fn on_packet(&mut self, now: Time, packet: Arrival) {
         let next = self.next.unwrap_or(packet.seq);
         if packet.seq < next {
             self.fill(now, packet.seq);
@@ -167,8 +169,8 @@ impl Aggregation {
         self.next = Some(packet.seq.saturating_add(1));
     }
 
-    /// What has been seen since the last report; `None` if no frame has closed.
-    pub fn report(&mut self, now: Time) -> Option<Report> {
+    /// `None` if no frame has closed.
+    fn report(&mut self, now: Time) -> Option<Report> {
         let settle = self.params.settle;
         while self.open.front().is_some_and(|frame| now.since(frame.last_at) >= settle) {
             self.close();
@@ -177,11 +179,13 @@ impl Aggregation {
         self.closed = Closed::default();
         Some(report)
     }
+}
 
+impl Aggregation {
     /// The number of the frame with this packet's timestamp, with the packet in it.
     fn frame_of(&mut self, now: Time, packet: &Arrival) -> u64 {
         let mut newest_first = self.open.iter_mut().rev();
-        if let Some(frame) = newest_first.find(|frame| frame.time == packet.frame_time) {
+        if let Some(frame) = newest_first.find(|frame| frame.time == packet.stamp) {
             frame.packets = frame.packets.saturating_add(1);
             frame.last_at = now;
             return frame.number;
@@ -191,7 +195,7 @@ impl Aggregation {
         }
         let number = self.begun;
         self.begun += 1;
-        let (time, rate) = (packet.frame_time, packet.rate);
+        let (time, rate) = (packet.stamp, packet.rate);
         self.open.push_back(Frame { number, time, last_at: now, packets: 1, rate });
         number
     }
@@ -258,7 +262,7 @@ mod tests {
         let mut aggregation = Aggregation::new(AggregationParams::default());
         for (at, frame) in (0..).map(ms).zip(frames) {
             for seq in *frame {
-                let packet = Arrival { seq: *seq, frame_time: at, rate: RATE };
+                let packet = Arrival { seq: *seq, stamp: at, rate: RATE };
                 aggregation.on_packet(at, packet);
             }
         }
@@ -297,7 +301,7 @@ mod tests {
         let mut aggregation = Aggregation::new(AggregationParams::default());
         // 3 was lost in the first frame; 4 and 5 are held back until it has come in the second.
         for (seq, frame) in [(1, 0), (2, 0), (3, 1), (4, 0), (5, 0), (6, 1), (7, 1)] {
-            aggregation.on_packet(ms(1), Arrival { seq, frame_time: ms(frame), rate: RATE });
+            aggregation.on_packet(ms(1), Arrival { seq, stamp: ms(frame), rate: RATE });
         }
         let report = aggregation.report(ms(100)).unwrap();
         assert_eq!((report.frames, report.level), (2, 3.5));
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn a_frame_that_may_still_get_packets_waits_for_the_next_report() {
         let mut aggregation = Aggregation::new(AggregationParams::default());
-        let arrival = |seq| Arrival { seq, frame_time: ms(0), rate: RATE };
+        let arrival = |seq| Arrival { seq, stamp: ms(0), rate: RATE };
         aggregation.on_packet(ms(0), arrival(1));
         assert_eq!(aggregation.report(ms(19)), None);
         aggregation.on_packet(ms(19), arrival(2));
@@ -319,7 +323,7 @@ mod tests {
         let mut aggregation = Aggregation::new(AggregationParams::default());
         for (seq, mbps) in [(0, 100), (1, 300)] {
             let rate = BitRate::from_mbps(mbps);
-            aggregation.on_packet(ms(0), Arrival { seq, frame_time: ms(seq), rate });
+            aggregation.on_packet(ms(0), Arrival { seq, stamp: ms(seq), rate });
         }
         assert_eq!(aggregation.report(ms(100)).unwrap().rate, BitRate::from_mbps(150));
     }
@@ -337,9 +341,9 @@ mod tests {
             let mut aggregation = Aggregation::new(params);
             let mut counted = 0.0;
             for (at, (seq, time, bps)) in (0..).map(ms).zip(&packets) {
-                let frame_time = Time::from_nanos(*time);
+                let stamp = Time::from_nanos(*time);
                 let rate = BitRate::from_bps(*bps);
-                aggregation.on_packet(at, Arrival { seq: *seq, frame_time, rate });
+                aggregation.on_packet(at, Arrival { seq: *seq, stamp, rate });
                 prop_assert!(aggregation.open.len() <= 4 && aggregation.holes.len() <= 8);
                 if *bps % 7 == 0 && let Some(report) = aggregation.report(at) {
                     counted += report.level * report.frames as f64;

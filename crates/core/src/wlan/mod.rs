@@ -107,6 +107,16 @@ pub struct Report {
     pub loss: f64,
 }
 
+/// Counts the packets a frame of one client: by the network card's clock ([`Aggregation`]), or by
+/// what can be told from the kernel's.
+pub trait LevelCounter: fmt::Debug + Send {
+    /// A packet has come. `now` never goes back; stamps may.
+    fn on_packet(&mut self, now: Time, packet: Arrival);
+
+    /// What has been seen since the last report; `None` if that is too little to tell.
+    fn report(&mut self, now: Time) -> Option<Report>;
+}
+
 /// More stations than a law was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are {0} stations already; raise `stations`, or let one leave")]

@@ -178,7 +178,7 @@ impl Analysis {
                     self.sessions[*session].on_ack(now, &ack);
                 }
             }
-            Ok(Message::Challenge(_) | Message::Close(_)) => {}
+            Ok(_) => {}
             Err(_) => return &mut self.packets.other,
         }
         &mut self.packets.session

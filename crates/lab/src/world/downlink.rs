@@ -17,7 +17,7 @@ use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::mac::Received;
 use freshline_core::wlan::{
-    Aggregation, AggregationParams, Arrival, DownlinkLaw, Report, StationId,
+    Aggregation, AggregationParams, Arrival, DownlinkLaw, LevelCounter, Report, StationId,
 };
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -264,8 +264,8 @@ impl Downlink {
             tally.last_frame_at = frame.at;
             tally.rounds += 1;
         }
-        let (frame_time, rate) = (frame.at, frame.rate);
-        self.client.on_packet(now, Arrival { seq: packet.seq, frame_time, rate });
+        let (stamp, rate) = (frame.at, frame.rate);
+        self.client.on_packet(now, Arrival { seq: packet.seq, stamp, rate });
     }
 
     /// A report has come to the server.
