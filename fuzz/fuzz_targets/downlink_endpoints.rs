@@ -31,11 +31,24 @@ enum Step<'a> {
     /// The server's timers.
     Tick,
     /// Packets that are due, or nothing to send.
-    Serve { payload: Option<u8>, lost: bool },
+    Serve {
+        payload: Option<u8>,
+        lost: bool,
+    },
     /// What the client wants to say, from an address.
-    Speak { peer: u8, lost: bool },
-    ToServer { peer: u8, datagram: &'a [u8] },
-    ToClient { datagram: &'a [u8], stamp: u64, bps: u64 },
+    Speak {
+        peer: u8,
+        lost: bool,
+    },
+    ToServer {
+        peer: u8,
+        datagram: &'a [u8],
+    },
+    ToClient {
+        datagram: &'a [u8],
+        stamp: u64,
+        bps: u64,
+    },
     Lost,
     Ready,
 }
