@@ -256,14 +256,14 @@ impl World {
             }
         });
         while let Some(come) = self.conditions.poll(self.now, Way::Return, &mut |_| {}) {
-            self.to_client(come.at, &come.packet);
+            self.reach_client(come.at, &come.packet);
         }
         while let Some(come) = self.conditions.poll(self.now, Way::Forward, &mut |_| {}) {
-            self.to_server(come.at, &come.packet);
+            self.reach_server(come.at, &come.packet);
         }
     }
 
-    fn to_client(&mut self, at: Time, datagram: &Datagram) {
+    fn reach_client(&mut self, at: Time, datagram: &Datagram) {
         let frame = self.frames.remove(&datagram.number);
         let host = &mut self.hosts[datagram.station as usize - 1];
         if host.is_cut || host.address != datagram.address {
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    fn to_server(&mut self, at: Time, datagram: &Datagram) {
+    fn reach_server(&mut self, at: Time, datagram: &Datagram) {
         self.frames.remove(&datagram.number);
         if self.server_is_cut {
             return;
