@@ -24,8 +24,9 @@
 //! - **[`NapiParams::HANDSET`]** follows from what the text says of rates, on the channel of its own
 //!   figures (866.7 Mbit/s, frames of up to 64 here): packets some µs apart in a frame at 100 Mbit/s;
 //!   some jumps inside of frames at 300 Mbit/s, where frames begin to exceed 8 packets, hence the
-//!   budget; boundaries that blur from 500 on, hence processing and pauses that together take nearly
-//!   the 17.4 µs that a packet has at full frames; none left where frames are full.
+//!   budget; boundaries that blur from 500 on, hence processing and pauses that together take most of
+//!   the 17.4 µs that a packet has at full frames, and mitigation; and again few errors where frames
+//!   are full, hence a card that is polled without pauses once packets wait.
 //! - **[`NapiParams::LOOPBACK`]** is no card: a relay writes the packets of a frame one by one, and each
 //!   is stamped in the call that sends it. Its numbers are measured; the book has the command.
 //! - **Busy** is told from a mean of the gaps between packets that forgets with a factor of 1/64 a
@@ -78,9 +79,9 @@ impl NapiParams {
         packet: Span::from_micros(5),
         packet_spread: Span::from_micros(1),
         budget: 8,
-        pause: Span::from_micros(50),
-        pause_spread: Span::from_micros(30),
-        patience: Span::from_millis(2),
+        pause: Span::from_micros(60),
+        pause_spread: Span::from_micros(20),
+        patience: Span::from_micros(600),
         mitigation: Span::from_micros(700),
         busy: 45_000.0,
         preempted: 0.001,
