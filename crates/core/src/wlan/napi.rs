@@ -93,7 +93,7 @@ impl NapiParams {
         latency: Span::from_micros(50),
         latency_spread: Span::from_micros(20),
         packet: Span::from_micros(3),
-        packet_spread: Span::from_micros(1),
+        packet_spread: Span::from_micros(6),
         budget: u32::MAX,
         pause: Span::ZERO,
         pause_spread: Span::ZERO,
@@ -101,7 +101,7 @@ impl NapiParams {
         mitigation: Span::ZERO,
         busy: 1e9,
         preempted: 0.001,
-        preemption: Span::from_micros(500),
+        preemption: Span::from_millis(2),
     };
 
     /// The way, with nothing on it.

@@ -68,7 +68,7 @@ impl Logistic {
         let nanos = gap.as_nanos();
         let count = self.weights.len();
         let before = core::mem::replace(&mut self.nanos[self.next], nanos);
-        // Below 64 · (10⁷ ns)²: neither overflows.
+        // Of at most 64 gaps of at most 400 µs: neither overflows.
         self.sum = self.sum + nanos - before;
         self.squares = self.squares + nanos * nanos - before * before;
         let micros = super::micros(gap);

@@ -17,8 +17,9 @@
 //!
 //! - **Features** end with the packet that is judged, as printed, so that each is judged when it comes.
 //! - **Before m gaps were seen** nothing is said, and packets are left out.
-//! - **Gaps** count up to [`LONGEST_GAP`], and stamps that go back as none: a pause of the sender says no
-//!   more than that a frame begins, and would be in the deviation for m packets.
+//! - **Gaps** count up to [`LONGEST_GAP`], and stamps that go back as none. A longer gap says no more than
+//!   that a frame begins, but would be in the features for m packets: without this, weights from a fast
+//!   channel fail on a slow one, where frames are longer apart than any that they have seen.
 //! - **Nmax**: a run without a first packet that is as long as a frame can be ends, and the next packet
 //!   begins a frame.
 //! - **The deviation** is that of the gaps as they are, divided by m, not by m − 1.
@@ -43,7 +44,7 @@ use core::fmt;
 use crate::unit::{Span, Time};
 
 /// What a gap counts at most.
-pub const LONGEST_GAP: Span = Span::from_millis(10);
+pub const LONGEST_GAP: Span = Span::from_micros(400);
 
 /// Tells from stamps which packets are the first of their frame.
 pub trait FrameEstimator: fmt::Debug {
