@@ -3,6 +3,7 @@
 mod figure;
 mod library;
 mod list;
+mod packets;
 mod reproduce;
 mod run;
 mod torture;
@@ -22,6 +23,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Reproduce(reproduce::Args),
+    Packets(packets::Args),
     Torture(torture::Args),
 }
 
@@ -30,6 +32,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::List(args) => list::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Packets(args) => packets::run(args),
         Command::Torture(args) => torture::run(args),
     }
 }

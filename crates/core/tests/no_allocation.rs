@@ -1,4 +1,4 @@
-//! Once their queues have grown, conditions with Wi-Fi allocate nothing.
+//! Once their queues have grown, conditions with Wi-Fi allocate nothing; estimators of frames never do.
 #![cfg(feature = "serde")]
 
 #[path = "common/counting.rs"]
@@ -7,7 +7,9 @@ mod counting;
 use counting::allocations;
 use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Way};
 use freshline_core::router::Packet;
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wlan::estimator::{FRAMES, KernelCounterParams, LEVELS};
+use freshline_core::wlan::{Arrival, LevelCounter};
 
 /// A datagram of one of two clients.
 struct Datagram(u32);
@@ -67,4 +69,31 @@ fn conditions_with_wifi_allocate_nothing() {
     let arrived = overload(&mut conditions, Time::ZERO + warm_up, Span::from_secs(10));
     assert!(arrived > 50_000, "{arrived}");
     assert_eq!(allocations() - before, 0);
+}
+
+#[test]
+fn counters_by_kernel_stamps_allocate_nothing() {
+    let (frames, levels) = (toml::from_str(FRAMES).unwrap(), toml::from_str(LEVELS).unwrap());
+    let params = KernelCounterParams::default();
+    let counters =
+        [params.threshold(&frames), params.logistic(&frames), params.svm(&frames, &levels)];
+    for counter in counters {
+        let mut counter = counter.unwrap();
+        let before = allocations();
+        let (mut now, mut reports) = (Time::ZERO, 0);
+        for seq in 0..200_000 {
+            now += Span::from_micros(if seq % 30 == 0 { 200 } else { 6 });
+            // Each 100th is lost, and some come late.
+            let seq = if seq % 1000 == 7 { seq - 7 } else { seq };
+            if seq % 100 != 0 || seq % 1000 == 0 {
+                let rate = BitRate::from_mbps(390);
+                counter.on_packet(now, Arrival { seq, stamp: now, rate });
+            }
+            if seq % 40_000 == 1 && counter.report(now).is_some() {
+                reports += 1;
+            }
+        }
+        assert!(reports >= 4, "{reports}");
+        assert_eq!(allocations() - before, 0);
+    }
 }

@@ -303,6 +303,9 @@ impl Group<'_> {
             self.add("goodput_jain", "1", index);
         }
         self.mean("loss", "1", flows.iter().map(|flow| flow.loss));
+        self.mean("frames_f1", "1", flows.iter().map(|flow| flow.frames_f1));
+        self.mean("level_accuracy", "1", flows.iter().map(|flow| flow.level_accuracy));
+        self.mean("level_rmse", "packets", flows.iter().map(|flow| flow.level_rmse));
         if let Some(settled) = flows.iter().map(|flow| flow.settled).collect::<Option<Vec<_>>>() {
             let last = settled.into_iter().max().unwrap_or(Span::ZERO);
             self.add("settled", "s", last.as_secs_f64());

@@ -236,3 +236,23 @@ fn a_downlink_that_makes_no_sense_is_refused_with_the_remedy() {
     let message = Scenario::parse(format!("{CELL}[[flow]]{other}").as_str()).unwrap_err();
     assert!(message.to_string().contains("share its `law`"), "{message}");
 }
+
+#[test]
+fn levels_are_held_by_the_stamps_of_a_kernel() {
+    for counting in ["logistic", "svm"] {
+        let counting = format!("flow.video.downlink.counting={counting}");
+        let settings = ["cell.wifi.radio.streams=2", "duration=12s", "warm_up=6s"];
+        let metrics = measured(CELL, &[&counting, settings[0], settings[1], settings[2]]);
+        let level = value(&metrics, "level_mean");
+        assert!((level / 32.0 - 1.0).abs() < 0.1, "{counting}: {level}");
+        assert_eq!(value(&metrics, "loss"), 0.0, "{counting}");
+        let (f1, off) = (value(&metrics, "frames_f1"), value(&metrics, "level_rmse"));
+        assert!(f1 > 0.7 && off < 8.0, "{counting}: F1 {f1}, {off} packets off");
+    }
+}
+
+#[test]
+fn the_card_knows_frames_and_is_held_against_nothing() {
+    let metrics = measured(CELL, &["duration=1s"]);
+    assert_eq!(find(&metrics, "frames_f1"), None);
+}

@@ -20,6 +20,8 @@
 //! | [`Link`] | what frames and packets take of its time: c and w | 5.2.2 |
 //! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
 //! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
+//! | [`estimator`] | levels from the kernel's timestamps | 4.4 |
+//! | [`Napi`] | a model of those timestamps | 4.4 |
 //! | [`Fixed`] | the plainest law: a rate; it defines the minimum | – |
 //! | [`Linear`] | integrates the level's error, equal airtime | 4.3, Algorithm 1 |
 //! | [`Nonlinear`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
@@ -62,11 +64,13 @@ mod aggregation;
 mod allocation;
 mod bottleneck;
 mod config;
+pub mod estimator;
 mod fixed;
 mod linear;
 mod link;
 pub mod mac;
 mod model;
+mod napi;
 mod nonlinear;
 mod params;
 mod slot;
@@ -79,6 +83,7 @@ pub use fixed::Fixed;
 pub use linear::{Linear, LinearLaw, LinearParams, LinearState, gain_limit};
 pub use link::{Link, airtime};
 pub use model::{Fluctuation, ModelError, Round};
+pub use napi::{Napi, NapiError, NapiParams};
 pub use nonlinear::{Nonlinear, NonlinearLaw, NonlinearParams, NonlinearState};
 pub use params::{DownlinkParams, ParamsError};
 pub use slot::{SlotLaw, Slotted, Station};

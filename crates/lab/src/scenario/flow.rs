@@ -114,8 +114,10 @@ impl FlowConfig {
                 let joined = servers.join(name, downlink.law);
                 let (server, station) = joined.map_err(|what| self.refused(what))?;
                 let settings = downlink.settings();
-                let downlink = Downlink::new(server, station, settings, between, rng);
-                Ok(Flow::Downlink(downlink))
+                let client = downlink.client(streams.stream("kernel", index));
+                let client = client.map_err(|what| self.refused(what))?;
+                let downlink = Downlink::new(server, station, settings, client, between, rng);
+                Ok(Flow::Downlink(Box::new(downlink)))
             }
             (None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;

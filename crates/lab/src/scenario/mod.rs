@@ -7,6 +7,7 @@
 //! `docs/lab.md` describes every key.
 
 mod build;
+mod counting;
 mod flow;
 mod law;
 mod lines;
@@ -30,6 +31,7 @@ use freshline_core::wlan::DownlinkLawConfig;
 use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 
 pub use build::{Built, LinkHops, TOPOLOGY};
+pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use reproduction::{Best, Reproduction, Row, Trend};
@@ -245,6 +247,12 @@ pub struct DownlinkConfig {
     /// Each packet leaves up to so much later than its turn, uniformly drawn.
     #[serde(default)]
     pub jitter: Span,
+    /// By what the client counts packets a frame.
+    #[serde(default)]
+    pub counting: Counting,
+    /// How the kernel stamps packets, where those stamps count.
+    #[serde(default)]
+    pub stamps: StampsConfig,
 }
 
 /// Cross traffic.

@@ -16,12 +16,11 @@ use std::rc::Rc;
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::mac::Received;
-use freshline_core::wlan::{
-    Aggregation, AggregationParams, Arrival, DownlinkLaw, LevelCounter, Report, StationId,
-};
+use freshline_core::wlan::{Arrival, DownlinkLaw, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use super::client::{Client, PacketSeen};
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
 /// One law for all stations to which a server sends. Clones are the same one.
@@ -76,7 +75,7 @@ pub struct Downlink {
     /// The turn of the next packet, and when it leaves.
     turn: Time,
     leaves_at: Time,
-    client: Aggregation,
+    client: Client,
     next_report_at: Time,
     /// What is in reports on their way, and the number of the first of them.
     on_the_way: VecDeque<Report>,
@@ -181,6 +180,13 @@ pub struct DownlinkOutcome {
     pub goodput_bps: f64,
     /// The part of the packets, 0 to 1, that was dropped on its way.
     pub loss: Option<f64>,
+    /// How well the client tells first packets of frames, if it counts by the kernel's stamps: F1,
+    /// 0 to 1.
+    pub frames_f1: Option<f64>,
+    /// 1 − |N̂ − N|/N, not below 0, on average over reports, N by the network card's stamps.
+    pub level_accuracy: Option<f64>,
+    /// The root of the mean of (N̂ − N)² over reports.
+    pub level_rmse: Option<f64>,
     /// Until reports told of levels within a tenth of their target and did so from then on; `None` if
     /// the newest did not, or the law has no target.
     pub settled: Option<Span>,
@@ -190,11 +196,12 @@ pub struct DownlinkOutcome {
 const NEAR: f64 = 0.1;
 
 impl Downlink {
-    /// Packets to `station` of `server` between two moments.
+    /// Packets to `station` of `server` between two moments, which `client` counts.
     pub fn new(
         server: Server,
         station: StationId,
         settings: DownlinkSettings,
+        client: Client,
         (starts_at, ends_at): (Time, Time),
         rng: Pcg64,
     ) -> Self {
@@ -208,7 +215,7 @@ impl Downlink {
             next_seq: 0,
             turn: starts_at,
             leaves_at: starts_at,
-            client: Aggregation::new(AggregationParams::default()),
+            client,
             next_report_at: starts_at + settings.interval,
             on_the_way: VecDeque::new(),
             first_on_the_way: 0,
@@ -221,6 +228,17 @@ impl Downlink {
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally = Tally::new(now);
+        self.client.begin_measuring();
+    }
+
+    /// From now on packets that come are remembered, for [`Downlink::packets`].
+    pub fn keep_packets(&mut self) {
+        self.client.keep_packets();
+    }
+
+    /// The packets that came since [`Downlink::keep_packets`].
+    pub fn packets(&self) -> &[PacketSeen] {
+        self.client.packets()
     }
 
     /// Something to do has come due; then [`Downlink::poll_transmit`].
@@ -344,6 +362,9 @@ impl Downlink {
             report_deviation: tally.reports.deviation(),
             goodput_bps: self.delivered().get() as f64 * 8.0 / seconds,
             loss: (tally.sent > 0).then(|| tally.dropped as f64 / tally.sent as f64),
+            frames_f1: self.client.score().and_then(|score| score.f1()),
+            level_accuracy: self.client.score().and_then(|score| score.level_accuracy()),
+            level_rmse: self.client.score().and_then(|score| score.level_rmse()),
             settled: is_settled.then(|| off_target_at.since(since)),
         }
     }

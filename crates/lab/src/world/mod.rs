@@ -11,6 +11,7 @@
 //! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
 //! here is what runs on the road.
 
+mod client;
 mod cross;
 mod downlink;
 mod exchange;
@@ -25,6 +26,7 @@ use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
+pub use client::{Client, PacketSeen};
 pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
@@ -49,7 +51,7 @@ pub enum Flow {
     /// Requests and responses over TCP.
     Exchange(Exchange),
     /// A paced downlink over Wi-Fi.
-    Downlink(Downlink),
+    Downlink(Box<Downlink>),
     /// Cross traffic.
     Cross(Cross),
 }
@@ -227,6 +229,14 @@ impl World {
     /// The flows, in the order in which they were given.
     pub fn flows(&self) -> &[Routed] {
         &self.flows
+    }
+
+    /// The downlinks among them.
+    pub fn downlinks_mut(&mut self) -> impl Iterator<Item = &mut Downlink> {
+        self.flows.iter_mut().filter_map(|routed| match &mut routed.flow {
+            Flow::Downlink(downlink) => Some(&mut **downlink),
+            _ => None,
+        })
     }
 
     /// The wired hops.

@@ -1,0 +1,42 @@
+//! Packets of downlinks as their clients saw them: what estimators of frames are trained on.
+
+use freshline_core::unit::Time;
+
+use crate::scenario::{Scenario, ScenarioError};
+use crate::world::{Flow, PacketSeen};
+
+/// The packets of one downlink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packets {
+    /// The name of its flow in the scenario.
+    pub flow: String,
+    /// Which of the flows alike, from 0 on.
+    pub number: usize,
+    /// In the order in which they came, after the warm-up.
+    pub seen: Vec<PacketSeen>,
+}
+
+/// One run of a scenario: the packets of all its downlinks.
+///
+/// # Errors
+/// A scenario that cannot be built.
+pub fn packets(scenario: &Scenario, run: u32) -> Result<Vec<Packets>, ScenarioError> {
+    let mut built = scenario.build(run)?;
+    let world = &mut built.world;
+    world.run_until(Time::ZERO + scenario.warm_up);
+    world.begin_measuring();
+    for downlink in world.downlinks_mut() {
+        downlink.keep_packets();
+    }
+    world.run_until(Time::ZERO + scenario.duration);
+    let mut all = Vec::new();
+    for (config, range) in scenario.flows.iter().zip(built.flows) {
+        for (number, flow) in built.world.flows()[range].iter().enumerate() {
+            if let Flow::Downlink(downlink) = &flow.flow {
+                let seen = downlink.packets().to_vec();
+                all.push(Packets { flow: config.name.clone(), number, seen });
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,347 @@
+"""First packets of Wi-Fi frames from kernel timestamps, and levels under high load.
+
+Hassani, MSc thesis, sections 4.4.1 and 4.4.2: a threshold (m = 1), a logistic over the last m = 20 gaps
+and their deviation (4.3, 4.4), and support vectors over d = 5 slots of 100 ms (4.5). Data comes from
+the lab, `scenarios/wlan/kernel-stamps.toml`, with the stamps of a handset, and on a slow channel with
+those of the loopback; crates/core/src/wlan/estimator evaluates what comes out.
+
+Where the thesis is silent: cross-validation leaves out one of 20 blocks of time, of all rates, at once,
+since neighbours share gaps; the logistic has next to no regularisation (C = 1e6); the support vectors are
+a regression that sees rates up to full frames, with C and γ from cross-validation.
+
+    frames.py small FRESHLINE FOLDER     a small training, with what scikit-learn says of packets and
+                                         slots that were not in it: crates/cli/tests/training.rs
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
+NAME = "frames"
+SEED = 20
+HELD_OUT = SEED + 1000
+SCENARIO = "wlan/kernel-stamps"
+WARM_UP = 0.5
+PACKET_BITS = 12_000
+M = 20
+D = 5
+MOST = 64
+LONGEST_GAP = 400_000
+SLOT = 100_000_000
+FOLDS = 20
+TRAINED = range(100, 601, 50)
+# A slow channel, on which packets come as over the loopback behind the path emulator.
+SLOW = {
+    "cell.wifi.radio.rate": '"mcs4"',
+    "cell.wifi.radio.width": '"40MHz"',
+    "cell.wifi.radio.streams": "1",
+    "cell.wifi.radio.guard": '"long"',
+    "flow.video.downlink.stamps": '"loopback"',
+}
+SLOW_TRAINED = (10, 20, 30, 40, 50, 60, 65)
+SLOTS_TRAINED = range(100, 701, 25)
+SHOWN = [50, *range(100, 701, 50)]
+
+
+class Packets:
+    """What a client saw at one rate, in the order in which it came."""
+
+    def __init__(self, kernel, frame):
+        self.kernel = kernel
+        self.is_first = np.r_[True, frame[1:] != frame[:-1]]
+        gaps = np.clip(np.diff(kernel), 0, LONGEST_GAP) / 1e3
+        window = np.lib.stride_tricks.sliding_window_view(gaps, M)
+        self.features = np.column_stack([window, window.std(axis=1)])
+        # The first packet with m gaps behind it is the one after them.
+        self.labels = self.is_first[M:]
+
+
+def read(file):
+    """A file of `freshline lab packets` of one rate, or of the same columns."""
+    columns = file.read_text().splitlines()
+    at = [columns[0].split(",").index(name) for name in ("kernel_ns", "frame_ns")]
+    rows = [line.split(",") for line in columns[1:]]
+    kernel, frame = (np.array([int(row[i]) for row in rows], dtype=np.int64) for i in at)
+    return Packets(kernel, frame)
+
+
+def simulate(freshline, work, mbps, seconds, seed, settings=None):
+    """So many seconds at a send rate, with other settings of the scenario."""
+    settings = [f"{key}={value}" for key, value in (settings or {}).items()]
+    file = work / f"{mbps}-{seed}.csv"
+    subprocess.run(
+        [freshline, "lab", "packets", SCENARIO, "--out", file, "--seed", str(seed)]
+        + ["--set", "sweep={}", "--set", f'flow.video.downlink.law.rate="{mbps}mbit"']
+        + ["--set", f"warm_up='{WARM_UP}s'", "--set", f"duration='{WARM_UP + seconds:.3f}s'"]
+        + [part for setting in settings for part in ("--set", setting)],
+        check=True,
+    )
+    packets = read(file)
+    file.unlink()
+    return packets
+
+
+def folds(packets):
+    """The block of time, of FOLDS, that each sample is of."""
+    return np.concatenate([np.arange(len(p.labels)) * FOLDS // len(p.labels) for p in packets])
+
+
+def stacked(packets):
+    features = np.vstack([p.features for p in packets])
+    return features, np.concatenate([p.labels for p in packets])
+
+
+def fit_threshold(features, labels):
+    """The gap, to half a µs, that tells first packets with the best F1."""
+    newest = features[:, M - 1]
+    edges = np.arange(0.0, 1000.5, 0.5)
+    first = np.histogram(newest[labels], edges)[0][::-1].cumsum()[::-1]
+    other = np.histogram(newest[~labels], edges)[0][::-1].cumsum()[::-1]
+    beyond = [np.count_nonzero(newest[which] > edges[-1]) for which in (labels, ~labels)]
+    found, wrong = first + beyond[0], other + beyond[1]
+    f1 = 2 * found / (found + wrong + np.count_nonzero(labels))
+    return float(edges[np.argmax(f1)])
+
+
+def fit_logistic(features, labels):
+    # Newton's steps end at the optimum to the last digits, so that they do not depend on the way.
+    return make_pipeline(
+        StandardScaler(),
+        LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-10),
+    ).fit(features, labels)
+
+
+def cross_validate(features, labels, fold):
+    """F1 of threshold and logistic in each fold, and what the logistic says of all that was left out."""
+    scores, told = [], np.zeros(len(labels), dtype=bool)
+    for number in range(FOLDS):
+        out = fold == number
+        threshold = fit_threshold(features[~out], labels[~out])
+        logistic = fit_logistic(features[~out], labels[~out])
+        told[out] = logistic.predict(features[out])
+        by_gap = features[out][:, M - 1] >= threshold
+        scores.append([f1_score(labels[out], by_gap), f1_score(labels[out], told[out])])
+    return np.array(scores), told
+
+
+def slots(packets, is_first):
+    """Of each slot with frames: its number, their mean level, variance and number, and the true mean.
+
+    `is_first` is of the packets behind the first M."""
+    kernel = packets.kernel[M:]
+
+    def frames(labels, most):
+        """Where frames begin, and how many packets they have; the last one is not over."""
+        begins = np.flatnonzero(labels)
+        at, level = [], []
+        for begin, end in zip(begins[:-1], begins[1:]):
+            for part in range(begin, end, most):
+                at.append(part)
+                level.append(min(most, end - part))
+        return (kernel[np.array(at, dtype=int)] - kernel[0]) // SLOT, np.array(level, dtype=float)
+
+    told_at, told = frames(is_first, MOST)
+    true_at, true = frames(packets.labels, 1 << 30)
+    rows = []
+    # The first and the last are not whole.
+    for slot in range(1, int(true_at.max(initial=0))):
+        mine, truth = told[told_at == slot], true[true_at == slot]
+        if len(mine) and len(truth):
+            rows.append((slot, mine.mean(), mine.var(), len(mine), truth.mean()))
+    return rows
+
+
+def level_samples(rows):
+    """X of (4.5) and the true levels, from D slots in a row on."""
+    features, levels, plain = [], [], []
+    for end in range(D - 1, len(rows)):
+        last = rows[end - D + 1 : end + 1]
+        if last[-1][0] - last[0][0] == D - 1:
+            features.append([row[1] for row in last] + [last[-1][2], last[-1][3]])
+            levels.append(last[-1][4])
+            plain.append(last[-1][1])
+    return np.array(features).reshape(-1, D + 2), np.array(levels), np.array(plain)
+
+
+def fit_svm(features, levels, cost, gamma):
+    return make_pipeline(
+        StandardScaler(), SVR(C=cost, gamma=gamma, epsilon=0.5, tol=1e-6)
+    ).fit(features, levels)
+
+
+def rmse(told, truth):
+    return float(np.sqrt(np.mean((told - truth) ** 2))) if len(truth) else float("nan")
+
+
+def choose_svm(samples):
+    """C and γ of the least error in cross-validation, and what was said of all that was left out."""
+    features = np.vstack([x for x, _, _ in samples])
+    levels = np.concatenate([y for _, y, _ in samples])
+    fold = np.concatenate([np.arange(len(y)) * FOLDS // max(len(y), 1) for _, y, _ in samples])
+    best = None
+    for cost in (10.0, 30.0, 100.0):
+        for gamma in (0.02, 0.05, 0.15):
+            told = np.zeros(len(levels))
+            for number in np.unique(fold):
+                out = fold == number
+                svm = fit_svm(features[~out], levels[~out], cost, gamma)
+                told[out] = svm.predict(features[out])
+            error = rmse(told, levels)
+            if best is None or error < best[0]:
+                best = (error, cost, gamma, told)
+    _, cost, gamma, told = best
+    return fit_svm(features, levels, cost, gamma), cost, gamma, told, levels
+
+
+def toml_numbers(numbers):
+    return "[" + ", ".join(repr(float(number)) for number in numbers) + "]"
+
+
+def training_table(name, data, samples, f1):
+    return (
+        f"\n[{name}]\ndata = \"{data}\"\nseed = {SEED}\nsamples = {samples}\n"
+        f"f1 = {float(f1)!r}\n"
+    )
+
+
+def frames_toml(threshold, logistic, data, samples, f1):
+    scaler, model = logistic[0], logistic[1]
+    theta = model.coef_[0] / scaler.scale_
+    intercept = model.intercept_[0] - (theta * scaler.mean_).sum()
+    return (
+        "# Made by `make train`. Gaps in µs, the oldest first.\nversion = 1\n"
+        f"\n[threshold]\ngap = {threshold!r}\n"
+        + training_table("threshold.training", data, samples, f1[0])
+        + f"\n[logistic]\ngaps = {toml_numbers(theta[:M])}\ndeviation = {float(theta[M])!r}\n"
+        f"intercept = {float(intercept)!r}\n"
+        + training_table("logistic.training", data, samples, f1[1])
+    )
+
+
+def levels_toml(svm, packets, data, samples, f1):
+    scaler, machine = svm[0], svm[1]
+    root = np.sqrt(machine._gamma)
+    scale = root / scaler.scale_
+    vectors = root * machine.support_vectors_ + scaler.mean_ * scale
+    text = (
+        "# Made by `make train`. f1 is that of the logistic whose slots these were.\nversion = 1\n"
+        f"packets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
+        f"scale = {toml_numbers(scale)}\n" + training_table("training", data, samples, f1)
+    )
+    for weight, at in zip(machine.dual_coef_[0], vectors):
+        text += f"\n[[vector]]\nweight = {float(weight)!r}\nat = {toml_numbers(at)}\n"
+    return text
+
+
+def packets_a_slot(mbps):
+    return mbps * 1e6 / PACKET_BITS * SLOT / 1e9
+
+
+def train(freshline, work, count=100_000, seconds=3.0):
+    """The weights; says what it finds on the way."""
+    print(f"packets: {count} at each of {TRAINED[0]} to {TRAINED[-1]} Mbit/s, seed {SEED}")
+    seen = [simulate(freshline, work, r, count * PACKET_BITS / r / 1e6, SEED) for r in TRAINED]
+    print(f"and {seconds} s at each of {SLOW_TRAINED} Mbit/s on a slow channel, by the loopback")
+    seen += [simulate(freshline, work, r, seconds, SEED, SLOW) for r in SLOW_TRAINED]
+    features, labels = stacked(seen)
+    scores, _ = cross_validate(features, labels, folds(seen))
+    mean, deviation = scores.mean(axis=0), scores.std(axis=0)
+    for name, f1, sd in zip(("threshold", "logistic"), mean, deviation):
+        print(f"{name}: F1 {f1:.4f}, deviation {sd:.4f} over {FOLDS} folds")
+    threshold = fit_threshold(features, labels)
+    logistic = fit_logistic(features, labels)
+    print(f"threshold: {threshold} µs")
+    data = f"{SCENARIO}, {TRAINED[0]} to {TRAINED[-1]} Mbit/s; by the loopback, 10 to 65 Mbit/s"
+    files = {"frames.toml": frames_toml(threshold, logistic, data, len(labels), mean)}
+
+    print(f"slots: {seconds} s at each of {SLOTS_TRAINED[0]} to {SLOTS_TRAINED[-1]} Mbit/s")
+    samples = []
+    for rate in SLOTS_TRAINED:
+        packets = simulate(freshline, work, rate, seconds, SEED)
+        samples.append(level_samples(slots(packets, logistic.predict(packets.features))))
+    svm, cost, gamma, told, levels = choose_svm(samples)
+    plain = np.concatenate([z for _, _, z in samples])
+    print(f"svm: C = {cost:g}, gamma = {gamma:g}, {len(svm[1].support_)} vectors;", end=" ")
+    print(f"in cross-validation RMSE {rmse(told, levels):.2f}, logistic {rmse(plain, levels):.2f}")
+    # It replaces the logistic from the rate on from which it was better at all rates.
+    ends = np.cumsum([len(y) for _, y, _ in samples])
+    packets = packets_a_slot(SLOTS_TRAINED[-1] + 25)
+    for rate, begin, end in reversed(list(zip(SLOTS_TRAINED, [0, *ends], ends))):
+        part = slice(begin, end)
+        if rmse(told[part], levels[part]) >= rmse(plain[part], levels[part]):
+            break
+        packets = packets_a_slot(rate - 12.5)
+    print(f"svm: replaces the logistic from {packets:.0f} packets a slot on")
+    data = f"{SCENARIO}, {SLOTS_TRAINED[0]} to {SLOTS_TRAINED[-1]} Mbit/s"
+    files["levels.toml"] = levels_toml(svm, packets, data, len(levels), mean[1])
+
+    print(f"\nheld out: seed {HELD_OUT}, {seconds} s at each rate")
+    print("                F1                level, 100 ms slots           RMSE, packets")
+    print("Mbit/s  threshold logistic    true threshold logistic  threshold logistic    svm")
+    for rate in SHOWN:
+        packets = simulate(freshline, work, rate, seconds, HELD_OUT)
+        show(rate, packets, threshold, logistic, svm)
+    print("on the slow channel, by the loopback; the support vectors are not for it")
+    for rate in SLOW_TRAINED:
+        packets = simulate(freshline, work, rate, seconds, HELD_OUT, SLOW)
+        show(rate, packets, threshold, logistic, svm)
+    return files
+
+
+def show(rate, packets, threshold, logistic, svm):
+    by_gap = packets.features[:, M - 1] >= threshold
+    told = logistic.predict(packets.features)
+    x, truth, plain = level_samples(slots(packets, told))
+    _, gap_truth, gap_level = level_samples(slots(packets, by_gap))
+    print(
+        f"{rate:6} {f1_score(packets.labels, by_gap):10.3f} {f1_score(packets.labels, told):8.3f}"
+        f" {truth.mean():7.2f} {gap_level.mean():9.2f} {plain.mean():8.2f}"
+        f" {rmse(gap_level, gap_truth):10.2f} {rmse(plain, truth):8.2f}"
+        f" {rmse(svm.predict(x), truth):6.2f}"
+    )
+
+
+def small(freshline, folder):
+    """A training of a second, and what scikit-learn says of what it has not seen."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rates = (100, 300, 500, 600)
+    seen = [simulate(freshline, folder, rate, 0.5, SEED) for rate in rates]
+    features, labels = stacked(seen)
+    threshold, logistic = fit_threshold(features, labels), fit_logistic(features, labels)
+    samples = []
+    for rate in rates:
+        packets = simulate(freshline, folder, rate, 2.5, SEED)
+        samples.append(level_samples(slots(packets, logistic.predict(packets.features))))
+    features = np.vstack([x for x, _, _ in samples])
+    svm = fit_svm(features, np.concatenate([y for _, y, _ in samples]), 10.0, 0.1)
+    f1 = f1_score(labels, logistic.predict(np.vstack([p.features for p in seen])))
+    (folder / "frames.toml").write_text(
+        frames_toml(threshold, logistic, "small", len(labels), (f1, f1))
+    )
+    (folder / "levels.toml").write_text(levels_toml(svm, 0.0, "small", len(features), f1))
+    with open(folder / "packets.csv", "w") as out:
+        for rate in (200, 400, 600):
+            packets = simulate(freshline, folder, rate, 0.3, HELD_OUT)
+            out.write("begin,\n")
+            known = logistic.predict_proba(packets.features)[:, 1]
+            for stamp, p in zip(packets.kernel, [""] * M + [repr(float(p)) for p in known]):
+                out.write(f"{stamp},{p}\n")
+    packets = simulate(freshline, folder, 550, 2.0, HELD_OUT)
+    rows = slots(packets, logistic.predict(packets.features))
+    known = svm.predict(level_samples(rows)[0])
+    with open(folder / "slots.csv", "w") as out:
+        for row, level in zip(rows, [""] * (D - 1) + [repr(float(level)) for level in known]):
+            out.write(f"{float(row[1])!r},{float(row[2])!r},{row[3]},{level}\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4 or sys.argv[1] != "small":
+        sys.exit(__doc__)
+    small(sys.argv[2], Path(sys.argv[3]))
