@@ -116,9 +116,15 @@ fn the_model_is_within_5_percent_of_packets() {
 
 #[test]
 fn levels_are_held_without_loss_at_the_bounds_goodput_and_shared_alike() {
-    for (mcs, streams, stations, delay_ms) in
-        [(9, 1, 1, 5), (9, 2, 2, 5), (9, 2, 5, 10), (9, 2, 10, 15), (9, 2, 20, 30), (4, 1, 10, 15), (2, 1, 1, 2)]
-    {
+    for (mcs, streams, stations, delay_ms) in [
+        (9, 1, 1, 5),
+        (9, 2, 2, 5),
+        (9, 2, 5, 10),
+        (9, 2, 10, 15),
+        (9, 2, 20, 30),
+        (4, 1, 10, 15),
+        (2, 1, 1, 2),
+    ] {
         let delay = Span::from_millis(delay_ms);
         let optimum = optimum(mcs, streams, stations, delay);
         let law =
