@@ -93,6 +93,13 @@ fn kinds() -> impl Strategy<Value = CellConfig> {
             "standard = '802.11n'\nrate = 'mcs4'\nstations = 4\nlifetime = '50ms'\n{noisy}"
         )),
         config(&format!(
+            "standard = '802.11n'\nrate = 'mcs4'\nmax_msdus = 3\nstations = 4\nlifetime = '50ms'\n{noisy}"
+        )),
+        config("standard = '802.11ac'\nrate = 'mcs7'\nmax_msdus = 2\nqueue = '40p'\nstations = 4"),
+        config(&format!(
+            "standard = '802.11ac'\nrate = 'minstrel'\nmax_mpdus = 1\nmax_msdus = 4\nstations = 3\n{noisy}"
+        )),
+        config(&format!(
             "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nstations = 3\n{noisy}"
         )),
     ])

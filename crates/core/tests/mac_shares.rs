@@ -67,6 +67,24 @@ fn aggregates_carry_what_their_cycle_says() {
 }
 
 #[test]
+fn with_two_packets_an_mpdu_a_frame_has_128() {
+    // 26 + 1076 + 1074 + 4 bytes behind 4: 64 of 2184 are 717 symbols of 1560 bits.
+    let file =
+        "standard = '802.11ac'\nrate = 'mcs9'\nwidth = '80MHz'\nlifetime = '10s'\nmax_msdus = 2";
+    let cycle_us = 43.0 + 67.5 + (40.0 + 717.0 * 4.0) + 16.0 + 32.0;
+    let ([rate], stats) = shares(file, [(0, 1, BE)]);
+    let expected = 128.0 * PAYLOAD / cycle_us;
+    assert!((rate / expected - 1.0).abs() < 0.005, "{rate} of {expected} Mbit/s");
+    let sender = &stats.stations[0];
+    assert_eq!((sender.level_sent(), sender.attempts), (128.0, 64 * sender.transmissions));
+    // At 87.75 Mbit/s the air ends a frame: 5.484 ms are 1361 symbols of 351 bits, 27 such MPDUs
+    // (58968 bytes), and no room for a packet alone.
+    let slow = file.replace("mcs9", "mcs2");
+    let ([_], stats) = shares(&slow, [(0, 1, BE)]);
+    assert_eq!(stats.stations[0].level_sent(), 54.0);
+}
+
+#[test]
 fn without_aggregation_every_packet_pays_for_its_access() {
     let file = "standard = '802.11n'\nrate = 'mcs7'\nmax_mpdus = 1\nlifetime = '10s'";
     // 8742 bits in 34 symbols of 260 bits.

@@ -8,7 +8,7 @@ use freshline_core::age::jain_index;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::mac::{Framing, MAX_ON_AIR, Mode, Standard, Timing};
 use freshline_core::wlan::{
-    Allocation, Binding, DownlinkLaw, Fixed, Limits, Linear, LinearParams, Nonlinear,
+    Allocation, Binding, DownlinkLaw, Fixed, Limits, Linear, LinearParams, Link, Nonlinear,
     NonlinearParams, Report, StationId, gain_limit,
 };
 use proptest::prelude::*;
@@ -63,6 +63,28 @@ fn a_frame_takes_in_the_model_what_it_takes_in_a_cell() {
             let apart = cell.max(model) - cell.min(model);
             let most = Span::from_nanos(2_001) + mode.rate().time_to_send(Bytes::new(3));
             assert!(level == 1 || apart <= most, "{mode:?}, {level}: {cell} {model}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_of_a_msdus_takes_in_the_model_what_it_takes_in_a_cell() {
+    let (timing, framing) = (Timing::of(Standard::Ac), Framing::VHT.with_msdus(2));
+    let before = timing.aifs(best_effort().aifsn) + best_effort().mean_backoff(timing.slot);
+    let mpdu = framing.joined(framing.mpdu(PACKET), 1, PACKET);
+    for (mcs, streams) in [(0, 1), (4, 1), (9, 1), (9, 2), (9, 4)] {
+        let mode = vht(mcs, streams);
+        let link = Link::new(&mode, &timing, &framing, &best_effort(), PACKET);
+        let mut ampdu = Bytes::ZERO;
+        for mpdus in 1..=64u32 {
+            ampdu = framing.appended(ampdu, mpdu);
+            let response = framing.response(&mode, mpdus as usize);
+            let cell = before + mode.duration(ampdu) + timing.sifs + response;
+            let packets = link.airtime * f64::from(2 * mpdus);
+            let model = link.overhead + Span::from_secs_f64(packets);
+            let apart = cell.max(model) - cell.min(model);
+            let most = Span::from_nanos(2_001) + mode.rate().time_to_send(Bytes::new(3));
+            assert!(mpdus == 1 || apart <= most, "{mode:?}, {mpdus}: {cell} {model}");
         }
     }
 }

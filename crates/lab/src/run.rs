@@ -295,6 +295,7 @@ impl Group<'_> {
         self.mean_time("round_mean", flows, |flow| flow.round_mean);
         self.mean("level_mean", "packets", flows.iter().map(|flow| flow.level_mean));
         self.mean("level_deviation", "packets", flows.iter().map(|flow| flow.level_deviation));
+        self.mean_time("level_time_constant", flows, |flow| flow.level_time_constant);
         self.mean("report_deviation", "packets", flows.iter().map(|flow| flow.report_deviation));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
         let goodputs = || flows.iter().map(|flow| flow.goodput_bps);

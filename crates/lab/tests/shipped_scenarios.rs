@@ -30,13 +30,14 @@ fn changes(row: &Row) -> Vec<Change> {
     set.chain(best).collect()
 }
 
-/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both.
+/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, and of
+/// `cell/ap` the cell.
 fn has(scenario: &Scenario, of: &str) -> bool {
     let flows = scenario.flows.iter().filter(|flow| flow.count > 0).map(|flow| &flow.name);
     let links = scenario.links.iter().map(|link| &link.name);
     let cells = scenario.cells.iter().map(|cell| &cell.name);
     let names: BTreeSet<_> = flows.chain(links).chain(cells).map(String::as_str).collect();
-    of.split('@').all(|part| names.contains(part))
+    of.split('@').all(|part| names.contains(part.strip_suffix("/ap").unwrap_or(part)))
 }
 
 fn check(path: &Path, text: &str, reproduction: &Reproduction) {

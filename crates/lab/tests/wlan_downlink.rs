@@ -116,9 +116,15 @@ fn the_model_is_within_5_percent_of_packets() {
 
 #[test]
 fn levels_are_held_without_loss_at_the_bounds_goodput_and_shared_alike() {
-    for (mcs, streams, stations, delay_ms) in
-        [(9, 1, 1, 5), (9, 2, 5, 10), (9, 2, 20, 30), (4, 1, 10, 15), (2, 1, 1, 2)]
-    {
+    for (mcs, streams, stations, delay_ms) in [
+        (9, 1, 1, 5),
+        (9, 2, 2, 5),
+        (9, 2, 5, 10),
+        (9, 2, 10, 15),
+        (9, 2, 20, 30),
+        (4, 1, 10, 15),
+        (2, 1, 1, 2),
+    ] {
         let delay = Span::from_millis(delay_ms);
         let optimum = optimum(mcs, streams, stations, delay);
         let law =
@@ -140,7 +146,7 @@ fn levels_are_held_without_loss_at_the_bounds_goodput_and_shared_alike() {
 
 #[test]
 fn from_a_cold_start_levels_settle_within_8_slots_and_sooner_than_with_the_linear_law() {
-    for stations in [1, 10] {
+    for stations in [1, 2, 5, 10, 20] {
         let count = format!("flow.video.count={stations}");
         let settled = |law: &str| {
             let metrics = measured(CELL, &[&count, law, "cell.wifi.radio.streams=2"]);
@@ -148,6 +154,10 @@ fn from_a_cold_start_levels_settle_within_8_slots_and_sooner_than_with_the_linea
         };
         let nonlinear = settled("flow.video.downlink.law={ law = 'nonlinear', delay = '20ms' }");
         assert!(nonlinear <= 8.0 * DELTA + 0.01, "{stations}: {nonlinear}");
+        // The linear law beside it where it differs most.
+        if ![1, 10].contains(&stations) {
+            continue;
+        }
         let linear = settled("flow.video.downlink.law=linear");
         assert!(nonlinear < linear, "{stations}: {nonlinear} {linear}");
     }

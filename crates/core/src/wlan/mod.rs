@@ -18,6 +18,7 @@
 //! | [`Round`] | levels and delays at given rates, rates for levels | 5.2 |
 //! | [`mac`] | the cell itself: access point and stations, element by element | IEEE 802.11-2016 |
 //! | [`Link`] | what frames and packets take of its time: c and w | 5.2.2 |
+//! | [`Reports`] | what clients' reports take of that time | – |
 //! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
 //! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
 //! | [`estimator`] | levels from the kernel's timestamps | 4.4 |
@@ -73,6 +74,7 @@ mod model;
 mod napi;
 mod nonlinear;
 mod params;
+mod reports;
 mod slot;
 
 pub use aggregation::{Aggregation, AggregationParams, Arrival};
@@ -86,6 +88,7 @@ pub use model::{Fluctuation, ModelError, Round};
 pub use napi::{Napi, NapiError, NapiParams};
 pub use nonlinear::{Nonlinear, NonlinearLaw, NonlinearParams, NonlinearState};
 pub use params::{DownlinkParams, ParamsError};
+pub use reports::Reports;
 pub use slot::{SlotLaw, Slotted, Station};
 
 use core::fmt;

@@ -419,7 +419,7 @@ impl LinkConfig {
 }
 
 impl FlowConfig {
-    /// So many flows there are at most of one [[flow]]: a flow takes up to 100 kB.
+    /// So many flows there are at most of one `[[flow]]`: a flow takes up to 100 kB.
     pub const MOST_FLOWS: usize = 10_000;
 }
 

@@ -21,6 +21,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::client::{Client, PacketSeen};
+use super::memory::Memory;
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
 /// One law for all stations to which a server sends. Clones are the same one.
@@ -109,6 +110,9 @@ struct Tally {
     first_frame_at: Option<Time>,
     last_frame_at: Time,
     rounds: u64,
+    /// Packets of the last frame so far, and levels of those before.
+    in_last_frame: u64,
+    memory: Memory,
     /// When a report last told of a level off its target.
     off_target_at: Option<Time>,
     /// Whether the newest told of one on its target; `None` while there is none.
@@ -153,6 +157,8 @@ impl Tally {
             first_frame_at: None,
             last_frame_at: Time::ZERO,
             rounds: 0,
+            in_last_frame: 0,
+            memory: Memory::default(),
             off_target_at: None,
             is_on_target: None,
         }
@@ -174,6 +180,9 @@ pub struct DownlinkOutcome {
     pub level_mean: Option<f64>,
     /// The standard deviation of packets a frame.
     pub level_deviation: Option<f64>,
+    /// How long a deviation of the level takes to fall to 1/e; `None` if that is beyond 64 frames
+    /// or drowns in chance.
+    pub level_time_constant: Option<Span>,
     /// The standard deviation of the levels of reports, which are means over Δ.
     pub report_deviation: Option<f64>,
     /// Payload that arrived, in bit/s.
@@ -276,11 +285,18 @@ impl Downlink {
         tally.delays.record(delay);
         tally.delay_sum += delay;
         if tally.first_frame_at.is_none() {
+            // The first frame may have begun before the warm-up ended: its level is not known.
             tally.first_frame_at = Some(frame.at);
             tally.last_frame_at = frame.at;
         } else if frame.at > tally.last_frame_at {
             tally.last_frame_at = frame.at;
             tally.rounds += 1;
+            if tally.in_last_frame > 0 {
+                tally.memory.push(tally.in_last_frame as f64);
+            }
+            tally.in_last_frame = 1;
+        } else if frame.at == tally.last_frame_at && tally.in_last_frame > 0 {
+            tally.in_last_frame += 1;
         }
         let (stamp, rate) = (frame.at, frame.rate);
         self.client.on_packet(now, Arrival { seq: packet.seq, stamp, rate });
@@ -350,15 +366,18 @@ impl Downlink {
         let since = tally.since.max(self.starts_at);
         let seconds = now.min(self.ends_at).since(since).as_secs_f64();
         let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
+        let round_mean = rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds);
+        let frames = tally.memory.frames_to_1_e();
         let off_target_at = tally.off_target_at.unwrap_or(since);
         let is_settled = tally.is_on_target == Some(true);
         DownlinkOutcome {
             delay_mean: came.then(|| tally.delays.mean()),
             delay_p50: came.then(|| tally.delays.quantile(0.5)),
             delay_p95: came.then(|| tally.delays.quantile(0.95)),
-            round_mean: rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds),
+            round_mean,
             level_mean: tally.frames.mean(),
             level_deviation: tally.frames.deviation(),
+            level_time_constant: round_mean.zip(frames).map(|(round, n)| round.mul_f64(n)),
             report_deviation: tally.reports.deviation(),
             goodput_bps: self.delivered().get() as f64 * 8.0 / seconds,
             loss: (tally.sent > 0).then(|| tally.dropped as f64 / tally.sent as f64),

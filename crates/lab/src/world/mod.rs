@@ -16,6 +16,7 @@ mod cross;
 mod downlink;
 mod exchange;
 mod host;
+mod memory;
 mod parcel;
 mod stream;
 mod updates;

@@ -387,6 +387,7 @@ impl<P: Packet> Cell<P> {
         let stats = &mut self.stats.stations[who.station as usize];
         stats.transmissions += 1;
         stats.attempts += burst.mpdus as u64;
+        stats.packets += burst.packets as u64;
         stats.retries += burst.retries;
         stats.airtime += on_air;
         self.medium.sendings.push(Sending {
@@ -428,15 +429,15 @@ impl<P: Packet> Cell<P> {
                 || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64)
         };
         let frame = Received { at: sending.end, rate: mode.rate() };
-        let received = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
-        stats.stations[from as usize].noise_losses += (sending.mpdus - received) as u64;
-        if received > 0 {
+        let taken = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
+        stats.stations[from as usize].noise_losses += (sending.mpdus - taken.mpdus) as u64;
+        if taken.mpdus > 0 {
             let receiver = &mut stats.stations[to as usize];
             receiver.received_frames += 1;
-            receiver.received_mpdus += received as u64;
+            receiver.received_packets += taken.packets as u64;
             receiver.airtime += sending.response;
         }
-        received
+        taken.mpdus
     }
 
     /// The medium becomes idle at `at`.

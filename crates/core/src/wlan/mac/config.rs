@@ -48,6 +48,10 @@ pub struct CellConfig {
     pub stations: u32,
     /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
+    /// How many packets an MPDU may have as subframes of an A-MSDU, from 1 (no A-MSDUs) to 32, as
+    /// far as 3839 bytes (802.11n) or MPDUs of 11454 (802.11ac) carry them. With 2, frames have up
+    /// to 128 packets.
+    pub max_msdus: u8,
     /// How many packets a station holds for one other station in one category, above zero.
     pub queue: Packets,
     /// How long a packet may wait there.
@@ -83,6 +87,7 @@ impl Default for CellConfig {
             streams: 1,
             stations: 2,
             max_mpdus: Framing::BLOCK,
+            max_msdus: 1,
             queue: Packets::new(500),
             lifetime: Span::from_millis(500),
             access: None,
@@ -190,6 +195,12 @@ pub enum CellError {
     /// Aggregates of no frames, or of more than a block acknowledgement covers.
     #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
     MaxMpdus(usize),
+    /// A-MSDUs of no packets, or of more than there ever are.
+    #[error("`max_msdus` is {0}; give 1 for no A-MSDUs, up to {most}", most = Framing::MOST_MSDUS)]
+    MaxMsdus(u8),
+    /// A-MSDUs where there are none.
+    #[error("`max_msdus` is {0}, but 802.11a and g have no A-MSDUs; give 1, or 802.11n or ac")]
+    NoMsdus(u8),
     /// HT and VHT stations have EDCA.
     #[error("`access` is dcf, but 802.11n and ac always contend by edca; leave it out")]
     Access,
@@ -231,7 +242,8 @@ impl CellConfig {
         let parts = CellParts {
             stations: self.stations,
             timing: Timing::of(self.standard),
-            framing: Framing::new(self.standard, &access, self.max_mpdus),
+            framing: Framing::new(self.standard, &access, self.max_mpdus)
+                .with_msdus(self.max_msdus),
             modes,
             access,
             rules: self.rules.unwrap_or(rules),
@@ -266,6 +278,12 @@ impl CellConfig {
         }
         if !(1..=Framing::BLOCK).contains(&self.max_mpdus) {
             return Err(CellError::MaxMpdus(self.max_mpdus));
+        }
+        if !(1..=Framing::MOST_MSDUS).contains(&self.max_msdus) {
+            return Err(CellError::MaxMsdus(self.max_msdus));
+        }
+        if self.max_msdus > 1 && !self.standard.aggregates() {
+            return Err(CellError::NoMsdus(self.max_msdus));
         }
         if self.standard.aggregates() && self.access == Some(AccessConfig::Dcf) {
             return Err(CellError::Access);
@@ -407,6 +425,8 @@ mod tests {
             ("lifetime = '0s'", "`lifetime` is zero"),
             ("standard = '802.11ac'\nrate = 'mcs0'\naccess = 'dcf'", "`access` is dcf"),
             ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),
+            ("max_msdus = 33", "`max_msdus` is 33; give 1 for no A-MSDUs, up to 32"),
+            ("max_msdus = 2", "802.11a and g have no A-MSDUs"),
             ("[propagation]\nexponent = 3", "give either `side_m` or one of `places`"),
             ("side_m = 3.0", "need `propagation`"),
             ("side_m = -1.0\n[propagation]", "`side_m` is -1; give a length"),

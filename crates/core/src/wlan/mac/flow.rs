@@ -10,8 +10,13 @@
 //!
 //! Sender's queue and receiver's reorder buffer are one deque. What was received stays until
 //! everything before it was received too or given up, so packets leave in order. The sender can
-//! be at most a window ahead of the first packet that is missing, as the standard's sequence
+//! be at most a window ahead of the first MPDU that is missing, as the standard's sequence
 //! numbers demand (IEEE 802.11-2016, 10.24.7).
+//!
+//! Packets that share an MPDU stand one behind the other: the first speaks for all. They are put
+//! together when they first go on the air, with what waits then, and stay together from there on:
+//! they arrive, are sent again and are given up as one. Their MPDU is too old once the newest of them is
+//! (10.12).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -32,7 +37,7 @@ pub(super) struct Flow<P> {
     pub(super) candidates: Box<[Candidate]>,
     /// Whether it waits for its turn among the flows of its sender, or has it.
     pub(super) has_turn: bool,
-    mpdus: VecDeque<Mpdu<P>>,
+    msdus: VecDeque<Msdu<P>>,
 }
 
 /// A mode in which a flow may send.
@@ -45,20 +50,34 @@ pub(super) struct Candidate {
     pub(super) log_success: f64,
 }
 
+/// A packet. If it is the first of its MPDU, everything but the packet is that one's.
 #[derive(Debug)]
-struct Mpdu<P> {
+struct Msdu<P> {
     packet: P,
+    /// Of the MPDU.
     size: Bytes,
+    /// When the newest of its packets came.
     since: Time,
     tries: u8,
+    /// How many packets it has; 0 for those behind the first.
+    packets: u8,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// It was never on the air.
+    Queued,
+    /// It was, and goes there again.
     Waiting,
     OnAir,
     Received(Received),
+}
+
+impl State {
+    fn is_to_send(self) -> bool {
+        matches!(self, Self::Queued | Self::Waiting)
+    }
 }
 
 /// What goes on the air at once.
@@ -66,7 +85,15 @@ enum State {
 pub(super) struct Burst {
     pub(super) psdu: Bytes,
     pub(super) mpdus: usize,
+    pub(super) packets: usize,
     pub(super) retries: u64,
+}
+
+/// What a receiver took of what was on the air.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) mpdus: usize,
+    pub(super) packets: usize,
 }
 
 impl<P> Flow<P> {
@@ -75,32 +102,33 @@ impl<P> Flow<P> {
         to: u32,
         (rate, candidates): (RateControl, Box<[Candidate]>),
     ) -> Self {
-        Self { from, to, rate, candidates, has_turn: false, mpdus: VecDeque::new() }
+        Self { from, to, rate, candidates, has_turn: false, msdus: VecDeque::new() }
     }
 
     /// How many packets are queued, in flight, or held at the receiver behind a missing one.
     pub(super) fn len(&self) -> usize {
-        self.mpdus.len()
+        self.msdus.len()
     }
 
     /// Whether nothing is left to send. Between transmissions the first packet always waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.mpdus.is_empty()
+        self.msdus.is_empty()
     }
 
     /// Queues a packet whose MPDU has this size.
     pub(super) fn push(&mut self, now: Time, packet: P, size: Bytes) {
-        self.mpdus.push_back(Mpdu { packet, size, since: now, tries: 0, state: State::Waiting });
+        let state = State::Queued;
+        self.msdus.push_back(Msdu { packet, size, since: now, tries: 0, packets: 1, state });
     }
 
     /// How often the first packet was sent.
     pub(super) fn tries(&self) -> u8 {
-        self.mpdus.front().map_or(0, |mpdu| mpdu.tries)
+        self.msdus.front().map_or(0, |mpdu| mpdu.tries)
     }
 
     /// The size of the first MPDU.
     pub(super) fn first_size(&self) -> Bytes {
-        self.mpdus.front().map_or(Bytes::ZERO, |mpdu| mpdu.size)
+        self.msdus.front().map_or(Bytes::ZERO, |mpdu| mpdu.size)
     }
 
     /// Drops what is first in the queue since before `horizon`, and delivers what waited for it.
@@ -110,30 +138,37 @@ impl<P> Flow<P> {
         drops: &mut Drops<'_, P>,
         deliver: &mut impl FnMut(P, Received),
     ) {
-        let is_old = |mpdu: &Mpdu<P>| mpdu.state == State::Waiting && mpdu.since < horizon;
-        while self.mpdus.front().is_some_and(is_old) {
-            if let Some(expired) = self.mpdus.pop_front() {
-                drops(Drop { packet: expired.packet, reason: DropReason::Lifetime });
-            }
+        let is_old = |first: &Msdu<P>| first.state.is_to_send() && first.since < horizon;
+        while self.msdus.front().is_some_and(is_old) {
+            self.give_up(0, DropReason::Lifetime, drops);
             self.release(deliver);
         }
     }
 
-    /// Puts the first waiting packet on the air, and more of the window behind it as far as
-    /// `framing` and the time on the air allow.
+    /// Puts the first waiting packet on the air, and more of the window with it and behind it as
+    /// far as `framing` and the time on the air allow.
     pub(super) fn transmit(&mut self, framing: &Framing, mode: &Mode, on_air: Span) -> Burst {
-        let mut burst = Burst { psdu: Bytes::ZERO, mpdus: 0, retries: 0 };
-        let most = match framing.max_mpdus {
-            1 => Bytes::ZERO,
+        let mut burst = Burst { psdu: Bytes::ZERO, mpdus: 0, packets: 0, retries: 0 };
+        let most = match (framing.max_mpdus, framing.max_msdus) {
+            (1, 1) => Bytes::ZERO,
             _ => mode.capacity(on_air).min(framing.max_ampdu()),
         };
         let mut first = Bytes::ZERO;
-        for mpdu in self.mpdus.iter_mut().take(Framing::BLOCK) {
-            if mpdu.state != State::Waiting {
+        let mut window = Window::default();
+        while let Some(index) = window.next(&self.msdus) {
+            let state = self.msdus[index].state;
+            if !state.is_to_send() {
                 continue;
             }
+            if burst.mpdus == framing.max_mpdus {
+                break;
+            }
+            if state == State::Queued && framing.max_msdus > 1 {
+                self.join(index, framing, most, burst.psdu);
+            }
+            let mpdu = &mut self.msdus[index];
             let psdu = framing.appended(burst.psdu, mpdu.size);
-            if burst.mpdus > 0 && (burst.mpdus == framing.max_mpdus || psdu > most) {
+            if burst.mpdus > 0 && psdu > most {
                 break;
             }
             if burst.mpdus == 0 {
@@ -142,6 +177,7 @@ impl<P> Flow<P> {
             mpdu.state = State::OnAir;
             burst.psdu = psdu;
             burst.mpdus += 1;
+            burst.packets += usize::from(mpdu.packets);
             burst.retries += u64::from(mpdu.tries > 0);
         }
         if burst.mpdus == 1 {
@@ -150,23 +186,46 @@ impl<P> Flow<P> {
         burst
     }
 
+    /// Puts packets behind the one at `index` into its MPDU, as long as this fits behind `before`
+    /// into an A-MPDU of `most`. None of them was on the air yet.
+    fn join(&mut self, index: usize, framing: &Framing, most: Bytes, before: Bytes) {
+        let (mut size, mut packets) = (self.msdus[index].size, self.msdus[index].packets);
+        while packets < framing.max_msdus {
+            let Some(next) = self.msdus.get_mut(index + usize::from(packets)) else { break };
+            // Alone it is an MPDU with a header of its own, which it has no more.
+            let packet = next.size - framing.mpdu(Bytes::ZERO);
+            let joined = framing.joined(size, packets, packet);
+            if joined > framing.max_amsdu_mpdu() || framing.appended(before, joined) > most {
+                break;
+            }
+            next.packets = 0;
+            let since = next.since;
+            (size, packets) = (joined, packets + 1);
+            self.msdus[index].since = since;
+        }
+        (self.msdus[index].size, self.msdus[index].packets) = (size, packets);
+    }
+
     /// Asks for each MPDU on the air in `frame`, given its size, whether it was received; returns
-    /// how many were, and delivers those that nothing holds back.
+    /// what was, and delivers those packets that nothing holds back.
     pub(super) fn receive(
         &mut self,
         frame: Received,
         mut received: impl FnMut(Bytes) -> bool,
         deliver: &mut impl FnMut(P, Received),
-    ) -> usize {
-        let mut count = 0;
-        for mpdu in self.mpdus.iter_mut().take(Framing::BLOCK) {
+    ) -> Taken {
+        let mut taken = Taken::default();
+        let mut window = Window::default();
+        while let Some(index) = window.next(&self.msdus) {
+            let mpdu = &mut self.msdus[index];
             if mpdu.state == State::OnAir && received(mpdu.size) {
                 mpdu.state = State::Received(frame);
-                count += 1;
+                taken.mpdus += 1;
+                taken.packets += usize::from(mpdu.packets);
             }
         }
         self.release(deliver);
-        count
+        taken
     }
 
     /// What is still on the air has failed: it waits again, or is dropped at the limit.
@@ -176,20 +235,19 @@ impl<P> Flow<P> {
         drops: &mut Drops<'_, P>,
         deliver: &mut impl FnMut(P, Received),
     ) {
-        let mut index = 0;
-        while index < self.mpdus.len().min(Framing::BLOCK) {
-            if self.mpdus[index].state == State::OnAir {
-                self.mpdus[index].state = State::Waiting;
+        let mut window = Window::default();
+        while let Some(index) = window.next(&self.msdus) {
+            if self.msdus[index].state == State::OnAir {
+                self.msdus[index].state = State::Waiting;
                 if self.fail(index, retry_limit, drops) {
-                    continue;
+                    window = window.without(index);
                 }
             }
-            index += 1;
         }
         self.release(deliver);
     }
 
-    /// The first packet lost the medium to a higher category of its own station, which counts as
+    /// The first MPDU lost the medium to a higher category of its own station, which counts as
     /// an attempt.
     pub(super) fn fail_first(
         &mut self,
@@ -201,25 +259,64 @@ impl<P> Flow<P> {
         self.release(deliver);
     }
 
-    /// Counts a failure; whether the packet was dropped for it.
+    /// Counts a failure of the MPDU at `index`; whether it was dropped for it.
     fn fail(&mut self, index: usize, retry_limit: Option<u8>, drops: &mut Drops<'_, P>) -> bool {
-        let mpdu = &mut self.mpdus[index];
+        let mpdu = &mut self.msdus[index];
         mpdu.tries = mpdu.tries.saturating_add(1);
         if retry_limit.is_none_or(|limit| mpdu.tries < limit) {
             return false;
         }
-        if let Some(mpdu) = self.mpdus.remove(index) {
-            drops(Drop { packet: mpdu.packet, reason: DropReason::RetryLimit });
-        }
+        self.give_up(index, DropReason::RetryLimit, drops);
         true
     }
 
-    fn release(&mut self, deliver: &mut impl FnMut(P, Received)) {
-        while let Some(State::Received(frame)) = self.mpdus.front().map(|mpdu| mpdu.state) {
-            if let Some(mpdu) = self.mpdus.pop_front() {
-                deliver(mpdu.packet, frame);
+    /// Drops all packets of the MPDU at `index`.
+    fn give_up(&mut self, index: usize, reason: DropReason, drops: &mut Drops<'_, P>) {
+        let packets = self.msdus.get(index).map_or(0, |first| first.packets);
+        for _ in 0..packets {
+            if let Some(msdu) = self.msdus.remove(index) {
+                drops(Drop { packet: msdu.packet, reason });
             }
         }
+    }
+
+    fn release(&mut self, deliver: &mut impl FnMut(P, Received)) {
+        while let Some(&Msdu { state: State::Received(frame), packets, .. }) = self.msdus.front() {
+            for _ in 0..packets {
+                if let Some(msdu) = self.msdus.pop_front() {
+                    deliver(msdu.packet, frame);
+                }
+            }
+        }
+    }
+}
+
+/// Goes over the MPDUs that a block acknowledgement covers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    mpdus: usize,
+    /// Where the next one begins.
+    next: usize,
+}
+
+impl Window {
+    /// Where the next MPDU begins, if there is one in the window.
+    fn next<P>(&mut self, msdus: &VecDeque<Msdu<P>>) -> Option<usize> {
+        // What joined the last one is behind it.
+        while msdus.get(self.next)?.packets == 0 {
+            self.next += 1;
+        }
+        if self.mpdus == Framing::BLOCK {
+            return None;
+        }
+        let index = self.next;
+        (self.mpdus, self.next) = (self.mpdus + 1, index + 1);
+        Some(index)
+    }
+
+    /// The same after the MPDU at `index`, the last, was taken out.
+    fn without(self, index: usize) -> Self {
+        Self { mpdus: self.mpdus - 1, next: index }
     }
 }
 
@@ -308,6 +405,50 @@ mod tests {
         assert_eq!(send(&mut flow), 44, "5.484 ms at 65 Mbit/s");
         outcome(&mut flow, &[0]);
         assert_eq!(send(&mut flow), 1 + 20);
+    }
+
+    /// Like [`send`], with up to `max_msdus` packets an MPDU: MPDUs and packets.
+    fn send_joined(flow: &mut Flow<u32>, max_msdus: u8) -> (usize, usize) {
+        let mode = Mode::vht(9, 2, Width::Mhz80, Guard::Long).unwrap();
+        let framing = Framing::new(Standard::Ac, &Access::EDCA, 64).with_msdus(max_msdus);
+        let burst = flow.transmit(&framing, &mode, Span::from_micros(5_484));
+        (burst.mpdus, burst.packets)
+    }
+
+    #[test]
+    fn packets_of_one_mpdu_share_its_fate() {
+        let mut flow = flow(5);
+        assert_eq!(send_joined(&mut flow, 2), (3, 5));
+        assert_eq!(outcome(&mut flow, &[1]), (vec![0, 1], vec![]));
+        flow.push(Time::ZERO, 5, Bytes::new(1000));
+        // 2 and 3 stay together; 4 was received and waits for them; 5 is new and alone.
+        assert_eq!(send_joined(&mut flow, 2), (2, 3));
+        assert_eq!(outcome(&mut flow, &[0]), (vec![4, 5], vec![2, 3]));
+        assert!(flow.is_empty());
+    }
+
+    #[test]
+    fn a_frame_has_as_many_packets_as_its_mpdus_take() {
+        let mut paired = flow(200);
+        assert_eq!(send_joined(&mut paired, 2), (64, 128));
+        assert_eq!(send_joined(&mut flow(200), 1), (64, 64));
+        // Eleven of them fill 11454 bytes, and eighteen such MPDUs 5.484 ms; then what still fits.
+        let (mpdus, packets) = send_joined(&mut flow(1000), 32);
+        assert!(packets > 11 * (mpdus - 1) && packets <= 11 * mpdus, "{mpdus} {packets}");
+    }
+
+    #[test]
+    fn an_mpdu_is_too_old_once_its_newest_packet_is() {
+        let mut flow = flow(1);
+        flow.push(Time::from_nanos(5), 1, Bytes::new(1000));
+        send_joined(&mut flow, 2);
+        outcome(&mut flow, &[0]);
+        let mut dropped = Vec::new();
+        for horizon in [5, 6] {
+            let drops = &mut |drop: Drop<u32>| dropped.push((horizon, drop.packet));
+            flow.expire(Time::from_nanos(horizon), drops, &mut |_, _| ());
+        }
+        assert_eq!(dropped, [(6, 0), (6, 1)]);
     }
 
     #[test]

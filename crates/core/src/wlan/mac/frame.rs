@@ -1,7 +1,19 @@
-//! What packets become on the air: MPDUs, A-MPDUs and the responses to them.
+//! What packets become on the air: A-MSDUs, MPDUs, A-MPDUs and the responses to them.
 //!
-//! IEEE 802.11-2016: 9.2.3 (MAC frame), 9.3.1.5 (Ack), 9.3.1.9 (BlockAck), 9.7.1 (A-MPDU), and
-//! RFC 1042 for the LLC/SNAP header.
+//! ```text
+//! MPDU     header 26 │ LLC/SNAP 8, packet │ FCS 4                         one packet
+//! A-MSDU   header 26 │ subframe │ subframe │ … │ FCS 4                    more
+//! subframe header 14 │ LLC/SNAP 8, packet │ 0 to 3 to the next word, but for the last
+//! A-MPDU   delimiter 4, MPDU, 0 to 3 to the next word │ delimiter 4, MPDU │ …
+//! ```
+//!
+//! IEEE 802.11-2016: 9.2.3 (MAC frame), 9.3.1.5 (Ack), 9.3.1.9 (BlockAck), 9.3.2.2 (A-MSDU), 9.7.1
+//! (A-MPDU), and RFC 1042 for the LLC/SNAP header.
+//!
+//! # Where the standard leaves a choice
+//!
+//! A packet alone is an MSDU and no A-MSDU of one. HT receivers take A-MSDUs of 3839 bytes, the
+//! longest that fits into an A-MPDU there; VHT receivers take MPDUs of 11454.
 
 use super::category::Access;
 use super::mode::Mode;
@@ -13,8 +25,12 @@ pub const ACK: Bytes = Bytes::new(14);
 /// The size of a compressed block acknowledgement.
 pub const BLOCK_ACK: Bytes = Bytes::new(32);
 
-/// LLC/SNAP 8, MAC header 24 and frame check 4 bytes.
-const OVERHEAD: u64 = 8 + 24 + 4;
+/// What is put before an IP packet to make it an MSDU.
+const SNAP: u64 = 8;
+/// MAC header 24 and frame check 4 bytes.
+const HEADER: u64 = 24 + 4;
+/// The addresses and the length before each MSDU of an A-MSDU.
+const SUBFRAME: u64 = 14;
 /// The field that tells a frame's category.
 const QOS_CONTROL: u64 = 2;
 /// What stands before each MPDU of an A-MPDU.
@@ -34,6 +50,8 @@ pub struct Framing {
     qos: bool,
     /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
+    /// How many packets an MPDU may have, from 1 (no A-MSDUs) to 32.
+    pub max_msdus: u8,
 }
 
 /// A frame as the MAC of its receiver knows it.
@@ -48,33 +66,82 @@ pub struct Received {
 impl Framing {
     /// How many MPDUs a block acknowledgement covers.
     pub const BLOCK: usize = 64;
-    /// Those of 802.11ac, with as many MPDUs in an A-MPDU as there may be.
-    pub const VHT: Self = Self { standard: Standard::Ac, qos: true, max_mpdus: Self::BLOCK };
+    /// How many packets an A-MSDU ever has here: the largest number that a receiver can name
+    /// (Table 9-134, bits 63 and 64), below which there is no limit but the size.
+    pub const MOST_MSDUS: u8 = 32;
+    /// Those of 802.11ac, with as many MPDUs in an A-MPDU as there may be, and no A-MSDUs.
+    pub const VHT: Self =
+        Self { standard: Standard::Ac, qos: true, max_mpdus: Self::BLOCK, max_msdus: 1 };
 
     /// The frames of `standard` among stations that contend by `access`, with up to `max_mpdus`
-    /// in one A-MPDU where the standard has A-MPDUs.
+    /// in one A-MPDU where the standard has A-MPDUs, and no A-MSDUs.
     pub fn new(standard: Standard, access: &Access, max_mpdus: usize) -> Self {
         let most = if standard.aggregates() { Self::BLOCK } else { 1 };
         let qos = matches!(access, Access::Edca(_));
-        Self { standard, qos, max_mpdus: max_mpdus.clamp(1, most) }
+        Self { standard, qos, max_mpdus: max_mpdus.clamp(1, most), max_msdus: 1 }
+    }
+
+    /// The same with up to `max_msdus` packets in an MPDU, where the standard aggregates.
+    pub fn with_msdus(self, max_msdus: u8) -> Self {
+        let most = if self.standard.aggregates() { Self::MOST_MSDUS } else { 1 };
+        Self { max_msdus: max_msdus.clamp(1, most), ..self }
     }
 
     /// The largest packet that one MPDU carries (9.2.4.7.1, Table 9-19): an MSDU of 2304 bytes,
     /// or what HT and VHT receivers may take as an MPDU.
     pub fn max_packet(&self) -> Bytes {
-        let snap = Bytes::new(8);
+        let around = SNAP + HEADER + QOS_CONTROL;
         match self.standard {
-            Standard::A | Standard::G => Bytes::new(2_304) - snap,
+            Standard::A | Standard::G => Bytes::new(2_304 - SNAP),
             // The length field of a delimiter has 12 bits in HT.
-            Standard::N => Bytes::new(4_095 - OVERHEAD - QOS_CONTROL),
-            Standard::Ac => Bytes::new(11_454 - OVERHEAD - QOS_CONTROL),
+            Standard::N => Bytes::new(4_095 - around),
+            Standard::Ac => Bytes::new(11_454 - around),
         }
     }
 
-    /// The size of the MPDU that carries `packet`.
+    /// The largest MPDU with an A-MSDU in it (9.2.4.7.1, Table 9-19).
+    pub fn max_amsdu_mpdu(&self) -> Bytes {
+        match self.standard {
+            Standard::Ac => Bytes::new(11_454),
+            _ => Bytes::new(3_839 + HEADER + QOS_CONTROL),
+        }
+    }
+
+    /// The size of the MPDU that carries `packet` alone.
     pub fn mpdu(&self, packet: Bytes) -> Bytes {
-        let qos = if self.qos { QOS_CONTROL } else { 0 };
-        packet + Bytes::new(OVERHEAD + qos)
+        packet + Bytes::new(SNAP) + self.header()
+    }
+
+    /// The MPDU `mpdu` of `packets` packets with `packet` added behind them in an A-MSDU. The first
+    /// of them gets its own subframe header then.
+    pub fn joined(&self, mpdu: Bytes, packets: u8, packet: Bytes) -> Bytes {
+        let first = if packets == 1 { SUBFRAME } else { 0 };
+        let before = mpdu - self.header() + Bytes::new(first);
+        let words = Bytes::new(before.get().div_ceil(4).saturating_mul(4));
+        words + Bytes::new(SUBFRAME + SNAP) + packet + self.header()
+    }
+
+    /// How many packets of this size go into an MPDU.
+    fn packets_an_mpdu(&self, packet: Bytes) -> (u8, Bytes) {
+        let mut mpdu = (1, self.mpdu(packet));
+        while mpdu.0 < self.max_msdus {
+            let joined = self.joined(mpdu.1, mpdu.0, packet);
+            if joined > self.max_amsdu_mpdu() {
+                break;
+            }
+            mpdu = (mpdu.0 + 1, joined);
+        }
+        mpdu
+    }
+
+    /// How many packets of this size a frame has at most, as far as its length allows: Nmax.
+    pub fn most_packets(&self, packet: Bytes) -> usize {
+        self.max_mpdus * usize::from(self.packets_an_mpdu(packet).0)
+    }
+
+    /// MAC header and frame check.
+    fn header(&self) -> Bytes {
+        Bytes::new(HEADER + if self.qos { QOS_CONTROL } else { 0 })
     }
 
     /// The PSDU of one MPDU alone: bare, but in VHT, where everything is an A-MPDU.
@@ -90,10 +157,12 @@ impl Framing {
         Bytes::new(ampdu.get().next_multiple_of(4) + DELIMITER) + mpdu
     }
 
-    /// What a packet takes of an A-MPDU in which another one follows.
-    pub fn subframe(&self, packet: Bytes) -> Bytes {
-        let whole = self.mpdu(packet) + Bytes::new(DELIMITER);
-        Bytes::new(whole.get().div_ceil(4).saturating_mul(4))
+    /// What an MPDU with as many packets of this size as fit takes of an A-MPDU in which another
+    /// one follows, and how many those are.
+    pub fn subframe(&self, packet: Bytes) -> (Bytes, u8) {
+        let (packets, mpdu) = self.packets_an_mpdu(packet);
+        let whole = mpdu + Bytes::new(DELIMITER);
+        (Bytes::new(whole.get().div_ceil(4).saturating_mul(4)), packets)
     }
 
     /// The largest A-MPDU.
@@ -130,12 +199,30 @@ mod tests {
         let first = framing.appended(Bytes::ZERO, Bytes::new(1090));
         assert_eq!(first, Bytes::new(1094));
         assert_eq!(framing.appended(first, Bytes::new(1090)), Bytes::new(1096 + 1094));
-        assert_eq!(framing.subframe(Bytes::new(1052)), Bytes::new(1096));
-        assert_eq!(framing.subframe(Bytes::MAX), Bytes::MAX);
+        assert_eq!(framing.subframe(Bytes::new(1052)), (Bytes::new(1096), 1));
+        assert_eq!(framing.subframe(Bytes::MAX), (Bytes::MAX, 1));
         assert_eq!(
             Framing::new(Standard::Ac, &Access::EDCA, 64).single(Bytes::new(1090)),
             Bytes::new(1094)
         );
+    }
+
+    #[test]
+    fn packets_share_an_mpdu_as_subframes_of_an_a_msdu() {
+        let packet = Bytes::new(1500);
+        let ac = Framing::VHT.with_msdus(2);
+        // 26 + (14 + 8 + 1500, filled up by 2) + (14 + 8 + 1500) + 4.
+        assert_eq!(ac.joined(ac.mpdu(packet), 1, packet), Bytes::new(3_076));
+        assert_eq!(ac.subframe(packet), (Bytes::new(3_080), 2));
+        assert_eq!(ac.most_packets(packet), 128);
+        // A third one: 26 + 2 · 1524 + 1522 + 4.
+        assert_eq!(ac.joined(Bytes::new(3_076), 2, packet), Bytes::new(4_600));
+        // Of 802.11n's 3839 bytes: 1524 + 1522 is all that fits. Of 11454: 26 + 7 · 1524 + 4.
+        let n = Framing::new(Standard::N, &Access::EDCA, 64).with_msdus(5);
+        assert_eq!((n.subframe(packet).1, ac.with_msdus(32).subframe(packet).1), (2, 7));
+        assert_eq!(n.max_amsdu_mpdu(), Bytes::new(3_869));
+        let a = Framing::new(Standard::A, &Access::EDCA, 64).with_msdus(2);
+        assert_eq!(a.max_msdus, 1);
     }
 
     #[test]

@@ -58,7 +58,7 @@
 //!   the next A-MPDU told it.
 //! - A frame that its receiver lost to noise is unreadable for all others too; one that it read is
 //!   readable for all.
-//! - Beacons, association, power saving, fragmentation, A-MSDU, STBC, LDPC and beamforming.
+//! - Beacons, association, power saving, fragmentation, STBC, LDPC and beamforming.
 //! - 802.11n is at 5 GHz, in mixed format; 802.11g has no 802.11b stations around.
 
 pub mod bianchi;

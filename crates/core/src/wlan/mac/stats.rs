@@ -22,14 +22,16 @@ pub struct StationStats {
     pub internal_collisions: u64,
     /// MPDUs sent, those sent again included.
     pub attempts: u64,
+    /// Packets in them: more than MPDUs where A-MSDUs carry several.
+    pub packets: u64,
     /// MPDUs sent again.
     pub retries: u64,
     /// MPDUs lost to noise, and those in captured frames to interference.
     pub noise_losses: u64,
     /// Frames or A-MPDUs for it of which it received at least one MPDU.
     pub received_frames: u64,
-    /// The MPDUs that it received in them.
-    pub received_mpdus: u64,
+    /// The packets that it received in them.
+    pub received_packets: u64,
     /// For how long it transmitted, its acknowledgements included.
     pub airtime: Span,
 }
@@ -45,14 +47,14 @@ impl StationStats {
         share(self.collisions, self.transmissions)
     }
 
-    /// The mean aggregation level of what it sent: MPDUs a transmission; zero if there was none.
+    /// The mean aggregation level of what it sent: packets a transmission; zero if there was none.
     pub fn level_sent(&self) -> f64 {
-        share(self.attempts, self.transmissions)
+        share(self.packets, self.transmissions)
     }
 
-    /// The mean aggregation level as it sees it: MPDUs received a frame; zero if there was none.
+    /// The mean aggregation level as it sees it: packets received a frame; zero if there was none.
     pub fn level_received(&self) -> f64 {
-        share(self.received_mpdus, self.received_frames)
+        share(self.received_packets, self.received_frames)
     }
 }
 

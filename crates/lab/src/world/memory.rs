@@ -1,0 +1,127 @@
+//! How long a series of numbers remembers: its autocovariance, as it comes.
+//!
+//! ```text
+//! γ(k) = E[(Nₜ − μ)(Nₜ₊ₖ − μ)]         time constant: where γ falls to γ(2)/e, less 2
+//! ```
+//!
+//! Levels of frames are whole packets, and a packet that misses one frame is in the next: this noise
+//! and its opposite lie in γ(0) and γ(1) alone, so the decay is taken from γ(2) on.
+
+/// How far back it looks.
+const LAGS: usize = 66;
+/// From where on noise of single packets is out of the way.
+const FROM: usize = 2;
+
+/// Sums of a series and of its products with itself. Its size is fixed.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    /// The last numbers, as a ring, less the first one of all, which keeps sums small.
+    recent: [f64; LAGS + 1],
+    origin: f64,
+    count: usize,
+    sum: f64,
+    /// By lag, sums of products.
+    products: [f64; LAGS + 1],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let zeroes = [0.0; LAGS + 1];
+        Self { recent: zeroes, origin: 0.0, count: 0, sum: 0.0, products: zeroes }
+    }
+}
+
+impl Memory {
+    /// The next number.
+    pub(super) fn push(&mut self, number: f64) {
+        if self.count == 0 {
+            self.origin = number;
+        }
+        let number = number - self.origin;
+        let size = self.recent.len();
+        let place = self.count % size;
+        self.recent[place] = number;
+        self.count += 1;
+        self.sum += number;
+        let known = self.count.min(size);
+        // The newest first, backwards around the ring.
+        let back = self.recent[..=place].iter().rev().chain(self.recent[place + 1..].iter().rev());
+        for (product, earlier) in self.products.iter_mut().zip(back).take(known) {
+            *product += number * earlier;
+        }
+    }
+
+    /// γ(lag).
+    fn covariance(&self, lag: usize) -> f64 {
+        let mean = self.sum / self.count as f64;
+        self.products[lag] / (self.count - lag) as f64 - mean * mean
+    }
+
+    /// After how many numbers a deviation has fallen to 1/e; `None` with fewer than a thousand
+    /// numbers, beyond 64 of them, and where γ(2) is not four times what chance makes it.
+    pub(super) fn frames_to_1_e(&self) -> Option<f64> {
+        const FEWEST: usize = 1_000;
+        if self.count < FEWEST {
+            return None;
+        }
+        let start = self.covariance(FROM);
+        let chance = self.covariance(0) / (self.count as f64).sqrt();
+        let (mut before, end) = (start, start / std::f64::consts::E);
+        if start < 4.0 * chance {
+            return None;
+        }
+        for lag in FROM + 1..=LAGS {
+            let covariance = self.covariance(lag);
+            if covariance <= end {
+                // Between two lags it falls exponentially; below zero, by a straight line.
+                let part = if covariance > 0.0 {
+                    (before / end).ln() / (before / covariance).ln()
+                } else {
+                    (before - end) / (before - covariance)
+                };
+                return Some((lag - 1 - FROM) as f64 + part);
+            }
+            before = covariance;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    /// An AR(1) process, in whole numbers with what is left over in the next.
+    fn constant_of(part: f64, whole: bool) -> Option<f64> {
+        let mut rng = Pcg64::seed_from_u64(1);
+        let (mut memory, mut deviation, mut left) = (Memory::default(), 0.0, 0.0);
+        for _ in 0..200_000 {
+            deviation = part * deviation + 2.0 * rng.random::<f64>() - 1.0;
+            let came: f64 = 30.0 + deviation + left;
+            let number = if whole { came.floor() } else { came };
+            left = came - number;
+            memory.push(number);
+        }
+        memory.frames_to_1_e()
+    }
+
+    #[test]
+    fn the_time_constant_of_a_recursion_is_found() {
+        for part in [0.6f64, 0.9, 0.95] {
+            let expected = -1.0 / part.ln();
+            for whole in [false, true] {
+                let seen = constant_of(part, whole).unwrap();
+                assert!((seen / expected - 1.0).abs() < 0.08, "{part}: {seen} for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_memory_or_too_long_a_one_is_none() {
+        assert_eq!(constant_of(0.0, false), None);
+        assert_eq!(constant_of(0.999, false), None);
+        assert_eq!(Memory::default().frames_to_1_e(), None);
+    }
+}
