@@ -1,6 +1,7 @@
 //! `freshline lab`: the laws in virtual time. One file a subcommand.
 
 mod figure;
+mod frames;
 mod library;
 mod list;
 mod reproduce;
@@ -23,6 +24,7 @@ enum Command {
     List(list::Args),
     Reproduce(reproduce::Args),
     Torture(torture::Args),
+    Frames(frames::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -31,5 +33,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::List(args) => list::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Frames(args) => frames::run(args),
     }
 }

@@ -9,23 +9,11 @@
 //! full; where it is a link before, packets are lost and levels are low. Hassani, MSc thesis:
 //! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.5, with n = 5 and p = 100.
 //!
-//! Weights come from a file, made by training; none are built in:
+//! Weights come from a file, made by training (`make train`): [`Weights::SHIPPED`] is one,
 //!
 //! ```toml
-//! version = 1
-//! levels = [-0.11, -0.12, -0.13, -0.14, -0.15]   # θ of the last n levels, the oldest first
-//! loss = 40.0                                    # θ of the loss, 0 to 1
-//! intercept = 2.0                                # θ₀
-//! packets = 100                                  # p
-//!
-//! [training]
-//! data = "what was trained on"
-//! seed = 7
-//! samples = 250000
-//! f1 = 0.95                                      # in cross-validation
+#![doc = include_str!("weights/bottleneck.toml")]
 //! ```
-//!
-//! (Those numbers show the form; they come from no training.)
 //!
 //! # Where the paper is silent
 //!
@@ -100,7 +88,7 @@ pub enum LocatorError {
 }
 
 /// One frame, and what is known to be lost before it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameSeen {
     /// Packets in it, as [`Aggregation`](super::Aggregation) counts them.
     pub level: u32,
@@ -152,6 +140,9 @@ impl Window {
 }
 
 impl Weights {
+    /// The weights that come along, as TOML.
+    pub const SHIPPED: &str = include_str!("weights/bottleneck.toml");
+
     /// A locator that has seen nothing yet.
     pub fn build(self) -> Result<Locator, LocatorError> {
         if self.version != 1 {

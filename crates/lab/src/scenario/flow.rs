@@ -22,7 +22,7 @@ use crate::world::{
     Stream, UpdateFlow,
 };
 use freshline_core::wlan::mac::Category;
-use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, StationId};
+use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, Locator, StationId, Weights};
 
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
@@ -114,8 +114,9 @@ impl FlowConfig {
                 let joined = servers.join(name, downlink.law);
                 let (server, station) = joined.map_err(|what| self.refused(what))?;
                 let settings = downlink.settings();
-                let downlink = Downlink::new(server, station, settings, between, rng);
-                Ok(Flow::Downlink(downlink))
+                let built = Downlink::new(server, station, settings, between, rng);
+                let built = if downlink.locate { built.with_locator(locator()) } else { built };
+                Ok(Flow::Downlink(built))
             }
             (None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;
@@ -181,6 +182,12 @@ impl Servers {
         edge.stations += 1;
         Ok((edge.server.clone(), station))
     }
+}
+
+/// A locator with the weights that come along.
+fn locator() -> Locator {
+    let weights: Weights = toml::from_str(Weights::SHIPPED).expect("a test reads them");
+    weights.build().expect("a test builds it")
 }
 
 impl DownlinkConfig {

@@ -245,6 +245,9 @@ pub struct DownlinkConfig {
     /// Each packet leaves up to so much later than its turn, uniformly drawn.
     #[serde(default)]
     pub jitter: Span,
+    /// Clients look for the bottleneck.
+    #[serde(default)]
+    pub locate: bool,
 }
 
 /// Cross traffic.

@@ -15,13 +15,14 @@ use std::rc::Rc;
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::mac::Received;
 use freshline_core::wlan::{
-    Aggregation, AggregationParams, Arrival, DownlinkLaw, LevelCounter, Report, StationId,
+    Aggregation, AggregationParams, Arrival, DownlinkLaw, LevelCounter, Locator, Report, StationId,
 };
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use super::Landing;
+use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
 /// One law for all stations to which a server sends. Clones are the same one.
@@ -77,6 +78,7 @@ pub struct Downlink {
     turn: Time,
     leaves_at: Time,
     client: Aggregation,
+    located: Option<Located>,
     next_report_at: Time,
     /// What is in reports on their way, and the number of the first of them.
     on_the_way: VecDeque<Report>,
@@ -184,6 +186,8 @@ pub struct DownlinkOutcome {
     /// Until reports told of levels within a tenth of their target and did so from then on; `None` if
     /// the newest did not, or the law has no target.
     pub settled: Option<Span>,
+    /// What the client thought of the bottleneck, if it looked for it.
+    pub located: Option<LocatedOutcome>,
 }
 
 /// How far a level may be from its target, as a part of that.
@@ -209,6 +213,7 @@ impl Downlink {
             turn: starts_at,
             leaves_at: starts_at,
             client: Aggregation::new(AggregationParams::default()),
+            located: None,
             next_report_at: starts_at + settings.interval,
             on_the_way: VecDeque::new(),
             first_on_the_way: 0,
@@ -218,9 +223,30 @@ impl Downlink {
         }
     }
 
+    /// The same, with a client that looks for the bottleneck too.
+    pub fn with_locator(mut self, locator: Locator) -> Self {
+        self.client = Aggregation::with_frames(AggregationParams::default());
+        self.located = Some(Located::new(locator));
+        self
+    }
+
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally = Tally::new(now);
+        if let Some(located) = &mut self.located {
+            located.begin_measuring();
+        }
+    }
+
+    pub(super) fn keep_records(&mut self) {
+        if let Some(located) = &mut self.located {
+            located.keep_records();
+        }
+    }
+
+    /// The frames since [`World::keep_records`](super::World::keep_records).
+    pub fn records(&self) -> &[FrameRecord] {
+        self.located.as_ref().map_or(&[], Located::records)
     }
 
     /// Something to do has come due; then [`Downlink::poll_transmit`].
@@ -251,8 +277,8 @@ impl Downlink {
         (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
     }
 
-    /// A packet has come to the client, in `frame`.
-    pub fn on_packet(&mut self, now: Time, packet: Paced, frame: Received) {
+    /// A packet has come to the client.
+    pub fn on_packet(&mut self, now: Time, packet: Paced, Landing { frame, since }: Landing) {
         let delay = now.since(packet.sent_at);
         let tally = &mut self.tally;
         tally.delays.record(delay);
@@ -266,6 +292,12 @@ impl Downlink {
         }
         let (stamp, rate) = (frame.at, frame.rate);
         self.client.on_packet(now, Arrival { seq: packet.seq, stamp, rate });
+        if let Some(located) = &mut self.located {
+            located.on_packet(now, stamp, since.since(packet.sent_at), now.since(since));
+            while let Some((stamp, frame)) = self.client.next_frame(now) {
+                located.on_frame(now, stamp, frame);
+            }
+        }
     }
 
     /// A report has come to the server.
@@ -345,6 +377,7 @@ impl Downlink {
             goodput_bps: self.delivered().get() as f64 * 8.0 / seconds,
             loss: (tally.sent > 0).then(|| tally.dropped as f64 / tally.sent as f64),
             settled: is_settled.then(|| off_target_at.since(since)),
+            located: self.located.as_ref().map(Located::outcome),
         }
     }
 
