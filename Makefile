@@ -8,7 +8,7 @@ ARGS ?=
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-.PHONY: help demo test bench docs lint fmt fuzz-smoke
+.PHONY: help demo test bench train docs lint fmt fuzz-smoke
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,10 @@ test: ## format, clippy and every test; what needs root says so and is skipped w
 bench: ## the benchmarks; figures and what they mean: docs/performance.md, docs/lab.md
 	@scripts/setup build
 	@cargo bench --workspace $(ARGS)
+
+train: ## the estimators of Wi-Fi frames and bottlenecks, anew; docs/wlan.md says what comes out
+	@scripts/setup build train
+	@target/python/bin/python tools/wlan/train.py $(ARGS)
 
 docs: ## the book to target/book, the API to target/doc
 	@scripts/setup build docs
