@@ -225,7 +225,6 @@ impl Downlink {
 
     /// The same, with a client that looks for the bottleneck too.
     pub fn with_locator(mut self, locator: Locator) -> Self {
-        self.client = Aggregation::with_frames(AggregationParams::default());
         self.located = Some(Located::new(locator));
         self
     }
@@ -291,12 +290,10 @@ impl Downlink {
             tally.rounds += 1;
         }
         let (stamp, rate) = (frame.at, frame.rate);
-        self.client.on_packet(now, Arrival { seq: packet.seq, stamp, rate });
+        let arrival = Arrival { seq: packet.seq, stamp, rate };
+        self.client.on_packet(now, arrival);
         if let Some(located) = &mut self.located {
-            located.on_packet(now, stamp, since.since(packet.sent_at), now.since(since));
-            while let Some((stamp, frame)) = self.client.next_frame(now) {
-                located.on_frame(now, stamp, frame);
-            }
+            located.on_packet(now, arrival, since.since(packet.sent_at), now.since(since));
         }
     }
 

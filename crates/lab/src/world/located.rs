@@ -16,7 +16,9 @@
 use std::collections::VecDeque;
 
 use freshline_core::unit::{Span, Time};
-use freshline_core::wlan::{Bottleneck, FrameSeen, Locator};
+use freshline_core::wlan::{
+    Aggregation, AggregationParams, Arrival, Bottleneck, FrameSeen, LevelCounter, Locator,
+};
 
 /// So many frames wait for their locator's answer, at most: those that are open or may be.
 const MOST_OPEN: usize = 1024;
@@ -46,6 +48,7 @@ pub struct LocatedOutcome {
 /// A client's locator, and what came of it.
 #[derive(Debug)]
 pub(super) struct Located {
+    counter: Aggregation,
     locator: Locator,
     /// The least time that a packet took to the cell.
     least: Option<Span>,
@@ -68,6 +71,7 @@ struct Tally {
 impl Located {
     pub(super) fn new(locator: Locator) -> Self {
         Self {
+            counter: Aggregation::with_frames(AggregationParams::default()),
             locator,
             least: None,
             truth: Bottleneck::Wireless,
@@ -92,8 +96,17 @@ impl Located {
         self.records.as_deref().unwrap_or_default()
     }
 
-    /// A packet of the frame `stamp` took so long to the cell, and so long in it.
-    pub(super) fn on_packet(&mut self, now: Time, stamp: Time, before: Span, inside: Span) {
+    /// A packet took so long to the cell, and so long in it.
+    pub(super) fn on_packet(&mut self, now: Time, arrival: Arrival, before: Span, inside: Span) {
+        self.see(now, arrival.stamp, before, inside);
+        self.counter.on_packet(now, arrival);
+        while let Some((stamp, frame)) = self.counter.next_frame(now) {
+            self.on_frame(now, stamp, frame);
+        }
+    }
+
+    /// Brings the truth up to date.
+    fn see(&mut self, now: Time, stamp: Time, before: Span, inside: Span) {
         let least = self.least.map_or(before, |least| least.min(before));
         self.least = Some(least);
         let waited = before - least;
@@ -122,7 +135,7 @@ impl Located {
     }
 
     /// The client knows of a frame.
-    pub(super) fn on_frame(&mut self, now: Time, stamp: Time, frame: FrameSeen) {
+    fn on_frame(&mut self, now: Time, stamp: Time, frame: FrameSeen) {
         self.locator.on_frame(frame);
         let Some(place) = self.open.iter().position(|(open, _)| *open == stamp) else { return };
         let Some((at, truth)) = self.open.remove(place) else { return };
@@ -180,7 +193,7 @@ mod tests {
         {
             now += 10;
             let span = Span::from_millis;
-            located.on_packet(ms(now), ms(now), span(before), span(inside));
+            located.see(ms(now), ms(now), span(before), span(inside));
             located.on_frame(ms(now + 1), ms(now), FrameSeen { level, lost: 0 });
         }
         // The truth: W W B B W W, as 1 ms more is not twice as long; the answers: W W W B B W.
