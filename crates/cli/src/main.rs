@@ -19,6 +19,7 @@ mod source;
 mod transport;
 mod uplink;
 mod url;
+mod wlan;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ enum Command {
     Receiver(receiver::Args),
     Router(router::Args),
     Uplink(uplink::Args),
+    Wlan(wlan::Args),
 }
 
 /// Why a subcommand ended early.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Receiver(args) => receiver::run(args),
         Command::Router(args) => router::run(args),
         Command::Uplink(args) => uplink::run(args),
+        Command::Wlan(args) => wlan::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
