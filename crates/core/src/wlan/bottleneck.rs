@@ -243,6 +243,33 @@ mod tests {
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Backhaul));
     }
 
+    #[cfg(feature = "serde")]
+    #[test]
+    fn the_weights_that_come_along_say_what_their_training_says() {
+        let weights: Weights = toml::from_str(Weights::SHIPPED).unwrap();
+        assert_eq!((weights.levels.len(), weights.packets), (5, 100));
+        let mut locator = weights.build().unwrap();
+        // Written by tools/wlan/locator.py, which calculates with numpy.
+        let example = include_str!("weights/bottleneck.example.csv");
+        let mut compared = 0;
+        for line in example.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [level, lost] = [0, 1].map(|at| fields[at].parse().unwrap());
+            locator.on_frame(FrameSeen { level, lost });
+            let ours = locator.backhaul_probability();
+            match (ours, fields[2]) {
+                (None, "") => {}
+                (Some(ours), theirs) => {
+                    let theirs: f64 = theirs.parse().unwrap();
+                    assert!((ours - theirs).abs() < 1e-9, "{line}: {ours}");
+                    compared += 1;
+                }
+                (None, _) => panic!("{line}: nothing is said"),
+            }
+        }
+        assert!(compared > 150, "{compared}");
+    }
+
     #[test]
     fn weights_that_are_no_classifier_are_refused() {
         let error = |weights: Weights| weights.build().unwrap_err();
