@@ -51,6 +51,14 @@ impl Default for AggregationParams {
     }
 }
 
+impl AggregationParams {
+    /// For a [`Locator`](super::Locator), which wants to know soon: 8 frames. What comes later
+    /// than in one of them is rare, and a loss more.
+    pub fn for_locator() -> Self {
+        Self { open: 8, ..Self::default() }
+    }
+}
+
 /// A packet that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {

@@ -151,7 +151,7 @@ impl Flow {
             held: Vec::new(),
             first_looks: Vec::new(),
             segments: Segments::default(),
-            counter: Aggregation::with_frames(AggregationParams::default()),
+            counter: Aggregation::with_frames(AggregationParams::for_locator()),
             locator: params.weights.clone().build().ok()?,
             spells: Spells::default(),
         })

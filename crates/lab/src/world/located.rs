@@ -71,7 +71,7 @@ struct Tally {
 impl Located {
     pub(super) fn new(locator: Locator) -> Self {
         Self {
-            counter: Aggregation::with_frames(AggregationParams::default()),
+            counter: Aggregation::with_frames(AggregationParams::for_locator()),
             locator,
             least: None,
             truth: Bottleneck::Wireless,
