@@ -36,7 +36,9 @@ fn air(hop: &str, mbps: f64, file: &Path) {
         .spawn()
         .unwrap();
     let mut first = String::new();
-    BufReader::new(emulator.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    // Open to the end: the emulator says more there.
+    let mut stderr = BufReader::new(emulator.stderr.take().unwrap());
+    stderr.read_line(&mut first).unwrap();
     let relay = first.split(' ').next().unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(b"hello", relay).unwrap();

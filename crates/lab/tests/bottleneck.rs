@@ -51,7 +51,7 @@ fn it_is_right_for_95_percent_of_frames_over_rates_modes_delays_and_clients() {
 /// is lost: 80 ms at 515 Mbit/s beside 611.
 #[test]
 fn moves_are_noticed_within_100_ms() {
-    for (seed, mcs, rate, clients) in [(201, 8, 515, 1), (202, 9, 530, 1), (203, 8, 260, 2)] {
+    for (seed, mcs, rate, clients) in [(201, 8, 515, 1), (202, 9, 530, 1), (203, 8, 265, 2)] {
         let mode = format!("cell.wifi.radio.rate=\"mcs{mcs}\"");
         let (count, law) = (format!("flow.video.count={clients}"), law(rate));
         let seed = format!("seed={seed}");
