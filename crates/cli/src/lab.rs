@@ -1,6 +1,7 @@
 //! `freshline lab`: the laws in virtual time. One file a subcommand.
 
 mod figure;
+mod frames;
 mod library;
 mod list;
 mod packets;
@@ -25,6 +26,7 @@ enum Command {
     Reproduce(reproduce::Args),
     Packets(packets::Args),
     Torture(torture::Args),
+    Frames(frames::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -34,5 +36,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::run(args),
         Command::Packets(args) => packets::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Frames(args) => frames::run(args),
     }
 }

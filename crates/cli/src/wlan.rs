@@ -1,5 +1,6 @@
 //! `freshline wlan`: a stop before the receiver, over Wi-Fi. One file a subcommand.
 
+mod locate;
 mod plan;
 
 use crate::Failure;
@@ -13,11 +14,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Locate(locate::Args),
     Plan(plan::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
+        Command::Locate(args) => locate::run(args),
         Command::Plan(args) => plan::run(args),
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod capture;
 pub mod engine;
+pub mod locate;
 pub mod packets;
 pub mod reproduce;
 pub mod run;

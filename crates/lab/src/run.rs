@@ -16,7 +16,7 @@ use crate::scenario::{
     TOPOLOGY,
 };
 use crate::world::{
-    DownlinkOutcome, ExchangeOutcome, Flow, HostOutcome, Leg, Parcel, Passed, Routed,
+    DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg, Parcel, Passed, Routed,
     StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
@@ -138,6 +138,20 @@ fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioErro
     built.world.begin_measuring();
     built.world.run_until(end);
     Ok(measure(scenario, &built))
+}
+
+/// The frames of downlinks that locate their bottleneck, in the order of flows, from the end of
+/// the warm-up on.
+pub fn frames(scenario: &Scenario, run: u32) -> Result<Vec<Vec<FrameRecord>>, ScenarioError> {
+    let mut built = scenario.build(run)?;
+    built.world.run_until(Time::ZERO + scenario.warm_up);
+    built.world.downlinks_mut().for_each(|downlink| downlink.keep_records());
+    built.world.run_until(Time::ZERO + scenario.duration);
+    let records = built.world.flows().iter().filter_map(|routed| match &routed.flow {
+        Flow::Downlink(downlink) => Some(downlink.records().to_vec()),
+        _ => None,
+    });
+    Ok(records.collect())
 }
 
 fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
@@ -310,6 +324,12 @@ impl Group<'_> {
         if let Some(settled) = flows.iter().map(|flow| flow.settled).collect::<Option<Vec<_>>>() {
             let last = settled.into_iter().max().unwrap_or(Span::ZERO);
             self.add("settled", "s", last.as_secs_f64());
+        }
+        let located = || flows.iter().map(|flow| flow.located);
+        self.mean("located", "1", located().map(|located| located?.right));
+        self.mean("located_f1", "1", located().map(|located| located?.f1));
+        if let Some(slowest) = located().filter_map(|located| located?.slowest_move).max() {
+            self.add("located_after", "s", slowest.as_secs_f64());
         }
     }
 

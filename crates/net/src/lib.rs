@@ -11,3 +11,4 @@ pub mod router;
 pub mod source;
 pub mod stop;
 mod tun;
+pub mod wlan;

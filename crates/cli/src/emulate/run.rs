@@ -78,13 +78,17 @@ pub(super) struct Args {
     /// Write the frames that come over the air into a CSV file.
     #[arg(long, value_name = "FILE")]
     frames: Option<PathBuf>,
+    /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
+    /// file.
+    #[arg(long, value_name = "FILE")]
+    air: Option<PathBuf>,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
     let seed = seed_or_drawn(args.seed);
-    let (captures, frames) = (args.pcap, args.frames);
-    let config = RunConfig { conditions: conditions.clone(), captures, frames, seed };
+    let (captures, frames, air) = (args.pcap, args.frames, args.air);
+    let config = RunConfig { conditions: conditions.clone(), captures, frames, air, seed };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     eprintln!("this host is {} to the command, seed {seed}", sandbox.host());
     print_conditions(&conditions);

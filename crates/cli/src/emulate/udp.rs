@@ -84,6 +84,10 @@ pub(super) struct Args {
     /// Write the frames that come over the air into a CSV file.
     #[arg(long, value_name = "FILE")]
     frames: Option<PathBuf>,
+    /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
+    /// file.
+    #[arg(long, value_name = "FILE")]
+    air: Option<PathBuf>,
     /// Serve so many clients at a time, and refuse others.
     #[arg(long, value_name = "N", default_value_t = EmulatorConfig::default().max_flows)]
     max_flows: usize,
@@ -113,6 +117,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         conditions: conditions.clone(),
         max_flows: args.max_flows,
         frames: args.frames,
+        air: args.air,
         ..EmulatorConfig::default()
     };
     let mut emulator = Emulator::bind(args.listen, target, config, seed).map_err(failure)?;

@@ -30,7 +30,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{LevelCounter, Report};
+use super::{FrameSeen, LevelCounter, Report};
 use crate::unit::{BitRate, Span, Time};
 
 /// How much is remembered.
@@ -48,6 +48,14 @@ pub struct AggregationParams {
 impl Default for AggregationParams {
     fn default() -> Self {
         Self { open: 16, holes: 64, settle: Span::from_millis(20) }
+    }
+}
+
+impl AggregationParams {
+    /// For a [`Locator`](super::Locator), which wants to know soon: 8 frames. What comes later
+    /// than in one of them is rare, and a loss more.
+    pub fn for_locator() -> Self {
+        Self { open: 8, ..Self::default() }
     }
 }
 
@@ -76,7 +84,14 @@ pub struct Aggregation {
     /// Numbers that are missing, in the order in which they were missed.
     holes: VecDeque<Hole>,
     closed: Closed,
+    /// Closed frames one by one, where somebody wants them.
+    seen: Option<VecDeque<(Time, FrameSeen)>>,
+    /// Packets that were lost since the last frame closed.
+    lost_since: u64,
 }
+
+/// So many closed frames wait to be taken; beyond, the oldest are forgotten.
+const MOST_SEEN: usize = 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct Frame {
@@ -151,6 +166,27 @@ impl Aggregation {
             begun: 0,
             holes: VecDeque::with_capacity(params.holes),
             closed: Closed::default(),
+            seen: None,
+            lost_since: 0,
+        }
+    }
+
+    /// The same, and keeps closed frames for [`Aggregation::next_frame`]: up to 1024.
+    pub fn with_frames(params: AggregationParams) -> Self {
+        Self { seen: Some(VecDeque::with_capacity(MOST_SEEN)), ..Self::new(params) }
+    }
+
+    /// The next frame that has closed by `now`, with its timestamp; call it until there is none.
+    /// Always none but of [`Aggregation::with_frames`].
+    pub fn next_frame(&mut self, now: Time) -> Option<(Time, FrameSeen)> {
+        self.close_settled(now);
+        self.seen.as_mut()?.pop_front()
+    }
+
+    fn close_settled(&mut self, now: Time) {
+        let settle = self.params.settle;
+        while self.open.front().is_some_and(|frame| now.since(frame.last_at) >= settle) {
+            self.close();
         }
     }
 }
@@ -171,10 +207,7 @@ impl LevelCounter for Aggregation {
 
     /// `None` if no frame has closed.
     fn report(&mut self, now: Time) -> Option<Report> {
-        let settle = self.params.settle;
-        while self.open.front().is_some_and(|frame| now.since(frame.last_at) >= settle) {
-            self.close();
-        }
+        self.close_settled(now);
         let report = self.closed.report()?;
         self.closed = Closed::default();
         Some(report)
@@ -229,7 +262,7 @@ impl Aggregation {
         if hole.first < seq {
             if self.holes.len() == self.params.holes {
                 // Rather the rest of this hole than one whose place in the order it would take.
-                self.closed.lost = self.closed.lost.saturating_add(seq - hole.first);
+                self.add_lost(seq - hole.first);
             } else {
                 self.holes.insert(at, Hole { last: seq - 1, ..hole });
             }
@@ -239,7 +272,12 @@ impl Aggregation {
     /// Gives up the oldest hole.
     fn lose(&mut self) {
         let size = self.holes.pop_front().map_or(0, |hole| hole.size());
-        self.closed.lost = self.closed.lost.saturating_add(size);
+        self.add_lost(size);
+    }
+
+    fn add_lost(&mut self, packets: u64) {
+        self.closed.lost = self.closed.lost.saturating_add(packets);
+        self.lost_since = self.lost_since.saturating_add(packets);
     }
 
     /// Closes the oldest frame, and gives up its holes.
@@ -249,6 +287,13 @@ impl Aggregation {
         while self.holes.front().is_some_and(|hole| hole.frame <= frame.number) {
             self.lose();
         }
+        let lost = core::mem::take(&mut self.lost_since);
+        let Some(seen) = &mut self.seen else { return };
+        if seen.len() == MOST_SEEN {
+            seen.pop_front();
+        }
+        let count = |packets| u32::try_from(packets).unwrap_or(u32::MAX);
+        seen.push_back((frame.time, FrameSeen { level: count(frame.packets), lost: count(lost) }));
     }
 }
 
@@ -301,6 +346,24 @@ mod tests {
         let report = counted(&[&[1, 2], &[11, 12]]).unwrap();
         assert_eq!((report.frames, report.level), (2, 2.0));
         assert_eq!(report.loss, 8.0 / 12.0);
+    }
+
+    #[test]
+    fn closed_frames_are_told_one_by_one_with_what_was_lost_before_them() {
+        let mut aggregation = Aggregation::with_frames(AggregationParams::default());
+        for (seq, at) in [(1, 0), (2, 0), (7, 1), (6, 2), (8, 2), (9, 3)] {
+            aggregation.on_packet(ms(at), Arrival { seq, stamp: ms(at), rate: RATE });
+        }
+        assert_eq!(aggregation.next_frame(ms(19)), None, "a hole may still be filled");
+        let mut seen = core::iter::from_fn(|| aggregation.next_frame(ms(100)));
+        let frame = |at, level, lost| Some((ms(at), FrameSeen { level, lost }));
+        // 6 was first on the air with 7; 3, 4 and 5 never came.
+        assert_eq!(seen.next(), frame(0, 2, 0));
+        assert_eq!(seen.next(), frame(1, 2, 3));
+        assert_eq!(seen.next(), frame(2, 1, 0));
+        assert_eq!(seen.next(), frame(3, 1, 0));
+        assert_eq!(seen.next(), None);
+        assert_eq!(aggregation.report(ms(200)).map(|report| report.frames), Some(4));
     }
 
     #[test]

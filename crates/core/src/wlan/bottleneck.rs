@@ -9,23 +9,11 @@
 //! full; where it is a link before, packets are lost and levels are low. Hassani, MSc thesis:
 //! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.5, with n = 5 and p = 100.
 //!
-//! Weights come from a file, made by training; none are built in:
+//! Weights come from a file, made by training (`make train`): [`Weights::SHIPPED`] is one,
 //!
 //! ```toml
-//! version = 1
-//! levels = [-0.11, -0.12, -0.13, -0.14, -0.15]   # θ of the last n levels, the oldest first
-//! loss = 40.0                                    # θ of the loss, 0 to 1
-//! intercept = 2.0                                # θ₀
-//! packets = 100                                  # p
-//!
-//! [training]
-//! data = "what was trained on"
-//! seed = 7
-//! samples = 250000
-//! f1 = 0.95                                      # in cross-validation
+#![doc = include_str!("weights/bottleneck.toml")]
 //! ```
-//!
-//! (Those numbers show the form; they come from no training.)
 //!
 //! # Where the paper is silent
 //!
@@ -100,7 +88,7 @@ pub enum LocatorError {
 }
 
 /// One frame, and what is known to be lost before it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameSeen {
     /// Packets in it, as [`Aggregation`](super::Aggregation) counts them.
     pub level: u32,
@@ -152,6 +140,9 @@ impl Window {
 }
 
 impl Weights {
+    /// The weights that come along, as TOML.
+    pub const SHIPPED: &str = include_str!("weights/bottleneck.toml");
+
     /// A locator that has seen nothing yet.
     pub fn build(self) -> Result<Locator, LocatorError> {
         if self.version != 1 {
@@ -250,6 +241,33 @@ mod tests {
         }
         // 2 − 1 + 40 · 10/100.
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Backhaul));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn the_weights_that_come_along_say_what_their_training_says() {
+        let weights: Weights = toml::from_str(Weights::SHIPPED).unwrap();
+        assert_eq!((weights.levels.len(), weights.packets), (5, 100));
+        let mut locator = weights.build().unwrap();
+        // Written by tools/wlan/locator.py, which calculates with numpy.
+        let example = include_str!("weights/bottleneck.example.csv");
+        let mut compared = 0;
+        for line in example.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [level, lost] = [0, 1].map(|at| fields[at].parse().unwrap());
+            locator.on_frame(FrameSeen { level, lost });
+            let ours = locator.backhaul_probability();
+            match (ours, fields[2]) {
+                (None, "") => {}
+                (Some(ours), theirs) => {
+                    let theirs: f64 = theirs.parse().unwrap();
+                    assert!((ours - theirs).abs() < 1e-9, "{line}: {ours}");
+                    compared += 1;
+                }
+                (None, _) => panic!("{line}: nothing is said"),
+            }
+        }
+        assert!(compared > 150, "{compared}");
     }
 
     #[test]

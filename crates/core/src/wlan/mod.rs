@@ -62,6 +62,7 @@
 //! medians over stations, and levels stay within the bounds. What is left is on the book's page.
 
 mod aggregation;
+pub mod air;
 mod allocation;
 mod bottleneck;
 mod config;

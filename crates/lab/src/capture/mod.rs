@@ -18,7 +18,7 @@ mod feed;
 mod frames;
 mod link_type;
 mod outstanding;
-mod packet;
+pub(crate) mod packet;
 mod reader;
 mod report;
 mod round_trips;

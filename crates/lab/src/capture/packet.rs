@@ -11,53 +11,53 @@ use super::reader::Frame;
 
 /// A direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Ends {
-    pub(super) from: SocketAddr,
-    pub(super) to: SocketAddr,
+pub(crate) struct Ends {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
 }
 
 impl Ends {
-    pub(super) fn reversed(self) -> Self {
+    pub(crate) fn reversed(self) -> Self {
         Self { from: self.to, to: self.from }
     }
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Packet<'a> {
-    pub(super) ends: Ends,
-    pub(super) content: Content<'a>,
+pub(crate) struct Packet<'a> {
+    pub(crate) ends: Ends,
+    pub(crate) content: Content<'a>,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Content<'a> {
+pub(crate) enum Content<'a> {
     Tcp(Segment),
     Udp(Datagram<'a>),
 }
 
 /// A TCP segment, or as many at once as the host handed to its network card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) seq: u32,
+pub(crate) struct Segment {
+    pub(crate) seq: u32,
     /// The acknowledgement number, where there is one.
-    pub(super) ack: Option<u32>,
+    pub(crate) ack: Option<u32>,
     /// The end of the first SACK block: the one that holds what came last (RFC 2018 section 4).
-    pub(super) sacked: Option<u32>,
-    pub(super) syn: bool,
+    pub(crate) sacked: Option<u32>,
+    pub(crate) syn: bool,
     /// Bytes of payload.
-    pub(super) len: u32,
+    pub(crate) len: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Datagram<'a> {
+pub(crate) struct Datagram<'a> {
     /// As much of the payload as was captured.
-    pub(super) payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
     /// Its length on the wire.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 /// Why a frame tells nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unused {
+pub(crate) enum Unused {
     /// Neither TCP nor UDP over IP.
     Other,
     /// A fragment of an IP packet.
@@ -66,8 +66,14 @@ pub(super) enum Unused {
     Cut,
 }
 
-pub(super) fn dissect<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unused> {
+pub(crate) fn dissect<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unused> {
     let ip_bytes = frame.link.ip(frame.bytes).ok_or(Unused::Other)?;
+    let on_wire = frame.wire_len.saturating_sub(frame.bytes.len() - ip_bytes.len());
+    dissect_ip(ip_bytes, on_wire)
+}
+
+/// The same from the IP header on; the packet has `on_wire` bytes in all.
+pub(crate) fn dissect_ip(ip_bytes: &[u8], on_wire: usize) -> Result<Packet<'_>, Unused> {
     let (ip, _) = LaxIpSlice::from_slice(ip_bytes).map_err(|_| Unused::Other)?;
     if ip.is_fragmenting_payload() {
         return Err(Unused::Fragment);
@@ -89,7 +95,6 @@ pub(super) fn dissect<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unused> {
         }
     };
     // Hosts leave the field at 0 in packets that the network card will cut to size.
-    let on_wire = frame.wire_len.saturating_sub(frame.bytes.len() - ip_bytes.len());
     let ip_len = if said < header_len { on_wire } else { said };
     let len = ip_len.saturating_sub(header_len);
     let bytes = ip_bytes.get(header_len..).ok_or(Unused::Cut)?;
@@ -148,7 +153,7 @@ fn datagram(bytes: &[u8], len: usize) -> Option<Datagram<'_>> {
     Some(Datagram { payload: &payload[..payload.len().min(len)], len })
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 

@@ -22,7 +22,7 @@ use crate::world::{
     Stream, UpdateFlow,
 };
 use freshline_core::wlan::mac::Category;
-use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, StationId};
+use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, Locator, StationId, Weights};
 
 /// The initial window of a TCP stream (RFC 6928).
 const INITIAL_WINDOW: Packets = Packets::new(10);
@@ -116,8 +116,9 @@ impl FlowConfig {
                 let settings = downlink.settings();
                 let client = downlink.client(streams.stream("kernel", index));
                 let client = client.map_err(|what| self.refused(what))?;
-                let downlink = Downlink::new(server, station, settings, client, between, rng);
-                Ok(Flow::Downlink(Box::new(downlink)))
+                let built = Downlink::new(server, station, settings, client, between, rng);
+                let built = if downlink.locate { built.with_locator(locator()) } else { built };
+                Ok(Flow::Downlink(Box::new(built)))
             }
             (None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;
@@ -183,6 +184,12 @@ impl Servers {
         edge.stations += 1;
         Ok((edge.server.clone(), station))
     }
+}
+
+/// A locator with the weights that come along.
+fn locator() -> Locator {
+    let weights: Weights = toml::from_str(Weights::SHIPPED).expect("a test reads them");
+    weights.build().expect("a test builds it")
 }
 
 impl DownlinkConfig {

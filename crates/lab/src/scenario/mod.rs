@@ -253,6 +253,9 @@ pub struct DownlinkConfig {
     /// How the kernel stamps packets, where those stamps count.
     #[serde(default)]
     pub stamps: StampsConfig,
+    /// Clients look for the bottleneck.
+    #[serde(default)]
+    pub locate: bool,
 }
 
 /// Cross traffic.

@@ -15,12 +15,13 @@ use std::rc::Rc;
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::mac::Received;
-use freshline_core::wlan::{Arrival, DownlinkLaw, Report, StationId};
+use freshline_core::wlan::{Arrival, DownlinkLaw, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use super::Landing;
 use super::client::{Client, PacketSeen};
+use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::memory::Memory;
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
@@ -77,6 +78,7 @@ pub struct Downlink {
     turn: Time,
     leaves_at: Time,
     client: Client,
+    located: Option<Located>,
     next_report_at: Time,
     /// What is in reports on their way, and the number of the first of them.
     on_the_way: VecDeque<Report>,
@@ -199,6 +201,8 @@ pub struct DownlinkOutcome {
     /// Until reports told of levels within a tenth of their target and did so from then on; `None` if
     /// the newest did not, or the law has no target.
     pub settled: Option<Span>,
+    /// What the client thought of the bottleneck, if it looked for it.
+    pub located: Option<LocatedOutcome>,
 }
 
 /// How far a level may be from its target, as a part of that.
@@ -225,6 +229,7 @@ impl Downlink {
             turn: starts_at,
             leaves_at: starts_at,
             client,
+            located: None,
             next_report_at: starts_at + settings.interval,
             on_the_way: VecDeque::new(),
             first_on_the_way: 0,
@@ -234,10 +239,19 @@ impl Downlink {
         }
     }
 
+    /// The same, with a client that looks for the bottleneck too.
+    pub fn with_locator(mut self, locator: Locator) -> Self {
+        self.located = Some(Located::new(locator));
+        self
+    }
+
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally = Tally::new(now);
         self.client.begin_measuring();
+        if let Some(located) = &mut self.located {
+            located.begin_measuring();
+        }
     }
 
     /// From now on packets that come are remembered, for [`Downlink::packets`].
@@ -248,6 +262,18 @@ impl Downlink {
     /// The packets that came since [`Downlink::keep_packets`].
     pub fn packets(&self) -> &[PacketSeen] {
         self.client.packets()
+    }
+
+    /// From now on frames are remembered, for [`Downlink::records`], where it locates.
+    pub fn keep_records(&mut self) {
+        if let Some(located) = &mut self.located {
+            located.keep_records();
+        }
+    }
+
+    /// The frames since [`Downlink::keep_records`].
+    pub fn records(&self) -> &[FrameRecord] {
+        self.located.as_ref().map_or(&[], Located::records)
     }
 
     /// Something to do has come due; then [`Downlink::poll_transmit`].
@@ -278,8 +304,8 @@ impl Downlink {
         (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
     }
 
-    /// A packet has come to the client, in `frame`.
-    pub fn on_packet(&mut self, now: Time, packet: Paced, frame: Received) {
+    /// A packet has come to the client.
+    pub fn on_packet(&mut self, now: Time, packet: Paced, Landing { frame, since }: Landing) {
         let delay = now.since(packet.sent_at);
         let tally = &mut self.tally;
         tally.delays.record(delay);
@@ -299,7 +325,11 @@ impl Downlink {
             tally.in_last_frame += 1;
         }
         let (stamp, rate) = (frame.at, frame.rate);
-        self.client.on_packet(now, Arrival { seq: packet.seq, stamp, rate });
+        let arrival = Arrival { seq: packet.seq, stamp, rate };
+        self.client.on_packet(now, arrival);
+        if let Some(located) = &mut self.located {
+            located.on_packet(now, arrival, since.since(packet.sent_at), now.since(since));
+        }
     }
 
     /// A report has come to the server.
@@ -385,6 +415,7 @@ impl Downlink {
             level_accuracy: self.client.score().and_then(|score| score.level_accuracy()),
             level_rmse: self.client.score().and_then(|score| score.level_rmse()),
             settled: is_settled.then(|| off_target_at.since(since)),
+            located: self.located.as_ref().map(Located::outcome),
         }
     }
 

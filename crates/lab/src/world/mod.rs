@@ -16,6 +16,7 @@ mod cross;
 mod downlink;
 mod exchange;
 mod host;
+mod located;
 mod memory;
 mod parcel;
 mod stream;
@@ -32,6 +33,7 @@ pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use host::HostOutcome;
+pub use located::{FrameRecord, LocatedOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
 pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
@@ -141,6 +143,15 @@ pub struct ModeChange {
     pub station: Option<u32>,
     /// The mode.
     pub mode: Mode,
+}
+
+/// How a packet came over the air.
+#[derive(Debug, Clone, Copy)]
+pub struct Landing {
+    /// Its frame.
+    pub frame: Received,
+    /// When it came to the station that sent it.
+    pub since: Time,
 }
 
 /// A network while it runs.
@@ -273,7 +284,8 @@ impl World {
             let flow = &flows[delivered.packet.flow as usize].flow;
             let carrier = Carrier::Cell(cell);
             watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
-            self.next_leg(delivered.packet, Some(delivered.frame));
+            let landing = Landing { frame: delivered.frame, since: delivered.packet.since };
+            self.next_leg(delivered.packet, Some(landing));
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
     }
@@ -337,8 +349,8 @@ impl World {
         self.carry(parcel, None);
     }
 
-    /// A parcel has come to the end of its leg, over the air in `frame`.
-    fn next_leg(&mut self, mut parcel: Parcel, frame: Option<Received>) {
+    /// A parcel has come to the end of its leg; `landing` where that was over the air.
+    fn next_leg(&mut self, mut parcel: Parcel, landing: Option<Landing>) {
         let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
         passed.packets += 1;
         passed.time += self.now.since(parcel.since);
@@ -346,18 +358,18 @@ impl World {
         // It says something to the queue of its own host alone.
         parcel.load.band = Band::default();
         parcel.since = self.now;
-        self.carry(parcel, frame);
+        self.carry(parcel, landing);
     }
 
     /// Puts a parcel on its leg, or hands it to its flow when it has no more.
-    fn carry(&mut self, mut parcel: Parcel, frame: Option<Received>) {
+    fn carry(&mut self, mut parcel: Parcel, landing: Option<Landing>) {
         let Routed { flow, legs, there, .. } = &mut self.flows[parcel.flow as usize];
         let end = match parcel.direction {
             Direction::There => *there,
             Direction::Back => legs.len() as u32,
         };
         if parcel.leg == end {
-            return self.arrive(parcel, frame);
+            return self.arrive(parcel, landing);
         }
         if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.load.body)
             && let Some(size) = updates.size_on_hop()
@@ -382,8 +394,8 @@ impl World {
         }
     }
 
-    /// A parcel has come to its end, over the air in `frame`.
-    fn arrive(&mut self, parcel: Parcel, frame: Option<Received>) {
+    /// A parcel has come to its end; `landing` where that was over the air.
+    fn arrive(&mut self, parcel: Parcel, landing: Option<Landing>) {
         let flow = parcel.flow as usize;
         match (&mut self.flows[flow].flow, parcel.load.body) {
             (Flow::Updates(updates), Body::Update(update)) => {
@@ -407,8 +419,8 @@ impl World {
             }
             (Flow::Downlink(downlink), Body::Paced(packet)) => {
                 // The way of a downlink ends with a cell.
-                if let Some(frame) = frame {
-                    downlink.on_packet(self.now, packet, frame);
+                if let Some(landing) = landing {
+                    downlink.on_packet(self.now, packet, landing);
                 }
             }
             (Flow::Downlink(downlink), Body::Report(number)) => {

@@ -1,12 +1,16 @@
 //! Datagrams on the emulated path, and the pool of their buffers.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use etherparse::{IpNumber, Ipv4Header, Ipv6Header, UdpHeader};
 use freshline_core::link::Airborne;
 use freshline_core::router::{FlowKey, Header, Packet};
 use freshline_core::unit::Bytes;
 use freshline_core::wire;
 use mio::Token;
+
+/// How far a packet may go.
+const HOPS: u8 = 64;
 
 /// A UDP datagram and the flow that it belongs to.
 #[derive(Debug)]
@@ -17,6 +21,50 @@ pub(super) struct Datagram {
     pub(super) payload: Vec<u8>,
     /// The IP and UDP headers that it would have.
     pub(super) headers: Bytes,
+}
+
+impl Datagram {
+    /// Writes it to `out` as it would be on the path.
+    pub(super) fn write_ip(&self, from: SocketAddr, to: SocketAddr, out: &mut Vec<u8>) {
+        // A socket for both families maps addresses of IPv4 into those of IPv6.
+        let [from, to] = [from, to].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
+        let length = u16::try_from(8 + self.payload.len()).unwrap_or(u16::MAX);
+        let udp = UdpHeader {
+            source_port: from.port(),
+            destination_port: to.port(),
+            length,
+            checksum: 0,
+        };
+        out.clear();
+        // Checksums of what came as a datagram can be calculated.
+        let checksum = match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let (from, to) = (from.octets(), to.octets());
+                let ip = Ipv4Header::new(length, HOPS, IpNumber::UDP, from, to);
+                out.extend_from_slice(&ip.map(|ip| ip.to_bytes()).unwrap_or_default());
+                udp.calc_checksum_ipv4_raw(from, to, &self.payload)
+            }
+            (from, to) => {
+                let octets = |address: IpAddr| match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                    IpAddr::V6(address) => address.octets(),
+                };
+                let ip = Ipv6Header {
+                    payload_length: length,
+                    next_header: IpNumber::UDP,
+                    hop_limit: HOPS,
+                    source: octets(from),
+                    destination: octets(to),
+                    ..Ipv6Header::default()
+                };
+                out.extend_from_slice(&ip.to_bytes());
+                udp.calc_checksum_ipv6_raw(ip.source, ip.destination, &self.payload)
+            }
+        };
+        let udp = UdpHeader { checksum: checksum.unwrap_or(0), ..udp };
+        out.extend_from_slice(&udp.to_bytes());
+        out.extend_from_slice(&self.payload);
+    }
 }
 
 impl Packet for Datagram {

@@ -18,9 +18,11 @@
 //! What the system's socket buffers drop before the relay reads it is not seen here; the relay
 //! asks for large ones.
 
+mod air;
 mod datagram;
 mod flows;
 mod frames;
+mod pcap;
 mod relay;
 mod report;
 pub mod tun;
@@ -56,6 +58,8 @@ pub struct EmulatorConfig {
     pub idle_timeout: Span,
     /// Where to log the frames that come over the air.
     pub frames: Option<PathBuf>,
+    /// Where to capture them, as a monitor beside the receiver would.
+    pub air: Option<PathBuf>,
 }
 
 impl Default for EmulatorConfig {
@@ -65,6 +69,7 @@ impl Default for EmulatorConfig {
             max_flows: 64,
             idle_timeout: Span::from_secs(60),
             frames: None,
+            air: None,
         }
     }
 }

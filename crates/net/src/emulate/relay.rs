@@ -9,6 +9,7 @@ use freshline_core::unit::{Bytes, Time};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
+use super::air::AirCapture;
 use super::datagram::{Datagram, Pool};
 use super::flows::{Flow, Flows, bind};
 use super::frames::{FrameLog, FrameLogError};
@@ -36,6 +37,10 @@ pub(super) struct Relay {
     config: ConditionsConfig,
     conditions: Conditions<Datagram>,
     frames: Option<FrameLog>,
+    air: Option<AirCapture>,
+    /// Where clients think that their packets come from, and those packets.
+    server: SocketAddr,
+    packet: Vec<u8>,
     /// By way, how long after its emulated arrival a datagram was sent on.
     lateness: [SpanHistogram; 2],
     pool: Pool,
@@ -65,6 +70,9 @@ impl Relay {
         let conditions = config.conditions.build(seed, config.max_flows)?;
         let epoch = wall_clock().saturating_sub(clock.now().since(Time::ZERO).into());
         let frames = FrameLog::of(config.frames.as_deref(), &conditions, epoch)?;
+        let zero = (epoch, clock.now());
+        let air = AirCapture::of(config.air.as_deref(), &config.conditions, &conditions, zero)?;
+        let server = listener.local_addr().map_err(system("tell the local address"))?;
         Ok(Self {
             clock,
             start: clock.now(),
@@ -74,6 +82,9 @@ impl Relay {
             config: config.conditions,
             conditions,
             frames,
+            air,
+            server,
+            packet: Vec::new(),
             lateness: [SpanHistogram::new(), SpanHistogram::new()],
             pool: Pool::default(),
             scratch: vec![0; SCRATCH].into_boxed_slice(),
@@ -132,9 +143,10 @@ impl Relay {
         DirectionReport::new(&self.config, &self.conditions, way, lateness, self.start, now)
     }
 
-    /// Writes what is still in memory of the log of frames.
+    /// Writes what is still in memory of the log of frames and of the air.
     pub(super) fn flush(&mut self) -> Result<(), FrameLogError> {
-        self.frames.as_mut().map_or(Ok(()), FrameLog::flush)
+        self.frames.as_mut().map_or(Ok(()), FrameLog::flush)?;
+        self.air.as_mut().map_or(Ok(()), AirCapture::flush)
     }
 
     fn send_forward(&mut self) {
@@ -176,12 +188,23 @@ impl Relay {
         Some(packet)
     }
 
-    /// Brings the log of frames to `now`.
+    /// Brings the log of frames and the capture of the air to `now`.
     fn log_frames(&mut self, now: Time) {
-        let Self { conditions, frames: Some(frames), pool, .. } = self else { return };
+        let Self { conditions, frames, air, flows, pool, server, packet, .. } = self;
+        if frames.is_none() && air.is_none() {
+            return;
+        }
         let mut log = |passage: Passage<'_, Datagram>| {
-            if let Passage::Air(come) = passage {
+            let Passage::Air(come) = passage else { return };
+            if let Some(frames) = frames {
                 frames.record(come);
+            }
+            if let (Some(air), Some(flow)) = (&mut *air, flows.get(come.packet.flow)) {
+                let to_client = come.to == come.packet.station;
+                let (from, to) =
+                    if to_client { (*server, flow.client) } else { (flow.client, *server) };
+                come.packet.write_ip(from, to, packet);
+                air.record(come, packet);
             }
         };
         conditions.advance(now, &mut recycle(pool), &mut log);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use freshline_core::link::{ConditionsConfig, Way};
 use freshline_core::unit::Time;
 
+use super::super::pcap;
 use super::RunError;
 
 /// A point of a path, written `forward.1`: behind that hop, where 0 is in front of the first.
@@ -70,11 +71,6 @@ pub(super) struct Captures {
 }
 
 impl Captures {
-    /// How much of a packet is kept: all of it.
-    const SNAP_LEN: u32 = 1 << 18;
-    const LINKTYPE_RAW: u32 = 101;
-    const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
-
     /// Creates the files. Times are `epoch` after 1970 at [`Time::ZERO`].
     pub(super) fn create(
         captures: &[Capture],
@@ -116,7 +112,7 @@ impl Captures {
         let since_1970 = self.epoch + Duration::from(at.since(Time::ZERO));
         for (_, place) in self.points.iter().filter(|(wanted, _)| *wanted == point) {
             let (path, file) = &mut self.files[*place];
-            if let Err(source) = write_record(file, since_1970, packet) {
+            if let Err(source) = pcap::write_record(file, since_1970, packet) {
                 self.failure.get_or_insert(RunError::Capture { file: path.clone(), source });
             }
         }
@@ -135,24 +131,8 @@ impl Captures {
 }
 
 fn with_header(mut file: BufWriter<File>) -> io::Result<BufWriter<File>> {
-    let (major, minor) = (2u16, 4u16);
-    file.write_all(&Captures::MAGIC_NANOS.to_le_bytes())?;
-    file.write_all(&major.to_le_bytes())?;
-    file.write_all(&minor.to_le_bytes())?;
-    // Times are in UTC, and of unknown accuracy.
-    file.write_all(&[0; 8])?;
-    file.write_all(&Captures::SNAP_LEN.to_le_bytes())?;
-    file.write_all(&Captures::LINKTYPE_RAW.to_le_bytes())?;
+    pcap::write_header(&mut file, pcap::RAW)?;
     Ok(file)
-}
-
-fn write_record(file: &mut impl Write, since_1970: Duration, packet: &[u8]) -> io::Result<()> {
-    // The format ends in 2106, and a packet has at most 64 kB.
-    let (secs, len) = (since_1970.as_secs() as u32, packet.len() as u32);
-    for field in [secs, since_1970.subsec_nanos(), len, len] {
-        file.write_all(&field.to_le_bytes())?;
-    }
-    file.write_all(packet)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
 use serde::Serialize;
 
+use super::air::AirCapture;
 use super::frames::{FrameLog, FrameLogError};
 use super::report::{CellReport, DirectionReport};
 use crate::alarm::Alarm;
@@ -59,6 +60,8 @@ pub struct RunConfig {
     pub captures: Vec<Capture>,
     /// Where to log the frames that come over the air.
     pub frames: Option<PathBuf>,
+    /// Where to capture them, as a monitor beside the receiver would.
+    pub air: Option<PathBuf>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
@@ -223,8 +226,13 @@ impl Sandbox {
         let (start, epoch) = (clock.now(), wall_clock());
         let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
         let frames = FrameLog::of(self.config.frames.as_deref(), &self.conditions, epoch)?;
+        // Here, time begins with the run.
+        let zero = (epoch, Time::ZERO);
+        let config = &self.config;
+        let air =
+            AirCapture::of(config.air.as_deref(), &config.conditions, &self.conditions, zero)?;
         let (pool, devices) = (Pool::new(self.mtu), [self.inner, self.outer]);
-        let records = Records { captures, frames };
+        let records = Records { captures, frames, air };
         let (config, conditions) = (self.config.conditions, self.conditions);
         let mut relay = Relay::new(devices, config, conditions, pool, records, start);
         let waker = Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;

@@ -8,6 +8,7 @@ use freshline_core::link::{
 use freshline_core::router::Drop;
 use freshline_core::unit::Time;
 
+use super::super::air::AirCapture;
 use super::super::frames::FrameLog;
 use super::capture::{CapturePoint, Captures};
 use super::{CellReport, DirectionReport, RunError};
@@ -57,6 +58,7 @@ pub(super) struct Relay {
 pub(super) struct Records {
     pub(super) captures: Captures,
     pub(super) frames: Option<FrameLog>,
+    pub(super) air: Option<AirCapture>,
 }
 
 impl Relay {
@@ -143,6 +145,9 @@ impl Relay {
         if let Some(frames) = &mut self.records.frames {
             frames.flush()?;
         }
+        if let Some(air) = &mut self.records.air {
+            air.flush()?;
+        }
         self.records.captures.finish()
     }
 
@@ -228,7 +233,7 @@ impl Relay {
 impl Records {
     /// Writes down what passes from hop to hop and over the air until `now`.
     fn advance(&mut self, now: Time, conditions: &mut Conditions<IpPacket>, pool: &mut Pool) {
-        if self.captures.is_empty() && self.frames.is_none() {
+        if self.captures.is_empty() && self.frames.is_none() && self.air.is_none() {
             return;
         }
         let mut see = |passage: Passage<'_, IpPacket>| match passage {
@@ -239,6 +244,9 @@ impl Records {
             Passage::Air(come) => {
                 if let Some(frames) = &mut self.frames {
                     frames.record(come);
+                }
+                if let Some(air) = &mut self.air {
+                    air.record(come, come.packet.bytes());
                 }
             }
         };

@@ -1,0 +1,96 @@
+//! `freshline lab frames`: what clients see of frames, with where the bottleneck was.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use freshline_core::wlan::Bottleneck;
+use freshline_lab::run::{frames, points};
+use freshline_lab::scenario::Scenario;
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::library::{self, bad};
+use crate::Failure;
+
+/// Write the frames that the clients of downlinks counted, with where the bottleneck was: what a
+/// locator is trained on.
+///
+/// Of all runs and all points of the sweep, numbered in their order; of flows with `locate`. Columns:
+/// run, flow, at_ns (when the frame came), level (packets in it), lost (packets lost before it),
+/// truth (1 for the backhaul, 0 for the Wi-Fi).
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+    freshline lab frames wlan/bottleneck-rate --out frames.csv
+
+EXIT CODES
+
+0  written
+1  the file cannot be written
+2  the flags or the scenario cannot be understood, or no flow of it has `locate`")]
+pub(super) struct Args {
+    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
+    scenario: String,
+    /// Change a key of the scenario, such as flow.video.count=2; give it once a change.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The seed of all randomness, instead of the scenario's.
+    #[arg(long, value_name = "N", value_parser = library::seed())]
+    seed: Option<i64>,
+    /// Independent runs, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+    /// The CSV file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let text = library::find(&args.scenario)?;
+    let changes = library::changes(&args.set, args.seed, args.runs)?;
+    let points = points(text.source(), &changes).map_err(|error| bad(&text.name, &error))?;
+    let locates = |scenario: &Scenario| {
+        scenario.flows.iter().any(|flow| flow.downlink.as_ref().is_some_and(|it| it.locate))
+    };
+    if !points.iter().all(|point| locates(&point.scenario)) {
+        let what = "no flow is a downlink with `locate = true`, so that nobody counts frames";
+        return Err(Failure::Usage(miette!("{}: {what}", text.name)));
+    }
+    let mut out = create(&args.out)?;
+    let mut number = 0;
+    for point in &points {
+        for run in 0..point.scenario.runs {
+            let flows = frames(&point.scenario, run);
+            let flows = flows.map_err(|error| bad(&text.name, &error.into()))?;
+            let mut write = || -> io::Result<()> {
+                for (flow, records) in flows.iter().enumerate() {
+                    for record in records {
+                        let (at, frame) = (record.at.as_nanos(), record.frame);
+                        let truth = u8::from(record.truth == Bottleneck::Backhaul);
+                        let (level, lost) = (frame.level, frame.lost);
+                        writeln!(out, "{number},{flow},{at},{level},{lost},{truth}")?;
+                    }
+                }
+                Ok(())
+            };
+            written(write(), &args.out)?;
+            number += 1;
+        }
+    }
+    written(out.flush(), &args.out)
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
+    let created = File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        writeln!(out, "run,flow,at_ns,level,lost,truth")?;
+        Ok(out)
+    });
+    written(created, path)
+}
+
+fn written<T>(result: io::Result<T>, path: &Path) -> Result<T, Failure> {
+    let result = result.into_diagnostic();
+    result.wrap_err_with(|| format!("cannot write {}", path.display())).map_err(Failure::Runtime)
+}

@@ -1,0 +1,166 @@
+//! `freshline wlan locate`: where the bottleneck of captured flows lies.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::value_parser;
+use freshline_core::wlan::Weights;
+use freshline_lab::capture::CaptureError;
+use freshline_lab::locate::{FlowReport, LocateParams, LocateReport, Numbers, Place, locate};
+use miette::{IntoDiagnostic, WrapErr, miette};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::output::{print_json, printed};
+
+/// Say where the bottleneck of captured flows lies, over time: at the Wi-Fi, or before it.
+///
+/// For each direction of a UDP or TCP flow: spells of one answer, with the mean of packets a frame and
+/// the loss. High levels of aggregation without loss say Wi-Fi, low ones with loss a link before it.
+/// Capture at the client, or beside it, in monitor mode (link type 127, radiotap): frames are then
+/// what the radio says. In other captures, packets with equal times are a frame: that holds for the
+/// emulator's captures, not for times that a kernel gives.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+    iw dev wlan0 interface add mon0 type monitor && ip link set mon0 up
+    tcpdump -i mon0 -w air.pcap &
+    iperf3 -c 192.0.2.7 -u -b 200M -R -t 20
+    kill %1
+    freshline wlan locate air.pcap
+
+Losses are told by numbers in the packets: of Freshline's downlinks, iperf3 and iperf2 over UDP,
+RTP, and TCP's own, where a hole that is filled later is a loss. Without any, levels alone decide.
+Encrypted frames tell nothing: capture where the driver decrypts, or on a network without a key.
+
+EXIT CODES
+
+0  the whole file was read, and there are flows
+1  the file is cut short or damaged: what stands before was measured and printed
+2  there is no such file, it is no capture, none of its link types can be read, or it holds no flow")]
+pub(super) struct Args {
+    /// The capture: a pcap or pcapng file, of any length.
+    file: PathBuf,
+    /// Follow so many flows, and count the packets of further ones.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=100_000))]
+    max_flows: u32,
+    /// Leave out flows with fewer packets.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    min_packets: u64,
+    /// Other weights (TOML) than those that come along.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON document; `docs/json.md` describes each key.
+#[derive(Debug, Serialize)]
+struct Document {
+    #[serde(flatten)]
+    report: LocateReport,
+    error: Option<String>,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let weights = weights(args.weights.as_deref()).map_err(Failure::Usage)?;
+    let name = args.file.display();
+    let file = File::open(&args.file)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot open the capture {name}"))
+        .map_err(Failure::Usage)?;
+    let (max_flows, min_packets) = (args.max_flows as usize, args.min_packets);
+    let located = locate(file, &LocateParams { weights, max_flows, min_packets });
+    if let Some(error @ (CaptureError::Foreign | CaptureError::LinkType(_))) = located.error {
+        let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());
+        return report.map_err(Failure::Usage);
+    }
+    let LocateReport { frames, protected, flows, .. } = &located.report;
+    if flows.is_empty() && located.error.is_none() {
+        return Err(Failure::Usage(miette!(
+            "{name}: no flow has {min_packets} packets or more among {frames} frames, of which \
+             {protected} are encrypted; capture longer, or where frames are decrypted, or lower \
+             --min-packets"
+        )));
+    }
+    let error = located.error.as_ref().map(ToString::to_string);
+    let document = Document { report: located.report, error };
+    if args.json {
+        print_json(&document)?
+    } else {
+        printed(print_tables(&document.report))?
+    }
+    let Some(error) = located.error else { return Ok(()) };
+    let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());
+    report.map_err(Failure::Runtime)
+}
+
+/// Weights that make a locator.
+fn weights(file: Option<&Path>) -> miette::Result<Weights> {
+    let Some(file) = file else {
+        return toml::from_str(Weights::SHIPPED).into_diagnostic();
+    };
+    let name = file.display();
+    let text = fs::read_to_string(file)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot read the weights {name}"))?;
+    let weights: Weights = toml::from_str(&text)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("{name} holds no weights of a locator"))?;
+    weights.clone().build().into_diagnostic().wrap_err_with(|| name.to_string())?;
+    Ok(weights)
+}
+
+fn print_tables(report: &LocateReport) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for flow in &report.flows {
+        print_flow(&mut out, flow)?;
+    }
+    let LocateReport { duration_s, frames, protected, over_limit, .. } = report;
+    writeln!(out, "{frames} records in {duration_s:.3} s")?;
+    if *protected > 0 {
+        writeln!(out, "{protected} frames are encrypted and told nothing")?;
+    }
+    if *over_limit > 0 {
+        writeln!(out, "{over_limit} packets belong to flows beyond --max-flows")?;
+    }
+    Ok(())
+}
+
+fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
+    let FlowReport { from, to, packets, numbers, by_radio, spells } = flow;
+    let numbers = match numbers {
+        Numbers::Freshline => "losses by Freshline's numbers",
+        Numbers::Iperf3 => "losses by iperf3's numbers",
+        Numbers::Iperf2 => "losses by iperf2's numbers",
+        Numbers::Rtp => "losses by RTP's numbers",
+        Numbers::Tcp => "losses by TCP's holes",
+        Numbers::Unknown => "losses unknown",
+    };
+    let frames = if *by_radio { "frames by the radio" } else { "frames by equal times" };
+    writeln!(out, "{from} > {to}: {packets} packets, {numbers}, {frames}")?;
+    if spells.is_empty() {
+        return writeln!(out, "  too few frames to tell");
+    }
+    writeln!(
+        out,
+        "  {:>10} {:>10}  {:<9} {:>8} {:>7} {:>8}",
+        "from s", "to s", "where", "frames", "level", "loss"
+    )?;
+    for spell in spells {
+        let place = match spell.place {
+            Place::Wireless => "wireless",
+            Place::Backhaul => "backhaul",
+        };
+        let loss = spell.loss.map_or("-".to_owned(), |loss| format!("{:.2} %", 100.0 * loss));
+        writeln!(
+            out,
+            "  {:>10.3} {:>10.3}  {place:<9} {:>8} {:>7.1} {loss:>8}",
+            spell.from_s, spell.to_s, spell.frames, spell.level
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! One flow of a capture: its frames, and its spells.
+
+use freshline_core::unit::Time;
+use freshline_core::wlan::{
+    Aggregation, AggregationParams, Arrival, Bottleneck, FrameSeen, LevelCounter, Locator,
+};
+use serde::Serialize;
+
+use super::numbers::{Guess, Numbers, Unwrapped};
+use super::{LocateParams, ends_of};
+use crate::capture::packet::{Content, Ends};
+
+/// So many frames in a row make a spell.
+const FRAMES_OF_A_SPELL: u32 = 5;
+/// So many spells of a flow are kept; the last one goes on.
+const MOST_SPELLS: usize = 100_000;
+
+/// Where a bottleneck is, in reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The hop over Wi-Fi, or none at all.
+    Wireless,
+    /// A link before it.
+    Backhaul,
+}
+
+impl From<Bottleneck> for Place {
+    fn from(bottleneck: Bottleneck) -> Self {
+        match bottleneck {
+            Bottleneck::Wireless => Self::Wireless,
+            Bottleneck::Backhaul => Self::Backhaul,
+        }
+    }
+}
+
+/// A time in which the bottleneck was at one place.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spell {
+    /// Since the first frame of the capture, in s.
+    pub from_s: f64,
+    /// Likewise.
+    pub to_s: f64,
+    /// Where.
+    pub place: Place,
+    /// Frames in it.
+    pub frames: u64,
+    /// Packets a frame, on average.
+    pub level: f64,
+    /// The part of the packets that was lost, 0 to 1; `None` where nothing numbers them.
+    pub loss: Option<f64>,
+}
+
+/// A direction of a flow.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Where its packets come from.
+    pub from: String,
+    /// And where they go.
+    pub to: String,
+    /// How many were captured.
+    pub packets: u64,
+    /// What their losses were told by.
+    pub numbers: Numbers,
+    /// Whether frames are as the radio told them; else by equal times of capture.
+    pub by_radio: bool,
+    /// Its spells, in their order; empty if it had too few frames to tell.
+    pub spells: Vec<Spell>,
+}
+
+/// A flow as it is followed.
+pub(super) struct Flow {
+    ends: Ends,
+    packets: u64,
+    by_radio: bool,
+    numbers: Option<Numbers>,
+    guess: Guess,
+    unwrapped: Unwrapped,
+    /// Packets until it was known what numbers them.
+    held: Vec<(Time, u64, Arrival)>,
+    first_looks: Vec<Vec<u8>>,
+    /// Of TCP, the number of the next segment and the byte that it begins with; see [`Segments`].
+    segments: Segments,
+    counter: Aggregation,
+    locator: Locator,
+    spells: Spells,
+}
+
+/// Numbers segments in the order of their bytes.
+#[derive(Debug, Default)]
+struct Segments {
+    next_byte: Option<u32>,
+    next: u64,
+    /// Holes: bytes from, to, and the number of the first segment missing there.
+    holes: Vec<(u32, u32, u64)>,
+}
+
+/// So many holes of a stream are remembered.
+const MOST_HOLES: usize = 256;
+
+impl Segments {
+    /// The number of a segment; `None` if it came before.
+    fn number(&mut self, seq: u32, len: u32) -> Option<u64> {
+        let end = seq.wrapping_add(len);
+        let next_byte = *self.next_byte.get_or_insert(seq);
+        let ahead = seq.wrapping_sub(next_byte);
+        if ahead < 1 << 31 {
+            if ahead > 0 {
+                // As many segments as there were bytes for, of this one's size.
+                if self.holes.len() == MOST_HOLES {
+                    self.holes.remove(0);
+                }
+                self.holes.push((next_byte, seq, self.next));
+                self.next += u64::from(ahead.div_ceil(len.max(1)));
+            }
+            self.next_byte = Some(end);
+            self.next += 1;
+            return Some(self.next - 1);
+        }
+        let place = self
+            .holes
+            .iter()
+            .position(|(from, to, _)| seq.wrapping_sub(*from) < to.wrapping_sub(*from))?;
+        let (from, to, first) = self.holes[place];
+        let number = first + u64::from(seq.wrapping_sub(from) / len.max(1));
+        if to.wrapping_sub(end) == 0 || to.wrapping_sub(end) >= 1 << 31 {
+            self.holes.remove(place);
+        } else if seq == from {
+            self.holes[place] = (end, to, number + 1);
+        }
+        Some(number)
+    }
+}
+
+impl Flow {
+    /// A flow that begins with this packet; `None` if weights are no classifier.
+    pub(super) fn new(
+        _now: Time,
+        ends: Ends,
+        content: &Content<'_>,
+        params: &LocateParams,
+    ) -> Option<Self> {
+        let numbers = matches!(content, Content::Tcp(_)).then_some(Numbers::Tcp);
+        Some(Self {
+            ends,
+            packets: 0,
+            by_radio: true,
+            numbers,
+            guess: Guess::new(),
+            unwrapped: Unwrapped::default(),
+            held: Vec::new(),
+            first_looks: Vec::new(),
+            segments: Segments::default(),
+            counter: Aggregation::with_frames(AggregationParams::for_locator()),
+            locator: params.weights.clone().build().ok()?,
+            spells: Spells::default(),
+        })
+    }
+
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    pub(super) fn on_packet(
+        &mut self,
+        now: Time,
+        content: &Content<'_>,
+        arrival: Arrival,
+        by_radio: bool,
+    ) {
+        self.packets += 1;
+        self.by_radio &= by_radio;
+        match (self.numbers, content) {
+            (None, Content::Udp(datagram)) => {
+                const FRONT: usize = 64;
+                let front = &datagram.payload[..datagram.payload.len().min(FRONT)];
+                self.first_looks.push(front.to_vec());
+                self.held.push((now, self.packets, arrival));
+                if let Some(found) = self.guess.look(content) {
+                    self.decide(found);
+                }
+            }
+            (Some(numbers), Content::Udp(datagram)) => {
+                let number = self.number(numbers, datagram.payload, self.packets);
+                self.count(now, number, arrival);
+            }
+            (_, Content::Tcp(segment)) => {
+                let number = self.segments.number(segment.seq, segment.len);
+                self.count(now, number, arrival);
+            }
+        }
+    }
+
+    /// It is known what numbers the flow: what was held counts.
+    fn decide(&mut self, numbers: Numbers) {
+        self.numbers = Some(numbers);
+        let looks = std::mem::take(&mut self.first_looks);
+        let held = std::mem::take(&mut self.held);
+        for ((now, packet, arrival), front) in held.into_iter().zip(looks) {
+            let number = self.number(numbers, &front, packet);
+            self.count(now, number, arrival);
+        }
+    }
+
+    fn number(&mut self, numbers: Numbers, payload: &[u8], packet: u64) -> Option<u64> {
+        if numbers == Numbers::Unknown {
+            return Some(packet);
+        }
+        let (number, bits) = numbers.of_datagram(payload)?;
+        Some(self.unwrapped.next(number, bits))
+    }
+
+    fn count(&mut self, now: Time, number: Option<u64>, arrival: Arrival) {
+        let Some(seq) = number else { return };
+        self.counter.on_packet(now, Arrival { seq, ..arrival });
+        self.drain(now);
+    }
+
+    fn drain(&mut self, now: Time) {
+        while let Some((_, frame)) = self.counter.next_frame(now) {
+            self.locator.on_frame(frame);
+            if let Some(answer) = self.locator.bottleneck() {
+                self.spells.on_frame(now, answer.into(), frame);
+            }
+        }
+    }
+
+    /// What was found between the first frame of the capture and the last; `end` is when all frames
+    /// are closed.
+    pub(super) fn report(mut self, first: Time, last: Time, end: Time) -> FlowReport {
+        if self.numbers.is_none() {
+            self.decide(self.guess.best());
+        }
+        self.drain(end);
+        let numbers = self.numbers.unwrap_or(Numbers::Unknown);
+        let (from, to) = ends_of(self.ends);
+        FlowReport {
+            from: from.to_string(),
+            to: to.to_string(),
+            packets: self.packets,
+            numbers,
+            by_radio: self.by_radio,
+            spells: self.spells.report(first, last, numbers != Numbers::Unknown),
+        }
+    }
+}
+
+/// Frames of one answer.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    from: Time,
+    place: Place,
+    frames: u64,
+    packets: u64,
+    lost: u64,
+}
+
+impl Run {
+    fn new(from: Time, place: Place) -> Self {
+        Self { from, place, frames: 0, packets: 0, lost: 0 }
+    }
+
+    fn add(&mut self, frame: FrameSeen) {
+        self.frames += 1;
+        self.packets += u64::from(frame.level);
+        self.lost += u64::from(frame.lost);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.frames += other.frames;
+        self.packets += other.packets;
+        self.lost += other.lost;
+    }
+}
+
+/// Makes spells out of answers.
+#[derive(Debug, Default)]
+struct Spells {
+    all: Vec<Run>,
+    /// Frames whose answer is not that of the last spell, and may begin a new one.
+    other: Option<Run>,
+}
+
+impl Spells {
+    fn on_frame(&mut self, now: Time, place: Place, frame: FrameSeen) {
+        let Some(last) = self.all.last_mut() else {
+            let mut first = Run::new(now, place);
+            first.add(frame);
+            self.all.push(first);
+            return;
+        };
+        if place == last.place {
+            if let Some(other) = self.other.take() {
+                last.join(&other);
+            }
+            last.add(frame);
+            return;
+        }
+        let other = self.other.get_or_insert(Run::new(now, place));
+        other.add(frame);
+        if other.frames >= u64::from(FRAMES_OF_A_SPELL) && self.all.len() < MOST_SPELLS {
+            self.all.extend(self.other.take());
+        }
+    }
+
+    fn report(mut self, first: Time, last: Time, is_numbered: bool) -> Vec<Spell> {
+        if let (Some(run), Some(other)) = (self.all.last_mut(), self.other.take()) {
+            run.join(&other);
+        }
+        let ends = self.all.iter().skip(1).map(|run| run.from).chain([last]);
+        let since = |at: Time| at.since(first).as_secs_f64();
+        let spell = |(run, end): (&Run, Time)| Spell {
+            from_s: since(run.from),
+            to_s: since(end.max(run.from)),
+            place: run.place,
+            frames: run.frames,
+            level: run.packets as f64 / run.frames.max(1) as f64,
+            loss: is_numbered.then(|| run.lost as f64 / (run.packets + run.lost).max(1) as f64),
+        };
+        self.all.iter().zip(ends).map(spell).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::Span;
+
+    #[test]
+    fn single_frames_make_no_spell() {
+        let mut spells = Spells::default();
+        let frame = FrameSeen { level: 2, lost: 0 };
+        let answers = "wwwwwbwwbbwwbbbbbbbwbb";
+        for (at, answer) in (0..).zip(answers.chars()) {
+            let place = if answer == 'w' { Place::Wireless } else { Place::Backhaul };
+            spells.on_frame(Time::ZERO + Span::from_secs(at), place, frame);
+        }
+        let end = Time::ZERO + Span::from_secs(30);
+        let found = spells.report(Time::ZERO, end, false);
+        let spans = found.iter().map(|spell| (spell.from_s, spell.to_s, spell.place, spell.frames));
+        let expected = [(0.0, 12.0, Place::Wireless, 12), (12.0, 30.0, Place::Backhaul, 10)];
+        assert_eq!(spans.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn segments_count_in_the_order_of_their_bytes() {
+        let mut segments = Segments::default();
+        let mut number = |seq: u32| segments.number(seq.wrapping_add(u32::MAX - 250), 100);
+        assert_eq!([0, 100, 400].map(&mut number), [Some(0), Some(1), Some(4)]);
+        // The first of the hole, the second, and the second once more.
+        assert_eq!([200, 300, 300].map(&mut number), [Some(2), Some(3), None]);
+        assert_eq!(number(500), Some(5));
+    }
+}

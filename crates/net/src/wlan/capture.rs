@@ -1,0 +1,424 @@
+//! Captures from next to the air: each UDP packet of a server, with its frame.
+//!
+//! [`Capture`] reads on a thread of its own and hands over what is from the server, so that the
+//! caller polls it beside its sockets:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use freshline_net::wlan::capture::{Capture, CaptureSource};
+//! use mio::{Poll, Token, Waker};
+//!
+//! let mut poll = Poll::new()?;
+//! let waker = Arc::new(Waker::new(poll.registry(), Token(7))?);
+//! let source: CaptureSource = "mon0".parse()?;
+//! let mut capture = Capture::open(&source, "192.0.2.7:3775".parse()?, waker)?;
+//! // After each event of the waker:
+//! while let Some(packet) = capture.next() {
+//!     // Wire: `Message::parse(&packet.payload)`; then, of a `Packet`, an `Arrival` with its `seq`,
+//!     // `packet.stamp` and `packet.rate`.
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Frames with a wrong check sequence are left out. What is encrypted cannot be read and is counted;
+//! a driver that decrypts before it hands frames to its monitor interface leaves them readable.
+//! Memory is bounded: of more than 4096 packets that wait to be taken, the newest are dropped and
+//! counted.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use etherparse::{IpNumber, LaxIpSlice};
+use freshline_core::unit::{BitRate, Time};
+use freshline_core::wlan::air::{DataFrame, Radiotap};
+use mio::Waker;
+use pcap_parser::{Linktype, PcapBlockOwned, PcapError, create_reader};
+
+use super::monitor_socket::MonitorSocket;
+
+/// The link type of radiotap in capture files.
+const RADIOTAP: Linktype = Linktype(127);
+/// How many packets wait to be taken, at most.
+const WAITING: usize = 4096;
+/// How much of a file is held at once: no block is longer than this.
+const BUFFER: usize = 1 << 20;
+/// In front of a datagram's payload (RFC 768).
+const UDP_HEADER: usize = 8;
+
+/// Where captured frames come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CaptureSource {
+    /// An interface in monitor mode.
+    Interface(String),
+    /// A pcap or pcapng file, or a pipe through which one comes.
+    File(PathBuf),
+}
+
+impl FromStr for CaptureSource {
+    type Err = Infallible;
+
+    /// What has a slash or a dot in it, or is there, is a file; everything else an interface.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let path = PathBuf::from(text);
+        let is_file = text.contains(['/', '.']) || path.exists();
+        Ok(if is_file { Self::File(path) } else { Self::Interface(text.to_owned()) })
+    }
+}
+
+/// A packet of the server, seen on the air.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// The same for all packets of one frame, and for no others near it: see
+    /// [`Stamp`](freshline_core::wlan::air::Stamp).
+    pub stamp: Time,
+    /// The rate of the frame's data; `None` where the capture does not say it.
+    pub rate: Option<BitRate>,
+    /// Who it is for.
+    pub to: SocketAddr,
+    /// The datagram.
+    pub payload: Vec<u8>,
+}
+
+/// What came of a capture so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CaptureCounts {
+    /// Frames that were captured.
+    pub frames: u64,
+    /// Packets of the server among them.
+    pub packets: u64,
+    /// Frames of data that are encrypted.
+    pub protected: u64,
+    /// Packets of the server in frames of which the capture tells neither time nor A-MPDU.
+    pub unstamped: u64,
+    /// Packets that nobody took in time.
+    pub dropped: u64,
+}
+
+/// Why there is no capture.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is no such interface.
+    #[error(
+        "there is no interface `{0}`; see `ip link` for those that there are, or give a capture file"
+    )]
+    NoInterface(String),
+    /// An interface that is not in monitor mode.
+    #[error(
+        "{0} gives no radiotap headers; make a monitor interface with `iw dev {0} interface add \
+         mon0 type monitor` and give that, if the driver offers it"
+    )]
+    NotMonitor(String),
+    /// Not allowed.
+    #[error("capturing on {0} needs root, or CAP_NET_RAW")]
+    NeedsRoot(String),
+    /// The system refused something else.
+    #[error("cannot capture on {interface}: {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that cannot be opened.
+    #[error("cannot open the capture {}: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that is no capture.
+    #[error("{} is not a pcap or pcapng file", .0.display())]
+    Foreign(PathBuf),
+    /// A capture without radiotap headers.
+    #[error(
+        "the capture {} is not from next to the air: its frames are of link type {link}, and \
+         radiotap is 127; capture on an interface in monitor mode", file.display()
+    )]
+    LinkType {
+        /// The file.
+        file: PathBuf,
+        /// Its link type.
+        link: i32,
+    },
+    /// The file ended within a packet, or is damaged.
+    #[error("the capture {} is damaged or cut; what stands before was read", .0.display())]
+    Damaged(PathBuf),
+}
+
+/// A capture that is being read.
+#[derive(Debug)]
+pub struct Capture {
+    packets: Receiver<Captured>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: AtomicBool,
+    ended: AtomicBool,
+    error: Mutex<Option<CaptureError>>,
+    frames: AtomicU64,
+    packets: AtomicU64,
+    protected: AtomicU64,
+    unstamped: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Capture {
+    /// Begins to read `source`: UDP packets that `server` sends, from the port given. `waker` is
+    /// woken when there are some, and at the end. Of a named pipe, this waits until somebody opens
+    /// its other end.
+    ///
+    /// # Errors
+    /// [`CaptureError`] where there is no such interface or file, or it is not one of radiotap.
+    pub fn open(
+        source: &CaptureSource,
+        server: SocketAddr,
+        waker: Arc<Waker>,
+    ) -> Result<Self, CaptureError> {
+        let (send, packets) = sync_channel(WAITING);
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            error: Mutex::new(None),
+            frames: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            protected: AtomicU64::new(0),
+            unstamped: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        });
+        let sniffer = Sniffer { server, send, waker, shared: Arc::clone(&shared), is_new: false };
+        match source {
+            CaptureSource::Interface(interface) => {
+                let socket = MonitorSocket::open(interface)?;
+                thread::spawn(move || sniffer.follow(socket));
+            }
+            CaptureSource::File(path) => {
+                let opened = File::open(path);
+                let file =
+                    opened.map_err(|source| CaptureError::File { file: path.clone(), source })?;
+                let path = path.clone();
+                // A pipe may keep its reader waiting, a file does not.
+                if file.metadata().is_ok_and(|data| data.is_file()) {
+                    let reader = open_file(file, &path)?;
+                    thread::spawn(move || sniffer.read(reader, &path));
+                } else {
+                    thread::spawn(move || match open_file(file, &path) {
+                        Ok(reader) => sniffer.read(reader, &path),
+                        Err(error) => sniffer.end(Some(error)),
+                    });
+                }
+            }
+        }
+        Ok(Self { packets, shared })
+    }
+
+    /// The next packet of the server; `None` if there is none yet.
+    #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
+    pub fn next(&mut self) -> Option<Captured> {
+        self.packets.try_recv().ok()
+    }
+
+    /// Whether nothing more comes, because a file is at its end or an interface is gone.
+    pub fn has_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::Acquire)
+    }
+
+    /// Why reading ended, if it did not end well; told once.
+    pub fn take_error(&mut self) -> Option<CaptureError> {
+        self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What came of it so far.
+    pub fn counts(&self) -> CaptureCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CaptureCounts {
+            frames: count(&self.shared.frames),
+            packets: count(&self.shared.packets),
+            protected: count(&self.shared.protected),
+            unstamped: count(&self.shared.unstamped),
+            dropped: count(&self.shared.dropped),
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+}
+
+type Reader = Box<dyn pcap_parser::traits::PcapReaderIterator + Send>;
+
+fn open_file(file: File, path: &Path) -> Result<Reader, CaptureError> {
+    create_reader(BUFFER, file).map_err(|_| CaptureError::Foreign(path.to_owned()))
+}
+
+/// Picks the server's packets out of captured frames.
+struct Sniffer {
+    server: SocketAddr,
+    send: SyncSender<Captured>,
+    waker: Arc<Waker>,
+    shared: Arc<Shared>,
+    /// Whether packets were handed over since the waker was last woken.
+    is_new: bool,
+}
+
+impl Sniffer {
+    /// Reads frames from an interface until nobody wants them any more.
+    fn follow(mut self, mut socket: MonitorSocket) {
+        while !self.is_over() {
+            match socket.receive() {
+                Ok(Some(record)) => self.on_record(record),
+                Ok(None) => self.wake(),
+                Err(source) => {
+                    let interface = socket.interface().to_owned();
+                    return self.end(Some(CaptureError::Interface { interface, source }));
+                }
+            }
+        }
+        self.end(None);
+    }
+
+    /// Reads a file to its end.
+    fn read(mut self, mut reader: Reader, path: &Path) {
+        // By interface; an old file has one.
+        let mut links = Vec::new();
+        let radiotap = |link: Option<&Linktype>| match link {
+            Some(&RADIOTAP) => Ok(()),
+            link => {
+                let link = link.map_or(-1, |link| link.0);
+                Err(CaptureError::LinkType { file: path.to_owned(), link })
+            }
+        };
+        let error = loop {
+            if self.is_over() {
+                break None;
+            }
+            let step = match reader.next() {
+                Ok((consumed, block)) => {
+                    let judged = match block {
+                        PcapBlockOwned::LegacyHeader(header) => {
+                            links = vec![Linktype(header.network.0 & 0xFFFF)];
+                            radiotap(links.first())
+                        }
+                        PcapBlockOwned::Legacy(block) => {
+                            self.on_record(block.data);
+                            Ok(())
+                        }
+                        PcapBlockOwned::NG(block) => self.on_block(&block, &mut links, &radiotap),
+                    };
+                    reader.consume(consumed);
+                    judged
+                }
+                Err(PcapError::Eof) => break None,
+                Err(PcapError::Incomplete(_)) => {
+                    self.wake();
+                    // At its end, the next step says whether something is left over.
+                    reader.refill().map_err(|_| CaptureError::Damaged(path.to_owned()))
+                }
+                Err(_) => Err(CaptureError::Damaged(path.to_owned())),
+            };
+            if let Err(error) = step {
+                break Some(error);
+            }
+        };
+        self.end(error);
+    }
+
+    fn on_block(
+        &mut self,
+        block: &pcap_parser::Block<'_>,
+        links: &mut Vec<Linktype>,
+        radiotap: &impl Fn(Option<&Linktype>) -> Result<(), CaptureError>,
+    ) -> Result<(), CaptureError> {
+        use pcap_parser::Block;
+        use pcap_parser::traits::PcapNGPacketBlock;
+        match block {
+            Block::SectionHeader(_) => links.clear(),
+            Block::InterfaceDescription(interface) => links.push(interface.linktype),
+            Block::EnhancedPacket(packet) => {
+                radiotap(links.get(packet.if_id as usize))?;
+                self.on_record(packet.packet_data());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A frame, with its radiotap header.
+    fn on_record(&mut self, record: &[u8]) {
+        let Self { server, send, shared, is_new, .. } = self;
+        shared.frames.fetch_add(1, Ordering::Relaxed);
+        let Ok((radio, mpdu)) = Radiotap::parse(record) else { return };
+        let parsed = DataFrame::parse(mpdu, radio.is_padded);
+        let Some((_, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
+        if payload.is_protected() {
+            shared.protected.fetch_add(1, Ordering::Relaxed);
+        }
+        for (from, to, datagram) in payload.packets().filter_map(datagram) {
+            if from != *server {
+                continue;
+            }
+            let Some(stamp) = radio.stamp() else {
+                shared.unstamped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            let rate = radio.phy.and_then(|phy| phy.rate());
+            let captured = Captured { stamp: stamp.as_time(), rate, to, payload: datagram.into() };
+            match send.try_send(captured) {
+                Ok(()) => {
+                    shared.packets.fetch_add(1, Ordering::Relaxed);
+                    *is_new = true;
+                }
+                Err(TrySendError::Full(_)) => {
+                    shared.dropped.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(TrySendError::Disconnected(_)) => shared.stop.store(true, Ordering::Release),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
+    }
+
+    fn wake(&mut self) {
+        if std::mem::take(&mut self.is_new) {
+            // It fails only if the poll is gone, and then nobody waits.
+            let _ = self.waker.wake();
+        }
+    }
+
+    fn end(mut self, error: Option<CaptureError>) {
+        *self.shared.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        self.shared.ended.store(true, Ordering::Release);
+        self.is_new = true;
+        self.wake();
+    }
+}
+
+/// The ends and the payload of an IP packet with a whole UDP datagram.
+fn datagram(packet: &[u8]) -> Option<(SocketAddr, SocketAddr, &[u8])> {
+    let (ip, cut) = LaxIpSlice::from_slice(packet).ok()?;
+    if cut.is_some() || ip.is_fragmenting_payload() || ip.payload_ip_number() != IpNumber::UDP {
+        return None;
+    }
+    let (from, to): (IpAddr, IpAddr) = (ip.source_addr(), ip.destination_addr());
+    let udp = ip.payload().payload;
+    let &[a, b, c, d, e, f, ..] = udp else { return None };
+    let len = usize::from(u16::from_be_bytes([e, f]));
+    let payload = udp.get(UDP_HEADER..len)?;
+    let port = |high, low| u16::from_be_bytes([high, low]);
+    Some((SocketAddr::new(from, port(a, b)), SocketAddr::new(to, port(c, d)), payload))
+}
