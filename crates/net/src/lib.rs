@@ -2,8 +2,11 @@
 
 pub mod alarm;
 mod batch;
+mod carrier;
 pub mod clock;
+pub mod downlink;
 pub mod emulate;
+mod link;
 pub mod metrics;
 pub mod monitor;
 pub mod quic;

@@ -10,7 +10,6 @@
 //! that nothing is locked while updates come.
 
 mod ask;
-mod carrier;
 pub mod output;
 mod status;
 
@@ -24,10 +23,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
 use crate::batch::{Inbox, Socket};
+use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::quic;
 use crate::stop::Stop;
-use carrier::Carrier;
 
 pub use ask::{Asker, Gone};
 pub use status::{MonitorReport, SourceStatus};
@@ -213,7 +212,9 @@ impl Monitor {
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                self.carrier.say_goodbye(&self.socket, &self.sessions, self.clock.instant_of(now));
+                let records = self.sessions.records();
+                let sessions = records.map(|(_, record)| (record.peer, record.session));
+                self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
                 return Ok(());
             }
             let now = self.clock.now();
@@ -252,7 +253,7 @@ impl Monitor {
             }
             let received_at = clock.now();
             carrier.take_in(socket, inbox, *clock, received_at, |at, from, datagram, reply| {
-                let receipt = sessions.on_datagram(at, from, datagram, reply);
+                let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
                 let now = at.received_at;
                 match receipt.verdict {
                     Verdict::Fresh { source, opened, .. } => {

@@ -1,31 +1,44 @@
-//! How datagrams come to a monitor and how its answers go back: plain UDP, or QUIC over it.
+//! How datagrams come to a server of many, a monitor or that of a downlink, and how its own go to
+//! them: plain UDP, or QUIC over it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use freshline_core::session::{self, Admission, Clocked};
+use freshline_core::session::{Admission, Clocked};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, Close, CloseReason};
+use freshline_core::wire::{Ack, Close, CloseReason, SessionId};
 
 use crate::batch::{Address, Inbox, Outbox, Socket};
 use crate::clock::Clock;
-use crate::quic::{self, Server};
+use crate::quic::{self, ConnKey, SendOutcome, Server};
 
-pub(super) enum Carrier {
+/// Where a datagram came from, and where what is for its sender goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    pub(crate) address: Address,
+    /// QUIC's.
+    connection: Option<ConnKey>,
+}
+
+/// The longest UDP payload over IPv4.
+const MAX_UDP_PAYLOAD: usize = 65_507;
+
+pub(crate) enum Carrier {
     Udp(Outbox),
     Quic(Box<Quic>),
 }
 
-pub(super) struct Quic {
+pub(crate) struct Quic {
     server: Server,
     packet: Vec<u8>,
 }
 
 /// Hands a datagram up and writes the answer; gives the answer's length.
-type Answer<'a> = dyn FnMut(Clocked, SocketAddr, &[u8], &mut [u8; Ack::LEN]) -> usize + 'a;
+type Answer<'a> = dyn FnMut(Clocked, Peer, &[u8], &mut [u8; Ack::LEN]) -> usize + 'a;
 
 impl Carrier {
-    pub(super) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
+    pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
         match quic {
             None => Self::Udp(Outbox::new()),
             Some(config) => {
@@ -36,7 +49,7 @@ impl Carrier {
     }
 
     /// What an address is worth here.
-    pub(super) fn admission(&self) -> Admission {
+    pub(crate) fn admission(&self) -> Admission {
         match self {
             Self::Udp(_) => Admission::Cookie,
             Self::Quic(_) => Admission::Proven,
@@ -44,13 +57,13 @@ impl Carrier {
     }
 
     /// Hands up a batch and sends the answers.
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &mut self,
         socket: &Socket,
         inbox: &Inbox,
         clock: Clock,
         received_at: Time,
-        mut answer: impl FnMut(Clocked, SocketAddr, &[u8], &mut [u8; Ack::LEN]) -> usize,
+        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; Ack::LEN]) -> usize,
     ) {
         let mut reply = [0; Ack::LEN];
         for train in inbox.trains() {
@@ -58,9 +71,10 @@ impl Carrier {
             let now = clock.now();
             match self {
                 Self::Udp(outbox) => {
+                    let peer = Peer { address: train.from, connection: None };
                     for datagram in train.datagrams() {
                         let at = Clocked { received_at, now };
-                        let len = answer(at, train.from.remote, datagram, &mut reply);
+                        let len = answer(at, peer, datagram, &mut reply);
                         if len > 0 {
                             outbox.push(socket, train.from, &reply[..len]);
                         }
@@ -82,7 +96,7 @@ impl Carrier {
         }
     }
 
-    pub(super) fn on_timeout(&mut self, socket: &Socket, now: Instant) {
+    pub(crate) fn on_timeout(&mut self, socket: &Socket, now: Instant) {
         if let Self::Quic(quic) = self {
             quic.server.on_timeout(now);
             while let Some(event) = quic.server.poll_event() {
@@ -92,27 +106,60 @@ impl Carrier {
         }
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self {
             Self::Udp(_) => None,
             Self::Quic(quic) => quic.server.next_timeout(),
         }
     }
 
-    /// Tells every source that the monitor stops.
-    pub(super) fn say_goodbye(
+    /// The longest datagram that [`Carrier::send`] takes.
+    pub(crate) fn max_datagram(&self) -> usize {
+        match self {
+            Self::Udp(_) => MAX_UDP_PAYLOAD,
+            Self::Quic(_) => quic::MAX_DATAGRAM,
+        }
+    }
+
+    /// Sends one datagram at once.
+    ///
+    /// # Errors
+    /// Those of the socket; with QUIC also `NotConnected`, and then the peer has to come again.
+    pub(crate) fn send(
         &mut self,
         socket: &Socket,
-        sessions: &session::Monitor<SocketAddr>,
+        peer: Peer,
+        datagram: &[u8],
+        now: Instant,
+    ) -> io::Result<()> {
+        match (self, peer.connection) {
+            (Self::Quic(quic), Some(connection)) => {
+                match quic.server.send(connection, datagram) {
+                    SendOutcome::Queued | SendOutcome::Replaced => {}
+                    SendOutcome::NotConnected => return Err(io::ErrorKind::NotConnected.into()),
+                    SendOutcome::TooLarge { .. } => {
+                        return Err(io::ErrorKind::InvalidInput.into());
+                    }
+                }
+                quic.flush(socket, now);
+                Ok(())
+            }
+            _ => socket.send(peer.address, datagram, datagram.len()),
+        }
+    }
+
+    /// Tells all these sessions that the server stops.
+    pub(crate) fn say_goodbye(
+        &mut self,
+        socket: &Socket,
+        sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
         now: Instant,
     ) {
         match self {
             Self::Udp(outbox) => {
-                for (_, record) in sessions.records() {
-                    let close =
-                        Close { session: record.session, reason: CloseReason::ShuttingDown };
-                    let to = Address { remote: record.peer, local: None };
-                    outbox.push(socket, to, &close.bytes());
+                for (remote, session) in sessions {
+                    let close = Close { session, reason: CloseReason::ShuttingDown };
+                    outbox.push(socket, Address { remote, local: None }, &close.bytes());
                 }
                 outbox.flush(socket);
             }
@@ -128,8 +175,10 @@ impl Quic {
     fn hand_up(&mut self, at: Clocked, answer: &mut Answer<'_>) {
         let mut reply = [0; Ack::LEN];
         while let Some((connection, datagram)) = self.server.recv() {
-            let Some(from) = self.server.remote_addr(connection) else { continue };
-            let len = answer(at, from, &datagram, &mut reply);
+            let Some(remote) = self.server.remote_addr(connection) else { continue };
+            let address = Address { remote, local: None };
+            let peer = Peer { address, connection: Some(connection) };
+            let len = answer(at, peer, &datagram, &mut reply);
             if len > 0 {
                 // An answer that replaces an older one, or comes to a connection that has just
                 // ended, is no loss.
