@@ -19,6 +19,7 @@
 mod backoff;
 mod clock_offset;
 mod cookie;
+pub mod downlink;
 mod monitor;
 mod record;
 mod source;

@@ -26,7 +26,7 @@
 //! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
 //!   (5.2.2).
 //! - **Duplicates**, and what comes after its hole was given up, are left out. A sender that numbers
-//!   anew is another flow, and needs another [`Aggregation`].
+//!   anew is another flow: [`LevelCounter::restart`].
 
 use alloc::collections::VecDeque;
 
@@ -178,6 +178,13 @@ impl LevelCounter for Aggregation {
         let report = self.closed.report()?;
         self.closed = Closed::default();
         Some(report)
+    }
+
+    fn restart(&mut self) {
+        self.next = None;
+        self.open.clear();
+        self.holes.clear();
+        self.closed = Closed::default();
     }
 }
 

@@ -115,6 +115,9 @@ pub trait LevelCounter: fmt::Debug + Send {
 
     /// What has been seen since the last report; `None` if that is too little to tell.
     fn report(&mut self, now: Time) -> Option<Report>;
+
+    /// The sender numbers its packets anew: what was seen before tells nothing any more.
+    fn restart(&mut self);
 }
 
 /// More stations than a law was made for.

@@ -1,0 +1,417 @@
+//! A client's end of a downlink.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::session::Clocked;
+use crate::session::backoff::{Backoff, mix};
+use crate::session::clock_offset::ClockOffset;
+use crate::unit::{BitRate, Span, Time};
+use crate::wire::{
+    self, Close, CloseReason, Cookie, Join, Message, Opening, OpeningTooLong, Packet, SessionId,
+};
+use crate::wlan::{Arrival, LevelCounter};
+
+/// Settings of [`Client`].
+#[derive(Debug, Clone)]
+pub struct ClientParams {
+    /// A name for people and metrics, at most [`Opening::MAX_NAME`] bytes.
+    pub name: String,
+    /// Shown to the server, at most [`Opening::MAX_TOKEN`] bytes.
+    pub token: Vec<u8>,
+    /// The wait after the first join without an answer. 200 ms, as a source's.
+    pub first_wait: Span,
+    /// The longest wait between joins. 2 s.
+    pub longest_wait: Span,
+    /// No packet for this long, and for four intervals, and the client joins anew.
+    pub silence: Span,
+}
+
+impl Default for ClientParams {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            token: Vec::new(),
+            first_wait: Span::from_millis(200),
+            longest_wait: Span::from_secs(2),
+            silence: Span::from_secs(2),
+        }
+    }
+}
+
+/// What the receiver knows of how a datagram came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// What tells its frame: the time by the network card's clock, or the kernel's.
+    pub at: Time,
+    /// The rate of its frame's data symbols.
+    pub rate: BitRate,
+}
+
+/// What a datagram or the passing of time has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientEvent<'a> {
+    /// A packet has come.
+    Packet {
+        /// The server's number of it.
+        seq: u64,
+        /// Empty, where the server only shows that it is there.
+        payload: &'a [u8],
+        /// How long it took, once the clocks' offset is known; at most half the shortest round
+        /// trip wrong.
+        delay: Option<Span>,
+        /// Whether it is the first since the client joined.
+        joined: bool,
+    },
+    /// The server wants a cookie shown.
+    Challenged,
+    /// The server ended or refused the downlink; joins go on, rarely.
+    Closed(CloseReason),
+    /// No packet for too long; joins go on.
+    Silent,
+}
+
+/// Why a datagram was left aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClientIgnored {
+    /// Not a message of ours.
+    #[error("not a message: {0}")]
+    Unreadable(#[from] wire::ParseError),
+    /// Of another session, or a message that only clients send.
+    #[error("not meant for this client")]
+    Misplaced,
+    /// A packet that came before, or more than 64 after it did.
+    #[error("a packet that has come, or is too late")]
+    Copy,
+}
+
+/// What a client has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ClientCounters {
+    /// Packets that have come.
+    pub packets: u64,
+    /// Payload bytes of these.
+    pub payload_bytes: u64,
+    /// Packets that came again, or too late to tell.
+    pub copies: u64,
+    /// Packets numbered between the first and the newest that have not come.
+    pub missing: u64,
+    /// Reports written.
+    pub reports: u64,
+    /// Joins written.
+    pub joins: u64,
+    /// Datagrams left aside.
+    pub ignored: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Joining { next_at: Time },
+    Joined,
+}
+
+/// The newest packet, and which of those before it have come.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    seq: u64,
+    sent_at: Time,
+    received_at: Time,
+    interval: Span,
+    /// Bit i: whether packet `seq − i` has come.
+    recent: u64,
+}
+
+/// Joins a server, counts packets a frame, and reports.
+///
+/// The driver's loop: hand in what came ([`Client::on_datagram`]) and the time
+/// ([`Client::on_tick`]); when [`Client::next_event`] has come, send what [`Client::write`] writes.
+#[derive(Debug)]
+pub struct Client {
+    params: ClientParams,
+    session: SessionId,
+    counter: Box<dyn LevelCounter>,
+    reach: Reach,
+    backoff: Backoff,
+    cookie: Cookie,
+    newest: Option<Newest>,
+    /// When the next report is due, once packets have come.
+    report_at: Option<Time>,
+    /// The multiple of the interval, on the server's clock, of which was told last.
+    told: Option<u64>,
+    number: u32,
+    /// Since when nothing was heard.
+    heard_at: Time,
+    counters: ClientCounters,
+}
+
+impl Client {
+    /// A client that joins at once. `session` must be random.
+    ///
+    /// # Errors
+    /// [`OpeningTooLong`] if name or token cannot be carried.
+    pub fn new(
+        params: ClientParams,
+        session: SessionId,
+        counter: Box<dyn LevelCounter>,
+        now: Time,
+    ) -> Result<Self, OpeningTooLong> {
+        let client = Self {
+            backoff: Backoff::new(params.first_wait, params.longest_wait, session.0),
+            params,
+            session,
+            counter,
+            reach: Reach::Joining { next_at: now },
+            cookie: Cookie::default(),
+            newest: None,
+            report_at: None,
+            told: None,
+            number: 0,
+            heard_at: now,
+            counters: ClientCounters::default(),
+        };
+        client.opening().check()?;
+        Ok(client)
+    }
+
+    // ---- inputs ----
+
+    /// A datagram came from the server's address.
+    ///
+    /// # Errors
+    /// [`ClientIgnored`] says why it changed nothing.
+    pub fn on_datagram<'a>(
+        &mut self,
+        at: Clocked,
+        stamp: Stamp,
+        datagram: &'a [u8],
+    ) -> Result<ClientEvent<'a>, ClientIgnored> {
+        let result = self.take_in(at, stamp, datagram);
+        match result {
+            Err(ClientIgnored::Copy) => self.counters.copies += 1,
+            Err(_) => self.counters.ignored += 1,
+            Ok(_) => {}
+        }
+        result
+    }
+
+    /// Time has passed. Calls before [`Client::next_event`] change nothing.
+    pub fn on_tick(&mut self, now: Time) -> Option<ClientEvent<'static>> {
+        if self.reach == Reach::Joined && self.silent_at() <= now {
+            self.join_again(now);
+            return Some(ClientEvent::Silent);
+        }
+        None
+    }
+
+    /// The transport below has lost its connection.
+    pub fn on_transport_lost(&mut self, now: Time) {
+        self.join_again(now);
+    }
+
+    /// The transport below can carry datagrams (again): a join that waits goes out now.
+    pub fn on_transport_ready(&mut self, now: Time) {
+        if let Reach::Joining { next_at } = &mut self.reach {
+            *next_at = now;
+        }
+    }
+
+    /// Writes the join or the report that is due to the front of `out`; gives its length. `None`
+    /// where nothing is due, or it does not fit.
+    pub fn write(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        match self.reach {
+            Reach::Joining { next_at } if next_at <= now => {
+                let join = Join { session: self.session, opening: self.opening() };
+                let len = join.write(out)?;
+                self.reach = Reach::Joining { next_at: now + self.backoff.next() };
+                self.counters.joins += 1;
+                Some(len)
+            }
+            Reach::Joining { .. } => None,
+            Reach::Joined => {
+                let newest = self.newest.filter(|_| self.report_at.is_some_and(|at| at <= now))?;
+                let seen = self.counter.report(now);
+                let report = wire::Report {
+                    session: self.session,
+                    number: self.number,
+                    newest_seq: newest.seq,
+                    newest_sent_at: newest.sent_at,
+                    newest_received_at: newest.received_at,
+                    hold: now.since(newest.received_at),
+                    received: self.counters.packets as u32,
+                    seen,
+                };
+                let bytes = report.bytes();
+                out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+                self.number = self.number.wrapping_add(1);
+                self.told = Some(boundary(newest.sent_at, newest.interval));
+                // Packets say when; this is for when they stay away.
+                self.report_at = Some(now + newest.interval * 5 / 4);
+                self.counters.reports += 1;
+                Some(bytes.len())
+            }
+        }
+    }
+
+    /// The message with which a client takes its leave.
+    pub fn close(&self) -> [u8; Close::LEN] {
+        Close { session: self.session, reason: CloseReason::Done }.bytes()
+    }
+
+    // ---- what it wants next ----
+
+    /// When to call [`Client::on_tick`] and [`Client::write`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        match self.reach {
+            Reach::Joining { next_at } => Some(next_at),
+            Reach::Joined => Time::earliest([self.report_at, Some(self.silent_at())]),
+        }
+    }
+
+    // ---- getters ----
+
+    /// The session's name on the wire.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Whether packets come.
+    pub fn has_joined(&self) -> bool {
+        self.reach == Reach::Joined
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &ClientCounters {
+        &self.counters
+    }
+
+    // ---- steps ----
+
+    fn take_in<'a>(
+        &mut self,
+        at: Clocked,
+        stamp: Stamp,
+        datagram: &'a [u8],
+    ) -> Result<ClientEvent<'a>, ClientIgnored> {
+        let message = Message::parse(datagram)?;
+        if message.session() != self.session {
+            return Err(ClientIgnored::Misplaced);
+        }
+        match message {
+            Message::Packet(packet) => self.on_packet(at, stamp, &packet),
+            Message::Challenge(challenge) => Ok(self.on_challenge(at.now, challenge.cookie)),
+            Message::Close(close) => Ok(self.on_close(at.now, close.reason)),
+            _ => Err(ClientIgnored::Misplaced),
+        }
+    }
+
+    fn on_packet<'a>(
+        &mut self,
+        at: Clocked,
+        stamp: Stamp,
+        packet: &Packet<'a>,
+    ) -> Result<ClientEvent<'a>, ClientIgnored> {
+        let received_at = at.received_at;
+        self.remember(packet, received_at)?;
+        self.heard_at = at.now;
+        self.counters.packets += 1;
+        self.counters.payload_bytes += packet.payload.len() as u64;
+        let Stamp { at: stamp, rate } = stamp;
+        self.counter.on_packet(at.now, Arrival { seq: packet.seq, stamp, rate });
+        if self.told.is_some_and(|told| boundary(packet.sent_at, packet.interval) > told) {
+            let due = at.now + self.spread(packet.interval);
+            self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
+        }
+        let joined = self.reach != Reach::Joined;
+        if joined {
+            self.reach = Reach::Joined;
+            self.backoff.reset(0);
+            self.told = Some(boundary(packet.sent_at, packet.interval));
+            self.report_at = Some(at.now + packet.interval);
+        }
+        let delay = packet.clock_offset.map(|offset| {
+            // Before it was sent, by an estimate that is off: that is no time at all.
+            received_at.since(ClockOffset::translate(packet.sent_at, offset))
+        });
+        Ok(ClientEvent::Packet { seq: packet.seq, payload: packet.payload, delay, joined })
+    }
+
+    /// Notes that a packet has come.
+    fn remember(&mut self, packet: &Packet<'_>, received_at: Time) -> Result<(), ClientIgnored> {
+        let (seq, sent_at, interval) = (packet.seq, packet.sent_at, packet.interval);
+        let first = Newest { seq, sent_at, received_at, interval, recent: 1 };
+        let Some(newest) = &mut self.newest else {
+            self.newest = Some(first);
+            return Ok(());
+        };
+        if let Some(ahead) = seq.checked_sub(newest.seq).filter(|ahead| *ahead > 0) {
+            let recent = newest.recent.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX));
+            *newest = Newest { recent: recent.unwrap_or(0) | 1, ..first };
+            self.counters.missing = self.counters.missing.saturating_add(ahead - 1);
+            return Ok(());
+        }
+        let bit = u32::try_from(newest.seq - seq).ok().and_then(|behind| 1u64.checked_shl(behind));
+        match bit {
+            Some(bit) if newest.recent & bit == 0 => {
+                newest.recent |= bit;
+                self.counters.missing = self.counters.missing.saturating_sub(1);
+                Ok(())
+            }
+            _ => Err(ClientIgnored::Copy),
+        }
+    }
+
+    fn on_challenge(&mut self, now: Time, cookie: Cookie) -> ClientEvent<'static> {
+        let is_new = self.cookie != cookie;
+        self.cookie = cookie;
+        if self.reach == Reach::Joined {
+            self.join_again(now);
+        } else if is_new {
+            // The same cookie twice means that it was not accepted: then the backoff holds.
+            self.reach = Reach::Joining { next_at: now };
+        }
+        ClientEvent::Challenged
+    }
+
+    fn on_close(&mut self, now: Time, reason: CloseReason) -> ClientEvent<'static> {
+        self.join_again(now);
+        let wait = match reason {
+            CloseReason::Done | CloseReason::ShuttingDown => self.backoff.next(),
+            _ => self.params.longest_wait,
+        };
+        self.reach = Reach::Joining { next_at: now + wait };
+        ClientEvent::Closed(reason)
+    }
+
+    /// The server may be another process: it counts anew, by another clock.
+    fn join_again(&mut self, now: Time) {
+        if self.reach == Reach::Joined {
+            self.backoff.reset(0);
+            self.reach = Reach::Joining { next_at: now };
+        }
+        self.counter.restart();
+        self.newest = None;
+        self.report_at = None;
+        self.told = None;
+    }
+
+    fn opening(&self) -> Opening<'_> {
+        Opening { cookie: self.cookie, name: &self.params.name, token: &self.params.token }
+    }
+
+    fn silent_at(&self) -> Time {
+        let interval = self.newest.map_or(Span::ZERO, |newest| newest.interval);
+        self.heard_at + self.params.silence.max(interval * 4)
+    }
+
+    /// Up to a sixteenth of the interval, so that clients do not all speak in the same moment.
+    fn spread(&self, interval: Span) -> Span {
+        (interval / 16).mul_f64((mix(self.session.0) >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
+
+/// In which interval of the server's clock `sent_at` lies.
+fn boundary(sent_at: Time, interval: Span) -> u64 {
+    sent_at.as_nanos() / interval.as_nanos().max(1)
+}

@@ -1,0 +1,37 @@
+//! A downlink of packets: a server that sends at the rates of its law, clients that report.
+//!
+//! ```text
+//!  Server                                             Client
+//!    │ ◄─────────────── join ────────────────────────── │ at once, then after 0.2, 0.4 … 2 s
+//!    │ ──────────────── challenge ────────────────────► │ (where addresses can be forged)
+//!    │ ◄─────────────── join, with the cookie ───────── │
+//!  law.rate() ────────── packet, packet, … ───────────► │ counter.on_packet()
+//!    │ ◄─────────────── report ──────────────────────── │ counter.report(), once an interval
+//!  law.on_report()                                      │
+//! ```
+//!
+//! Both are state machines without clock or socket. Packets to a client leave evenly spaced. Clients
+//! report when the server's clock, which packets show, passes a multiple of the interval: so all of
+//! them tell of the same time, although their clocks have nothing in common.
+//!
+//! # Strangers
+//!
+//! - Before an address has shown a cookie the server keeps nothing of it, and answers with fewer
+//!   bytes than came.
+//! - A report counts only if it shows when one of the last [`REMEMBERED`] packets was sent: who does
+//!   not get the packets cannot speak for the client, nor keep them flowing. It comes from the
+//!   address that joined; from elsewhere it is answered by a challenge, so that packets cannot be
+//!   led to somebody who has not asked for them.
+//! - Of reports that come faster than four an interval the rest is left aside.
+//! - A client is a station of the law. Who joins several times gets as many stations' shares; tokens
+//!   say who may join at all.
+
+mod client;
+mod pace;
+mod server;
+
+pub use client::{Client, ClientCounters, ClientEvent, ClientIgnored, ClientParams, Stamp};
+pub use server::{
+    ClientKey, ClientRecord, REMEMBERED, Server, ServerCounters, ServerIgnored, ServerParams,
+    ServerReceipt, ServerVerdict,
+};

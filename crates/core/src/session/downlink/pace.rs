@@ -1,0 +1,82 @@
+//! When a client's next packet is due.
+
+use crate::unit::{Span, Time};
+
+/// Spaces packets evenly.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    due: Time,
+    /// There was nothing to send.
+    is_idle: bool,
+}
+
+impl Pace {
+    /// The first packet may leave at once.
+    pub(super) fn new(now: Time) -> Self {
+        Self { due: now, is_idle: false }
+    }
+
+    /// A packet has left that takes the path so long. What the driver was late is made up, up to
+    /// `catch_up`.
+    pub(super) fn on_sent(&mut self, now: Time, takes: Span, catch_up: Span) {
+        let oldest = Time::ZERO + (now.since(Time::ZERO) - catch_up);
+        self.due = self.due.max(oldest) + takes;
+        self.is_idle = false;
+    }
+
+    pub(super) fn on_nothing_to_send(&mut self) {
+        self.is_idle = true;
+    }
+
+    pub(super) fn on_something_to_send(&mut self, now: Time) {
+        if self.is_idle {
+            // The time without packets is no credit.
+            self.due = self.due.max(now);
+            self.is_idle = false;
+        }
+    }
+
+    /// `None` while there is nothing to send.
+    pub(super) fn due(&self) -> Option<Time> {
+        (!self.is_idle).then_some(self.due)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    #[test]
+    fn packets_are_spaced_evenly_and_a_little_lateness_is_made_up() {
+        let [takes, catch_up] = [100, 250].map(Span::from_micros);
+        let mut pace = Pace::new(us(1_000));
+        for (now, next) in [(1_000, 1_100), (1_100, 1_200), (1_390, 1_300), (1_390, 1_400)] {
+            pace.on_sent(us(now), takes, catch_up);
+            assert_eq!(pace.due(), Some(us(next)));
+        }
+        // A millisecond late: 250 µs of it are made up, the rest is gone.
+        pace.on_sent(us(2_400), takes, catch_up);
+        assert_eq!(pace.due(), Some(us(2_250)));
+    }
+
+    #[test]
+    fn idle_time_is_no_credit() {
+        let mut pace = Pace::new(us(0));
+        pace.on_nothing_to_send();
+        assert_eq!(pace.due(), None);
+        pace.on_something_to_send(us(5_000));
+        assert_eq!(pace.due(), Some(us(5_000)));
+        pace.on_sent(us(5_000), Span::from_micros(100), Span::from_millis(10));
+        pace.on_nothing_to_send();
+        pace.on_something_to_send(us(5_050));
+        assert_eq!(pace.due(), Some(us(5_100)), "nor does it shorten the gap");
+    }
+}
