@@ -10,6 +10,7 @@ mod emulate;
 mod hold;
 mod lab;
 mod law;
+mod listening;
 mod monitor;
 mod output;
 mod probe;
@@ -19,6 +20,7 @@ mod source;
 mod transport;
 mod uplink;
 mod url;
+mod wlan;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,7 @@ enum Command {
     Receiver(receiver::Args),
     Router(router::Args),
     Uplink(uplink::Args),
+    Wlan(wlan::Args),
 }
 
 /// Why a subcommand ended early.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Receiver(args) => receiver::run(args),
         Command::Router(args) => router::run(args),
         Command::Uplink(args) => uplink::run(args),
+        Command::Wlan(args) => wlan::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

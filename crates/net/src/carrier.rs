@@ -1,28 +1,51 @@
 //! How datagrams come to a server of many, a monitor or that of a downlink, and how its own go to
 //! them: plain UDP, or QUIC over it.
 
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use freshline_core::session::{Admission, Clocked};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, Close, CloseReason, SessionId};
+use freshline_core::wire::{Close, CloseReason, SessionId};
 
 use crate::batch::{Address, Inbox, Outbox, Socket};
 use crate::clock::Clock;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
 
 /// Where a datagram came from, and where what is for its sender goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) address: Address,
     /// QUIC's.
     connection: Option<ConnKey>,
 }
 
-/// The longest UDP payload over IPv4.
-const MAX_UDP_PAYLOAD: usize = 65_507;
+impl Peer {
+    pub(crate) fn remote(&self) -> SocketAddr {
+        self.address.remote
+    }
+
+    /// What must stay the same: a QUIC connection may move from address to address.
+    fn identity(&self) -> (Option<ConnKey>, Option<Address>) {
+        (self.connection, self.connection.is_none().then_some(self.address))
+    }
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Peer {}
+
+impl Hash for Peer {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
 
 pub(crate) enum Carrier {
     Udp(Outbox),
@@ -35,7 +58,7 @@ pub(crate) struct Quic {
 }
 
 /// Hands a datagram up and writes the answer; gives the answer's length.
-type Answer<'a> = dyn FnMut(Clocked, Peer, &[u8], &mut [u8; Ack::LEN]) -> usize + 'a;
+type Answer<'a, const N: usize> = dyn FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize + 'a;
 
 impl Carrier {
     pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
@@ -57,15 +80,15 @@ impl Carrier {
     }
 
     /// Hands up a batch and sends the answers.
-    pub(crate) fn take_in(
+    pub(crate) fn take_in<const N: usize>(
         &mut self,
         socket: &Socket,
         inbox: &Inbox,
         clock: Clock,
         received_at: Time,
-        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; Ack::LEN]) -> usize,
+        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize,
     ) {
-        let mut reply = [0; Ack::LEN];
+        let mut reply = [0; N];
         for train in inbox.trains() {
             // One look at the clock a train: its datagrams came in one packet of the kernel's.
             let now = clock.now();
@@ -110,14 +133,6 @@ impl Carrier {
         match self {
             Self::Udp(_) => None,
             Self::Quic(quic) => quic.server.next_timeout(),
-        }
-    }
-
-    /// The longest datagram that [`Carrier::send`] takes.
-    pub(crate) fn max_datagram(&self) -> usize {
-        match self {
-            Self::Udp(_) => MAX_UDP_PAYLOAD,
-            Self::Quic(_) => quic::MAX_DATAGRAM,
         }
     }
 
@@ -172,8 +187,8 @@ impl Carrier {
 }
 
 impl Quic {
-    fn hand_up(&mut self, at: Clocked, answer: &mut Answer<'_>) {
-        let mut reply = [0; Ack::LEN];
+    fn hand_up<const N: usize>(&mut self, at: Clocked, answer: &mut Answer<'_, N>) {
+        let mut reply = [0; N];
         while let Some((connection, datagram)) = self.server.recv() {
             let Some(remote) = self.server.remote_addr(connection) else { continue };
             let address = Address { remote, local: None };

@@ -1,6 +1,7 @@
 //! Freshline on real clocks and sockets.
 
 pub mod alarm;
+pub mod ask;
 mod batch;
 mod carrier;
 pub mod clock;

@@ -41,10 +41,7 @@ pub enum LinkEvent {
 #[derive(Debug)]
 pub(crate) enum LinkError {
     /// The operating system refused something.
-    System {
-        what: &'static str,
-        error: io::Error,
-    },
+    System { what: &'static str, error: io::Error },
     /// The other side cannot be dialled by QUIC.
     Dial(quic::DialError),
 }
@@ -135,8 +132,8 @@ impl<I: Inlet> Link<I> {
             Transport::Udp => None,
             Transport::Quic { config, server_name } => {
                 let now = clock.instant_of(clock.now());
-                let client = Client::new(&config, remote, &server_name, now)
-                    .map_err(LinkError::Dial)?;
+                let client =
+                    Client::new(&config, remote, &server_name, now).map_err(LinkError::Dial)?;
                 Some(Quic { client, state: State::Dialling, packet: Vec::new(), unsent: false })
             }
         };
@@ -297,11 +294,7 @@ impl<I: Inlet> Link<I> {
 }
 
 /// A socket that talks with `remote` alone: the kernel drops what others send to it.
-fn connect(
-    remote: SocketAddr,
-    registry: &Registry,
-    token: Token,
-) -> Result<UdpSocket, LinkError> {
+fn connect(remote: SocketAddr, registry: &Registry, token: Token) -> Result<UdpSocket, LinkError> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

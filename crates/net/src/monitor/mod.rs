@@ -9,7 +9,6 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
-mod ask;
 pub mod output;
 mod status;
 
@@ -22,20 +21,33 @@ use freshline_core::unit::Time;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
+use crate::ask::{self, Desk};
 use crate::batch::{Inbox, Socket};
 use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::quic;
 use crate::stop::Stop;
 
-pub use ask::{Asker, Gone};
+pub use crate::ask::Gone;
 pub use status::{MonitorReport, SourceStatus};
 
-use ask::Desk;
 use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<SocketAddr>;
+
+/// Asks a monitor that runs on another thread.
+pub type Asker = ask::Asker<MonitorReport>;
+
+impl Asker {
+    /// The states of the sources as of now, at most `most`.
+    ///
+    /// # Errors
+    /// [`Gone`] if the monitor does not run any more.
+    pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, Gone> {
+        Ok(self.report(most)?.sources)
+    }
+}
 
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
@@ -115,7 +127,7 @@ pub struct Monitor {
     carrier: Carrier,
     sessions: session::Monitor<SocketAddr>,
     details: Details,
-    desk: Desk,
+    desk: Desk<MonitorReport>,
     began_at: Time,
 }
 

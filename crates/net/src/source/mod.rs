@@ -174,7 +174,8 @@ impl Source {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(system("make a waker"))?);
         let overhead =
             Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
-        let link = Link::open(config.transport, config.monitor, (poll.registry(), SOCKET), Plain, clock)?;
+        let link =
+            Link::open(config.transport, config.monitor, (poll.registry(), SOCKET), Plain, clock)?;
         let max_payload = link.max_datagram().saturating_sub(overhead);
         let id = getrandom::u64().map_err(SourceError::Random)?;
         let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
