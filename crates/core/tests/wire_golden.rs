@@ -1,10 +1,12 @@
 //! Every message of the protocol, byte by byte, as `docs/protocol.md` lays it out. The bytes
 //! are written by hand: code that writes and reads the same mistake does not pass.
 
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Ack, Challenge, Close, CloseReason, Cookie, Join, Message, Opening, Packet, Report, SessionId,
+    Update,
 };
+use freshline_core::wlan;
 
 const SESSION: SessionId = SessionId(0x0123_4567_89ab_cdef);
 
@@ -186,4 +188,98 @@ fn a_close_with_each_reason() {
             ],
         );
     }
+}
+
+#[test]
+fn a_short_join_is_padded_to_the_length_of_an_ack() {
+    let opening = Opening { cookie: Cookie([0xc0; 16]), name: "tv", token: &[0xfe] };
+    let join = Join { session: SESSION, opening };
+    let mut written = [0xEE; 100];
+    let len = join.write(&mut written).expect("it fits");
+    assert_answer(
+        Message::Join(join),
+        &written[..len],
+        &[
+            "46 4c 01",
+            "05", // type 5: join
+            "01 23 45 67 89 ab cd ef",
+            "c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0", // cookie
+            "02",                                              // name length: 2
+            "74 76",                                           // name: tv
+            "01",                                              // token length: 1
+            "fe",                                              // token
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
+        ],
+    );
+}
+
+#[test]
+fn a_packet_ends_with_its_payload() {
+    let packet = Packet {
+        session: SESSION,
+        seq: 258,
+        sent_at: Time::from_nanos(1_000_000_000),
+        clock_offset: Some(-2),
+        interval: Span::from_millis(500),
+        payload: b"frame",
+    };
+    let mut written = [0xEE; 100];
+    let len = packet.write(&mut written).expect("it fits");
+    assert_answer(
+        Message::Packet(packet),
+        &written[..len],
+        &[
+            "46 4c 01",
+            "06", // type 6: packet
+            "01 23 45 67 89 ab cd ef",
+            "01",                      // flags: clock offset
+            "00",                      // reserved
+            "01 f4",                   // interval: 500 ms
+            "00 00 00 00 00 00 01 02", // sequence number: 258
+            "00 00 00 00 3b 9a ca 00", // sent at: 1 s in ns
+            "ff ff ff ff ff ff ff fe", // clock offset: −2 ns
+            "66 72 61 6d 65",          // payload: frame
+        ],
+    );
+}
+
+#[test]
+fn a_report_of_frames() {
+    let seen = wlan::Report {
+        level: 32.5,
+        deviation: 2.0,
+        frames: 400,
+        rate: BitRate::from_mbps(390),
+        loss: 0.25,
+    };
+    let report = Report {
+        session: SESSION,
+        number: 3,
+        newest_seq: 258,
+        newest_sent_at: Time::from_nanos(5),
+        newest_received_at: Time::from_nanos(6),
+        hold: Span::from_micros(7),
+        received: 250,
+        seen: Some(seen),
+    };
+    assert_answer(
+        Message::Report(report),
+        &report.bytes(),
+        &[
+            "46 4c 01",
+            "07", // type 7: report
+            "01 23 45 67 89 ab cd ef",
+            "00 00 00 03",             // number: 3
+            "00 00 00 00 00 00 01 02", // newest packet: 258
+            "00 00 00 00 00 00 00 05", // sent at
+            "00 00 00 00 00 00 00 06", // received at
+            "00 00 00 07",             // hold: 7 µs
+            "00 00 00 fa",             // received: 250 packets
+            "00 00 01 90",             // frames: 400
+            "42 02 00 00",             // level: 32.5
+            "40 00 00 00",             // deviation: 2
+            "3e 80 00 00",             // loss: 0.25
+            "00 00 00 00 17 3e ed 80", // rate: 390 Mbit/s
+        ],
+    );
 }

@@ -1,7 +1,8 @@
 //! The endpoints' protocol: how a source and a monitor find, lose and find each other again.
 //!
-//! Two state machines without clock or socket. `net` drives them over UDP and QUIC; anything else
-//! that carries datagrams (the lab's virtual network, a test with faults) drives the same ones.
+//! State machines without clock or socket, two for updates and two for a [`downlink`] of packets.
+//! `net` drives them over UDP and QUIC; anything else that carries datagrams (the lab's virtual
+//! network, a test with faults) drives the same ones.
 //!
 //! ```text
 //!               ┌────────────── ack ─────────────────┐

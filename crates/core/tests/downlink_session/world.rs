@@ -1,0 +1,311 @@
+//! A server and its clients in virtual time, with a Wi-Fi cell and hops between them, and faults.
+
+use std::collections::BTreeMap;
+
+use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Passage, SpanHistogram, Way};
+use freshline_core::router::Packet;
+use freshline_core::session::downlink::{
+    Client, ClientEvent, ClientParams, Server, ServerParams, ServerVerdict, Stamp,
+};
+use freshline_core::session::{Clocked, Secret};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wire::{Message, SessionId};
+use freshline_core::wlan::mac::Received;
+use freshline_core::wlan::{Aggregation, AggregationParams, DownlinkLawConfig};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// IPv4 and UDP.
+const HEADERS: u64 = 28;
+/// With the headers 1200 bytes.
+pub(crate) const PAYLOAD: usize =
+    1200 - HEADERS as usize - freshline_core::wire::Packet::HEADER_LEN;
+
+#[derive(Debug, Clone)]
+struct Datagram {
+    bytes: Vec<u8>,
+    station: u32,
+    /// The address that it claims to be from, or goes to.
+    address: u32,
+    number: u64,
+}
+
+impl Packet for Datagram {
+    fn size(&self) -> Bytes {
+        Bytes::new(self.bytes.len() as u64 + HEADERS)
+    }
+}
+
+impl Airborne for Datagram {
+    fn station(&self) -> u32 {
+        self.station
+    }
+}
+
+/// With which probability which harm comes to a datagram.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Faults {
+    pub(crate) loss: f64,
+    pub(crate) copy: f64,
+    pub(crate) damage: f64,
+}
+
+/// A client at a station, with a clock of its own.
+pub(crate) struct Host {
+    pub(crate) client: Client,
+    /// How far its clock is ahead.
+    clock_ahead: Span,
+    pub(crate) address: u32,
+    pub(crate) delays: SpanHistogram,
+    /// The largest difference between the delay that it told and the true one.
+    pub(crate) delay_error: Span,
+    /// Numbers of the packets of its present server that have come.
+    pub(crate) seen: BTreeMap<u64, u32>,
+    pub(crate) events: Vec<String>,
+    pub(crate) payload_bytes: u64,
+    /// Nothing comes in or out.
+    pub(crate) is_cut: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) server: Server<u32>,
+    pub(crate) hosts: Vec<Host>,
+    /// What is sent to a client at a time, in bytes of payload; 0: nothing to send.
+    pub(crate) payload: usize,
+    pub(crate) faults: Faults,
+    pub(crate) server_is_cut: bool,
+    law: DownlinkLawConfig,
+    conditions: Conditions<Datagram>,
+    frames: BTreeMap<u64, Received>,
+    rng: Pcg64,
+    sent: u64,
+    lives: u8,
+}
+
+/// 390 Mbit/s between the access point and each station, and 0.5 ms of backhaul either way.
+const CELL: &str = "
+    [[forward.hop]]
+    delay = '0.5ms'
+    [[return.hop]]
+    delay = '0.5ms'
+    [wlan]
+    standard = '802.11ac'
+    rate = 'mcs9'
+    width = '80MHz'
+    queue = '500p'
+";
+
+pub(crate) fn law(text: &str) -> DownlinkLawConfig {
+    #[derive(serde::Deserialize)]
+    struct File {
+        law: DownlinkLawConfig,
+    }
+    toml::from_str::<File>(&format!("law = {text}")).unwrap().law
+}
+
+fn server(law: &DownlinkLawConfig, life: u8) -> Server<u32> {
+    let params = ServerParams { interval: law.downlink().interval, ..ServerParams::default() };
+    Server::new(params, law.build().unwrap(), Secret::new([life; 16]))
+}
+
+impl World {
+    pub(crate) fn new(clients: u32, law: DownlinkLawConfig, seed: u64) -> Self {
+        let now = Time::ZERO + Span::from_secs(1);
+        let rng = &mut Pcg64::seed_from_u64(seed);
+        let hosts = (1..=clients).map(|station| {
+            let params = ClientParams { name: format!("tv-{station}"), ..ClientParams::default() };
+            let counter = Box::new(Aggregation::new(AggregationParams::default()));
+            let clock_ahead = Span::from_millis(rng.random_range(0..100_000));
+            Host {
+                client: Client::new(params, SessionId(rng.random()), counter, now + clock_ahead)
+                    .unwrap(),
+                clock_ahead,
+                address: station,
+                delays: SpanHistogram::default(),
+                delay_error: Span::ZERO,
+                seen: BTreeMap::new(),
+                events: Vec::new(),
+                payload_bytes: 0,
+                is_cut: false,
+            }
+        });
+        Self {
+            now,
+            hosts: hosts.collect(),
+            server: server(&law, 1),
+            payload: PAYLOAD,
+            faults: Faults::default(),
+            server_is_cut: false,
+            law,
+            conditions: toml::from_str::<ConditionsConfig>(CELL)
+                .unwrap()
+                .build(seed, clients as usize)
+                .unwrap(),
+            frames: BTreeMap::new(),
+            rng: Pcg64::seed_from_u64(seed ^ 1),
+            sent: 0,
+            lives: 1,
+        }
+    }
+
+    /// Another process takes the server's place; it knows nobody.
+    pub(crate) fn restart_server(&mut self) {
+        self.lives += 1;
+        self.server = server(&self.law, self.lives);
+        for host in &mut self.hosts {
+            host.seen.clear();
+        }
+    }
+
+    /// Forgets what was measured.
+    pub(crate) fn begin_measuring(&mut self) {
+        for host in &mut self.hosts {
+            host.delays = SpanHistogram::default();
+            host.delay_error = Span::ZERO;
+            host.payload_bytes = 0;
+        }
+    }
+
+    /// A datagram of a stranger, or of a client in the name of another address.
+    pub(crate) fn inject(&mut self, station: u32, address: u32, bytes: &[u8]) {
+        self.send(Way::Forward, station, address, bytes.to_vec());
+    }
+
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            self.deliver();
+            self.step_server();
+            self.step_clients();
+            let clients = self.hosts.iter().filter_map(|host| {
+                let at = host.client.next_event()?;
+                Some(Time::ZERO + (at.since(Time::ZERO) - host.clock_ahead))
+            });
+            let next = clients
+                .chain(self.conditions.next_event())
+                .chain(self.server.next_event())
+                .chain(self.server.next_packet_at())
+                .min();
+            match next.filter(|next| *next < end) {
+                Some(next) => self.now = self.now.max(next),
+                None => break,
+            }
+        }
+        self.now = end;
+    }
+
+    fn step_server(&mut self) {
+        self.server.on_tick(self.now, |_, _| {});
+        while let Some(client) = self.server.due(self.now) {
+            let mut out = [0; 1500];
+            let len = if self.payload == 0 {
+                self.server.on_nothing_to_send(self.now, client, &mut out)
+            } else {
+                self.server.on_something_to_send(self.now, client);
+                let payload = [7; 1400];
+                self.server
+                    .write_packet(self.now, client, &payload[..self.payload], &mut out)
+                    .unwrap()
+            };
+            if len > 0 {
+                let address = self.server.client(client).unwrap().peer;
+                self.send(Way::Return, address % 100, address, out[..len].to_vec());
+            }
+        }
+    }
+
+    fn step_clients(&mut self) {
+        for index in 0..self.hosts.len() {
+            let host = &mut self.hosts[index];
+            let now = self.now + host.clock_ahead;
+            if let Some(event) = host.client.on_tick(now) {
+                host.events.push(format!("{event:?}"));
+            }
+            let mut out = [0; 1500];
+            if let Some(len) = host.client.write(now, &mut out) {
+                let address = host.address;
+                self.send(Way::Forward, index as u32 + 1, address, out[..len].to_vec());
+            }
+        }
+    }
+
+    fn send(&mut self, way: Way, station: u32, address: u32, mut bytes: Vec<u8>) {
+        let is_cut = self.server_is_cut || self.hosts[station as usize - 1].is_cut;
+        if is_cut || self.rng.random_bool(self.faults.loss) {
+            return;
+        }
+        if self.rng.random_bool(self.faults.damage) {
+            let at = self.rng.random_range(0..bytes.len());
+            bytes[at] ^= 1 << self.rng.random_range(0..8);
+        }
+        let copies = 1 + usize::from(self.rng.random_bool(self.faults.copy));
+        for _ in 0..copies {
+            let number = self.sent;
+            self.sent += 1;
+            let datagram = Datagram { bytes: bytes.clone(), station, address, number };
+            self.conditions.enqueue(self.now, way, datagram, &mut |_| {});
+        }
+    }
+
+    fn deliver(&mut self) {
+        let Self { conditions, frames, now, .. } = self;
+        conditions.advance(*now, &mut |_| {}, &mut |passage| {
+            if let Passage::Air(come) = passage {
+                frames.insert(come.packet.number, come.frame);
+            }
+        });
+        while let Some(come) = self.conditions.poll(self.now, Way::Return, &mut |_| {}) {
+            self.to_client(come.at, &come.packet);
+        }
+        while let Some(come) = self.conditions.poll(self.now, Way::Forward, &mut |_| {}) {
+            self.to_server(come.at, &come.packet);
+        }
+    }
+
+    fn to_client(&mut self, at: Time, datagram: &Datagram) {
+        let frame = self.frames.remove(&datagram.number);
+        let host = &mut self.hosts[datagram.station as usize - 1];
+        if host.is_cut || host.address != datagram.address {
+            return;
+        }
+        let ahead = host.clock_ahead;
+        let clocked = Clocked { received_at: at + ahead, now: self.now + ahead };
+        let rate = frame.map_or(BitRate::from_mbps(1), |frame| frame.rate);
+        let stamp = Stamp { at: frame.map_or(at, |frame| frame.at), rate };
+        match host.client.on_datagram(clocked, stamp, &datagram.bytes) {
+            Ok(ClientEvent::Packet { seq, payload, delay, .. }) => {
+                *host.seen.entry(seq).or_default() += 1;
+                host.payload_bytes += payload.len() as u64;
+                let Ok(Message::Packet(packet)) = Message::parse(&datagram.bytes) else { return };
+                let truth = at.since(packet.sent_at);
+                host.delays.record(truth);
+                if let Some(delay) = delay {
+                    let error = (delay - truth).max(truth - delay);
+                    host.delay_error = host.delay_error.max(error);
+                }
+            }
+            Ok(event) => host.events.push(format!("{event:?}")),
+            Err(_) => {}
+        }
+    }
+
+    fn to_server(&mut self, at: Time, datagram: &Datagram) {
+        self.frames.remove(&datagram.number);
+        if self.server_is_cut {
+            return;
+        }
+        let mut reply = [0; Server::<u32>::MAX_REPLY];
+        let clocked = Clocked { received_at: at, now: self.now };
+        let address = datagram.address;
+        let receipt = self.server.on_datagram(clocked, address, &datagram.bytes, &mut reply);
+        assert!(receipt.reply <= datagram.bytes.len(), "an answer longer than its question");
+        if let ServerVerdict::Joined(client) = receipt.verdict {
+            assert_eq!(self.server.client(client).unwrap().peer, address);
+        }
+        if receipt.reply > 0 {
+            let answer = reply[..receipt.reply].to_vec();
+            self.send(Way::Return, address % 100, address, answer);
+        }
+    }
+}
