@@ -1,10 +1,16 @@
 //! Flags, files and ends.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::kit::{Daemon, FRESHLINE};
+use crate::kit::{Daemon, FRESHLINE, port_in};
 
 fn freshline(words: &str) -> Output {
     Command::new(FRESHLINE).args(words.split(' ')).output().unwrap()
@@ -68,7 +74,7 @@ fn a_file_goes_through_and_packets_are_logged() {
     let log = std::fs::read_to_string(packets).unwrap();
     let mut lines = log.lines();
     assert_eq!(lines.next(), Some("seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns"));
-    let seqs = lines.map(|line| line.split(',').next().unwrap().parse().unwrap());
+    let seqs = lines.map(|line| line.split(',').next().unwrap().parse::<u64>().unwrap());
     let packets = told["packets"].as_u64().unwrap();
     assert!(seqs.eq(0..packets), "{log}");
     let report = server.end();
@@ -76,19 +82,45 @@ fn a_file_goes_through_and_packets_are_logged() {
     assert_eq!((&report["joined"], &report["left"]), (&1.into(), &1.into()));
 }
 
+/// What is served at `http://127.0.0.1:PORT/metrics`.
+fn metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
-fn metrics_tell_of_clients() {
+fn metrics_tell_of_clients_while_they_are_there() {
     let words = ["wlan", "serve", "udp://127.0.0.1:0", "--size", "1kB", "--metrics", "127.0.0.1:0"];
     let law = ["--law", "fixed", "--rate", "2mbit", "--interval", "100ms", "--json"];
-    let server = Daemon::start(&[&words[..], &law].concat(), "at udp://");
-    let done = freshline(&format!(
-        "wlan receive udp://127.0.0.1:{} --mcs-rate 54mbit --name viewer --duration 500ms --json",
-        server.port
-    ));
-    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
-    let told: Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert!(told["packets"].as_u64() > Some(0), "{told}");
+    let server = Daemon::start(&[&words[..], &law].concat(), "metrics at http://");
+    let port = port_in(&server.said, "at udp://").unwrap();
+    let mut client = Command::new(FRESHLINE)
+        .args(["wlan", "receive", &format!("udp://127.0.0.1:{port}"), "--mcs-rate", "54mbit"])
+        .args(["--name", "viewer"])
+        .spawn()
+        .unwrap();
+    let named = "client=\"viewer\"";
+    let told = (0..400).map(|_| {
+        thread::sleep(Duration::from_millis(50));
+        metrics(server.port)
+    });
+    // Once it has reported, all is known of it.
+    let level = format!("freshline_downlink_level{{{named}");
+    let told = told.into_iter().find(|told| told.contains(&level)).expect("it reports");
+    assert!(told.contains(&format!("freshline_downlink_rate_bps{{{named}")), "{told}");
+    assert!(told.contains("freshline_downlink_clients 1"), "{told}");
+    kill(Pid::from_raw(client.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(client.wait().unwrap().success());
+    let gone = (0..400).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        !metrics(server.port).contains(named)
+    });
+    assert!(gone, "who has left is in the sums only");
     let report = server.end();
-    assert_eq!(report["law"], "fixed");
+    assert_eq!((&report["law"], &report["left"]), (&"fixed".into(), &1.into()));
     assert_eq!(report["ended"][0]["client"], "viewer");
 }

@@ -44,10 +44,18 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
+/// The port of the address that stands behind `after`.
+pub(crate) fn port_in(line: &str, after: &str) -> Option<u16> {
+    let address = line.split_once(after)?.1.split([';', ' ', ',', '/', '\n']).next()?;
+    address.rsplit(':').next()?.parse().ok()
+}
+
 /// A command that says on standard error where it listens, and at its end tells in JSON.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) port: u16,
+    /// What it said until then.
+    pub(crate) said: String,
     /// Of a server on quic://.
     pub(crate) fingerprint: Option<String>,
     _folder: TempDir,
@@ -70,17 +78,14 @@ impl Daemon {
         while port.is_none() || (is_quic && fingerprint.is_none()) {
             let mut line = String::new();
             assert!(said.read_line(&mut line).unwrap() > 0, "it said only {lines}");
-            port = port.or_else(|| {
-                let address = line.split_once(after)?.1.split([';', ' ', ',', '\n']).next()?;
-                address.rsplit(':').next()?.parse().ok()
-            });
+            port = port.or_else(|| port_in(&line, after));
             fingerprint =
                 fingerprint.or_else(|| Some(line.strip_prefix("fingerprint ")?.trim().to_owned()));
             lines += &line;
         }
         // What else it says is for nobody; the pipe must not fill.
         thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Self { child, port: port.unwrap(), fingerprint, _folder: folder }
+        Self { child, port: port.unwrap(), said: lines, fingerprint, _folder: folder }
     }
 
     /// A server of packets, on all addresses.
