@@ -34,7 +34,7 @@ A live video to a player; the server prints its fingerprint:
 
 What comes in ten seconds and how late, without the first five, with a line for each packet:
 
-    freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 78mbit --duration 15s --warm-up 5s \\
+    freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 108mbit --duration 15s --warm-up 5s \\
         --packets packets.csv --json
 
 EXIT CODES

@@ -39,8 +39,8 @@ The same over an emulated access point, in three terminals:
 
     freshline wlan serve udp://127.0.0.1:3774 --size 1500
     freshline emulate udp --listen 127.0.0.1:4000 --to 127.0.0.1:3774 \\
-        --wlan standard=802.11ac,rate=mcs9,width=20MHz
-    freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 78mbit
+        --wlan standard=802.11ac,rate=mcs5,width=40MHz
+    freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 108mbit
 
 EXIT CODES
 
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", group = "what", help_heading = "Payload")]
     file: Option<PathBuf>,
     /// Begin the file anew after its end.
-    #[arg(long = "loop", requires = "file", help_heading = "Payload")]
+    #[arg(long = "loop", help_heading = "Payload")]
     repeat: bool,
     /// Send this live stream: to each client what comes from when it joined; `-` is standard input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "Payload")]
@@ -129,6 +129,9 @@ enum LawName {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.every.is_zero() {
         return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
+    }
+    if args.repeat && args.file.is_none() {
+        return Err(Failure::Usage(miette!("--loop begins a file anew; it belongs to --file")));
     }
     let limits = Limits {
         max_connections: args.stations as usize,

@@ -35,7 +35,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("serve udp://127.0.0.1:0 --size 1kB --packet 60B", "packets of 60 bytes"),
         ("serve udp://127.0.0.1:0 --size 1kB --token-file /dev/null", "mean nothing on udp://"),
         ("serve udp://127.0.0.1:0 --file /nowhere", "cannot read /nowhere"),
-        ("serve udp://127.0.0.1:0 --size 1kB --loop", "--file"),
+        ("serve udp://127.0.0.1:0 --size 1kB --loop", "belongs to --file"),
         ("receive udp://127.0.0.1:9", "--mcs-rate"),
         ("receive udp://127.0.0.1:9 --mcs-rate 0mbit", "--mcs-rate must be above zero"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --out - --json", "would mix"),
