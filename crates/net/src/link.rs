@@ -62,6 +62,9 @@ pub(crate) trait Inlet {
     fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)>;
 }
 
+/// A datagram, and what is known of it.
+type Came<'a, I> = (&'a [u8], <I as Inlet>::Mark);
+
 /// One after the other, of which nothing else is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plain;
@@ -164,7 +167,7 @@ impl<I: Inlet> Link<I> {
     }
 
     /// The next datagram of the protocol that has come.
-    pub(crate) fn receive(&mut self, now: Time) -> Result<Option<(&[u8], I::Mark)>, LinkError> {
+    pub(crate) fn receive(&mut self, now: Time) -> Result<Option<Came<'_, I>>, LinkError> {
         loop {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
