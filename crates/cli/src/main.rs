@@ -10,6 +10,7 @@ mod emulate;
 mod hold;
 mod lab;
 mod law;
+mod listening;
 mod monitor;
 mod output;
 mod probe;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use freshline_core::session::MonitorParams;
@@ -12,12 +12,13 @@ use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
 };
-use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
+use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::Failure;
+use crate::listening::{ListenArgs, say_where};
 use crate::output::{ms, print_json, printed, stop_on_signals};
-use crate::url::{MonitorUrl, Scheme};
+use crate::url::MonitorUrl;
 
 /// Receive the freshest state of many sources, and tell how old each is.
 ///
@@ -48,21 +49,8 @@ pub(crate) struct Args {
     /// a free one.
     #[arg(default_value = "quic://0.0.0.0:3774")]
     listen: MonitorUrl,
-    /// Show this certificate (quic://); else one is made and kept in --state.
-    #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
-    cert: Option<PathBuf>,
-    /// The private key of --cert.
-    #[arg(long, value_name = "PEM", requires = "cert", help_heading = "Security")]
-    key: Option<PathBuf>,
-    /// Where the certificate of one's own making is kept; else the user's state directory.
-    #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
-    state: Option<PathBuf>,
-    /// Take only sources whose certificate one of these authorities has signed (quic://).
-    #[arg(long, value_name = "PEM", help_heading = "Security")]
-    client_ca: Option<PathBuf>,
-    /// Take only sources that show one of the tokens in this file, one a line (quic://).
-    #[arg(long, value_name = "FILE", help_heading = "Security")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    listening: ListenArgs,
     /// Hold at most so many sources; others are refused.
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
     max_sources: usize,
@@ -101,18 +89,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.idle < Span::from_secs(1) {
         return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
     }
-    let quic = match args.listen.scheme {
-        Scheme::Udp => {
-            refuse_security_flags(&args)?;
-            None
-        }
-        Scheme::Quic => Some(quic(&args)?),
+    let limits = Limits {
+        max_connections: args.max_sources,
+        idle_timeout: args.idle.into(),
+        ..Limits::default()
     };
+    let quic = args.listening.quic(&args.listen, limits)?;
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listen.resolve().map_err(Failure::Usage)?,
         quic: quic.as_ref().map(|(config, _)| config.clone()),
         params: MonitorParams {
-            tokens: tokens(args.token_file.as_deref())?,
+            tokens: args.listening.tokens()?,
             max_sources: args.max_sources,
             max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
             idle: args.idle,
@@ -124,12 +111,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
-    match &quic {
-        None => eprintln!("listening at udp://{address}; neither encrypted nor authenticated"),
-        Some((_, identity)) => {
-            eprintln!("listening at quic://{address}\nfingerprint {}", identity.fingerprint());
-        }
-    }
+    say_where(address, quic.as_ref().map(|(_, identity)| identity));
     let mut outputs = outputs(&args)?;
     let runtime = |report: miette::Report| Failure::Runtime(report);
     let _socket = match &args.socket {
@@ -159,69 +141,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn failure(error: MonitorError) -> Failure {
     Failure::Runtime(miette::Report::msg(error))
-}
-
-fn refuse_security_flags(args: &Args) -> Result<(), Failure> {
-    let given = args.cert.is_some() || args.client_ca.is_some() || args.token_file.is_some();
-    if given || args.state.is_some() {
-        return Err(Failure::Usage(miette!(
-            "--cert, --state, --client-ca and --token-file mean nothing on udp://, which is neither \
-             encrypted nor authenticated; use quic://"
-        )));
-    }
-    Ok(())
-}
-
-fn quic(args: &Args) -> Result<(ServerConfig, Identity), Failure> {
-    let identity = match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
-        _ => Identity::from_state_dir(&state_dir(args.state.as_deref())?),
-    };
-    let identity = identity.into_diagnostic().map_err(Failure::Usage)?;
-    let clients = match &args.client_ca {
-        None => None,
-        Some(file) => {
-            Some(Authorities::from_pem_file(file).into_diagnostic().map_err(Failure::Usage)?)
-        }
-    };
-    let limits = Limits {
-        max_connections: args.max_sources,
-        idle_timeout: args.idle.into(),
-        ..Limits::default()
-    };
-    let config = ServerConfig::new(&identity, clients.as_ref(), limits)
-        .into_diagnostic()
-        .map_err(Failure::Usage)?;
-    Ok((config, identity))
-}
-
-/// As the XDG base directory specification has it.
-fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
-    let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    given
-        .map(Path::to_owned)
-        .or_else(|| {
-            from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"))
-        })
-        .ok_or_else(|| {
-            Failure::Usage(miette!("neither HOME nor --state says where to keep the certificate"))
-        })
-}
-
-fn tokens(file: Option<&Path>) -> Result<Vec<Vec<u8>>, Failure> {
-    let Some(file) = file else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(file)
-        .into_diagnostic()
-        .wrap_err_with(|| format!("cannot read the token file {}", file.display()))
-        .map_err(Failure::Usage)?;
-    let tokens = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let tokens: Vec<_> = tokens.map(|token| token.as_bytes().to_vec()).collect();
-    // An empty list would let everybody in.
-    if tokens.is_empty() {
-        return Err(Failure::Usage(miette!("the token file {} is empty", file.display())));
-    }
-    Ok(tokens)
 }
 
 fn outputs(args: &Args) -> Result<Outputs, Failure> {

@@ -1,4 +1,5 @@
-//! The flags by which a source chooses whom to trust and who it is.
+//! The flags by which one that dials, a source or a client of a downlink, chooses whom to trust and
+//! who it is.
 
 use std::path::PathBuf;
 
@@ -9,28 +10,28 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use crate::Failure;
 use crate::url::{MonitorUrl, Scheme};
 
-/// Trust and identity of a source on quic://.
+/// Trust and identity of one that dials on quic://.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TransportArgs {
-    /// Trust the monitor that has this certificate; it prints its fingerprint at start (quic://).
+    /// Trust who has this certificate; a monitor or server prints its fingerprint at start (quic://).
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
     pin: Option<Fingerprint>,
-    /// Trust monitors whose certificate one of these authorities has signed (quic://).
+    /// Trust those whose certificate one of these authorities has signed (quic://).
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     ca: Option<PathBuf>,
-    /// Show this certificate to the monitor (quic://).
+    /// Show this certificate to the other side (quic://).
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
     /// The private key of --cert.
     #[arg(long, value_name = "PEM", requires = "cert", help_heading = "Security")]
     key: Option<PathBuf>,
-    /// A file with the token that the monitor asks for (quic://).
+    /// A file with the token that the other side asks for (quic://).
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     token_file: Option<PathBuf>,
 }
 
 impl TransportArgs {
-    /// How to reach the monitor.
+    /// How to reach the other side.
     pub(crate) fn transport(&self, url: &MonitorUrl) -> Result<Transport, Failure> {
         if url.scheme == Scheme::Udp {
             if self.pin.is_some() || self.ca.is_some() || self.cert.is_some() {
@@ -48,9 +49,10 @@ impl TransportArgs {
             ),
             (None, None) => {
                 return Err(Failure::Usage(miette!(
-                    help = "a monitor prints its fingerprint at start: pass it on with --pin \
-                            sha256:…, or name the authority that signed its certificate with --ca",
-                    "on quic:// a source must know whom to trust"
+                    help = "a monitor or server prints its fingerprint at start: pass it on with \
+                            --pin sha256:…, or name the authority that signed its certificate \
+                            with --ca",
+                    "on quic:// one must know whom to trust"
                 )));
             }
         };

@@ -1,7 +1,13 @@
-//! `freshline wlan`: a stop before the receiver, over Wi-Fi. One file a subcommand.
+//! `freshline wlan`: low delay at a high rate over Wi-Fi. One file a subcommand.
 
+mod counting;
 mod locate;
+mod packets;
 mod plan;
+mod receive;
+mod serve;
+
+use clap::Subcommand;
 
 use crate::Failure;
 
@@ -12,14 +18,18 @@ pub(crate) struct Args {
     command: Command,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Args),
+    Receive(receive::Args),
     Locate(locate::Args),
     Plan(plan::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Receive(args) => receive::run(args),
         Command::Locate(args) => locate::run(args),
         Command::Plan(args) => plan::run(args),
     }

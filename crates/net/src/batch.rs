@@ -48,7 +48,7 @@ impl Socket {
 
 /// Both ends of a datagram's way. Answers leave from the address that was written to, also on a
 /// host that has several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,

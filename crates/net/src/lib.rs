@@ -1,9 +1,13 @@
 //! Freshline on real clocks and sockets.
 
 pub mod alarm;
+pub mod ask;
 mod batch;
+mod carrier;
 pub mod clock;
+pub mod downlink;
 pub mod emulate;
+mod link;
 pub mod metrics;
 pub mod monitor;
 pub mod quic;

@@ -6,3 +6,5 @@ mod common;
 mod device;
 mod kit;
 mod paths;
+#[path = "../common/verdict.rs"]
+mod verdict;

@@ -21,47 +21,15 @@ use tempfile::TempDir;
 
 use crate::common::{FRESHLINE, text};
 use crate::kit::{alone, can_run};
+use crate::verdict::{TRIES, Verdict};
 
 /// The path's delay, there and back.
 const DELAY_MS: f64 = 20.0;
 /// When control has settled, and when a queue of 2000 packets without it is full.
 const SETTLED: Duration = Duration::from_secs(3);
 const FULL: Duration = Duration::from_secs(9);
-/// How often a row may be measured.
-const TRIES: usize = 3;
 /// Later than this, the emulator shows another path than it is to be: half of the delay.
 const TIMELY_MS: f64 = DELAY_MS / 2.0;
-
-/// What a try told.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Verdict {
-    AsWanted,
-    Otherwise,
-    /// Not as wanted, by an emulator that was late.
-    Unknown,
-}
-
-impl Verdict {
-    fn of(is_as_wanted: bool, late_ms: f64) -> Self {
-        match is_as_wanted {
-            true => Self::AsWanted,
-            false if late_ms > TIMELY_MS => Self::Unknown,
-            false => Self::Otherwise,
-        }
-    }
-
-    /// Whether this or another try is as wanted; also where all of them tell nothing, which is said.
-    fn or_again(self, again: impl FnMut() -> Self) -> bool {
-        let mut tries = Vec::new();
-        let all = iter::once(self).chain(iter::repeat_with(again)).take(TRIES);
-        let is_ever = all.inspect(|verdict| tries.push(*verdict)).any(|one| one == Self::AsWanted);
-        if !is_ever && !tries.contains(&Self::Otherwise) {
-            println!("skipped: needs a machine that keeps its time, as this one did in no try");
-            return true;
-        }
-        is_ever
-    }
-}
 
 /// Who controls a row's receivers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -299,7 +267,7 @@ impl Row {
             outcome.late_ms,
             if is_as_wanted { "" } else { " | not as wanted" }
         );
-        Verdict::of(is_as_wanted, outcome.late_ms)
+        Verdict::of(is_as_wanted, outcome.late_ms, TIMELY_MS)
     }
 
     /// The round trip of a full packet that meets no other.
@@ -396,7 +364,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed_within_two_seconds() 
         );
         let is_followed = slow <= most(5.0) && fast <= most(20.0);
         let is_used = goodput >= 0.97 * payload_mbps(20.0);
-        Verdict::of(is_followed && is_used, outcome.late_ms)
+        Verdict::of(is_followed && is_used, outcome.late_ms, TIMELY_MS)
     };
     let (cgroup, device) = thread::scope(|scope| {
         let cgroup = scope.spawn(|| followed(CGROUP));
@@ -513,7 +481,7 @@ fn short_transfers_take_no_longer() {
                 let (without, late_without) = transfer(Control::Nobody, bytes);
                 let (with, late_with) = transfer(control, bytes);
                 println!("{} kB | {control:?} | {with:.0} ms, without {without:.0}", bytes / 1000);
-                Verdict::of(with <= without * 1.05, late_without.max(late_with))
+                Verdict::of(with <= without * 1.05, late_without.max(late_with), TIMELY_MS)
             };
             assert!(compared().or_again(compared), "{bytes} bytes, {control:?}");
         }

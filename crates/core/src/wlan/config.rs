@@ -48,6 +48,15 @@ impl DownlinkLawConfig {
             Self::Fixed { downlink, .. } => downlink,
         }
     }
+
+    /// The same, to be changed.
+    pub fn downlink_mut(&mut self) -> &mut DownlinkParams {
+        match self {
+            Self::Nonlinear(params) => &mut params.downlink,
+            Self::Linear(params) => &mut params.downlink,
+            Self::Fixed { downlink, .. } => downlink,
+        }
+    }
 }
 
 /// A law in a file: a name, or a table.

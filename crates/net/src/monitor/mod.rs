@@ -9,8 +9,6 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
-mod ask;
-mod carrier;
 pub mod output;
 mod status;
 
@@ -23,20 +21,33 @@ use freshline_core::unit::Time;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
+use crate::ask::{self, Desk};
 use crate::batch::{Inbox, Socket};
+use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::quic;
 use crate::stop::Stop;
-use carrier::Carrier;
 
-pub use ask::{Asker, Gone};
+pub use crate::ask::Gone;
 pub use status::{MonitorReport, SourceStatus};
 
-use ask::Desk;
 use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<SocketAddr>;
+
+/// Asks a monitor that runs on another thread.
+pub type Asker = ask::Asker<MonitorReport>;
+
+impl Asker {
+    /// The states of the sources as of now, at most `most`.
+    ///
+    /// # Errors
+    /// [`Gone`] if the monitor does not run any more.
+    pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, Gone> {
+        Ok(self.report(most)?.sources)
+    }
+}
 
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
@@ -116,7 +127,7 @@ pub struct Monitor {
     carrier: Carrier,
     sessions: session::Monitor<SocketAddr>,
     details: Details,
-    desk: Desk,
+    desk: Desk<MonitorReport>,
     began_at: Time,
 }
 
@@ -213,7 +224,9 @@ impl Monitor {
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                self.carrier.say_goodbye(&self.socket, &self.sessions, self.clock.instant_of(now));
+                let records = self.sessions.records();
+                let sessions = records.map(|(_, record)| (record.peer, record.session));
+                self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
                 return Ok(());
             }
             let now = self.clock.now();
@@ -252,7 +265,7 @@ impl Monitor {
             }
             let received_at = clock.now();
             carrier.take_in(socket, inbox, *clock, received_at, |at, from, datagram, reply| {
-                let receipt = sessions.on_datagram(at, from, datagram, reply);
+                let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
                 let now = at.received_at;
                 match receipt.verdict {
                     Verdict::Fresh { source, opened, .. } => {

@@ -78,11 +78,14 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// How long a source may be silent; longer than its updates are apart.
     pub idle_timeout: Duration,
+    /// Bytes to one peer that it has yet to acknowledge, at most. A peer that takes all and
+    /// acknowledges nothing costs several times as much memory.
+    pub in_flight: u64,
 }
 
 impl Default for Limits {
     /// 10 000 connections and 256 handshakes, of at most 5 s each; Retry from 32 on, as
-    /// many as restarted sources plausibly make at once; 30 s of silence.
+    /// many as restarted sources plausibly make at once; 30 s of silence; 1 MiB in flight.
     fn default() -> Self {
         Self {
             max_connections: 10_000,
@@ -90,8 +93,14 @@ impl Default for Limits {
             retry_above: 32,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: IDLE_TIMEOUT,
+            in_flight: ACKS_IN_FLIGHT,
         }
     }
+}
+
+impl Limits {
+    /// Room for 500 Mbit/s over 64 ms, for those who send packets rather than acknowledgements.
+    pub const DOWNLINK_IN_FLIGHT: u64 = 4 << 20;
 }
 
 /// What a monitor needs to take connections.
@@ -124,7 +133,8 @@ impl ServerConfig {
             }));
         let tls = Arc::new(monitor_tls(identity, clients)?);
         let mut quic = noq_proto::ServerConfig::with_crypto(tls);
-        quic.transport_config(transport(limits.idle_timeout, ACKS_IN_FLIGHT, None)).migration(true);
+        quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
+            .migration(true);
         Ok(Self { endpoint: Arc::new(endpoint), quic, limits })
     }
 }

@@ -10,7 +10,6 @@
 //! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`];
 //! here are the socket, the clock and the sampler.
 
-mod link;
 mod report;
 pub mod sampler;
 
@@ -26,12 +25,12 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
+use crate::link::{Link, LinkError, Plain, Sent};
 use crate::quic;
 use crate::stop::Stop;
-use link::Link;
 use sampler::{Need, Sampler, Take};
 
-pub use link::{LinkEvent, Transport};
+pub use crate::link::{LinkEvent, Transport};
 pub use report::SourceReport;
 
 const SOCKET: Token = Token(0);
@@ -101,6 +100,15 @@ pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SourceErro
     move |error| SourceError::System { what, error }
 }
 
+impl From<LinkError> for SourceError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::System { what, error } => Self::System { what, error },
+            LinkError::Dial(error) => Self::Dial(error),
+        }
+    }
+}
+
 /// What happens to a running source.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -128,7 +136,7 @@ pub struct Source {
     poll: Poll,
     alarm: Alarm,
     waker: Arc<Waker>,
-    link: Link,
+    link: Link<Plain>,
     session: session::Source,
     sampler: Box<dyn Sampler>,
     began_at: Time,
@@ -166,7 +174,8 @@ impl Source {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(system("make a waker"))?);
         let overhead =
             Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
-        let link = Link::open(config.transport, config.monitor, poll.registry(), clock)?;
+        let link =
+            Link::open(config.transport, config.monitor, (poll.registry(), SOCKET), Plain, clock)?;
         let max_payload = link.max_datagram().saturating_sub(overhead);
         let id = getrandom::u64().map_err(SourceError::Random)?;
         let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
@@ -267,7 +276,7 @@ impl Source {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let now = self.clock.now();
-            let Some(datagram) = self.link.receive(now)? else {
+            let Some((datagram, ())) = self.link.receive(now)? else {
                 busy = false;
                 break;
             };
@@ -347,7 +356,7 @@ impl Source {
         let now = self.clock.now();
         let sample = Sample { generated_at, payload: &self.payload };
         if let Some(len) = self.session.write_update(now, sample, &mut self.datagram)
-            && self.link.send(now, &self.datagram[..len])? == link::Sent::Replaced
+            && self.link.send(now, &self.datagram[..len])? == Sent::Replaced
         {
             self.session.on_replaced();
         }

@@ -171,6 +171,9 @@ pub struct ClientRecord<P> {
     pub received: u32,
     /// The round trip of the last one, without the time that the client held it.
     pub rtt: Option<Span>,
+    /// How long the packet took of which the last one told; at most half the shortest round trip
+    /// wrong.
+    pub delay: Option<Span>,
     /// How far the client's clock is ahead.
     pub clock_offset: ClockOffset,
     pace: Pace,
@@ -194,6 +197,7 @@ impl<P> ClientRecord<P> {
             seen: None,
             received: 0,
             rtt: None,
+            delay: None,
             clock_offset: ClockOffset::default(),
             pace: Pace::new(now),
             sent_at: VecDeque::new(),
@@ -454,6 +458,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
         record.rtt = Some(rtt);
         let [sent_at, received_at] = [report.newest_sent_at, report.newest_received_at];
         record.clock_offset.on_ack(now, sent_at, received_at, rtt);
+        record.delay = record
+            .clock_offset
+            .nanos()
+            .map(|offset| received_at.since(ClockOffset::translate(sent_at, offset)));
         if let Some(seen) = report.seen {
             record.seen = Some(seen);
             self.law.on_report(now, StationId(key), seen);

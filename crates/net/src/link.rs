@@ -1,4 +1,5 @@
-//! What carries a source's datagrams: a UDP socket, or a QUIC connection over one.
+//! What carries the datagrams of a source, or of a downlink's client: a UDP socket, or a QUIC
+//! connection over one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,9 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use freshline_core::unit::Time;
 use mio::net::UdpSocket;
-use mio::{Interest, Registry};
+use mio::{Interest, Registry, Token};
 
-use super::{SOCKET, SourceError, system};
 use crate::clock::Clock;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
 
@@ -21,7 +21,7 @@ pub enum Transport {
     Quic {
         /// Trust and identity.
         config: quic::ClientConfig,
-        /// The name that the monitor's certificate must have, unless it is pinned.
+        /// The name that the other side's certificate must have, unless it is pinned.
         server_name: String,
     },
 }
@@ -33,23 +33,71 @@ pub enum LinkEvent {
     Ready,
     /// The QUIC connection is gone.
     Lost(LostReason),
-    /// The host of the monitor says that nobody listens there.
+    /// The other side's host says that nobody listens there.
     Unreachable,
+}
+
+/// Why there is no link, or none any more.
+#[derive(Debug)]
+pub(crate) enum LinkError {
+    /// The operating system refused something.
+    System { what: &'static str, error: io::Error },
+    /// The other side cannot be dialled by QUIC.
+    Dial(quic::DialError),
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> LinkError {
+    move |error| LinkError::System { what, error }
+}
+
+/// Takes datagrams from a socket.
+pub(crate) trait Inlet {
+    /// What is known of a datagram beside its bytes.
+    type Mark: Copy + Default;
+
+    /// Prepares a socket.
+    fn open(&mut self, socket: &UdpSocket) -> io::Result<()>;
+
+    /// The next datagram; its bytes are in `out`, those beyond its room are lost.
+    fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)>;
+}
+
+/// A datagram, and what is known of it.
+type Came<'a, I> = (&'a [u8], <I as Inlet>::Mark);
+
+/// One after the other, of which nothing else is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Plain;
+
+impl Inlet for Plain {
+    type Mark = ();
+
+    fn open(&mut self, _socket: &UdpSocket) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, ())> {
+        Ok((socket.recv(out)?, ()))
+    }
 }
 
 /// What became of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     /// It left, or will with the next chance.
     Gone,
     /// It takes the place of one that had not left yet, or was itself dropped by a full socket.
     Replaced,
 }
 
-pub(super) struct Link {
+pub(crate) struct Link<I: Inlet> {
     clock: Clock,
-    monitor: SocketAddr,
+    remote: SocketAddr,
+    token: Token,
     socket: UdpSocket,
+    inlet: I,
+    /// Of the packet that came last.
+    mark: I::Mark,
     quic: Option<Quic>,
     events: VecDeque<LinkEvent>,
     /// Received bytes: of the socket, and of QUIC's last datagram.
@@ -74,60 +122,66 @@ enum State {
 /// The longest UDP payload over IPv4; IPv6 has 20 bytes more, which nobody should use.
 const MAX_UDP_PAYLOAD: usize = 65_507;
 
-impl Link {
-    pub(super) fn open(
+impl<I: Inlet> Link<I> {
+    /// A link to `remote`, whose socket wakes a poll as `token`.
+    pub(crate) fn open(
         transport: Transport,
-        monitor: SocketAddr,
-        registry: &Registry,
+        remote: SocketAddr,
+        (registry, token): (&Registry, Token),
+        mut inlet: I,
         clock: Clock,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Self, LinkError> {
         let quic = match transport {
             Transport::Udp => None,
             Transport::Quic { config, server_name } => {
                 let now = clock.instant_of(clock.now());
-                let client = Client::new(&config, monitor, &server_name, now)?;
+                let client =
+                    Client::new(&config, remote, &server_name, now).map_err(LinkError::Dial)?;
                 Some(Quic { client, state: State::Dialling, packet: Vec::new(), unsent: false })
             }
         };
-        let socket = connect(monitor, registry)?;
-        let buffer = vec![0; MAX_UDP_PAYLOAD];
-        let mut link = Self { clock, monitor, socket, quic, events: VecDeque::new(), buffer };
+        let socket = connect(remote, registry, token)?;
+        inlet.open(&socket).map_err(system("prepare a UDP socket"))?;
+        let (buffer, mark) = (vec![0; MAX_UDP_PAYLOAD], I::Mark::default());
+        let events = VecDeque::new();
+        let mut link = Self { clock, remote, token, socket, inlet, mark, quic, events, buffer };
         link.flush(clock.now())?;
         Ok(link)
     }
 
     /// The longest datagram that [`Link::send`] takes.
-    pub(super) fn max_datagram(&self) -> usize {
+    pub(crate) fn max_datagram(&self) -> usize {
         if self.quic.is_some() { quic::MAX_DATAGRAM } else { MAX_UDP_PAYLOAD }
     }
 
-    pub(super) fn hint_for_more(&self) -> &'static str {
+    pub(crate) fn hint_for_more(&self) -> &'static str {
         if self.quic.is_some() { ", or use udp:// on a trusted link" } else { "" }
     }
 
-    pub(super) fn is_dialling(&self) -> bool {
+    pub(crate) fn is_dialling(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.state == State::Dialling)
     }
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.state == State::Down)
     }
 
     /// The next datagram of the protocol that has come.
-    pub(super) fn receive(&mut self, now: Time) -> Result<Option<&[u8]>, SourceError> {
+    pub(crate) fn receive(&mut self, now: Time) -> Result<Option<Came<'_, I>>, LinkError> {
         loop {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
             {
                 self.buffer[..datagram.len()].copy_from_slice(&datagram);
-                return Ok(Some(&self.buffer[..datagram.len()]));
+                return Ok(Some((&self.buffer[..datagram.len()], self.mark)));
             }
-            match self.socket.recv(&mut self.buffer) {
-                Ok(len) => match &mut self.quic {
-                    None => return Ok(Some(&self.buffer[..len])),
+            match self.inlet.receive(&self.socket, &mut self.buffer) {
+                Ok((len, mark)) => match &mut self.quic {
+                    None => return Ok(Some((&self.buffer[..len], mark))),
                     Some(quic) => {
                         let now = self.clock.instant_of(now);
-                        quic.client.handle(now, self.monitor, None, &self.buffer[..len]);
+                        quic.client.handle(now, self.remote, None, &self.buffer[..len]);
+                        self.mark = mark;
                     }
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -139,7 +193,7 @@ impl Link {
         }
     }
 
-    pub(super) fn send(&mut self, now: Time, datagram: &[u8]) -> Result<Sent, SourceError> {
+    pub(crate) fn send(&mut self, now: Time, datagram: &[u8]) -> Result<Sent, LinkError> {
         let Some(quic) = &mut self.quic else {
             return Ok(match self.socket.send(datagram) {
                 Ok(_) => Sent::Gone,
@@ -154,20 +208,20 @@ impl Link {
         Ok(if outcome == SendOutcome::Replaced { Sent::Replaced } else { Sent::Gone })
     }
 
-    pub(super) fn on_timer(&mut self, now: Time) -> Result<(), SourceError> {
+    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), LinkError> {
         if let Some(quic) = &mut self.quic {
             quic.client.on_timeout(self.clock.instant_of(now));
         }
         self.flush(now)
     }
 
-    pub(super) fn next_timer(&self) -> Option<Time> {
+    pub(crate) fn next_timer(&self) -> Option<Time> {
         let at = self.quic.as_ref()?.client.next_timeout()?;
         let now = self.clock.now();
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<LinkEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<LinkEvent> {
         if let Some(quic) = &mut self.quic
             && let Some(event) = quic.client.poll_event()
         {
@@ -186,8 +240,10 @@ impl Link {
     }
 
     /// Makes a new socket, as the host may have moved to another network, and dials again.
-    pub(super) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), SourceError> {
-        if let Ok(socket) = connect(self.monitor, registry) {
+    pub(crate) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
+        if let Ok(socket) = connect(self.remote, registry, self.token)
+            && self.inlet.open(&socket).is_ok()
+        {
             // Dropping the old socket takes it out of the poll.
             self.socket = socket;
         }
@@ -199,7 +255,7 @@ impl Link {
     }
 
     /// Sends the last words; whether they arrive is the network's affair.
-    pub(super) fn close(&mut self, now: Time, farewell: &[u8]) {
+    pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
         let _ = self.send(now, farewell);
         if let Some(quic) = &mut self.quic {
             quic.client.close(self.clock.instant_of(now));
@@ -208,7 +264,7 @@ impl Link {
     }
 
     /// Hands QUIC's packets to the socket until either has enough.
-    fn flush(&mut self, now: Time) -> Result<(), SourceError> {
+    fn flush(&mut self, now: Time) -> Result<(), LinkError> {
         let Some(quic) = &mut self.quic else { return Ok(()) };
         let now = self.clock.instant_of(now);
         loop {
@@ -240,16 +296,16 @@ impl Link {
     }
 }
 
-/// A socket that talks with `monitor` alone: the kernel drops what others send to it.
-fn connect(monitor: SocketAddr, registry: &Registry) -> Result<UdpSocket, SourceError> {
-    let any: IpAddr = match monitor {
+/// A socket that talks with `remote` alone: the kernel drops what others send to it.
+fn connect(remote: SocketAddr, registry: &Registry, token: Token) -> Result<UdpSocket, LinkError> {
+    let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let mut socket = UdpSocket::bind((any, 0).into()).map_err(system("open a UDP socket"))?;
-    socket.connect(monitor).map_err(system("reach the monitor's network"))?;
+    socket.connect(remote).map_err(system("reach the network of the other side"))?;
     registry
-        .register(&mut socket, SOCKET, Interest::READABLE | Interest::WRITABLE)
+        .register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)
         .map_err(system("watch a socket"))?;
     Ok(socket)
 }

@@ -1,0 +1,84 @@
+//! What a client does with packets: payloads to a file, and a log of when each came.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use freshline_net::downlink::Received;
+use miette::miette;
+
+use crate::Failure;
+
+/// Pieces that may wait for a slow disk or reader, of at most 9 kB each.
+const WAITING: usize = 4096;
+
+/// Writes pieces on a thread of its own. What would have to wait is left out, and counted.
+pub(super) struct Writer {
+    pieces: SyncSender<Vec<u8>>,
+    writer: JoinHandle<io::Result<()>>,
+    pub(super) left_out: u64,
+}
+
+impl Writer {
+    /// To a file, which is overwritten, or to standard output, `-`.
+    pub(super) fn to(path: &Path) -> Result<Self, Failure> {
+        let is_stdout = path.as_os_str() == "-";
+        let out: Box<dyn Write + Send> = if is_stdout {
+            Box::new(io::stdout())
+        } else {
+            Box::new(File::create(path).map_err(|error| {
+                Failure::Usage(miette!("cannot write {}: {error}", path.display()))
+            })?)
+        };
+        let (pieces, waiting) = sync_channel(WAITING);
+        let writer = std::thread::spawn(move || write(&waiting, out));
+        Ok(Self { pieces, writer, left_out: 0 })
+    }
+
+    pub(super) fn put(&mut self, piece: &[u8]) {
+        match self.pieces.try_send(piece.to_vec()) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.left_out += 1,
+        }
+    }
+
+    /// Waits until all is written.
+    pub(super) fn finish(self) -> io::Result<()> {
+        drop(self.pieces);
+        self.writer.join().unwrap_or(Ok(()))
+    }
+}
+
+fn write(pieces: &Receiver<Vec<u8>>, out: Box<dyn Write + Send>) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    while let Ok(piece) = pieces.recv() {
+        out.write_all(&piece)?;
+        // All that waits goes together, and then nothing stays behind.
+        while let Ok(piece) = pieces.try_recv() {
+            out.write_all(&piece)?;
+        }
+        out.flush()?;
+    }
+    out.flush()
+}
+
+/// The head of the log of packets.
+pub(super) const COLUMNS: &[u8] = b"seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns\n";
+
+/// A line of it; what is not known stays empty.
+pub(super) fn line(packet: &Received<'_>) -> Vec<u8> {
+    let kernel = packet.kernel.map(|kernel| kernel.unix.as_nanos().to_string());
+    let delay = packet.delay.map(|delay| delay.as_nanos().to_string());
+    format!(
+        "{},{},{},{},{},{}\n",
+        packet.seq,
+        packet.sent_at.as_nanos(),
+        kernel.unwrap_or_default(),
+        packet.received_at.as_nanos(),
+        packet.datagram,
+        delay.unwrap_or_default(),
+    )
+    .into_bytes()
+}

@@ -1,0 +1,248 @@
+//! `freshline wlan receive`: a client of `freshline wlan serve`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use freshline_core::session::downlink::ClientParams;
+use freshline_core::unit::{BitRate, Span, Time};
+use freshline_core::wire::CloseReason;
+use freshline_net::clock::Clock;
+use freshline_net::downlink::{
+    ByKernel, Client, ClientConfig, ClientError, ClientReport, ClientWatch, Event, Received,
+    SharedRate,
+};
+use freshline_net::source::LinkEvent;
+use miette::{IntoDiagnostic, miette};
+
+use super::counting;
+use super::packets::{COLUMNS, Writer, line};
+use crate::Failure;
+use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::transport::TransportArgs;
+use crate::url::MonitorUrl;
+
+/// Receive packets over Wi-Fi, and tell the server how many come in a frame.
+///
+/// Delays count from the server's sending to the time at which the kernel got the packet. They rest
+/// on round trips, and are wrong by at most half of the shortest.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+A live video to a player; the server prints its fingerprint:
+
+    freshline wlan receive quic://edge.example --pin sha256:… --mcs-rate 390mbit --out - | player -
+
+What comes in ten seconds and how late, without the first five, with a line for each packet:
+
+    freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 108mbit --duration 15s --warm-up 5s \\
+        --packets packets.csv --json
+
+EXIT CODES
+
+0  ended by --duration, by Ctrl-C or with the end of what the server has
+1  the system refuses something, or a file cannot be written on
+2  the flags or the files that they name cannot be understood
+130  a second Ctrl-C, when the end hangs")]
+pub(crate) struct Args {
+    /// The server: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    url: MonitorUrl,
+    /// Write payloads to this file in the order in which they come; `-` is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// The rate of the data symbols of this station's frames, such as 390mbit.
+    #[arg(long, value_name = "RATE", help_heading = "Counting")]
+    mcs_rate: BitRate,
+    /// A name for the server's reports, at most 63 bytes.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    name: String,
+    #[command(flatten)]
+    transport: TransportArgs,
+    /// Write a line for each packet to this file: number, times in ns, bytes.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    packets: Option<PathBuf>,
+    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Leave what comes in this time from the start on out of the summary.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    warm_up: Span,
+    /// Say how it goes this often, on standard error.
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output")]
+    every: Span,
+    /// Print the summary as one JSON document on standard output.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if args.every.is_zero() {
+        return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
+    }
+    let to_stdout = args.out.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if to_stdout && args.json {
+        return Err(Failure::Usage(miette!("--out - and --json would mix on standard output")));
+    }
+    if args.mcs_rate.as_bps() == 0 {
+        return Err(Failure::Usage(miette!("--mcs-rate must be above zero, such as 390mbit")));
+    }
+    let mut client = Client::new(ClientConfig {
+        server: args.url.resolve().map_err(Failure::Usage)?,
+        transport: args.transport.transport(&args.url)?,
+        params: ClientParams {
+            name: args.name.clone(),
+            token: args.transport.token(&args.url)?,
+            ..ClientParams::default()
+        },
+        counter: counting::counter(),
+        stamper: Box::new(ByKernel(SharedRate::new(args.mcs_rate))),
+        warm_up: args.warm_up,
+    })
+    .map_err(failure)?;
+    let mut outputs = Outputs::of(&args)?;
+    let stop = stop_on_signals()?;
+    let until = args.duration.map(|duration| Clock::new().now() + duration);
+    let result = client.run(&stop, until, &mut outputs).map_err(failure);
+    let report = client.report();
+    let written = outputs.finish();
+    let told = match (args.json, to_stdout) {
+        (true, _) => print_json(&report),
+        (false, true) => printed(print_summary(&mut io::stderr().lock(), &report)),
+        (false, false) => printed(print_summary(&mut io::stdout().lock(), &report)),
+    };
+    result.and(written).and(told)
+}
+
+fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Opening(_) | ClientError::Dial(_) => {
+            Failure::Usage(miette::Report::msg(error))
+        }
+        _ => Failure::Runtime(miette::Report::msg(error)),
+    }
+}
+
+/// Files, and what a person is told.
+struct Outputs {
+    payloads: Option<Writer>,
+    packets: Option<Writer>,
+    every: Span,
+    next: Time,
+    told: Vec<String>,
+}
+
+/// Troubles that are remembered, of which the server may have worded some.
+const TOLD: usize = 8;
+
+impl Outputs {
+    fn of(args: &Args) -> Result<Self, Failure> {
+        let writer = |path: &Option<PathBuf>| path.as_deref().map(Writer::to).transpose();
+        let mut packets = writer(&args.packets)?;
+        if let Some(packets) = &mut packets {
+            packets.put(COLUMNS);
+        }
+        let next = Clock::new().now() + args.every;
+        let (payloads, every) = (writer(&args.out)?, args.every);
+        Ok(Self { payloads, packets, every, next, told: Vec::new() })
+    }
+
+    /// Waits for the files.
+    fn finish(self) -> Result<(), Failure> {
+        for writer in [self.payloads, self.packets].into_iter().flatten() {
+            if writer.left_out > 0 {
+                eprintln!("{} packets were not written: the file was too slow", writer.left_out);
+            }
+            match writer.finish() {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                written => written.into_diagnostic().map_err(Failure::Runtime)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Each once, until packets come again.
+    fn trouble(&mut self, text: String) {
+        if self.told.contains(&text) {
+            return;
+        }
+        eprintln!("{text}");
+        if self.told.len() == TOLD {
+            self.told.clear();
+        }
+        self.told.push(text);
+    }
+}
+
+impl ClientWatch for Outputs {
+    fn packet(&mut self, _now: Time, packet: &Received<'_>) {
+        if let Some(payloads) = self.payloads.as_mut().filter(|_| !packet.payload.is_empty()) {
+            payloads.put(packet.payload);
+        }
+        if let Some(packets) = &mut self.packets {
+            packets.put(&line(packet));
+        }
+    }
+
+    fn event(&mut self, _now: Time, event: &Event<'_>) {
+        match event {
+            Event::Joined => {
+                self.told.clear();
+                eprintln!("packets come");
+            }
+            Event::Silent => self.trouble("no packets any more; joining again".into()),
+            Event::Closed(reason) => self.trouble(why(*reason).into()),
+            Event::Link(LinkEvent::Lost(reason)) => self.trouble(format!("{reason}; trying again")),
+            Event::Link(LinkEvent::Unreachable) => {
+                self.trouble("nobody listens at the server's address; trying again".into());
+            }
+            Event::Link(LinkEvent::Ready) => {}
+            Event::Unanswered(_) => self.trouble(
+                "no answer: does `freshline wlan serve` listen there, by the same scheme, and does \
+                 a firewall let UDP through? trying again"
+                    .into(),
+            ),
+        }
+    }
+
+    fn turn(&mut self, now: Time, client: &Client) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.every;
+        let _ = print_summary(&mut io::stderr().lock(), &client.report());
+    }
+}
+
+/// In a client's words: those of the reason itself are a source's.
+fn why(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Done => "the server has nothing more to send",
+        CloseReason::ShuttingDown => "the server is shutting down",
+        CloseReason::Full => {
+            "the server has as many clients as it may have; raise its --stations; trying again"
+        }
+        CloseReason::BadToken => "the server does not accept the token; trying again",
+        CloseReason::Version | CloseReason::TooLarge => {
+            "the server speaks another version of the protocol; trying again"
+        }
+    }
+}
+
+fn print_summary(out: &mut dyn Write, report: &ClientReport) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:.1} s: {:.2} Mbit/s, level {}, delay p50 {}, p99 {}, {} packets, {} missing",
+        report.duration_s,
+        report.goodput_bps * 1e-6,
+        report.level.map_or("-".into(), |level| format!("{level:.1}")),
+        delay(report.delay_p50_ms),
+        delay(report.delay_p99_ms),
+        report.counters.packets,
+        report.counters.missing,
+    )
+}
+
+/// Delays are a few ms: one more digit than others have.
+fn delay(value: Option<f64>) -> String {
+    value.map_or_else(|| ms(None), |value| format!("{value:.2} ms"))
+}

@@ -1,0 +1,40 @@
+//! Rows of real time that a busy machine may spoil: measured again, and where nothing can be known,
+//! that is said.
+
+use std::iter;
+
+/// How often a row may be measured.
+pub(crate) const TRIES: usize = 3;
+
+/// What a try told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Verdict {
+    AsWanted,
+    Otherwise,
+    /// Not as wanted, by an emulator that was late.
+    Unknown,
+}
+
+impl Verdict {
+    /// Of a try by an emulator that sent one packet in a hundred later than `late_ms`; beyond
+    /// `timely_ms` it showed another path than it is to be.
+    pub(crate) fn of(is_as_wanted: bool, late_ms: f64, timely_ms: f64) -> Self {
+        match is_as_wanted {
+            true => Self::AsWanted,
+            false if late_ms > timely_ms => Self::Unknown,
+            false => Self::Otherwise,
+        }
+    }
+
+    /// Whether this or another try is as wanted; also where all of them tell nothing, which is said.
+    pub(crate) fn or_again(self, again: impl FnMut() -> Self) -> bool {
+        let mut tries = Vec::new();
+        let all = iter::once(self).chain(iter::repeat_with(again)).take(TRIES);
+        let is_ever = all.inspect(|verdict| tries.push(*verdict)).any(|one| one == Self::AsWanted);
+        if !is_ever && !tries.contains(&Self::Otherwise) {
+            println!("skipped: needs a machine that keeps its time, as this one did in no try");
+            return true;
+        }
+        is_ever
+    }
+}

@@ -1,0 +1,189 @@
+//! Servers, clients and emulated access points.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
+
+/// 802.11ac over 40 MHz at 108 Mbit/s, with the emulator's queue of 500 packets a station.
+pub(crate) const CELL: [(&str, &str); 3] =
+    [("standard", "802.11ac"), ("rate", "mcs5"), ("width", "40MHz")];
+pub(crate) const MCS_RATE: &str = "108mbit";
+
+/// Half of what the delay is to be: later than this, the emulator shows another cell than it is to
+/// be.
+pub(crate) const TIMELY_MS: f64 = 1.5;
+
+/// Each run takes a core and more: one at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether commands can run behind an emulated path; it is said if not.
+pub(crate) fn can_run() -> bool {
+    let missing = if !Uid::effective().is_root() {
+        "root"
+    } else if !Path::new("/dev/net/tun").exists() {
+        "/dev/net/tun"
+    } else if Command::new("ping").arg("-V").output().is_err() {
+        "ping"
+    } else {
+        return true;
+    };
+    println!("skipped: needs {missing}");
+    false
+}
+
+/// The port of the address that stands behind `after`.
+pub(crate) fn port_in(line: &str, after: &str) -> Option<u16> {
+    let address = line.split_once(after)?.1.split([';', ' ', ',', '/', '\n']).next()?;
+    address.rsplit(':').next()?.parse().ok()
+}
+
+/// A command that says on standard error where it listens, and at its end tells in JSON.
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) port: u16,
+    /// What it said until then.
+    pub(crate) said: String,
+    /// Of a server on quic://.
+    pub(crate) fingerprint: Option<String>,
+    _folder: TempDir,
+}
+
+impl Daemon {
+    /// `after` is what stands before the address in the line that tells it.
+    pub(crate) fn start(arguments: &[&str], after: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(FRESHLINE)
+            .args(arguments)
+            .env("XDG_STATE_HOME", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let (mut port, mut fingerprint, mut lines) = (None, None, String::new());
+        let is_quic = arguments.iter().any(|word| word.starts_with("quic://"));
+        while port.is_none() || (is_quic && fingerprint.is_none()) {
+            let mut line = String::new();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it said only {lines}");
+            port = port.or_else(|| port_in(&line, after));
+            fingerprint =
+                fingerprint.or_else(|| Some(line.strip_prefix("fingerprint ")?.trim().to_owned()));
+            lines += &line;
+        }
+        // What else it says is for nobody; the pipe must not fill.
+        thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Self { child, port: port.unwrap(), said: lines, fingerprint, _folder: folder }
+    }
+
+    /// A server of packets, on all addresses.
+    pub(crate) fn server(scheme: &str, arguments: &[&str]) -> Self {
+        let address = format!("{scheme}://0.0.0.0:0");
+        let always = ["wlan", "serve", &address, "--size", "9000", "--json"];
+        Self::start(&[&always[..], arguments].concat(), &format!("at {scheme}://"))
+    }
+
+    /// An access point between clients and a server, in the relay.
+    pub(crate) fn access_point(server: u16) -> Self {
+        let to = format!("127.0.0.1:{server}");
+        let cell: Vec<_> = CELL.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let cell = cell.join(",");
+        let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to, "--wlan", &cell];
+        let rest = ["--max-flows", "8", "--json"];
+        Self::start(&[&words[..], &rest].concat(), "")
+    }
+
+    /// Ends it; what it tells.
+    pub(crate) fn end(mut self) -> Value {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
+        let mut told = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long a run is, and how much of it until all has settled, in s.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    pub(crate) warm_up: u32,
+    pub(crate) all: u32,
+}
+
+impl Length {
+    pub(crate) fn measured(self) -> u32 {
+        self.all - self.warm_up
+    }
+}
+
+/// The words that start a client of `server` at `host`.
+pub(crate) fn client(
+    scheme: &str,
+    host: &str,
+    port: u16,
+    server: &Daemon,
+    length: Length,
+) -> String {
+    let Length { warm_up, all } = length;
+    let pin = server.fingerprint.as_ref().map_or(String::new(), |print| format!("--pin {print}"));
+    format!(
+        "{FRESHLINE} wlan receive {scheme}://{host}:{port} {pin} --mcs-rate {MCS_RATE} --duration \
+         {all}s --warm-up {warm_up}s --json"
+    )
+}
+
+/// What a run behind `freshline emulate run` left: its files, and what the emulator told.
+pub(crate) struct Behind {
+    folder: TempDir,
+    pub(crate) told: Value,
+}
+
+impl Behind {
+    /// Runs `script` with Wi-Fi in front of it.
+    pub(crate) fn run(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("path.toml");
+        let cell = CELL.iter().map(|(key, value)| format!("{key} = \"{value}\"\n"));
+        fs::write(&file, format!("[wlan]\n{}", cell.collect::<String>())).unwrap();
+        let script = script.replace("FOLDER", folder.path().to_str().unwrap());
+        let done = Command::new(FRESHLINE)
+            .args(["emulate", "run"])
+            .arg(file)
+            .args(["--json", "--", "bash", "-c", &script])
+            .output()
+            .unwrap();
+        let told = serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&done.stderr)));
+        Self { folder, told }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        let path: PathBuf = self.folder.path().join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+}
+
+/// How late an emulator sent on one packet in a hundred, there and back.
+pub(crate) fn late_ms(told: &Value) -> f64 {
+    let late = |direction: &str| told[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
+    late("forward").max(late("return"))
+}

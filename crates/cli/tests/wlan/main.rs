@@ -1,0 +1,8 @@
+//! `freshline wlan` as a user meets it.
+
+mod command;
+mod figures;
+mod kit;
+mod strangers;
+#[path = "../common/verdict.rs"]
+mod verdict;

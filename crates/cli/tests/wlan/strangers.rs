@@ -1,0 +1,166 @@
+//! Clients that lie and flood, beside one that does not, at one emulated access point.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use freshline_core::unit::{BitRate, Span};
+use freshline_core::wire::{Cookie, Join, Message, Opening, Report, SessionId};
+use freshline_core::wlan;
+use serde_json::Value;
+
+use crate::kit::{Daemon, Length, TIMELY_MS, alone, client, late_ms};
+use crate::verdict::Verdict;
+
+const LENGTH: Length = Length { warm_up: 6, all: 14 };
+/// The shortest of whole runs, which is what a stranger waits between reports.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What somebody beside the honest client does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Beside {
+    /// The same.
+    Honest,
+    /// Claims frames of one packet at 3.4 Gbit/s, whatever comes, once an interval.
+    Liar,
+    /// The same after every packet, with a join for each.
+    Flooder,
+    /// Joins from other sessions as fast as its socket takes them, and takes no packets.
+    Joins,
+}
+
+/// A client by hand, until told to end.
+fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let join = |session, cookie| {
+        let (mut bytes, opening) = ([0; 400], Opening { cookie, name: "", token: b"" });
+        let len = Join { session, opening }.write(&mut bytes).unwrap();
+        let _ = socket.send(&bytes[..len]);
+    };
+    let session = SessionId(0xbad);
+    let mut cookie = Cookie::default();
+    let (mut buffer, mut number, mut told_at) = ([0; 9000], 0, std::time::Instant::now());
+    while !end.load(Ordering::Relaxed) {
+        if kind == Beside::Joins {
+            number += 1;
+            join(SessionId(number), Cookie::default());
+            thread::sleep(Duration::from_micros(100));
+            continue;
+        }
+        let Ok(len) = socket.recv(&mut buffer) else {
+            join(session, cookie);
+            continue;
+        };
+        match Message::parse(&buffer[..len]) {
+            Ok(Message::Challenge(challenge)) => {
+                cookie = challenge.cookie;
+                join(session, cookie);
+            }
+            Ok(Message::Packet(packet)) => {
+                if kind == Beside::Liar && told_at.elapsed() < INTERVAL {
+                    continue;
+                }
+                told_at = std::time::Instant::now();
+                number += 1;
+                let seen = wlan::Report {
+                    level: 1.0,
+                    deviation: 0.0,
+                    frames: 100,
+                    rate: BitRate::from_bps(3_400_000_000),
+                    loss: 0.0,
+                };
+                let report = Report {
+                    session,
+                    number: number as u32,
+                    newest_seq: packet.seq,
+                    newest_sent_at: packet.sent_at,
+                    newest_received_at: packet.sent_at,
+                    hold: Span::ZERO,
+                    received: number as u32,
+                    seen: Some(seen),
+                };
+                let _ = socket.send(&report.bytes());
+                if kind == Beside::Flooder {
+                    join(SessionId(number), Cookie::default());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the honest one gets beside such ones.
+#[derive(Debug, Clone, Copy)]
+struct Got {
+    goodput_mbps: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    late_ms: f64,
+}
+
+fn beside(others: &[Beside]) -> Got {
+    let server = Daemon::server("udp", &["--delay", "3ms", "--fastest", "433.3mbit"]);
+    let access_point = Daemon::access_point(server.port);
+    let port = access_point.port;
+    let words = client("udp", "127.0.0.1", port, &server, LENGTH);
+    let start = || {
+        let mut words = words.split_whitespace();
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let end = Arc::new(AtomicBool::new(false));
+    let (mut honest, mut strangers) = (vec![start()], Vec::new());
+    for kind in others.iter().copied() {
+        if kind == Beside::Honest {
+            honest.push(start());
+        } else {
+            let end = Arc::clone(&end);
+            strangers.push(thread::spawn(move || stranger(port, kind, &end)));
+        }
+    }
+    let told = honest.into_iter().map(|child| child.wait_with_output().unwrap().stdout);
+    let told: Vec<Value> = told.map(|text| serde_json::from_slice(&text).unwrap()).collect();
+    end.store(true, Ordering::Relaxed);
+    strangers.into_iter().for_each(|stranger| stranger.join().unwrap());
+    let late_ms = late_ms(&access_point.end());
+    server.end();
+    let number = |key: &str| told[0][key].as_f64().unwrap_or(f64::NAN);
+    let got = Got {
+        goodput_mbps: number("goodput_bps") * 1e-6,
+        p50_ms: number("delay_p50_ms"),
+        p99_ms: number("delay_p99_ms"),
+        late_ms,
+    };
+    println!(
+        "beside {others:?} | {:.1} Mbit/s | p50 {:.2} ms, p99 {:.2} ms | late by {:.2} ms",
+        got.goodput_mbps, got.p50_ms, got.p99_ms, got.late_ms
+    );
+    got
+}
+
+#[test]
+fn who_lies_or_floods_raises_the_delay_of_others_no_further_than_honest_clients_do() {
+    let _alone = alone();
+    beside(&[]);
+    let fair = beside(&[Beside::Honest, Beside::Honest]);
+    for others in [
+        [Beside::Liar, Beside::Honest],
+        [Beside::Joins, Beside::Honest],
+        [Beside::Flooder, Beside::Honest],
+        [Beside::Liar, Beside::Flooder],
+    ] {
+        let held = || {
+            let got = beside(&others);
+            // A round is held below T̄ whoever is in it; half of it more is what a busy air and the
+            // noise of single runs cost.
+            let is_held = got.p50_ms <= 1.5 * fair.p50_ms;
+            Verdict::of(is_held, got.late_ms.max(fair.late_ms), TIMELY_MS)
+        };
+        assert!(held().or_again(held), "{others:?}");
+    }
+}

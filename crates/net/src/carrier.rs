@@ -1,0 +1,212 @@
+//! How datagrams come to a server of many, a monitor or that of a downlink, and how its own go to
+//! them: plain UDP, or QUIC over it.
+
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use freshline_core::session::{Admission, Clocked};
+use freshline_core::unit::Time;
+use freshline_core::wire::{Close, CloseReason, SessionId};
+
+use crate::batch::{Address, Inbox, Outbox, Socket};
+use crate::clock::Clock;
+use crate::quic::{self, ConnKey, SendOutcome, Server};
+
+/// Where a datagram came from, and where what is for its sender goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) address: Address,
+    /// QUIC's.
+    connection: Option<ConnKey>,
+}
+
+impl Peer {
+    pub(crate) fn remote(&self) -> SocketAddr {
+        self.address.remote
+    }
+
+    /// What must stay the same: a QUIC connection may move from address to address.
+    fn identity(&self) -> (Option<ConnKey>, Option<Address>) {
+        (self.connection, self.connection.is_none().then_some(self.address))
+    }
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Peer {}
+
+impl Hash for Peer {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+pub(crate) enum Carrier {
+    Udp(Outbox),
+    Quic(Box<Quic>),
+}
+
+pub(crate) struct Quic {
+    server: Server,
+    packet: Vec<u8>,
+}
+
+/// Hands a datagram up and writes the answer; gives the answer's length.
+type Answer<'a, const N: usize> = dyn FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize + 'a;
+
+impl Carrier {
+    pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
+        match quic {
+            None => Self::Udp(Outbox::new()),
+            Some(config) => {
+                let server = Server::new(config, now);
+                Self::Quic(Box::new(Quic { server, packet: Vec::new() }))
+            }
+        }
+    }
+
+    /// What an address is worth here.
+    pub(crate) fn admission(&self) -> Admission {
+        match self {
+            Self::Udp(_) => Admission::Cookie,
+            Self::Quic(_) => Admission::Proven,
+        }
+    }
+
+    /// Hands up a batch and sends the answers.
+    pub(crate) fn take_in<const N: usize>(
+        &mut self,
+        socket: &Socket,
+        inbox: &Inbox,
+        clock: Clock,
+        received_at: Time,
+        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize,
+    ) {
+        let mut reply = [0; N];
+        for train in inbox.trains() {
+            // One look at the clock a train: its datagrams came in one packet of the kernel's.
+            let now = clock.now();
+            match self {
+                Self::Udp(outbox) => {
+                    let peer = Peer { address: train.from, connection: None };
+                    for datagram in train.datagrams() {
+                        let at = Clocked { received_at, now };
+                        let len = answer(at, peer, datagram, &mut reply);
+                        if len > 0 {
+                            outbox.push(socket, train.from, &reply[..len]);
+                        }
+                    }
+                }
+                Self::Quic(quic) => {
+                    let Address { remote, local } = train.from;
+                    for packet in train.datagrams() {
+                        quic.server.handle(clock.instant_of(now), remote, local, packet);
+                        let at = Clocked { received_at, now: clock.now() };
+                        quic.hand_up(at, &mut answer);
+                        quic.flush(socket, clock.instant_of(now));
+                    }
+                }
+            }
+        }
+        if let Self::Udp(outbox) = self {
+            outbox.flush(socket);
+        }
+    }
+
+    pub(crate) fn on_timeout(&mut self, socket: &Socket, now: Instant) {
+        if let Self::Quic(quic) = self {
+            quic.server.on_timeout(now);
+            while let Some(event) = quic.server.poll_event() {
+                tracing::debug!(?event, "quic");
+            }
+            quic.flush(socket, now);
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Udp(_) => None,
+            Self::Quic(quic) => quic.server.next_timeout(),
+        }
+    }
+
+    /// Sends one datagram at once.
+    ///
+    /// # Errors
+    /// Those of the socket; with QUIC also `NotConnected`, and then the peer has to come again.
+    pub(crate) fn send(
+        &mut self,
+        socket: &Socket,
+        peer: Peer,
+        datagram: &[u8],
+        now: Instant,
+    ) -> io::Result<()> {
+        match (self, peer.connection) {
+            (Self::Quic(quic), Some(connection)) => {
+                match quic.server.send(connection, datagram) {
+                    SendOutcome::Queued | SendOutcome::Replaced => {}
+                    SendOutcome::NotConnected => return Err(io::ErrorKind::NotConnected.into()),
+                    SendOutcome::TooLarge { .. } => {
+                        return Err(io::ErrorKind::InvalidInput.into());
+                    }
+                }
+                quic.flush(socket, now);
+                Ok(())
+            }
+            _ => socket.send(peer.address, datagram, datagram.len()),
+        }
+    }
+
+    /// Tells all these sessions that the server stops.
+    pub(crate) fn say_goodbye(
+        &mut self,
+        socket: &Socket,
+        sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
+        now: Instant,
+    ) {
+        match self {
+            Self::Udp(outbox) => {
+                for (remote, session) in sessions {
+                    let close = Close { session, reason: CloseReason::ShuttingDown };
+                    outbox.push(socket, Address { remote, local: None }, &close.bytes());
+                }
+                outbox.flush(socket);
+            }
+            Self::Quic(quic) => {
+                quic.server.close_all(now, &CloseReason::ShuttingDown.to_string());
+                quic.flush(socket, now);
+            }
+        }
+    }
+}
+
+impl Quic {
+    fn hand_up<const N: usize>(&mut self, at: Clocked, answer: &mut Answer<'_, N>) {
+        let mut reply = [0; N];
+        while let Some((connection, datagram)) = self.server.recv() {
+            let Some(remote) = self.server.remote_addr(connection) else { continue };
+            let address = Address { remote, local: None };
+            let peer = Peer { address, connection: Some(connection) };
+            let len = answer(at, peer, &datagram, &mut reply);
+            if len > 0 {
+                // An answer that replaces an older one, or comes to a connection that has just
+                // ended, is no loss.
+                let _ = self.server.send(connection, &reply[..len]);
+            }
+        }
+    }
+
+    fn flush(&mut self, socket: &Socket, now: Instant) {
+        while let Some(transmit) = self.server.poll_transmit(now, &mut self.packet) {
+            let to = Address { remote: transmit.to, local: transmit.local_ip };
+            // A packet that the socket does not take is lost like any other.
+            let _ = socket.send(to, &self.packet, self.packet.len());
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A client of a downlink: joins, takes packets with their times, and reports.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use freshline_core::session::Clocked;
+use freshline_core::session::downlink::{Client as Session, ClientEvent, ClientParams, Stamp};
+use freshline_core::unit::{BitRate, Span, Time};
+use freshline_core::wire::{CloseReason, Message, OpeningTooLong, SessionId};
+use freshline_core::wlan::{LevelCounter, Report};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::report::{ClientReport, Gathered};
+use super::stamps::{KernelTime, Stamps};
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::link::{Link, LinkError};
+use crate::quic;
+use crate::source::{LinkEvent, Transport};
+use crate::stop::Stop;
+
+const SOCKET: Token = Token(0);
+const ALARM: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// Datagrams taken before the timers are looked at again.
+const RECEIVES_A_TURN: usize = 256;
+/// Joins without an answer after which the socket and the connection are made anew.
+const RENEW_AFTER: u64 = 3;
+/// Join and report are shorter.
+const LONGEST_MESSAGE: usize = 512;
+
+/// The rate of a station's data symbols, told by whoever learns it, on any thread.
+#[derive(Debug, Clone)]
+pub struct SharedRate(Arc<AtomicU64>);
+
+impl SharedRate {
+    /// It is `rate` until somebody knows better.
+    pub fn new(rate: BitRate) -> Self {
+        Self(Arc::new(AtomicU64::new(rate.as_bps())))
+    }
+
+    /// It is `rate` now.
+    pub fn set(&self, rate: BitRate) {
+        self.0.store(rate.as_bps(), Ordering::Relaxed);
+    }
+
+    /// What it is.
+    pub fn get(&self) -> BitRate {
+        BitRate::from_bps(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Knows what tells a datagram's frame. It must not block.
+pub trait Stamper: Send {
+    /// Of a datagram that came at `received_at`, by the kernel's time.
+    fn stamp(&mut self, received_at: Time, datagram: &[u8]) -> Stamp;
+}
+
+/// By the kernel's times, with the rate as it is told.
+#[derive(Debug, Clone)]
+pub struct ByKernel(pub SharedRate);
+
+impl Stamper for ByKernel {
+    fn stamp(&mut self, received_at: Time, _datagram: &[u8]) -> Stamp {
+        Stamp { at: received_at, rate: self.0.get() }
+    }
+}
+
+/// What a client needs to run.
+pub struct ClientConfig {
+    /// Where the server is.
+    pub server: SocketAddr,
+    /// How datagrams are carried.
+    pub transport: Transport,
+    /// The session: name, token, patience.
+    pub params: ClientParams,
+    /// Counts packets a frame.
+    pub counter: Box<dyn LevelCounter>,
+    /// Tells it what it counts by.
+    pub stamper: Box<dyn Stamper>,
+    /// What comes in this time from the start on counts in no summary.
+    pub warm_up: Span,
+}
+
+/// Why a client cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The operating system refused something that the client needs.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// Name or token do not fit.
+    #[error(transparent)]
+    Opening(#[from] OpeningTooLong),
+    /// The server cannot be dialled by QUIC.
+    #[error(transparent)]
+    Dial(#[from] quic::DialError),
+}
+
+impl From<LinkError> for ClientError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::System { what, error } => Self::System { what, error },
+            LinkError::Dial(error) => Self::Dial(error),
+        }
+    }
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> ClientError {
+    move |error| ClientError::System { what, error }
+}
+
+/// A packet that came.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// The server's number of it.
+    pub seq: u64,
+    /// When it was sent, on the server's clock.
+    pub sent_at: Time,
+    /// When the kernel got it, by the wall clock; `None` where it did not say.
+    pub kernel: Option<KernelTime>,
+    /// When the kernel got it, by our clock.
+    pub received_at: Time,
+    /// How long it took, once that is known.
+    pub delay: Option<Span>,
+    /// Bytes of the datagram.
+    pub datagram: usize,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// What happens to a running client.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The first packet has come since it joined.
+    Joined,
+    /// No packet for too long; it joins again.
+    Silent,
+    /// The server ended or refused the downlink.
+    Closed(CloseReason),
+    /// The transport changed.
+    Link(&'a LinkEvent),
+    /// Joins have got no answer so often, one after the other.
+    Unanswered(u64),
+}
+
+/// Somebody who takes in what comes. Everything defaults to looking away; nothing may block.
+pub trait ClientWatch {
+    /// A packet has come.
+    fn packet(&mut self, _now: Time, _packet: &Received<'_>) {}
+    /// A report has been sent, of so much.
+    fn reported(&mut self, _now: Time, _seen: Option<Report>) {}
+    /// Something else has happened.
+    fn event(&mut self, _now: Time, _event: &Event<'_>) {}
+    /// A turn of the loop has ended.
+    fn turn(&mut self, _now: Time, _client: &Client) {}
+}
+
+impl ClientWatch for () {}
+
+/// A client that is ready to run.
+pub struct Client {
+    clock: Clock,
+    poll: Poll,
+    alarm: Alarm,
+    waker: Arc<Waker>,
+    link: Link<Stamps>,
+    session: Session,
+    stamper: Box<dyn Stamper>,
+    gathered: Gathered,
+    /// Until when it warms up.
+    warm_at: Option<Time>,
+    /// Joins written when something was heard last.
+    heard: u64,
+    /// The server has nothing more to send.
+    is_done: bool,
+    datagram: Vec<u8>,
+}
+
+impl Client {
+    /// Opens the socket and starts the session.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what is missing.
+    pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
+        let clock = Clock::new();
+        let now = clock.now();
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        let registry = poll.registry();
+        registry
+            .register(&mut alarm, ALARM, Interest::READABLE)
+            .map_err(system("watch a timer"))?;
+        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
+        let inlet = Stamps::new(clock);
+        let link = Link::open(config.transport, config.server, (registry, SOCKET), inlet, clock)?;
+        let id = getrandom::u64().map_err(ClientError::Random)?;
+        let session = Session::new(config.params, SessionId(id), config.counter, now)?;
+        Ok(Self {
+            clock,
+            poll,
+            alarm,
+            waker,
+            link,
+            session,
+            stamper: config.stamper,
+            gathered: Gathered::new(now),
+            warm_at: (!config.warm_up.is_zero()).then(|| now + config.warm_up),
+            heard: 0,
+            is_done: false,
+            datagram: vec![0; LONGEST_MESSAGE],
+        })
+    }
+
+    /// The session, for reports.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// A summary of the run until now.
+    pub fn report(&self) -> ClientReport {
+        self.gathered.report(&self.session, self.clock.now())
+    }
+
+    /// Runs until `stop`, or until `until` has come, or the server has nothing more to send.
+    ///
+    /// # Errors
+    /// [`ClientError`] where it cannot go on; trouble with the network is none, it is waited out.
+    pub fn run(
+        &mut self,
+        stop: &Stop,
+        until: Option<Time>,
+        watch: &mut dyn ClientWatch,
+    ) -> Result<(), ClientError> {
+        stop.wakes(Arc::clone(&self.waker));
+        let mut events = Events::with_capacity(16);
+        loop {
+            let busy = self.receive(watch)?;
+            let now = self.clock.now();
+            if self.warm_at.is_some_and(|at| at <= now) {
+                self.warm_at = None;
+                self.gathered.restart(now, self.session.counters());
+            }
+            if let Some(ClientEvent::Silent) = self.session.on_tick(now) {
+                watch.event(now, &Event::Silent);
+            }
+            self.write(watch)?;
+            watch.turn(now, self);
+            if self.is_done || stop.is_stopped() || until.is_some_and(|end| now >= end) {
+                self.link.close(self.clock.now(), &self.session.close());
+                return Ok(());
+            }
+            let now = self.clock.now();
+            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
+            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                polled => polled.map_err(system("wait for its socket"))?,
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        // While the link is being dialled it has the word.
+        let session = self.session.next_event().filter(|_| !self.link.is_dialling());
+        Time::earliest([session, self.link.next_timer(), self.warm_at])
+    }
+
+    /// Takes in what has come; whether there may be more.
+    fn receive(&mut self, watch: &mut dyn ClientWatch) -> Result<bool, ClientError> {
+        let mut busy = true;
+        for _ in 0..RECEIVES_A_TURN {
+            let Self { link, session, stamper, gathered, clock, .. } = self;
+            let now = clock.now();
+            let Some((datagram, kernel)) = link.receive(now)? else {
+                busy = false;
+                break;
+            };
+            let received_at = kernel.map_or(now, |kernel| kernel.at.min(now));
+            let at = Clocked { received_at, now };
+            let stamp = stamper.stamp(received_at, datagram);
+            match session.on_datagram(at, stamp, datagram) {
+                Ok(ClientEvent::Packet { seq, payload, delay, joined }) => {
+                    self.heard = session.counters().joins;
+                    if let Some(delay) = delay {
+                        gathered.on_delay(delay);
+                    }
+                    let Ok(Message::Packet(packet)) = Message::parse(datagram) else { continue };
+                    let sent_at = packet.sent_at;
+                    let datagram = datagram.len();
+                    let received =
+                        Received { seq, sent_at, kernel, received_at, delay, datagram, payload };
+                    if joined {
+                        watch.event(now, &Event::Joined);
+                    }
+                    watch.packet(now, &received);
+                }
+                Ok(ClientEvent::Closed(reason)) => {
+                    self.heard = session.counters().joins;
+                    self.is_done |= reason == CloseReason::Done;
+                    watch.event(now, &Event::Closed(reason));
+                }
+                Ok(ClientEvent::Challenged) => self.heard = session.counters().joins,
+                Ok(ClientEvent::Silent) | Err(_) => {}
+            }
+        }
+        let now = self.clock.now();
+        self.link.on_timer(now)?;
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                LinkEvent::Ready => self.session.on_transport_ready(now),
+                LinkEvent::Lost(_) => self.session.on_transport_lost(now),
+                LinkEvent::Unreachable => {}
+            }
+            watch.event(now, &Event::Link(&event));
+        }
+        Ok(busy)
+    }
+
+    /// Sends the join or the report that is due.
+    fn write(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        if self.link.is_dialling() || self.session.next_event().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let unanswered = self.session.counters().joins - self.heard;
+        let in_doubt = unanswered > 0 && unanswered.is_multiple_of(RENEW_AFTER);
+        if !self.session.has_joined() && (self.link.is_down() || in_doubt) {
+            self.link.renew(now, self.poll.registry())?;
+            watch.event(now, &Event::Unanswered(unanswered));
+        }
+        let Some(len) = self.session.write(now, &mut self.datagram) else { return Ok(()) };
+        let message = &self.datagram[..len];
+        if let Ok(Message::Report(report)) = Message::parse(message) {
+            if let Some(seen) = report.seen {
+                self.gathered.on_report(seen);
+            }
+            watch.reported(now, report.seen);
+        }
+        // A join that meets a link that is dialled goes out when it is ready.
+        self.link.send(now, message)?;
+        Ok(())
+    }
+}

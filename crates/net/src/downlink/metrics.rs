@@ -1,0 +1,103 @@
+//! A server's metrics for Prometheus.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use freshline_core::session::downlink::ServerCounters;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::report::{ClientStatus, ServerReport};
+use crate::ask::Asker;
+use crate::metrics::{self, Column, MetricsError, family, total};
+
+/// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
+/// Gives the address with the port that was chosen for port 0.
+///
+/// # Errors
+/// [`MetricsError`] where the address cannot be listened at.
+pub fn serve(
+    address: SocketAddr,
+    asker: Asker<ServerReport>,
+    most: usize,
+) -> Result<SocketAddr, MetricsError> {
+    metrics::serve(address, move || {
+        asker.report(most).map(Snapshot).map_err(|gone| gone.to_string())
+    })
+}
+
+/// What the server told for one request.
+#[derive(Debug)]
+struct Snapshot(ServerReport);
+
+const GAUGES: [Column<ClientStatus, Option<f64>>; 6] = [
+    ("downlink_rate_bps", "Rate of IP packets", |c| Some(c.rate_bps as f64)),
+    ("downlink_level", "Packets a frame, as last reported", |c| c.level),
+    ("downlink_target", "Packets a frame that the law seeks", |c| c.target),
+    ("downlink_delay_seconds", "One-way delay of a packet, as last reported", |c| {
+        c.delay_ms.map(|ms| ms / 1e3)
+    }),
+    ("downlink_loss_ratio", "Share of packets that did not come, as last reported", |c| c.loss),
+    ("downlink_mcs_rate_bps", "Rate of the frames' data symbols, as last reported", |c| {
+        c.mcs_rate_bps.map(|bps| bps as f64)
+    }),
+];
+
+const COUNTERS: [Column<ClientStatus, u64>; 4] = [
+    ("downlink_packets", "Packets sent", |c| c.packets),
+    ("downlink_payload_bytes", "Payload sent", |c| c.payload_bytes),
+    ("downlink_dropped", "Payloads not sent, since they had become too old", |c| c.dropped),
+    ("downlink_reports", "Reports taken", |c| c.reports),
+];
+
+/// Sums over all clients, those of the past included.
+const SUMS: [Column<ServerCounters, u64>; 10] = [
+    ("downlink_all_packets", "Packets sent to all clients", |c| c.packets),
+    ("downlink_all_payload_bytes", "Payload sent to all clients", |c| c.payload_bytes),
+    ("downlink_all_reports", "Reports taken of all clients", |c| c.reports),
+    ("downlink_datagrams", "Datagrams received", |c| c.datagrams),
+    ("downlink_challenges", "Challenges sent", |c| c.challenged),
+    ("downlink_refusals", "Joins refused", |c| c.refused),
+    ("downlink_ignored", "Datagrams left aside", |c| c.ignored),
+    ("downlink_joins", "Clients that have come", |c| c.joined),
+    ("downlink_leaves", "Clients that have left", |c| c.left),
+    ("downlink_expired", "Clients forgotten because they were silent", |c| c.expired),
+];
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, help, value) in GAUGES {
+            self.column(&mut encoder, name, help, |client| value(client).map(ConstGauge::new))?;
+        }
+        for (name, help, value) in COUNTERS {
+            let counter = |client: &ClientStatus| Some(ConstCounter::new(value(client)));
+            self.column(&mut encoder, name, help, counter)?;
+        }
+        let now = ConstGauge::new(self.0.clients_now as u64);
+        total(&mut encoder, "downlink_clients", "Clients of now", &now)?;
+        for (name, help, value) in SUMS {
+            total(&mut encoder, name, help, &ConstCounter::new(value(&self.0.counters)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// One metric of all clients that have it. Names are the clients' own choice, sessions are not
+    /// shared.
+    fn column<M: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&ClientStatus) -> Option<M>,
+    ) -> Result<(), fmt::Error> {
+        let values = self.0.clients.iter().filter_map(|client| {
+            let labels = [("client", client.client.as_str()), ("session", client.session.as_str())];
+            Some((labels, value(client)?))
+        });
+        family(encoder, name, help, values)
+    }
+}

@@ -1,0 +1,257 @@
+//! What both ends of a downlink tell.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::session::downlink::{
+    Client, ClientCounters, ClientKey, ClientRecord, Server, ServerCounters,
+};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::SessionId;
+use freshline_core::wlan;
+use serde::Serialize;
+
+use crate::carrier::Peer;
+
+/// Clients that have left of whom is told.
+const ENDED: usize = 100;
+
+/// A client as its server sees it at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientStatus {
+    /// The name that the client gave itself, or its session if it gave none.
+    pub client: String,
+    /// The session's name on the wire.
+    pub session: String,
+    /// Where it joined from.
+    pub address: SocketAddr,
+    /// For how long it has been there, in s.
+    pub duration_s: f64,
+    /// The rate of IP packets to it, in bit/s.
+    pub rate_bps: u64,
+    /// The level that the law seeks for it, in packets a frame.
+    pub target: Option<f64>,
+    /// Packets a frame, the mean of its last report.
+    pub level: Option<f64>,
+    /// Their standard deviation.
+    pub deviation: Option<f64>,
+    /// The rate of its frames' data symbols in bit/s, as it said.
+    pub mcs_rate_bps: Option<u64>,
+    /// The part of packets that did not come, of its last report.
+    pub loss: Option<f64>,
+    /// How long the packet took of which the last report told, in ms.
+    pub delay_ms: Option<f64>,
+    /// The round trip of its last report, in ms.
+    pub rtt_ms: Option<f64>,
+    /// Packets sent to it.
+    pub packets: u64,
+    /// Payload of these, in bytes.
+    pub payload_bytes: u64,
+    /// Payloads that it did not get since they had become too old.
+    pub dropped: u64,
+    /// Reports taken.
+    pub reports: u64,
+}
+
+/// A server's run in numbers.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerReport {
+    /// Length of the run in s.
+    pub duration_s: f64,
+    /// The law's name.
+    pub law: &'static str,
+    /// What was counted over all clients.
+    #[serde(flatten)]
+    pub counters: ServerCounters,
+    /// Packets that the socket did not take.
+    pub unsent: u64,
+    /// How many clients there are.
+    pub clients_now: usize,
+    /// The clients of now.
+    pub clients: Vec<ClientStatus>,
+    /// The last that was known of clients that have left, the latest last, up to 100.
+    pub ended: Vec<ClientStatus>,
+}
+
+/// What is kept beside the sessions.
+#[derive(Debug, Default)]
+pub(super) struct Details {
+    /// By the clients' indices, who they are.
+    sessions: Vec<Option<SessionId>>,
+    ended: VecDeque<ClientStatus>,
+}
+
+impl Details {
+    /// A client has joined, or joined again; whether it is a new one.
+    pub(super) fn begin(&mut self, client: ClientKey, session: Option<SessionId>) -> bool {
+        let index = client.index();
+        if self.sessions.len() <= index {
+            self.sessions.resize(index + 1, None);
+        }
+        std::mem::replace(&mut self.sessions[index], session) != session
+    }
+
+    /// A client has left; this is the last of it.
+    pub(super) fn end(
+        &mut self,
+        client: ClientKey,
+        record: &ClientRecord<Peer>,
+        now: Time,
+        dropped: u64,
+    ) {
+        if let Some(session) = self.sessions.get_mut(client.index()) {
+            *session = None;
+        }
+        self.ended.push_back(status(record, now, dropped));
+        if self.ended.len() > ENDED {
+            self.ended.pop_front();
+        }
+    }
+
+    pub(super) fn report(
+        &self,
+        server: &Server<Peer>,
+        [began_at, now]: [Time; 2],
+        unsent: u64,
+        most: usize,
+        dropped: impl Fn(ClientKey) -> u64,
+    ) -> ServerReport {
+        let clients = server.clients().take(most).map(|(client, record)| ClientStatus {
+            rate_bps: server.rate(client).as_bps(),
+            target: server.law().target(client.station()),
+            ..status(record, now, dropped(client))
+        });
+        ServerReport {
+            duration_s: now.since(began_at).as_secs_f64(),
+            law: server.law().name(),
+            counters: *server.counters(),
+            unsent,
+            clients_now: server.clients().count(),
+            clients: clients.collect(),
+            ended: self.ended.iter().cloned().collect(),
+        }
+    }
+}
+
+/// Without what the law knows.
+fn status(record: &ClientRecord<Peer>, now: Time, dropped: u64) -> ClientStatus {
+    let session = record.session.to_string();
+    let seen = record.seen;
+    ClientStatus {
+        client: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
+        session,
+        address: record.peer.remote(),
+        duration_s: now.since(record.joined_at).as_secs_f64(),
+        rate_bps: 0,
+        target: None,
+        level: seen.map(|seen| seen.level),
+        deviation: seen.map(|seen| seen.deviation),
+        mcs_rate_bps: seen.map(|seen| seen.rate.as_bps()),
+        loss: seen.map(|seen| seen.loss),
+        delay_ms: record.delay.map(Span::as_millis_f64),
+        rtt_ms: record.rtt.map(Span::as_millis_f64),
+        packets: record.packets,
+        payload_bytes: record.payload_bytes,
+        dropped,
+        reports: record.reports,
+    }
+}
+
+/// A client's run in numbers, from the end of its warm-up on.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientReport {
+    /// The session's name on the wire.
+    pub session: String,
+    /// Length of the run in s, without the warm-up.
+    pub duration_s: f64,
+    /// Payload that came, in bit/s.
+    pub goodput_bps: f64,
+    /// The mean of packets a frame.
+    pub level: Option<f64>,
+    /// The mean of their standard deviation in a report.
+    pub deviation: Option<f64>,
+    /// Frames counted.
+    pub frames: u64,
+    /// The part of packets that did not come, 0 to 1.
+    pub loss: Option<f64>,
+    /// Mean one-way delay in ms, from the server's sending to the kernel's time here. By round
+    /// trips, with an error of at most half of the shortest.
+    pub delay_mean_ms: Option<f64>,
+    /// Median of the same.
+    pub delay_p50_ms: Option<f64>,
+    /// 99th percentile of the same.
+    pub delay_p99_ms: Option<f64>,
+    /// Maximum of the same.
+    pub delay_max_ms: Option<f64>,
+    /// What was counted, the warm-up included.
+    #[serde(flatten)]
+    pub counters: ClientCounters,
+}
+
+/// What is gathered for a [`ClientReport`].
+#[derive(Debug)]
+pub(super) struct Gathered {
+    since: Time,
+    /// What was counted until then.
+    before: ClientCounters,
+    delays: SpanHistogram,
+    frames: u64,
+    /// Sums over frames.
+    packets: f64,
+    deviations: f64,
+}
+
+impl Gathered {
+    pub(super) fn new(since: Time) -> Self {
+        Self {
+            since,
+            before: ClientCounters::default(),
+            delays: SpanHistogram::new(),
+            frames: 0,
+            packets: 0.0,
+            deviations: 0.0,
+        }
+    }
+
+    /// All until now was warm-up.
+    pub(super) fn restart(&mut self, now: Time, counters: &ClientCounters) {
+        *self = Self { before: *counters, ..Self::new(now) };
+    }
+
+    pub(super) fn on_delay(&mut self, delay: Span) {
+        self.delays.record(delay);
+    }
+
+    pub(super) fn on_report(&mut self, seen: wlan::Report) {
+        let frames = seen.frames as f64;
+        self.frames += seen.frames;
+        self.packets += seen.level * frames;
+        self.deviations += seen.deviation * frames;
+    }
+
+    pub(super) fn report(&self, client: &Client, now: Time) -> ClientReport {
+        let counters = *client.counters();
+        let duration_s = now.since(self.since).as_secs_f64();
+        let payload = counters.payload_bytes - self.before.payload_bytes;
+        let came = counters.packets - self.before.packets;
+        let missing = counters.missing.saturating_sub(self.before.missing);
+        let sent = came + missing;
+        let ms = |span: Span| (self.delays.count() > 0).then(|| span.as_millis_f64());
+        let mean = |sum: f64| (self.frames > 0).then(|| sum / self.frames as f64);
+        ClientReport {
+            session: client.session().to_string(),
+            duration_s,
+            goodput_bps: payload as f64 * 8.0 / duration_s.max(1e-9),
+            level: mean(self.packets),
+            deviation: mean(self.deviations),
+            frames: self.frames,
+            loss: (sent > 0).then(|| missing as f64 / sent as f64),
+            delay_mean_ms: ms(self.delays.mean()),
+            delay_p50_ms: ms(self.delays.quantile(0.5)),
+            delay_p99_ms: ms(self.delays.quantile(0.99)),
+            delay_max_ms: ms(self.delays.max()),
+            counters,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Datagrams with the time at which the kernel got each.
+//!
+//! A socket asks for `SO_TIMESTAMPNS`, which needs no privilege, and does not ask for GRO, so that
+//! each datagram has a time of its own. The kernel tells the wall clock; what counts are differences,
+//! so the wall clock's distance from ours is held, and looked at again with each batch: only where
+//! it is off by more than [`TOLERANCE`], because somebody set the wall clock or it is being slewed,
+//! a new one is taken.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use freshline_core::unit::{Span, Time};
+use mio::net::UdpSocket;
+use nix::cmsg_space;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, setsockopt, sockopt::ReceiveTimestampns,
+};
+use nix::sys::time::TimeSpec;
+use socket2::SockRef;
+
+use crate::clock::{Clock, wall_clock};
+use crate::link::Inlet;
+
+/// Datagrams a system call: as many as the largest frame has.
+const BATCH: usize = 64;
+
+/// The longest datagram that is taken: a jumbo frame's.
+pub(super) const LONGEST: usize = 9_000;
+
+/// Wanted size of the kernel's receive buffer: 1 s at 30 Mbit/s and more than any frame.
+const KERNEL_BUFFER: usize = 4 << 20;
+
+/// How far the wall clock may drift from ours before its distance is taken anew.
+const TOLERANCE: Span = Span::from_micros(50);
+
+/// When the kernel got a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KernelTime {
+    /// Since 1970, by the wall clock, as the kernel said.
+    pub unix: Duration,
+    /// The same by our clock.
+    pub at: Time,
+}
+
+/// Receives datagrams with their times, many a system call.
+pub(super) struct Stamps {
+    clock: Clock,
+    buffers: Vec<u8>,
+    /// Of each datagram of the batch: its length, or `None` if it was too long; when it came.
+    batch: Vec<(Option<usize>, Option<TimeSpec>)>,
+    taken: usize,
+    anchor: Anchor,
+}
+
+/// One moment by both clocks.
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    wall: Duration,
+    ours: Time,
+}
+
+impl Anchor {
+    fn of_now(clock: Clock) -> Self {
+        Self { ours: clock.now(), wall: wall_clock() }
+    }
+
+    fn time_of(&self, unix: Duration) -> Time {
+        match unix.checked_sub(self.wall) {
+            Some(later) => self.ours + later.into(),
+            None => {
+                let earlier = Span::from(self.wall - unix);
+                Time::ZERO + (self.ours.since(Time::ZERO) - earlier)
+            }
+        }
+    }
+
+    /// Follows a wall clock that was set or is being slewed.
+    fn follow(&mut self, newer: Self) {
+        let expected = self.time_of(newer.wall);
+        if newer.ours.since(expected).max(expected.since(newer.ours)) > TOLERANCE {
+            *self = newer;
+        }
+    }
+}
+
+impl Stamps {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            buffers: vec![0; LONGEST * BATCH],
+            batch: Vec::with_capacity(BATCH),
+            taken: 0,
+            anchor: Anchor::of_now(clock),
+        }
+    }
+
+    fn fill(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        (self.taken, self.batch) = (0, std::mem::take(&mut self.batch));
+        self.batch.clear();
+        // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
+        let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(TimeSpec)));
+        let mut buffers = self.buffers.chunks_exact_mut(LONGEST);
+        let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
+            std::array::from_fn(|_| [IoSliceMut::new(buffers.next().unwrap_or_default())]);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let received = recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None)?;
+        for message in received {
+            let whole = !message.flags.contains(MsgFlags::MSG_TRUNC);
+            let stamp = message.cmsgs().ok().and_then(|mut all| {
+                all.find_map(|one| match one {
+                    ControlMessageOwned::ScmTimestampns(time) => Some(time),
+                    _ => None,
+                })
+            });
+            self.batch.push((whole.then_some(message.bytes), stamp));
+        }
+        self.anchor.follow(Anchor::of_now(self.clock));
+        Ok(())
+    }
+}
+
+impl Inlet for Stamps {
+    type Mark = Option<KernelTime>;
+
+    fn open(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        (self.taken, self.batch) = (0, Vec::with_capacity(BATCH));
+        // Less is enough to run, if the system does not grant it.
+        let _ = SockRef::from(socket).set_recv_buffer_size(KERNEL_BUFFER);
+        Ok(setsockopt(socket, ReceiveTimestampns, &true)?)
+    }
+
+    fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)> {
+        loop {
+            while let Some((len, stamp)) = self.batch.get(self.taken).copied() {
+                let begin = self.taken * LONGEST;
+                self.taken += 1;
+                let Some(len) = len.filter(|len| *len <= out.len()) else { continue };
+                out[..len].copy_from_slice(&self.buffers[begin..begin + len]);
+                let mark = stamp.map(|stamp| {
+                    let unix = Duration::from(stamp);
+                    KernelTime { unix, at: self.anchor.time_of(unix) }
+                });
+                return Ok((len, mark));
+            }
+            self.fill(socket)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn sockets() -> (std::net::UdpSocket, UdpSocket) {
+        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        (sender, receiver)
+    }
+
+    #[test]
+    fn each_datagram_comes_with_a_time_between_its_sending_and_its_taking() {
+        let (sender, receiver) = sockets();
+        let clock = Clock::new();
+        let mut stamps = Stamps::new(clock);
+        stamps.open(&receiver).unwrap();
+        let before = clock.now();
+        for number in 0..100u8 {
+            sender.send(&[number; 3]).unwrap();
+        }
+        sender.send(&vec![7; LONGEST + 1]).unwrap();
+        sender.send(&[200]).unwrap();
+        let (mut out, mut last) = ([0; LONGEST], before);
+        for number in (0..100).chain([200]) {
+            let (len, mark) = stamps.receive(&receiver, &mut out).unwrap();
+            assert_eq!(out[..len], [number; 3][..if number == 200 { 1 } else { 3 }]);
+            let at = mark.expect("the kernel tells times").at;
+            assert!(last <= at + TOLERANCE && at <= clock.now() + TOLERANCE, "{at:?}");
+            last = at;
+        }
+        let empty = stamps.receive(&receiver, &mut out).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_moves_no_time() {
+        let ours = Time::ZERO + Span::from_secs(5);
+        let mut anchor = Anchor { wall: Duration::from_secs(1_000), ours };
+        let stamped = |anchor: &Anchor, micros| anchor.time_of(Duration::from_micros(micros));
+        assert_eq!(stamped(&anchor, 1_000_000_010), ours + Span::from_micros(10));
+        assert_eq!(stamped(&anchor, 999_999_990) + Span::from_micros(10), ours);
+        let later = ours + Span::from_secs(1);
+        // By a little it is the noise of two readings.
+        anchor.follow(Anchor { wall: Duration::from_micros(1_001_000_020), ours: later });
+        assert_eq!(stamped(&anchor, 1_001_000_000), later);
+        anchor.follow(Anchor { wall: Duration::from_secs(50), ours: later });
+        assert_eq!(stamped(&anchor, 50_000_001), later + Span::from_micros(1));
+    }
+}

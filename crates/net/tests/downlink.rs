@@ -1,0 +1,383 @@
+//! Both ends of a downlink over real sockets on the loopback.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use freshline_core::session::downlink::{ClientParams, ServerParams};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wire::{CloseReason, Cookie, Join, Message, Opening, Report, SessionId};
+use freshline_core::wlan::{
+    Aggregation, AggregationParams, DownlinkLawConfig, DownlinkParams, NonlinearParams,
+};
+use freshline_net::ask::Asker;
+use freshline_net::clock::Clock;
+use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
+use freshline_net::downlink::{
+    ByKernel, Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received,
+    Server, ServerConfig, ServerError, ServerReport, SharedRate,
+};
+use freshline_net::quic::{self, Identity, Limits, Trust};
+use freshline_net::source::Transport;
+use freshline_net::stop::Stop;
+
+/// Long enough for any machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+const RATE: BitRate = BitRate::from_mbps(108);
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn fixed(mbps: u64) -> DownlinkLawConfig {
+    let downlink = DownlinkParams { interval: Span::from_millis(50), ..DownlinkParams::default() };
+    DownlinkLawConfig::Fixed { rate: BitRate::from_mbps(mbps), downlink }
+}
+
+fn config(law: DownlinkLawConfig, payloads: impl Payloads + 'static) -> ServerConfig {
+    let params = ServerParams::default();
+    ServerConfig { listen: loopback(), quic: None, law, params, payloads: Box::new(payloads) }
+}
+
+/// A server on a thread of its own.
+struct Running {
+    address: SocketAddr,
+    asker: Asker<ServerReport>,
+    stop: Stop,
+    thread: JoinHandle<ServerReport>,
+}
+
+impl Running {
+    fn start(config: ServerConfig) -> Self {
+        let mut server = Server::bind(config).unwrap();
+        let (address, asker, stop) = (server.local_addr().unwrap(), server.asker(), Stop::new());
+        let theirs = stop.clone();
+        let thread = thread::spawn(move || {
+            server.run(&theirs, None).unwrap();
+            server.report()
+        });
+        Self { address, asker, stop, thread }
+    }
+
+    fn end(self) -> ServerReport {
+        self.stop.stop();
+        self.thread.join().unwrap()
+    }
+
+    /// What it says once this holds.
+    fn once(&self, condition: impl Fn(&ServerReport) -> bool) -> ServerReport {
+        let clock = Clock::new();
+        let end = clock.now() + PATIENCE.into();
+        loop {
+            let report = self.asker.report(usize::MAX).unwrap();
+            if condition(&report) {
+                return report;
+            }
+            assert!(clock.now() < end, "in vain: {report:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What a client saw.
+#[derive(Default)]
+struct Seen {
+    payload: Vec<u8>,
+    closed: Option<CloseReason>,
+    /// It is full of what came: the client may end.
+    enough: Option<(usize, Stop)>,
+}
+
+impl ClientWatch for Seen {
+    fn packet(&mut self, _now: Time, packet: &Received<'_>) {
+        assert!(packet.kernel.is_some(), "the kernel tells the time of each");
+        self.payload.extend_from_slice(packet.payload);
+        if let Some((enough, stop)) = &self.enough
+            && self.payload.len() >= *enough
+        {
+            stop.stop();
+        }
+    }
+
+    fn event(&mut self, _now: Time, event: &Event<'_>) {
+        if let Event::Closed(reason) = event {
+            self.closed = Some(*reason);
+            if let (CloseReason::BadToken | CloseReason::Full, Some((_, stop))) =
+                (reason, &self.enough)
+            {
+                stop.stop();
+            }
+        }
+    }
+}
+
+fn client(server: SocketAddr, transport: Transport, name: &str, token: &[u8]) -> Client {
+    Client::new(ClientConfig {
+        server,
+        transport,
+        params: ClientParams {
+            name: name.into(),
+            token: token.into(),
+            first_wait: Span::from_millis(20),
+            ..ClientParams::default()
+        },
+        counter: Box::new(Aggregation::new(AggregationParams::default())),
+        stamper: Box::new(ByKernel(SharedRate::new(RATE))),
+        warm_up: Span::ZERO,
+    })
+    .unwrap()
+}
+
+/// Runs a client until it ends by itself, or has got so many bytes.
+fn receive(mut client: Client, enough: Option<usize>) -> (Seen, ClientReport) {
+    let stop = Stop::new();
+    let enough = enough.map(|bytes| (bytes, stop.clone()));
+    let mut seen = Seen { enough, ..Seen::default() };
+    let until = Clock::new().now() + PATIENCE.into();
+    client.run(&stop, Some(until), &mut seen).unwrap();
+    (seen, client.report())
+}
+
+/// Bytes that tell where they are.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 251 + at) as u8).collect()
+}
+
+fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+#[test]
+fn a_file_comes_whole_and_its_end_ends_the_client() {
+    let bytes = pattern(300_000);
+    let file = file_of(&bytes);
+    let server = Running::start(config(fixed(40), File::open(file.path(), false).unwrap()));
+    let (seen, report) = receive(client(server.address, Transport::Udp, "tv", b""), None);
+    assert_eq!(seen.closed, Some(CloseReason::Done));
+    assert!(seen.payload == bytes, "{} bytes", seen.payload.len());
+    assert_eq!((report.counters.missing, report.counters.copies), (0, 0));
+    let told = server.once(|report| report.counters.left == 1);
+    let last = &told.ended[0];
+    assert_eq!((&last.client[..], last.payload_bytes, told.clients_now), ("tv", 300_000, 0));
+    server.end();
+}
+
+#[test]
+fn the_same_over_quic_for_two_clients_at_once() {
+    let state = tempfile::tempdir().unwrap();
+    let identity = Identity::from_state_dir(state.path()).unwrap();
+    let limits = Limits { in_flight: Limits::DOWNLINK_IN_FLIGHT, ..Limits::default() };
+    let bytes = pattern(100_000);
+    let file = file_of(&bytes);
+    let server = Running::start(ServerConfig {
+        quic: Some(quic::ServerConfig::new(&identity, None, limits).unwrap()),
+        ..config(fixed(10), File::open(file.path(), false).unwrap())
+    });
+    let trust = Trust::Pinned(identity.fingerprint());
+    let transport = Transport::Quic {
+        config: quic::ClientConfig::new(&trust, None).unwrap(),
+        server_name: "localhost".into(),
+    };
+    let address = server.address;
+    let clients = ["one", "other"].map(|name| {
+        let transport = transport.clone();
+        thread::spawn(move || receive(client(address, transport, name, b""), None).0)
+    });
+    for one in clients {
+        let seen = one.join().unwrap();
+        assert_eq!(seen.closed, Some(CloseReason::Done));
+        assert!(seen.payload == bytes, "{} bytes", seen.payload.len());
+    }
+    let report = server.end();
+    assert_eq!((report.counters.joined, report.counters.challenged), (2, 0));
+}
+
+#[test]
+fn a_live_stream_comes_from_where_a_client_joined() {
+    let (mut writer, reader) = std::os::unix::net::UnixStream::pair().unwrap();
+    let fresh = Span::from_secs(60);
+    let server = Running::start(config(fixed(50), Live::new(reader, fresh)));
+    writer.write_all(b"before anybody listens").unwrap();
+    // The server is woken by the stream, so what it says next is behind it.
+    thread::sleep(Duration::from_millis(50));
+    let address = server.address;
+    let receiver = thread::spawn(move || {
+        receive(client(address, Transport::Udp, "late", b""), Some(9)).0.payload
+    });
+    server.once(|report| report.counters.joined == 1);
+    writer.write_all(b"now ").unwrap();
+    server.once(|report| report.clients.iter().any(|client| client.payload_bytes >= 4));
+    writer.write_all(b"again").unwrap();
+    assert_eq!(receiver.join().unwrap(), b"now again");
+    server.end();
+}
+
+#[test]
+fn clients_report_and_come_back_to_a_server_that_was_started_anew() {
+    let first = Running::start(config(fixed(5), Synthetic::new(1000)));
+    let address = first.address;
+    let (stop, client) = (Stop::new(), client(address, Transport::Udp, "", b""));
+    let theirs = stop.clone();
+    let running = thread::spawn(move || {
+        let mut client = client;
+        client.run(&theirs, None, &mut ()).unwrap();
+        client.report()
+    });
+    let told = first.once(|report| report.clients.iter().any(|client| client.reports > 2));
+    let [status] = &told.clients[..] else { panic!("{told:?}") };
+    // A harmonic mean, rounded down.
+    assert!(status.mcs_rate_bps.unwrap().abs_diff(RATE.as_bps()) <= 1, "{status:?}");
+    assert!(status.level >= Some(1.0) && status.delay_ms.is_some(), "{status:?}");
+    first.end();
+    let second = ServerConfig { listen: address, ..config(fixed(5), Synthetic::new(1000)) };
+    let second = Running::start(second);
+    second.once(|report| report.clients.iter().any(|client| client.reports > 2));
+    stop.stop();
+    let report = running.join().unwrap();
+    assert!(report.delay_p50_ms.is_some() && report.counters.joins >= 3, "{report:?}");
+    second.once(|report| report.counters.left == 1);
+    second.end();
+}
+
+#[test]
+fn who_shows_no_token_and_who_is_one_too_many_is_told() {
+    let DownlinkLawConfig::Nonlinear(law) = law(Span::from_millis(5)) else { unreachable!() };
+    let downlink = DownlinkParams { stations: 1, ..law.downlink };
+    let law = DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, ..law });
+    let params = ServerParams { tokens: vec![b"open".to_vec()], ..ServerParams::default() };
+    let server = Running::start(ServerConfig { params, ..config(law, Synthetic::new(1000)) });
+    let address = server.address;
+    let try_with =
+        |token: &[u8]| receive(client(address, Transport::Udp, "", token), Some(usize::MAX)).0;
+    assert_eq!(try_with(b"wrong").closed, Some(CloseReason::BadToken));
+    let stop = Stop::new();
+    let (theirs, mut first) = (stop.clone(), client(address, Transport::Udp, "", b"open"));
+    let first = thread::spawn(move || first.run(&theirs, None, &mut ()));
+    server.once(|report| report.clients_now == 1);
+    assert_eq!(try_with(b"open").closed, Some(CloseReason::Full));
+    stop.stop();
+    first.join().unwrap().unwrap();
+    server.end();
+}
+
+#[test]
+fn packets_that_no_client_takes_are_refused() {
+    for (bytes, is_right) in [(68, false), (69, true), (9028, true), (9029, false)] {
+        let mut law = fixed(1);
+        law.downlink_mut().packet = Bytes::new(bytes);
+        let bound = Server::bind(config(law, Synthetic::new(1)));
+        assert_eq!(bound.is_ok(), is_right, "{bytes}");
+        if let Err(error) = bound {
+            assert!(matches!(error, ServerError::Packet { .. }), "{error}");
+        }
+    }
+}
+
+fn law(delay: Span) -> DownlinkLawConfig {
+    let downlink = DownlinkParams { interval: Span::from_millis(100), ..DownlinkParams::default() };
+    DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, delay, ..Default::default() })
+}
+
+/// A client by hand, that says what it likes.
+struct Stranger {
+    socket: UdpSocket,
+    session: SessionId,
+    number: u32,
+}
+
+impl Stranger {
+    fn join(server: SocketAddr, session: u64) -> Self {
+        let socket = UdpSocket::bind(loopback()).unwrap();
+        socket.connect(server).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stranger = Self { socket, session: SessionId(session), number: 0 };
+        stranger.ask(Cookie::default());
+        let mut buffer = [0; 2048];
+        loop {
+            let len = stranger.socket.recv(&mut buffer).unwrap();
+            match Message::parse(&buffer[..len]) {
+                Ok(Message::Challenge(challenge)) => stranger.ask(challenge.cookie),
+                Ok(Message::Packet(_)) => return stranger,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn ask(&self, cookie: Cookie) {
+        let (mut bytes, opening) = ([0; 400], Opening { cookie, name: "", token: b"" });
+        let len = Join { session: self.session, opening }.write(&mut bytes).unwrap();
+        self.socket.send(&bytes[..len]).unwrap();
+    }
+
+    /// Answers every packet with this, until there are none for a second.
+    fn lie(mut self, seen: freshline_core::wlan::Report, told: &Receiver<()>) {
+        self.socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut buffer = [0; 2048];
+        while let Ok(len) = self.socket.recv(&mut buffer) {
+            if told.try_recv().is_ok() {
+                return;
+            }
+            let Ok(Message::Packet(packet)) = Message::parse(&buffer[..len]) else { continue };
+            self.number += 1;
+            let report = Report {
+                session: self.session,
+                number: self.number,
+                newest_seq: packet.seq,
+                newest_sent_at: packet.sent_at,
+                newest_received_at: packet.sent_at,
+                hold: Span::ZERO,
+                received: self.number,
+                seen: Some(seen),
+            };
+            // A full buffer is no reason to stop.
+            let _ = self.socket.send(&report.bytes());
+        }
+    }
+}
+
+#[test]
+fn floods_of_joins_and_reports_cost_neither_memory_nor_the_others_their_packets() {
+    let server = Running::start(config(law(Span::from_millis(5)), Synthetic::new(1000)));
+    let address = server.address;
+    let (stop, mut honest) = (Stop::new(), client(address, Transport::Udp, "honest", b""));
+    let theirs = stop.clone();
+    let honest = thread::spawn(move || honest.run(&theirs, None, &mut ()));
+    server.once(|report| report.counters.reports > 2);
+    let flooder = Stranger::join(address, 7);
+    let rate = BitRate::from_bps(3_400_000_000);
+    let seen =
+        freshline_core::wlan::Report { level: 1.0, deviation: 0.0, frames: 9, rate, loss: 0.0 };
+    let (tell, told) = channel();
+    let lying = thread::spawn(move || flooder.lie(seen, &told));
+    // Joins of sessions that do not exist, from one address, with no cookie.
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    socket.connect(address).unwrap();
+    let mut bytes = [0; 400];
+    for session in 0..20_000 {
+        let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
+        let len = Join { session: SessionId(session), opening }.write(&mut bytes).unwrap();
+        let _ = socket.send(&bytes[..len]);
+    }
+    let before = server.once(|report| report.counters.challenged > 1_000);
+    assert_eq!(before.clients_now, 2);
+    let reports = |report: &ServerReport| {
+        let of = |status: &&ClientStatus| status.client == "honest";
+        report.clients.iter().find(of).map_or(0, |status| status.reports)
+    };
+    let after = server.once(|report| reports(report) > reports(&before) + 5);
+    // Of the flood of reports four an interval are looked at, at most.
+    let lies: u64 =
+        after.clients.iter().map(|status| status.reports).sum::<u64>() - reports(&after);
+    let intervals = after.duration_s / 0.1;
+    assert!(lies as f64 <= 4.0 * intervals + 1.0, "{lies} in {intervals} intervals");
+    assert!(after.counters.ignored > 0);
+    tell.send(()).unwrap();
+    stop.stop();
+    honest.join().unwrap().unwrap();
+    lying.join().unwrap();
+    server.end();
+}
