@@ -332,6 +332,29 @@ fn less_to_send_than_allowed_says_nothing_of_c() {
     assert!((downlink.rates()[0] / rates[0] - 1.0).abs() < 0.02, "{:?}", downlink.rates());
 }
 
+#[test]
+fn who_says_that_its_frames_are_small_gets_at_most_twice_its_share() {
+    for honest in [1, 4] {
+        let stations = vec![vht(5, 1); honest + 1];
+        let delay_ms = 2.0 * (honest + 1) as f64;
+        let fair = optimum(&stations, delay_ms, 32.0);
+        let mut downlink = Downlink::new(nonlinear(delay_ms, 32.0), &stations);
+        let small = |station, report: Report| {
+            Some(if station == 0 { Report { level: 1.0, ..report } } else { report })
+        };
+        for _ in 0..100 {
+            downlink.slot_with(small);
+        }
+        let seen = downlink.slot_with(small);
+        // A round of n shares has n + 1, and T̄ makes all of them smaller by that.
+        let part = (honest + 1) as f64 / (honest + 2) as f64;
+        let level = seen[1].level / fair.levels[1];
+        assert!(level > 0.9 * part, "{level} of {part}");
+        let frames = DELTA / seen[1].frames;
+        assert!(frames.as_millis_f64() < 1.1 * delay_ms, "{frames}");
+    }
+}
+
 /// What one of five stations may say of itself.
 fn lies() -> impl Strategy<Value = Report> {
     let wild = prop_oneof![Just(1.0), Just(64.0), Just(f64::NAN), 0.0..1e6f64];

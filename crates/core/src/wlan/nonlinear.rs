@@ -41,6 +41,9 @@
 //! - **c** is n·ĉ, with ĉ for one frame, so that it is right as stations come and go. The first č
 //!   weigh as in a plain mean, until that is less than β. ĉ stays within a half and 100 times its
 //!   first value.
+//! - **Levels that stay low** whatever is sent would raise z to N̄. With several stations z is at most
+//!   twice its target: γ = c/ĉ is 1/2 then, and ĉ goes on adapting. So who says untruly that its
+//!   frames are small gets no more than twice what is its own.
 //! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
 //! - **The outer loop waits** while the median level is further than `near` from its target: Lemma 2
@@ -225,6 +228,7 @@ impl NonlinearLaw {
     /// (5.45), for stations whose levels count.
     fn hold_levels(&self, stations: &mut [Known<'_>], counts: bool) {
         let patience = self.params.downlink.patience;
+        let is_shared = stations.len() > 1;
         for station in stations {
             let level = station.level().filter(|_| counts);
             let error = level.map_or(0.0, |level| station.state.target - level);
@@ -232,7 +236,9 @@ impl NonlinearLaw {
             if station.silence > patience {
                 asked /= 2.0;
             }
-            station.state.asked = asked.clamp(1.0, self.cap(station.state.airtime));
+            let most = self.cap(station.state.airtime);
+            let fair = OVERASK * station.state.target.max(1.0);
+            station.state.asked = asked.clamp(1.0, if is_shared { most.min(fair) } else { most });
         }
     }
 
@@ -315,6 +321,10 @@ impl NonlinearLaw {
 
 /// Below this level frames of one packet are so many that some rounds have none.
 const ALONE: f64 = 1.5;
+
+/// z in targets, at most, where stations share: ĉ may be twice c, and a level that stays lower still is
+/// not true.
+const OVERASK: f64 = 2.0;
 
 /// ĉ in first values, at least: AIFS, backoff and acknowledgement of a frame are not much shorter.
 const LEAST_OVERHEAD: f64 = 0.5;
