@@ -336,7 +336,7 @@ fn less_to_send_than_allowed_says_nothing_of_c() {
 fn who_says_that_its_frames_are_small_gets_at_most_twice_its_share() {
     for honest in [1, 4] {
         let stations = vec![vht(5, 1); honest + 1];
-        let delay_ms = 2.0 * (honest + 1) as f64;
+        let delay_ms = 0.6 * (honest + 1) as f64;
         let fair = optimum(&stations, delay_ms, 32.0);
         let mut downlink = Downlink::new(nonlinear(delay_ms, 32.0), &stations);
         let small = |station, report: Report| {

@@ -46,8 +46,8 @@
 //!   frames are small gets no more than twice what is its own.
 //! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
-//! - **The outer loop waits** while the median level is further than `near` from its target: Lemma 2
-//!   has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
+//! - **The outer loop waits** while fewer than half of the levels are within `near` of their targets:
+//!   Lemma 2 has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
 //! - **A slot without a report**, or with less to send than allowed: z stays. After `patience` slots
 //!   without, z halves with each.
 //! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
@@ -275,10 +275,10 @@ impl NonlinearLaw {
     /// (5.43), from the rates that are now set.
     fn seek_delay(&mut self, stations: &[Known<'_>], model: &Round) {
         let heard = || stations.iter().filter_map(|station| Some((station, station.level()?)));
-        let mut distances: Vec<f64> = heard()
-            .map(|(station, level)| libm::fabs(level / station.state.target - 1.0))
-            .collect();
-        if median(&mut distances).is_none_or(|distance| distance > self.params.near) {
+        let is_near = |(station, level): &(&Known<'_>, f64)| {
+            libm::fabs(level / station.state.target - 1.0) <= self.params.near
+        };
+        if 2 * heard().filter(is_near).count() < heard().count() {
             return;
         }
         let mut rounds: Vec<f64> = heard()
