@@ -14,7 +14,7 @@ use freshline_net::downlink::{
 use freshline_net::source::LinkEvent;
 use miette::{IntoDiagnostic, miette};
 
-use super::counting;
+use super::counting::CountingArgs;
 use super::packets::{COLUMNS, Writer, line};
 use crate::Failure;
 use crate::output::{ms, print_json, printed, stop_on_signals};
@@ -53,6 +53,8 @@ pub(crate) struct Args {
     /// The rate of the data symbols of this station's frames, such as 390mbit.
     #[arg(long, value_name = "RATE", help_heading = "Counting")]
     mcs_rate: BitRate,
+    #[command(flatten)]
+    counting: CountingArgs,
     /// A name for the server's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
@@ -94,7 +96,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             token: args.transport.token(&args.url)?,
             ..ClientParams::default()
         },
-        counter: counting::counter(),
+        counter: args.counting.counter(false)?,
         stamper: Box::new(ByKernel(SharedRate::new(args.mcs_rate))),
         warm_up: args.warm_up,
     })
