@@ -42,6 +42,7 @@ use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::air::{DataFrame, Radiotap};
 use mio::Waker;
 use pcap_parser::{Linktype, PcapBlockOwned, PcapError, create_reader};
+use serde::Serialize;
 
 use super::monitor_socket::MonitorSocket;
 
@@ -89,7 +90,7 @@ pub struct Captured {
 }
 
 /// What came of a capture so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CaptureCounts {
     /// Frames that were captured.
     pub frames: u64,

@@ -213,17 +213,15 @@ impl Client {
         stamp: Stamp,
         datagram: &[u8],
     ) -> Result<(), ClientIgnored> {
-        let message = Message::parse(datagram)?;
-        let Message::Packet(Packet { session, seq, .. }) = message else {
-            return Err(ClientIgnored::Misplaced);
-        };
-        let newest = self.newest.filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD);
-        if session != self.session || newest.is_none() {
-            return Err(ClientIgnored::Misplaced);
-        }
+        let seq = self.captured_seq(datagram)?;
         let Stamp { at: stamp, rate } = stamp;
         self.counter.on_packet(now, Arrival { seq, stamp, rate });
         Ok(())
+    }
+
+    /// Whether [`Client::on_captured`] would take this.
+    pub fn is_captured(&self, datagram: &[u8]) -> bool {
+        self.captured_seq(datagram).is_ok()
     }
 
     /// Time has passed. Calls before [`Client::next_event`] change nothing.
@@ -317,6 +315,18 @@ impl Client {
     }
 
     // ---- steps ----
+
+    fn captured_seq(&self, datagram: &[u8]) -> Result<u64, ClientIgnored> {
+        let Message::Packet(packet) = Message::parse(datagram)? else {
+            return Err(ClientIgnored::Misplaced);
+        };
+        let seq = packet.seq;
+        self.newest
+            .filter(|_| packet.session == self.session)
+            .filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD)
+            .map(|_| seq)
+            .ok_or(ClientIgnored::Misplaced)
+    }
 
     fn take_in<'a>(
         &mut self,
