@@ -100,6 +100,45 @@ fn a_file_tells_the_server_s_packets_with_their_frames() {
     assert!(matches!(collect(&source, 1, || ()).unwrap_err(), CaptureError::File { .. }));
 }
 
+/// The same as pcapng, little endian: section header, interface, packets.
+fn pcapng(records: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let body = [body, &vec![0; body.len().next_multiple_of(4) - body.len()]].concat();
+        let len = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &len, &body, &len].concat()
+    };
+    let section = [&[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0][..], &[0xff; 8]].concat();
+    let mut file = block(0x0a0d_0d0a, &section);
+    file.extend(block(1, &[127, 0, 0, 0, 0, 0, 4, 0]));
+    for record in records {
+        let len = (record.len() as u32).to_le_bytes();
+        file.extend(block(6, &[&[0; 12][..], &len, &len, record].concat()));
+    }
+    file
+}
+
+#[test]
+fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = [record(3775, 1, 1), record(3775, 2, 3)];
+    for (number, bytes) in [pcap(127, &records), pcapng(&records)].into_iter().enumerate() {
+        for piece in [1, bytes.len()] {
+            let path = folder.path().join(format!("air{number}-{piece}"));
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            // It stays open: the end of the file is not what ends the wait.
+            let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
+            let feed = || {
+                for piece in bytes.chunks(piece) {
+                    pipe.write_all(piece).unwrap();
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            };
+            let all = collect(&CaptureSource::File(path), 2, feed).unwrap();
+            assert_eq!(all, [expected(1, 1), expected(2, 3)]);
+        }
+    }
+}
+
 nix::ioctl_write_int!(tun_set_link, b'T', 205);
 nix::ioctl_write_ptr!(tun_set_iff, b'T', 202, [u8; 40]);
 

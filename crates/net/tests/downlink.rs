@@ -16,8 +16,8 @@ use freshline_net::ask::Asker;
 use freshline_net::clock::Clock;
 use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
 use freshline_net::downlink::{
-    ByKernel, Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received,
-    Server, ServerConfig, ServerError, ServerReport, SharedRate,
+    Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received, Server,
+    ServerConfig, ServerError, ServerReport, SharedRate,
 };
 use freshline_net::quic::{self, Identity, Limits, Trust};
 use freshline_net::source::Transport;
@@ -124,7 +124,8 @@ fn client(server: SocketAddr, transport: Transport, name: &str, token: &[u8]) ->
             ..ClientParams::default()
         },
         counter: Box::new(Aggregation::new(AggregationParams::default())),
-        stamper: Box::new(ByKernel(SharedRate::new(RATE))),
+        rate: SharedRate::new(RATE),
+        capture: None,
         warm_up: Span::ZERO,
     })
     .unwrap()

@@ -1,66 +1,121 @@
-//! Who counts packets a frame.
+//! Who counts packets a frame, and how its weights are read.
 
-use freshline_core::unit::{Span, Time};
-use freshline_core::wlan::{Aggregation, AggregationParams, Arrival, LevelCounter, Report};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-/// By the kernel's times: packets that follow each other within this time are a frame's. The next
-/// frame's come when it has been on the air, which takes longer.
-pub(super) const WITHIN: Span = Span::from_micros(100);
+use freshline_core::wlan::estimator::{
+    FRAMES, FrameWeights, KernelCounterParams, LEVELS, LevelWeights,
+};
+use freshline_core::wlan::{Aggregation, AggregationParams, LevelCounter};
+use miette::{Report, miette};
+use serde::de::DeserializeOwned;
 
-/// The counter for kernel timestamps.
-pub(super) fn counter() -> Box<dyn LevelCounter> {
-    Box::new(Bursts::new(WITHIN))
+use crate::Failure;
+
+/// Weights that ship have some 100 kB.
+const LONGEST_FILE: u64 = 4 << 20;
+
+/// By what packets a frame are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Counting {
+    /// By the frames of a capture: needs --capture.
+    Mac,
+    /// By the kernel's times: a model of the last 20 gaps.
+    Logistic,
+    /// The same, corrected by support vectors under high load.
+    Svm,
+    /// By the kernel's times: one gap alone, the baseline.
+    Threshold,
 }
 
-/// Gives packets that closely follow each other one timestamp, that of the first.
-#[derive(Debug)]
-struct Bursts {
-    within: Span,
-    /// When the burst began, and its newest packet came.
-    burst: Option<[Time; 2]>,
-    frames: Aggregation,
+/// Flags of counting by the kernel's times.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Counting")]
+pub(super) struct CountingArgs {
+    /// By what packets a frame are counted; logistic unless there is a capture.
+    #[arg(long, value_name = "HOW")]
+    counting: Option<Counting>,
+    /// Weights of logistic, svm or threshold instead of those that ship: a frames.toml, as `make
+    /// train` writes it.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Support vectors of svm instead of those that ship: a levels.toml.
+    #[arg(long, value_name = "FILE")]
+    level_weights: Option<PathBuf>,
+    /// The most packets that a frame can have: 64, or 128 where the access point puts two into an
+    /// MPDU.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_packets: Option<u32>,
 }
 
-impl Bursts {
-    fn new(within: Span) -> Self {
-        Self { within, burst: None, frames: Aggregation::new(AggregationParams::default()) }
-    }
-}
-
-impl LevelCounter for Bursts {
-    fn on_packet(&mut self, now: Time, packet: Arrival) {
-        let came = packet.stamp;
-        let same = self.burst.filter(|[_, last]| came.since(*last) <= self.within);
-        let stamp = same.map_or(came, |[began, _]| began);
-        self.burst = Some([stamp, came]);
-        self.frames.on_packet(now, Arrival { stamp, ..packet });
+impl CountingArgs {
+    /// The counter, of a client with or without a capture.
+    pub(super) fn counter(&self, has_capture: bool) -> Result<Box<dyn LevelCounter>, Failure> {
+        self.build(has_capture).map_err(Failure::Usage)
     }
 
-    fn report(&mut self, now: Time) -> Option<Report> {
-        self.frames.report(now)
-    }
-
-    fn restart(&mut self) {
-        self.burst = None;
-        self.frames.restart();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use freshline_core::unit::BitRate;
-
-    #[test]
-    fn packets_that_follow_closely_are_a_frame() {
-        let mut counter = Bursts::new(WITHIN);
-        let micros = [0, 5, 90, 400, 405, 900].map(Span::from_micros);
-        for (seq, after) in (0..).zip(micros) {
-            let stamp = Time::ZERO + after;
-            let rate = BitRate::from_mbps(100);
-            counter.on_packet(stamp, Arrival { seq, stamp, rate });
+    fn build(&self, has_capture: bool) -> Result<Box<dyn LevelCounter>, Report> {
+        let how = self.counting.unwrap_or(match has_capture {
+            true => Counting::Mac,
+            false => Counting::Logistic,
+        });
+        match (how, has_capture) {
+            (Counting::Mac, false) => {
+                return Err(miette!("--counting mac counts what a capture shows: give --capture"));
+            }
+            (Counting::Mac, true) => {}
+            (_, true) => {
+                return Err(miette!(
+                    "a capture tells which packets are a frame's: give --capture without \
+                     --counting, or --counting mac"
+                ));
+            }
+            _ => {}
         }
-        let report = counter.report(Time::ZERO + Span::from_secs(1)).unwrap();
-        assert_eq!((report.frames, report.level), (3, 2.0));
+        if how == Counting::Mac {
+            let kernels = [
+                (self.weights.is_some(), "--weights"),
+                (self.max_packets.is_some(), "--max-packets"),
+                (self.level_weights.is_some(), "--level-weights"),
+            ];
+            if let Some((_, flag)) = kernels.iter().find(|(is_given, _)| *is_given) {
+                return Err(miette!(
+                    "{flag} is for counting by the kernel's times; a capture needs none"
+                ));
+            }
+            return Ok(Box::new(Aggregation::new(AggregationParams::default())));
+        }
+        if self.level_weights.is_some() && how != Counting::Svm {
+            return Err(miette!("--level-weights belongs to --counting svm"));
+        }
+        let usual = KernelCounterParams::default();
+        let params = KernelCounterParams { most: self.max_packets.unwrap_or(usual.most), ..usual };
+        let frames: FrameWeights = weights(self.weights.as_deref(), FRAMES)?;
+        let counter = match how {
+            Counting::Threshold => params.threshold(&frames),
+            Counting::Svm => {
+                let levels: LevelWeights = weights(self.level_weights.as_deref(), LEVELS)?;
+                params.svm(&frames, &levels)
+            }
+            Counting::Logistic | Counting::Mac => params.logistic(&frames),
+        };
+        let counter = counter.map_err(|error| {
+            let files = [&self.weights, &self.level_weights].map(Option::as_deref);
+            let names = files.into_iter().flatten().map(|file| file.display().to_string());
+            let names = names.collect::<Vec<_>>().join(", ");
+            miette!("cannot count by {names}: {error}")
+        })?;
+        Ok(Box::new(counter))
     }
+}
+
+/// From a file, or those that ship.
+fn weights<T: DeserializeOwned>(file: Option<&Path>, shipped: &str) -> Result<T, Report> {
+    let Some(file) = file else { return toml::from_str(shipped).map_err(Report::msg) };
+    let mut text = String::new();
+    let read = File::open(file).and_then(|open| open.take(LONGEST_FILE).read_to_string(&mut text));
+    read.map_err(|error| miette!("cannot read the weights {}: {error}", file.display()))?;
+    toml::from_str(&text)
+        .map_err(|error| miette!("the weights {} cannot be understood: {error}", file.display()))
 }

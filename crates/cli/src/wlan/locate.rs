@@ -89,9 +89,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let error = located.error.as_ref().map(ToString::to_string);
     let document = Document { report: located.report, error };
     if args.json {
-        print_json(&document)?
+        print_json(&document)?;
     } else {
-        printed(print_tables(&document.report))?
+        printed(print_tables(&document.report))?;
     }
     let Some(error) = located.error else { return Ok(()) };
     let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());

@@ -8,13 +8,15 @@ use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::CloseReason;
 use freshline_net::clock::Clock;
 use freshline_net::downlink::{
-    ByKernel, Client, ClientConfig, ClientError, ClientReport, ClientWatch, Event, Received,
+    CaptureTrouble, Client, ClientConfig, ClientError, ClientReport, ClientWatch, Event, Received,
     SharedRate,
 };
 use freshline_net::source::LinkEvent;
+use freshline_net::wlan::capture::{CaptureCounts, CaptureSource};
+use freshline_net::wlan::station_info::RateWatch;
 use miette::{IntoDiagnostic, miette};
 
-use super::counting;
+use super::counting::CountingArgs;
 use super::packets::{COLUMNS, Writer, line};
 use crate::Failure;
 use crate::output::{ms, print_json, printed, stop_on_signals};
@@ -31,7 +33,11 @@ EXAMPLES
 
 A live video to a player; the server prints its fingerprint:
 
-    freshline wlan receive quic://edge.example --pin sha256:… --mcs-rate 390mbit --out - | player -
+    freshline wlan receive quic://edge.example --pin sha256:… --interface wlan0 --out - | player -
+
+Counting by what a monitor interface sees, which is exact:
+
+    freshline wlan receive udp://192.0.2.7:3774 --capture mon0
 
 What comes in ten seconds and how late, without the first five, with a line for each packet:
 
@@ -50,9 +56,20 @@ pub(crate) struct Args {
     /// Write payloads to this file in the order in which they come; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// The rate of the data symbols of this station's frames, such as 390mbit.
-    #[arg(long, value_name = "RATE", help_heading = "Counting")]
-    mcs_rate: BitRate,
+    /// The rate of the data symbols of this station's frames, such as 390mbit. With --capture, that
+    /// of frames of which the capture does not tell it.
+    #[arg(long, value_name = "RATE", help_heading = "Counting", conflicts_with = "interface")]
+    mcs_rate: Option<BitRate>,
+    /// The same from the driver of this Wi-Fi interface (nl80211), asked once a second; needs no
+    /// privilege.
+    #[arg(long, value_name = "IFACE", help_heading = "Counting")]
+    interface: Option<String>,
+    /// Count by the frames on the air: an interface in monitor mode (needs CAP_NET_RAW), or a pipe
+    /// or file with a radiotap capture. For udp:// only.
+    #[arg(long, value_name = "IFACE|FILE", help_heading = "Counting")]
+    capture: Option<CaptureSource>,
+    #[command(flatten)]
+    counting: CountingArgs,
     /// A name for the server's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
@@ -83,9 +100,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if to_stdout && args.json {
         return Err(Failure::Usage(miette!("--out - and --json would mix on standard output")));
     }
-    if args.mcs_rate.as_bps() == 0 {
-        return Err(Failure::Usage(miette!("--mcs-rate must be above zero, such as 390mbit")));
-    }
+    let counter = args.counting.counter(args.capture.is_some())?;
+    let (rate, _watch) = rate(&args)?;
     let mut client = Client::new(ClientConfig {
         server: args.url.resolve().map_err(Failure::Usage)?,
         transport: args.transport.transport(&args.url)?,
@@ -94,8 +110,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             token: args.transport.token(&args.url)?,
             ..ClientParams::default()
         },
-        counter: counting::counter(),
-        stamper: Box::new(ByKernel(SharedRate::new(args.mcs_rate))),
+        counter,
+        rate,
+        capture: args.capture.clone(),
         warm_up: args.warm_up,
     })
     .map_err(failure)?;
@@ -113,11 +130,34 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     result.and(written).and(told)
 }
 
+/// The rate of frames, of who knows it, and who asks for it on.
+fn rate(args: &Args) -> Result<(SharedRate, Option<RateWatch>), Failure> {
+    let usage = |text: &str| Failure::Usage(miette!("{text}"));
+    match (args.mcs_rate, &args.interface) {
+        (Some(rate), _) if rate.as_bps() == 0 => {
+            Err(usage("--mcs-rate must be above zero, such as 390mbit"))
+        }
+        (Some(rate), _) => Ok((SharedRate::new(rate), None)),
+        (None, Some(interface)) => {
+            let rate = SharedRate::default();
+            let told = rate.clone();
+            let watch = RateWatch::start(interface, move |now| told.set(now));
+            Ok((rate, Some(watch.map_err(|error| Failure::Usage(miette::Report::msg(error)))?)))
+        }
+        (None, None) if args.capture.is_some() => Ok((SharedRate::default(), None)),
+        (None, None) => Err(usage(
+            "who knows the rate of this station's frames? give --interface wlan0 to ask its driver, \
+             --capture mon0 to read it from the air, or --mcs-rate 390mbit if you know it",
+        )),
+    }
+}
+
 fn failure(error: ClientError) -> Failure {
     match error {
-        ClientError::Opening(_) | ClientError::Dial(_) => {
-            Failure::Usage(miette::Report::msg(error))
-        }
+        ClientError::Opening(_)
+        | ClientError::Dial(_)
+        | ClientError::Capture(_)
+        | ClientError::Encrypted => Failure::Usage(miette::Report::msg(error)),
         _ => Failure::Runtime(miette::Report::msg(error)),
     }
 }
@@ -196,6 +236,7 @@ impl ClientWatch for Outputs {
                 self.trouble("nobody listens at the server's address; trying again".into());
             }
             Event::Link(LinkEvent::Ready) => {}
+            Event::Capture(trouble) => eprintln!("{}", of_capture(trouble)),
             Event::Unanswered(_) => self.trouble(
                 "no answer: does `freshline wlan serve` listen there, by the same scheme, and does \
                  a firewall let UDP through? trying again"
@@ -225,6 +266,39 @@ fn why(reason: CloseReason) -> &'static str {
         CloseReason::Version | CloseReason::TooLarge => {
             "the server speaks another version of the protocol; trying again"
         }
+    }
+}
+
+/// Why the capture is of no use, and what to do.
+fn of_capture(trouble: &CaptureTrouble) -> String {
+    let end = "levels are not counted any more, and the server will slow down";
+    match trouble {
+        CaptureTrouble::Unseen(report) => {
+            let CaptureCounts { frames, packets, protected, unstamped, .. } = report.counts;
+            let why = if frames == 0 {
+                "no frames at all: is it on this station's channel, and written on?"
+            } else if unstamped > 0 {
+                "its radio tells neither times nor A-MPDUs: count by the kernel's times, without it"
+            } else if protected > 0 {
+                "most frames are encrypted: it must be this station's own interface, whose driver \
+                 decrypts, or count by the kernel's times, without it"
+            } else if packets > 0 {
+                "others' packets alone: it is not of this run"
+            } else {
+                "others' frames alone: is it near this station, on its channel and all of its width, \
+                 and does the server have this address on the air?"
+            };
+            format!(
+                "packets come, but the capture has shown none of them ({frames} frames, \
+                 {protected} encrypted, {packets} of the server, {unstamped} of them without \
+                 time): {why}; levels are not counted"
+            )
+        }
+        CaptureTrouble::Unrated => "the capture does not tell the rate of frames: add --interface \
+                                    or --mcs-rate; such frames are not counted"
+            .into(),
+        CaptureTrouble::Ended(None) => format!("the capture has ended: {end}"),
+        CaptureTrouble::Ended(Some(error)) => format!("{error}: {end}"),
     }
 }
 

@@ -36,7 +36,28 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("serve udp://127.0.0.1:0 --size 1kB --token-file /dev/null", "mean nothing on udp://"),
         ("serve udp://127.0.0.1:0 --file /nowhere", "cannot read /nowhere"),
         ("serve udp://127.0.0.1:0 --size 1kB --loop", "belongs to --file"),
-        ("receive udp://127.0.0.1:9", "--mcs-rate"),
+        ("receive udp://127.0.0.1:9", "give --interface wlan0"),
+        ("receive udp://127.0.0.1:9 --interface lo", "lo is no Wi-Fi interface"),
+        ("receive udp://127.0.0.1:9 --interface flnone9", "no interface `flnone9`"),
+        ("receive udp://127.0.0.1:9 --interface lo --mcs-rate 9mbit", "cannot be used with"),
+        ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --counting mac", "give --capture"),
+        ("receive udp://127.0.0.1:9 --capture /nowhere/air --counting svm", "without --counting"),
+        (
+            "receive udp://127.0.0.1:9 --capture /nowhere/air --max-packets 9",
+            "--max-packets is for",
+        ),
+        ("receive udp://127.0.0.1:9 --capture /nowhere/air", "cannot open the capture"),
+        ("receive udp://127.0.0.1:9 --capture flnone9", "no interface `flnone9`"),
+        (
+            "receive udp://127.0.0.1:9 --mcs-rate 9mbit --weights /nowhere/w",
+            "cannot read the weights",
+        ),
+        ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --weights /dev/null", "cannot be understood"),
+        (
+            "receive udp://127.0.0.1:9 --mcs-rate 9mbit --level-weights x",
+            "belongs to --counting svm",
+        ),
+        ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --max-packets 0", "0 is not in 1..=1024"),
         ("receive udp://127.0.0.1:9 --mcs-rate 0mbit", "--mcs-rate must be above zero"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --out - --json", "would mix"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --pin sha256:00", "sha256"),
@@ -47,6 +68,15 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         assert_eq!(done.status.code(), Some(2), "{words}: {}", said(&done));
         assert!(said(&done).contains(why), "{words}: {}", said(&done));
     }
+}
+
+#[test]
+fn a_capture_cannot_look_into_quic() {
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let words = format!("wlan receive quic://127.0.0.1:9 --pin {pin} --capture /nowhere/air");
+    let done = freshline(&words);
+    assert_eq!(done.status.code(), Some(2), "{}", said(&done));
+    assert!(said(&done).contains("QUIC encrypts"), "{}", said(&done));
 }
 
 #[test]

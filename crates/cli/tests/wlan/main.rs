@@ -1,6 +1,7 @@
 //! `freshline wlan` as a user meets it.
 
 mod command;
+mod counting;
 mod figures;
 mod kit;
 mod strangers;

@@ -12,6 +12,7 @@ use freshline_core::wire::{CloseReason, Message, OpeningTooLong, SessionId};
 use freshline_core::wlan::{LevelCounter, Report};
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use super::air::{Air, CaptureTrouble};
 use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamps};
 use crate::alarm::Alarm;
@@ -20,6 +21,7 @@ use crate::link::{Link, LinkError};
 use crate::quic;
 use crate::source::{LinkEvent, Transport};
 use crate::stop::Stop;
+use crate::wlan::capture::{CaptureError, CaptureSource};
 
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
@@ -33,11 +35,11 @@ const RENEW_AFTER: u64 = 3;
 const LONGEST_MESSAGE: usize = 512;
 
 /// The rate of a station's data symbols, told by whoever learns it, on any thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SharedRate(Arc<AtomicU64>);
 
 impl SharedRate {
-    /// It is `rate` until somebody knows better.
+    /// It is `rate` until somebody knows better. By default nobody knows it yet.
     pub fn new(rate: BitRate) -> Self {
         Self(Arc::new(AtomicU64::new(rate.as_bps())))
     }
@@ -47,25 +49,10 @@ impl SharedRate {
         self.0.store(rate.as_bps(), Ordering::Relaxed);
     }
 
-    /// What it is.
-    pub fn get(&self) -> BitRate {
-        BitRate::from_bps(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// Knows what tells a datagram's frame. It must not block.
-pub trait Stamper: Send {
-    /// Of a datagram that came at `received_at`, by the kernel's time.
-    fn stamp(&mut self, received_at: Time, datagram: &[u8]) -> Stamp;
-}
-
-/// By the kernel's times, with the rate as it is told.
-#[derive(Debug, Clone)]
-pub struct ByKernel(pub SharedRate);
-
-impl Stamper for ByKernel {
-    fn stamp(&mut self, received_at: Time, _datagram: &[u8]) -> Stamp {
-        Stamp { at: received_at, rate: self.0.get() }
+    /// What it is, if somebody knows.
+    pub fn get(&self) -> Option<BitRate> {
+        let bps = self.0.load(Ordering::Relaxed);
+        (bps > 0).then(|| BitRate::from_bps(bps))
     }
 }
 
@@ -77,10 +64,13 @@ pub struct ClientConfig {
     pub transport: Transport,
     /// The session: name, token, patience.
     pub params: ClientParams,
-    /// Counts packets a frame.
+    /// Counts packets a frame: by the frames of `capture`, or by the kernel's times without one.
     pub counter: Box<dyn LevelCounter>,
-    /// Tells it what it counts by.
-    pub stamper: Box<dyn Stamper>,
+    /// The rate of frames of which no capture tells it. Without a capture, packets count in no frame
+    /// until it is known.
+    pub rate: SharedRate,
+    /// Where frames are seen. It opens a named pipe, and waits until somebody writes there.
+    pub capture: Option<CaptureSource>,
     /// What comes in this time from the start on counts in no summary.
     pub warm_up: Span,
 }
@@ -105,6 +95,15 @@ pub enum ClientError {
     /// The server cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
+    /// There is no capture to be had.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A capture cannot look into QUIC.
+    #[error(
+        "over quic:// a capture shows no numbers of packets, as QUIC encrypts them: use udp:// on a \
+         trusted link, or count by the kernel's times, without a capture"
+    )]
+    Encrypted,
 }
 
 impl From<LinkError> for ClientError {
@@ -152,6 +151,8 @@ pub enum Event<'a> {
     Link(&'a LinkEvent),
     /// Joins have got no answer so often, one after the other.
     Unanswered(u64),
+    /// The capture is of no use.
+    Capture(&'a CaptureTrouble),
 }
 
 /// Somebody who takes in what comes. Everything defaults to looking away; nothing may block.
@@ -176,7 +177,8 @@ pub struct Client {
     waker: Arc<Waker>,
     link: Link<Stamps>,
     session: Session,
-    stamper: Box<dyn Stamper>,
+    rate: SharedRate,
+    air: Option<Air>,
     gathered: Gathered,
     /// Until when it warms up.
     warm_at: Option<Time>,
@@ -202,6 +204,11 @@ impl Client {
             .register(&mut alarm, ALARM, Interest::READABLE)
             .map_err(system("watch a timer"))?;
         let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
+        let air = match (&config.capture, &config.transport) {
+            (None, _) => None,
+            (Some(_), Transport::Quic { .. }) => return Err(ClientError::Encrypted),
+            (Some(source), _) => Some(Air::open(source, config.server, Arc::clone(&waker))?),
+        };
         let inlet = Stamps::new(clock);
         let link = Link::open(config.transport, config.server, (registry, SOCKET), inlet, clock)?;
         let id = getrandom::u64().map_err(ClientError::Random)?;
@@ -213,7 +220,8 @@ impl Client {
             waker,
             link,
             session,
-            stamper: config.stamper,
+            rate: config.rate,
+            air,
             gathered: Gathered::new(now),
             warm_at: (!config.warm_up.is_zero()).then(|| now + config.warm_up),
             heard: 0,
@@ -229,7 +237,8 @@ impl Client {
 
     /// A summary of the run until now.
     pub fn report(&self) -> ClientReport {
-        self.gathered.report(&self.session, self.clock.now())
+        let air = self.air.as_ref().map(Air::report);
+        self.gathered.report(&self.session, air, self.clock.now())
     }
 
     /// Runs until `stop`, or until `until` has come, or the server has nothing more to send.
@@ -245,8 +254,14 @@ impl Client {
         stop.wakes(Arc::clone(&self.waker));
         let mut events = Events::with_capacity(16);
         loop {
-            let busy = self.receive(watch)?;
+            let mut busy = self.receive(watch)?;
             let now = self.clock.now();
+            if let Some(air) = &mut self.air {
+                busy |= air.feed(now, &mut self.session, &self.rate);
+                if let Some(trouble) = air.trouble(now, self.session.counters().packets) {
+                    watch.event(now, &Event::Capture(&trouble));
+                }
+            }
             if self.warm_at.is_some_and(|at| at <= now) {
                 self.warm_at = None;
                 self.gathered.restart(now, self.session.counters());
@@ -280,7 +295,7 @@ impl Client {
     fn receive(&mut self, watch: &mut dyn ClientWatch) -> Result<bool, ClientError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let Self { link, session, stamper, gathered, clock, .. } = self;
+            let Self { link, session, rate, air, gathered, clock, .. } = self;
             let now = clock.now();
             let Some((datagram, kernel)) = link.receive(now)? else {
                 busy = false;
@@ -288,7 +303,8 @@ impl Client {
             };
             let received_at = kernel.map_or(now, |kernel| kernel.at.min(now));
             let at = Clocked { received_at, now };
-            let stamp = stamper.stamp(received_at, datagram);
+            let rate = rate.get().filter(|_| air.is_none());
+            let stamp = rate.map(|rate| Stamp { at: received_at, rate });
             match session.on_datagram(at, stamp, datagram) {
                 Ok(ClientEvent::Packet { seq, payload, delay, joined }) => {
                     self.heard = session.counters().joins;

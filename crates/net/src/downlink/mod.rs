@@ -4,7 +4,8 @@
 //! ```text
 //!  payloads ─► session::downlink::Server ─► carrier (UDP or QUIC) ─► access point ─►┐
 //!                   ▲ when and how fast                                            │
-//!                   └────────── reports ◄── session::downlink::Client ◄── stamps ◄─┘
+//!                   └────────── reports ◄── session::downlink::Client ◄── stamps ◄─┤
+//!                                                            └──────── capture ◄─┘
 //! ```
 //!
 //! All protocol logic is in [`freshline_core::session::downlink`]. An endpoint is one thread, one
@@ -18,6 +19,7 @@
 //! kernel's pacing (`SO_TXTIME`) needs a queueing discipline that few devices have; what `sendmsg`
 //! makes of the spacing stands in the book.
 
+mod air;
 mod client;
 pub mod metrics;
 pub mod payload;
@@ -25,9 +27,8 @@ mod report;
 mod server;
 mod stamps;
 
-pub use client::{
-    ByKernel, Client, ClientConfig, ClientError, ClientWatch, Event, Received, SharedRate, Stamper,
-};
+pub use air::{CaptureReport, CaptureTrouble};
+pub use client::{Client, ClientConfig, ClientError, ClientWatch, Event, Received, SharedRate};
 pub use report::{ClientReport, ClientStatus, ServerReport};
 pub use server::{Server, ServerConfig, ServerError};
 pub use stamps::KernelTime;

@@ -12,6 +12,7 @@ use freshline_core::wire::SessionId;
 use freshline_core::wlan;
 use serde::Serialize;
 
+use super::air::CaptureReport;
 use crate::carrier::Peer;
 
 /// Clients that have left of whom is told.
@@ -187,6 +188,8 @@ pub struct ClientReport {
     /// What was counted, the warm-up included.
     #[serde(flatten)]
     pub counters: ClientCounters,
+    /// What came of the capture; `None` without one.
+    pub capture: Option<CaptureReport>,
 }
 
 /// What is gathered for a [`ClientReport`].
@@ -230,7 +233,12 @@ impl Gathered {
         self.deviations += seen.deviation * frames;
     }
 
-    pub(super) fn report(&self, client: &Client, now: Time) -> ClientReport {
+    pub(super) fn report(
+        &self,
+        client: &Client,
+        capture: Option<CaptureReport>,
+        now: Time,
+    ) -> ClientReport {
         let counters = *client.counters();
         let duration_s = now.since(self.since).as_secs_f64();
         let payload = counters.payload_bytes - self.before.payload_bytes;
@@ -252,6 +260,7 @@ impl Gathered {
             delay_p99_ms: ms(self.delays.quantile(0.99)),
             delay_max_ms: ms(self.delays.max()),
             counters,
+            capture,
         }
     }
 }

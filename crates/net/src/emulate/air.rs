@@ -134,6 +134,11 @@ impl AirCapture {
     pub(super) fn flush(&mut self) -> Result<(), AirError> {
         self.write_until(Time::MAX);
         let flushed = self.failure.take().map_or_else(|| self.out.flush(), Err);
+        let flushed = flushed.or_else(|error| match error.kind() {
+            // Of a pipe whose reader has seen enough.
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        });
         flushed.map_err(|source| FrameLogError::File { file: self.file.clone(), source })
     }
 
@@ -144,6 +149,9 @@ impl AirCapture {
                 break;
             }
             let Some(Reverse((at, _, record))) = self.waiting.pop() else { break };
+            if self.failure.is_some() {
+                continue;
+            }
             let since_1970 = self.epoch + Duration::from(at.since(Time::ZERO));
             if let Err(error) = pcap::write_record(&mut self.out, since_1970, &record) {
                 self.failure.get_or_insert(error);

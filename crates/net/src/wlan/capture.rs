@@ -28,7 +28,7 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -42,6 +42,7 @@ use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::air::{DataFrame, Radiotap};
 use mio::Waker;
 use pcap_parser::{Linktype, PcapBlockOwned, PcapError, create_reader};
+use serde::Serialize;
 
 use super::monitor_socket::MonitorSocket;
 
@@ -89,7 +90,7 @@ pub struct Captured {
 }
 
 /// What came of a capture so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CaptureCounts {
     /// Frames that were captured.
     pub frames: u64,
@@ -261,7 +262,52 @@ impl Drop for Capture {
 type Reader = Box<dyn pcap_parser::traits::PcapReaderIterator + Send>;
 
 fn open_file(file: File, path: &Path) -> Result<Reader, CaptureError> {
-    create_reader(BUFFER, file).map_err(|_| CaptureError::Foreign(path.to_owned()))
+    let whole = WholeStart { file, is_begun: false };
+    create_reader(BUFFER, whole).map_err(|_| CaptureError::Foreign(path.to_owned()))
+}
+
+/// Gives the first block alone and whole, which is what one who opens a capture looks for: a pipe
+/// brings it in pieces. They also read once more before they look at what came first, and that read
+/// must not wait for records behind those that are there.
+struct WholeStart {
+    file: File,
+    is_begun: bool,
+}
+
+impl Read for WholeStart {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        /// A pcap file's header; less than a pcapng file's first block.
+        const HEADER: usize = 24;
+        if std::mem::replace(&mut self.is_begun, true) || out.len() < HEADER {
+            return self.file.read(out);
+        }
+        let have = fill(&mut self.file, &mut out[..HEADER])?;
+        let len = match out[..HEADER] {
+            [0x0a, 0x0d, 0x0d, 0x0a, a, b, c, d, 0x4d, 0x3c, 0x2b, 0x1a, ..] => {
+                u32::from_le_bytes([a, b, c, d])
+            }
+            [0x0a, 0x0d, 0x0d, 0x0a, a, b, c, d, 0x1a, 0x2b, 0x3c, 0x4d, ..] => {
+                u32::from_be_bytes([a, b, c, d])
+            }
+            _ => return Ok(have),
+        };
+        let end = (len as usize).clamp(have, out.len());
+        Ok(have + fill(&mut self.file, &mut out[have..end])?)
+    }
+}
+
+/// Reads until `out` is full, or there is no more.
+fn fill(file: &mut File, out: &mut [u8]) -> io::Result<usize> {
+    let mut have = 0;
+    while have < out.len() {
+        match file.read(&mut out[have..]) {
+            Ok(0) => break,
+            Ok(len) => have += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(have)
 }
 
 /// Picks the server's packets out of captured frames.

@@ -10,3 +10,4 @@
 
 pub mod capture;
 mod monitor_socket;
+pub mod station_info;

@@ -13,6 +13,9 @@ use crate::wire::{
 };
 use crate::wlan::{Arrival, LevelCounter};
 
+/// How far a capture may be in front of the socket, or behind it, in packets.
+const CAPTURE_AHEAD: u64 = 4096;
+
 /// Settings of [`Client`].
 #[derive(Debug, Clone)]
 pub struct ClientParams {
@@ -177,23 +180,48 @@ impl Client {
 
     // ---- inputs ----
 
-    /// A datagram came from the server's address.
+    /// A datagram came from the server's address. Without a stamp it is in no frame: that is for
+    /// [`Client::on_captured`] to tell.
     ///
     /// # Errors
     /// [`ClientIgnored`] says why it changed nothing.
     pub fn on_datagram<'a>(
         &mut self,
         at: Clocked,
-        stamp: Stamp,
+        stamp: impl Into<Option<Stamp>>,
         datagram: &'a [u8],
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
-        let result = self.take_in(at, stamp, datagram);
+        let result = self.take_in(at, stamp.into(), datagram);
         match result {
             Err(ClientIgnored::Copy) => self.counters.copies += 1,
             Err(_) => self.counters.ignored += 1,
             Ok(_) => {}
         }
         result
+    }
+
+    /// A datagram of the server's was seen on the air, in a frame of this stamp. It counts in that
+    /// frame, and nowhere else: it comes a second time, sooner or later, by
+    /// [`Client::on_datagram`]. Until the first packet has come so, and if it is further than 4096
+    /// from the newest, it is left aside, as its number may be that of an earlier downlink.
+    ///
+    /// # Errors
+    /// [`ClientIgnored`] says why it changed nothing; [`ClientCounters`] do not have it.
+    pub fn on_captured(
+        &mut self,
+        now: Time,
+        stamp: Stamp,
+        datagram: &[u8],
+    ) -> Result<(), ClientIgnored> {
+        let seq = self.captured_seq(datagram)?;
+        let Stamp { at: stamp, rate } = stamp;
+        self.counter.on_packet(now, Arrival { seq, stamp, rate });
+        Ok(())
+    }
+
+    /// Whether [`Client::on_captured`] would take this.
+    pub fn is_captured(&self, datagram: &[u8]) -> bool {
+        self.captured_seq(datagram).is_ok()
     }
 
     /// Time has passed. Calls before [`Client::next_event`] change nothing.
@@ -288,10 +316,22 @@ impl Client {
 
     // ---- steps ----
 
+    fn captured_seq(&self, datagram: &[u8]) -> Result<u64, ClientIgnored> {
+        let Message::Packet(packet) = Message::parse(datagram)? else {
+            return Err(ClientIgnored::Misplaced);
+        };
+        let seq = packet.seq;
+        self.newest
+            .filter(|_| packet.session == self.session)
+            .filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD)
+            .map(|_| seq)
+            .ok_or(ClientIgnored::Misplaced)
+    }
+
     fn take_in<'a>(
         &mut self,
         at: Clocked,
-        stamp: Stamp,
+        stamp: Option<Stamp>,
         datagram: &'a [u8],
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
         let message = Message::parse(datagram)?;
@@ -309,7 +349,7 @@ impl Client {
     fn on_packet<'a>(
         &mut self,
         at: Clocked,
-        stamp: Stamp,
+        stamp: Option<Stamp>,
         packet: &Packet<'a>,
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
         let received_at = at.received_at;
@@ -317,8 +357,9 @@ impl Client {
         self.heard_at = at.now;
         self.counters.packets += 1;
         self.counters.payload_bytes += packet.payload.len() as u64;
-        let Stamp { at: stamp, rate } = stamp;
-        self.counter.on_packet(at.now, Arrival { seq: packet.seq, stamp, rate });
+        if let Some(Stamp { at: stamp, rate }) = stamp {
+            self.counter.on_packet(at.now, Arrival { seq: packet.seq, stamp, rate });
+        }
         if self.told.is_some_and(|told| boundary(packet.sent_at, packet.interval) > told) {
             let due = at.now + self.spread(packet.interval);
             self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));

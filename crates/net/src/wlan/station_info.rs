@@ -1,0 +1,568 @@
+//! The rate at which a Wi-Fi interface receives, from nl80211: no privilege is needed.
+//!
+//! ```text
+//! nlmsghdr │ genlmsghdr │ ATTR_IFINDEX │ ATTR_STA_INFO ─► STA_INFO_RX_BITRATE ─► BITRATE32, MCS …
+//! ```
+//!
+//! `NL80211_CMD_GET_STATION` tells of all stations that an interface knows: of a client that is its
+//! access point alone. Layout and numbers are those of `linux/nl80211.h` and `linux/genetlink.h`.
+//!
+//! # Decisions
+//!
+//! - **The rate** is the driver's own number; where there is none, that of HT, VHT or HE by mode.
+//! - **Peers** of direct links (TDLS) are left out. With several other stations the interface is an
+//!   access point's or a mesh's, and nobody can say which is meant.
+//! - **Bounds**: an answer ends after [`MESSAGES`] messages, or 2 s without one.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use freshline_core::unit::BitRate;
+use freshline_core::wlan::air::{Phy, Width};
+use freshline_core::wlan::mac::Guard;
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NlasIterator};
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket,
+    sockopt::ReceiveTimeout,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+/// How often a [`RateWatch`] asks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Messages of one answer.
+const MESSAGES: usize = 1024;
+/// Longer than any message of a dump: the kernel fills 32 kB at most.
+const BUFFER: usize = 32 << 10;
+
+const NLMSG_HEADER: usize = 16;
+const GENL_HEADER: usize = 4;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// The family of families, and what it is asked.
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NL80211_CMD_GET_STATION: u8 = 17;
+const NL80211_CMD_NEW_STATION: u8 = 19;
+const NL80211_ATTR_IFINDEX: u16 = 3;
+const NL80211_ATTR_STA_INFO: u16 = 21;
+const STA_INFO_RX_BITRATE: u16 = 14;
+const STA_INFO_STA_FLAGS: u16 = 17;
+/// Of `struct nl80211_sta_flag_update`, whose words say which flags are known, and set.
+const STA_FLAG_TDLS_PEER: u32 = 1 << 6;
+
+/// Why the rate of an interface is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum StationError {
+    /// There is no such interface.
+    #[error("there is no interface `{0}`; see `ip link` for those that there are")]
+    NoInterface(String),
+    /// It is there, but is not Wi-Fi.
+    #[error("{0} is no Wi-Fi interface; see `iw dev` for those that there are, or give --mcs-rate")]
+    NotWifi(String),
+    /// The kernel knows no Wi-Fi.
+    #[error(
+        "this kernel has no nl80211, so {0} is no Wi-Fi interface that could tell its rate: load \
+         the driver (module cfg80211), or give --mcs-rate"
+    )]
+    NoNl80211(String),
+    /// It has no access point.
+    #[error("{0} is not connected to an access point")]
+    NotConnected(String),
+    /// There are several stations.
+    #[error(
+        "{interface} has {stations} stations, as an access point has, and not one access point: \
+         give --mcs-rate"
+    )]
+    Several {
+        /// The interface.
+        interface: String,
+        /// How many there are.
+        stations: usize,
+    },
+    /// The driver does not tell.
+    #[error("the driver of {0} does not tell the rate at which it receives: give --mcs-rate")]
+    NoRate(String),
+    /// The kernel refused something else.
+    #[error("cannot ask for the rate of {interface}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The rate of the data symbols of frames that `interface` receives, of the last one when asked.
+///
+/// # Errors
+/// [`StationError`] where nobody knows it.
+pub fn receive_rate(interface: &str) -> Result<BitRate, StationError> {
+    Asker::open(interface)?.ask()
+}
+
+/// Asks for the rate of an interface once a second, on a thread of its own, until dropped.
+#[derive(Debug)]
+pub struct RateWatch {
+    /// Its end ends the thread.
+    _stop: Sender<()>,
+}
+
+impl RateWatch {
+    /// Tells the rate of `interface` at once, and each that follows. When it cannot be known for a
+    /// time, as while roaming, nothing is told.
+    ///
+    /// # Errors
+    /// [`StationError`] where it is not known now.
+    pub fn start(
+        interface: &str,
+        mut tell: impl FnMut(BitRate) + Send + 'static,
+    ) -> Result<Self, StationError> {
+        let mut asker = Asker::open(interface)?;
+        tell(asker.ask()?);
+        let (stop, stopped) = channel();
+        thread::spawn(move || {
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                if let Ok(rate) = asker.ask() {
+                    tell(rate);
+                }
+            }
+        });
+        Ok(Self { _stop: stop })
+    }
+}
+
+/// A socket that knows the number of nl80211.
+#[derive(Debug)]
+struct Asker {
+    interface: String,
+    socket: OwnedFd,
+    family: u16,
+    asked: u32,
+}
+
+impl Asker {
+    fn open(interface: &str) -> Result<Self, StationError> {
+        if if_nametoindex(interface).is_err() {
+            return Err(StationError::NoInterface(interface.into()));
+        }
+        let opened = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkGeneric,
+        )
+        .and_then(|socket| {
+            setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(2))?;
+            Ok(socket)
+        });
+        let system = |errno: Errno| match errno {
+            // No generic netlink, or no such family.
+            Errno::EPROTONOSUPPORT | Errno::ENOENT => StationError::NoNl80211(interface.into()),
+            _ => StationError::System { interface: interface.into(), source: errno.into() },
+        };
+        let socket = opened.map_err(system)?;
+        let mut asker = Self { interface: interface.into(), socket, family: 0, asked: 0 };
+        let mut family = None;
+        let name = attribute(CTRL_ATTR_FAMILY_NAME, b"nl80211\0");
+        asker
+            .request([GENL_ID_CTRL, 0], CTRL_CMD_GETFAMILY, &name, |body| family = family_id(body))
+            .map_err(system)?;
+        asker.family = family.ok_or_else(|| system(Errno::ENOENT))?;
+        Ok(asker)
+    }
+
+    fn ask(&mut self) -> Result<BitRate, StationError> {
+        let interface = || self.interface.clone();
+        let index =
+            if_nametoindex(&*self.interface).map_err(|_| StationError::NoInterface(interface()))?;
+        let attribute = attribute(NL80211_ATTR_IFINDEX, &index.to_ne_bytes());
+        let (mut stations, mut rate) = (0, None);
+        let kind = [self.family, NLM_F_DUMP];
+        let asked = self.request(kind, NL80211_CMD_GET_STATION, &attribute, |body| {
+            if let Some(told) = station(body) {
+                stations += 1;
+                rate = told;
+            }
+        });
+        let interface = || self.interface.clone();
+        match asked {
+            Err(Errno::ENODEV | Errno::EINVAL) => return Err(StationError::NotWifi(interface())),
+            Err(Errno::EOPNOTSUPP) => return Err(StationError::NoRate(interface())),
+            Err(errno) => {
+                let source = errno.into();
+                return Err(StationError::System { interface: interface(), source });
+            }
+            Ok(()) => {}
+        }
+        match stations {
+            0 => Err(StationError::NotConnected(interface())),
+            1 => rate.ok_or_else(|| StationError::NoRate(interface())),
+            _ => Err(StationError::Several { interface: interface(), stations }),
+        }
+    }
+
+    /// Sends a request and hands over the messages of its answer.
+    fn request(
+        &mut self,
+        [family, flags]: [u16; 2],
+        command: u8,
+        attributes: &[u8],
+        mut on_message: impl FnMut(&[u8]),
+    ) -> Result<(), Errno> {
+        self.asked = self.asked.wrapping_add(1);
+        let len = NLMSG_HEADER + GENL_HEADER + attributes.len();
+        let mut request = Vec::with_capacity(len);
+        request.extend((len as u32).to_ne_bytes());
+        request.extend(family.to_ne_bytes());
+        request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
+        request.extend(self.asked.to_ne_bytes());
+        request.extend([0; 4]); // the port: the kernel knows it
+        request.extend([command, 1, 0, 0]);
+        request.extend(attributes);
+        send(self.socket.as_raw_fd(), &request, MsgFlags::empty())?;
+        let (mut buffer, mut left) = (vec![0; BUFFER], MESSAGES);
+        loop {
+            let len = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
+            for (kind, seq, body) in messages(&buffer[..len]) {
+                left = left.checked_sub(1).ok_or(Errno::EOVERFLOW)?;
+                match kind {
+                    _ if seq != self.asked => {}
+                    NLMSG_ERROR | NLMSG_DONE => {
+                        // Without a number it is a dump's end as older kernels wrote it.
+                        let code = word(body).map_or(0, u32::cast_signed);
+                        return if code == 0 { Ok(()) } else { Err(Errno::from_raw(-code)) };
+                    }
+                    _ => on_message(body),
+                }
+                if flags & NLM_F_DUMP == 0 && seq == self.asked {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// One attribute, padded.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend((4 + value.len() as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The messages of a datagram, up to the first that does not fit: kind, number of the request, what
+/// stands behind the header.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = word(bytes)? as usize;
+        let message = bytes.get(..len).filter(|message| message.len() >= NLMSG_HEADER)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        let kind = u16::from_ne_bytes([message[4], message[5]]);
+        Some((kind, word(&message[8..])?, &message[NLMSG_HEADER..]))
+    })
+}
+
+/// Attributes up to the first that does not fit: kind, value.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    NlasIterator::new(bytes).map_while(Result::ok).map(|one| {
+        let len = usize::from(one.length());
+        (one.kind(), one.into_inner().get(4..len).unwrap_or_default())
+    })
+}
+
+fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(known, value)| (known == kind).then_some(value))
+}
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn half(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// What stands behind the header of generic netlink is the family's number.
+fn family_id(body: &[u8]) -> Option<u16> {
+    half(find(body.get(GENL_HEADER..)?, CTRL_ATTR_FAMILY_ID)?)
+}
+
+/// A station, with the rate at which its frames come; `None` where there is none, or it is a peer of a
+/// direct link.
+fn station(body: &[u8]) -> Option<Option<BitRate>> {
+    let attributes = body.get(GENL_HEADER..).filter(|_| body[0] == NL80211_CMD_NEW_STATION)?;
+    let Some(info) = find(attributes, NL80211_ATTR_STA_INFO) else { return Some(None) };
+    let flags = find(info, STA_INFO_STA_FLAGS).and_then(|flags| word(flags.get(4..)?));
+    if flags.is_some_and(|set| set & STA_FLAG_TDLS_PEER != 0) {
+        return None;
+    }
+    Some(find(info, STA_INFO_RX_BITRATE).and_then(rate).filter(|rate| rate.as_bps() > 0))
+}
+
+/// The attributes of `enum nl80211_rate_info`.
+#[derive(Debug, Default)]
+struct RateInfo {
+    /// In 100 kbit/s.
+    rate: Option<u64>,
+    ht: Option<u8>,
+    vht: Option<u8>,
+    he: Option<u8>,
+    streams: u8,
+    is_short: bool,
+    is_dual: bool,
+    he_guard: u8,
+    /// 20, 40, 80 or 160.
+    mhz: u16,
+    /// Not a mode by which a rate could be told here: 5 and 10 MHz, 320 MHz, EHT, resource units.
+    is_other: bool,
+}
+
+/// The driver's number, else that of the mode.
+fn rate(bytes: &[u8]) -> Option<BitRate> {
+    let mut info = RateInfo { mhz: 20, ..RateInfo::default() };
+    for (kind, value) in attributes(bytes) {
+        let byte = value.first().copied();
+        match kind {
+            // 16 bits are too few from 6.5 Gbit/s on, and then are 0.
+            1 => info.rate = info.rate.or(half(value).map(u64::from).filter(|rate| *rate > 0)),
+            5 => info.rate = word(value).map(u64::from).filter(|rate| *rate > 0).or(info.rate),
+            2 => info.ht = byte,
+            3 => info.mhz = 40,
+            4 => info.is_short = true,
+            6 => info.vht = byte,
+            7 | 14 => info.streams = byte.unwrap_or(0),
+            8 => info.mhz = 80,
+            9 | 10 => info.mhz = 160,
+            13 => info.he = byte,
+            15 => info.he_guard = byte.unwrap_or(u8::MAX),
+            16 => info.is_dual = byte.is_some_and(|dual| dual > 0),
+            11 | 12 | 17..=22 => info.is_other = true,
+            _ => {}
+        }
+    }
+    let told = info.rate.map(|rate| BitRate::from_bps(rate * 100_000));
+    told.or_else(|| info.phy()?.rate())
+}
+
+impl RateInfo {
+    fn phy(&self) -> Option<Phy> {
+        let (width, subcarriers) = match self.mhz {
+            20 => (Width::Mhz20, 234),
+            40 => (Width::Mhz40, 468),
+            80 => (Width::Mhz80, 980),
+            _ => (Width::Mhz160, 1960),
+        };
+        let guard = if self.is_short { Guard::Short } else { Guard::Long };
+        let streams = self.streams;
+        match (self.he, self.vht, self.ht) {
+            _ if self.is_other => None,
+            (Some(mcs), ..) => {
+                let guard_ns = *[800, 1600, 3200].get(usize::from(self.he_guard))?;
+                Some(Phy::He { mcs, streams, subcarriers, guard_ns, is_dual: self.is_dual })
+            }
+            (None, Some(mcs), _) => Some(Phy::Vht { mcs, streams, width, guard }),
+            (None, None, Some(mcs)) => Some(Phy::Ht { mcs, width, guard }),
+            (None, None, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// By its bytes: a message of `NL80211_CMD_NEW_STATION` of interface 3, station
+    /// 02:00:00:00:00:01, with such a nested `NL80211_STA_INFO_RX_BITRATE`. Little endian.
+    fn new_station(rate_info: &[u8], flags: u8) -> Vec<u8> {
+        let mut info = vec![
+            8, 0, 1, 0, 100, 0, 0, 0, // INACTIVE_TIME, u32: 100 ms
+            5, 0, 7, 0, 0xc4, 0, 0, 0, // SIGNAL, u8: −60 dBm, padded
+            12, 0, 17, 0, 0xff, 0, 0, 0, flags, 0, 0, 0, // STA_FLAGS: mask, set
+        ];
+        let len = 4 + rate_info.len() as u8;
+        info.extend([len, 0, 14, 0x80]); // RX_BITRATE, nested
+        info.extend(rate_info);
+        let mut bytes = vec![
+            19,
+            1,
+            0,
+            0, // genlmsghdr: NEW_STATION, version 1
+            8,
+            0,
+            3,
+            0,
+            3,
+            0,
+            0,
+            0, // IFINDEX
+            10,
+            0,
+            6,
+            0,
+            2,
+            0,
+            0,
+            0,
+            0,
+            1,
+            0,
+            0, // MAC, padded
+            8,
+            0,
+            46,
+            0,
+            9,
+            0,
+            0,
+            0, // GENERATION
+            4 + info.len() as u8,
+            0,
+            21,
+            0x80, // STA_INFO, nested
+        ];
+        bytes.extend(info);
+        bytes
+    }
+
+    const ASSOCIATED: u8 = 1 << 7;
+
+    fn bps(rate_info: &[u8]) -> Option<u64> {
+        station(&new_station(rate_info, ASSOCIATED)).unwrap().map(BitRate::as_bps)
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn rates_are_the_driver_s_or_those_of_modes() {
+        // 866.7 Mbit/s: BITRATE32, BITRATE, VHT_MCS 9, VHT_NSS 2, 80 MHz, short guard.
+        let number = [8, 0, 5, 0, 0xdb, 0x21, 0, 0, 6, 0, 1, 0, 0xdb, 0x21, 0, 0];
+        let mode = [5, 0, 6, 0, 9, 0, 0, 0, 5, 0, 7, 0, 2, 0, 0, 0, 4, 0, 8, 0, 4, 0, 4, 0];
+        assert_eq!(bps(&[&number[..], &mode].concat()), Some(866_700_000));
+        assert_eq!(bps(&number[8..]), Some(866_700_000), "16 bits alone");
+        assert_eq!(bps(&mode), Some(866_666_666));
+        // MCS 15 over 40 MHz, short guard.
+        let ht = [5, 0, 2, 0, 15, 0, 0, 0, 4, 0, 3, 0, 4, 0, 4, 0];
+        assert_eq!(bps(&ht), Some(300_000_000));
+        // HE_MCS 11, HE_NSS 2, HE_GI 0, 80 MHz.
+        let he = [
+            5, 0, 13, 0, 11, 0, 0, 0, 5, 0, 14, 0, 2, 0, 0, 0, 5, 0, 15, 0, 0, 0, 0, 0, 4, 0, 8, 0,
+        ];
+        assert_eq!(bps(&he), Some(1_200_980_392));
+        // Resource units, EHT and 320 MHz tell no rate without a number; neither does nothing.
+        assert_eq!(bps(&[&he[..], &[5, 0, 17, 0, 1, 0, 0, 0]].concat()), None);
+        assert_eq!(bps(&[5, 0, 19, 0, 11, 0, 0, 0, 5, 0, 20, 0, 2, 0, 0, 0]), None);
+        assert_eq!(bps(&[8, 0, 5, 0, 0, 0, 0, 0]), None, "zero is no rate");
+        assert_eq!(bps(&[]), None);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn peers_of_direct_links_are_no_access_point() {
+        let rate = [8, 0, 5, 0, 10, 0, 0, 0];
+        assert_eq!(station(&new_station(&rate, ASSOCIATED | 1 << 6)), None);
+        let other = [&[7][..], &new_station(&rate, ASSOCIATED)[1..]].concat();
+        assert_eq!(station(&other), None, "another command");
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn cut_at_any_byte_it_says_less_but_nothing_else() {
+        let whole = new_station(&[8, 0, 5, 0, 0xdb, 0x21, 0, 0], ASSOCIATED);
+        for len in 0..whole.len() {
+            assert_eq!(station(&whole[..len]).flatten(), None, "{len}");
+        }
+        let message = |len: u8| {
+            let mut bytes = vec![len, 0, 0, 0, 28, 0, 2, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+            bytes.extend(&whole);
+            bytes
+        };
+        let real = message(16 + whole.len() as u8);
+        assert_eq!(messages(&real).collect::<Vec<_>>(), [(28, 7, &whole[..])]);
+        assert_eq!(messages(&[&real[..], &real].concat()).count(), 2);
+        for wrong in [0, 15, 17 + whole.len() as u8, 255] {
+            assert_eq!(messages(&message(wrong)).count(), 0, "{wrong}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn families_have_numbers() {
+        let answer = [1, 2, 0, 0, 12, 0, 2, 0, b'n', b'l', b'8', b'0', b'2', b'1', b'1', 0];
+        let answer = [&answer[..], &[6, 0, 1, 0, 28, 0, 0, 0]].concat();
+        assert_eq!(family_id(&answer), Some(28));
+        assert_eq!(family_id(&answer[..16]), None);
+    }
+
+    #[test]
+    fn the_loopback_is_no_wifi() {
+        let error = receive_rate("lo").unwrap_err();
+        assert!(error.to_string().contains("lo is no Wi-Fi interface"), "{error}");
+        println!("{error}");
+        let error = RateWatch::start("flnone9", |_| ()).unwrap_err();
+        assert!(matches!(error, StationError::NoInterface(_)), "{error}");
+    }
+
+    #[test]
+    fn the_kernel_answers_for_families_that_it_has() {
+        // Not of Wi-Fi, but there wherever there is generic netlink.
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkGeneric,
+        );
+        let Ok(socket) = socket else {
+            println!("skipped: needs generic netlink");
+            return;
+        };
+        let mut asker = Asker { interface: "lo".into(), socket, family: 0, asked: 0 };
+        let mut seen = Vec::new();
+        let name = attribute(CTRL_ATTR_FAMILY_NAME, b"nlctrl\0");
+        let kind = [GENL_ID_CTRL, 0];
+        asker.request(kind, CTRL_CMD_GETFAMILY, &name, |body| seen.push(family_id(body))).unwrap();
+        assert_eq!(seen, [Some(GENL_ID_CTRL)]);
+        // A dump of all, whose end it finds.
+        seen.clear();
+        let kind = [GENL_ID_CTRL, NLM_F_DUMP];
+        asker.request(kind, CTRL_CMD_GETFAMILY, &[], |body| seen.push(family_id(body))).unwrap();
+        assert!(seen.contains(&Some(GENL_ID_CTRL)), "{seen:?}");
+        let name = attribute(CTRL_ATTR_FAMILY_NAME, b"flnone\0");
+        let kind = [GENL_ID_CTRL, 0];
+        let none = asker.request(kind, CTRL_CMD_GETFAMILY, &name, |_| ());
+        assert_eq!(none, Err(Errno::ENOENT));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_messages_and_rates_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let held: usize = messages(&bytes).map(|(.., body)| NLMSG_HEADER + body.len()).sum();
+            prop_assert!(held <= bytes.len());
+            let _ = (rate(&bytes), family_id(&bytes));
+            let as_station = [&[NL80211_CMD_NEW_STATION, 1, 0, 0][..], &bytes].concat();
+            let _ = station(&as_station);
+        }
+
+        #[test]
+        fn a_station_with_wrong_bytes_gives_a_rate_above_zero_or_none(
+            at in any::<prop::sample::Index>(), byte: u8, second in any::<prop::sample::Index>(), other: u8,
+        ) {
+            let mode = [5, 0, 6, 0, 9, 0, 0, 0, 5, 0, 7, 0, 2, 0, 0, 0, 4, 0, 8, 0, 4, 0, 4, 0];
+            let mut bytes = new_station(&mode, 1 << 7);
+            let len = bytes.len();
+            bytes[at.index(len)] = byte;
+            bytes[second.index(len)] = other;
+            if let Some(Some(rate)) = station(&bytes) {
+                prop_assert!(rate.as_bps() > 0);
+            }
+        }
+    }
+}
