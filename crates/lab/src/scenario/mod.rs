@@ -10,6 +10,7 @@ mod build;
 mod flow;
 mod law;
 mod lines;
+mod multipath;
 mod reproduction;
 mod set;
 mod topology;
@@ -32,6 +33,7 @@ use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 pub use build::{Built, LinkHops, TOPOLOGY};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
+pub use multipath::{MultipathConfig, PageConfig};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};
@@ -162,6 +164,8 @@ pub struct FlowConfig {
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.
     pub tcp: Option<TcpConfig>,
+    /// It is a stream over several paths, which it names itself in place of `path`.
+    pub multipath: Option<MultipathConfig>,
     /// It is a paced downlink to a station of a cell.
     pub downlink: Option<DownlinkConfig>,
     /// It is cross traffic.
@@ -368,7 +372,8 @@ pub enum ScenarioError {
     },
     /// None of the kinds, or several.
     #[error(
-        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.downlink] and [flow.load]"
+        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink] \
+         and [flow.load]"
     )]
     NotOneKind(String),
     /// A law that makes no sense.

@@ -119,6 +119,15 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
+    /// Whether the window grows as in slow start.
+    fn is_in_slow_start(&self) -> bool {
+        false
+    }
+
+    /// Another subflow of the same connection had to wait for what this one has in flight: a law
+    /// with a window halves it, and leaves its threshold alone in slow start.
+    fn on_penalty(&mut self) {}
+
     /// An ack has come.
     fn on_ack(&mut self, now: Time, ack: &Ack);
 
