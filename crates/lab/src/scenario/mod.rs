@@ -33,7 +33,7 @@ use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 pub use build::{Built, LinkHops, TOPOLOGY};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
-pub use multipath::{MultipathConfig, PageConfig};
+pub use multipath::{MultipathConfig, MultipathControl, PageConfig};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};

@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, Page, Pages};
-use crate::tcp::congestion::Algorithm;
+use crate::tcp::congestion::{
+    Algorithm, CongestionControl, Coupling, Lia, Olia, ParseAlgorithmError,
+};
 use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
 use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
 use crate::world::{Flow, Multipath, MultipathSource};
@@ -23,8 +25,9 @@ pub struct MultipathConfig {
     pub paths: Vec<Vec<String>>,
     /// Which path takes the next segment: a name, or a table with settings.
     pub scheduler: SchedulerConfig,
-    /// The congestion control of each subflow.
-    pub control: Algorithm,
+    /// The congestion control: that of a TCP stream, of each subflow for itself, or `lia` or `olia`,
+    /// of all together.
+    pub control: MultipathControl,
     /// Opportunistic retransmission with penalties, and reinjection after timeouts.
     #[serde(default = "yes")]
     pub handler: bool,
@@ -50,6 +53,43 @@ pub struct MultipathConfig {
     pub pages: Vec<PageConfig>,
     /// With `pages`: each object comes at a rate between these two, uniformly drawn.
     pub rates: Option<[BitRate; 2]>,
+}
+
+/// The congestion control of subflows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum MultipathControl {
+    /// Each for itself.
+    Alone(Algorithm),
+    /// [`Lia`].
+    Lia,
+    /// [`Olia`].
+    Olia,
+}
+
+impl TryFrom<String> for MultipathControl {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.as_str() {
+            "lia" => Ok(Self::Lia),
+            "olia" => Ok(Self::Olia),
+            other => other.parse().map(Self::Alone).map_err(|error: ParseAlgorithmError| {
+                format!("{error}; or lia or olia, which couple the paths")
+            }),
+        }
+    }
+}
+
+impl MultipathControl {
+    /// The law of one more subflow.
+    fn build(self, coupling: &Coupling, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
+        match self {
+            Self::Alone(algorithm) => algorithm.build(INITIAL_WINDOW, segment, rng),
+            Self::Lia => Box::new(Lia::new(INITIAL_WINDOW, coupling)),
+            Self::Olia => Box::new(Olia::new(INITIAL_WINDOW, coupling)),
+        }
+    }
 }
 
 /// A web page.
@@ -122,9 +162,10 @@ impl MultipathConfig {
                 .unwrap_or(SenderParams::default().least_variation),
             ..SenderParams::default()
         };
+        let coupling = Coupling::new();
         let sender = |path: usize| {
             let rng = streams.stream("subflow", index * Self::MOST_PATHS + path);
-            Sender::new(params, self.control.build(INITIAL_WINDOW, segment, rng))
+            Sender::new(params, self.control.build(&coupling, segment, rng))
         };
         let senders = (0..self.paths.len()).map(sender).collect();
         let params = MultipathParams { segment, buffer: send, handler: self.handler };
