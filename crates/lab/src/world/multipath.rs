@@ -70,7 +70,7 @@ struct SubflowTally {
 pub struct MultipathOutcome {
     /// Payload delivered in order, in bit/s.
     pub goodput_bps: f64,
-    /// From the beginning until everything was acknowledged, for a file or pages.
+    /// From the beginning until everything was delivered, for a file or pages.
     pub completion: Option<Span>,
     /// How long a page took, on average; `None` without pages.
     pub page_mean: Option<Span>,
@@ -191,10 +191,19 @@ impl Multipath {
         let path = usize::from(path);
         match direction {
             Direction::There => {
-                if self.receiver.on_segment(now, path, &carried)
-                    && let MultipathSource::Pages(pages) = &mut self.source
-                {
-                    pages.on_delivered(now, self.receiver.delivered());
+                if !self.receiver.on_segment(now, path, &carried) {
+                    return;
+                }
+                let delivered = self.receiver.delivered();
+                let is_last = match &mut self.source {
+                    MultipathSource::Pages(pages) => {
+                        pages.on_delivered(now, delivered);
+                        pages.is_over()
+                    }
+                    _ => self.sender.is_closed() && delivered == self.sender.written(),
+                };
+                if is_last {
+                    self.finished_at.get_or_insert(now);
                 }
             }
             Direction::Back => {
@@ -206,9 +215,6 @@ impl Multipath {
                     self.tally.subflows[path].round_trips.record(round_trip);
                 }
                 self.write(now);
-                if self.finished_at.is_none() && self.sender.is_finished() {
-                    self.finished_at = Some(now);
-                }
             }
         }
     }

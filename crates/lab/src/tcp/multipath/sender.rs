@@ -138,6 +138,11 @@ impl MultipathSender {
         self.is_closed && self.acked_to == self.written
     }
 
+    /// Whether nothing more is written.
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// Bytes written so far.
     pub const fn written(&self) -> Bytes {
         Bytes::new(self.written)
