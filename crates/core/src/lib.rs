@@ -14,6 +14,7 @@
 //! | [`wire`] | the messages of the protocol, byte by byte |
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
 //! | [`host`] | which of a host's packets goes first (SORPC, the dual transmit queue) |
+//! | [`path`] | which of several paths a packet takes (QAware, freshest, and others) |
 //! | [`link`] | what a hop does to a packet: queue, rate, delay, jitter, loss |
 //! | [`router`] | what waits in a hop, and what is dropped |
 //! | [`wlan`] | how fast a sender may be without queueing in front of Wi-Fi |
@@ -59,6 +60,7 @@ extern crate alloc;
 pub mod age;
 pub mod host;
 pub mod link;
+pub mod path;
 #[cfg(feature = "serde")]
 mod reading;
 pub mod receiver;

@@ -15,9 +15,10 @@ use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
     TOPOLOGY,
 };
+use crate::tcp::multipath::MultipathStats;
 use crate::world::{
-    DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg, Parcel, Passed, Routed,
-    StreamOutcome, UpdateOutcome,
+    DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg, MultipathOutcome,
+    Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
@@ -162,11 +163,12 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         let mut group = Group { of: &config.name, measured: &mut all };
         let (mut updates, mut streams) = (Vec::new(), Vec::new());
         let (mut exchanges, mut cross) = (Vec::new(), Vec::new());
-        let mut downlinks = Vec::new();
+        let (mut downlinks, mut multipaths) = (Vec::new(), Vec::new());
         for flow in &flows[range.clone()] {
             match &flow.flow {
                 Flow::Updates(flow) => updates.push(flow.outcome(now)),
                 Flow::Stream(stream) => streams.push(stream.outcome(now)),
+                Flow::Multipath(multipath) => multipaths.push(multipath.outcome(now)),
                 Flow::Exchange(exchange) => exchanges.push(exchange.outcome(now)),
                 Flow::Downlink(downlink) => downlinks.push(downlink.outcome(now)),
                 Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
@@ -186,6 +188,11 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         if !streams.is_empty() {
             group.streams(&streams);
+        }
+        if !multipaths.is_empty() {
+            group.multipaths(&multipaths);
+            of_subflows(&config.name, &multipaths, &mut all);
+            continue;
         }
         if !exchanges.is_empty() {
             group.exchanges(&exchanges);
@@ -239,6 +246,34 @@ fn on_links(
     }
 }
 
+/// The numbers of each subflow, called by the flow and the path's number from 1 on.
+fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) {
+    let most = flows.iter().map(|flow| flow.subflows.len()).max().unwrap_or(0);
+    for path in 0..most {
+        let of = &format!("{name}/{}", path + 1);
+        let subflows: Vec<_> = flows.iter().filter_map(|flow| flow.subflows.get(path)).collect();
+        let mut group = Group { of, measured: all };
+        let goodputs = subflows.iter().map(|subflow| Some(subflow.goodput_bps));
+        group.mean("goodput", "bit/s", goodputs);
+        group.mean_time("rtt_mean", &subflows, |subflow| Some(subflow.rtt?.mean));
+        group.mean_time("rtt_p95", &subflows, |subflow| Some(subflow.rtt?.p95));
+        let again = subflows.iter().map(|subflow| Some(subflow.retransmitted));
+        group.mean("retransmitted", "1", again);
+        group.mean("device_mean", "packets", subflows.iter().map(|subflow| subflow.device_mean));
+    }
+}
+
+type Count = fn(&MultipathStats) -> u64;
+
+/// What is counted of a stream over several paths.
+const MULTIPATH_COUNTS: [(&str, Count); 5] = [
+    ("copies", |stats| stats.copies),
+    ("opportunistic", |stats| stats.opportunistic),
+    ("reinjections", |stats| stats.reinjections),
+    ("penalties", |stats| stats.penalties),
+    ("window_blocked", |stats| stats.blocked),
+];
+
 /// Adds the numbers of a group of flows, or of a link.
 struct Group<'a> {
     of: &'a str,
@@ -279,6 +314,18 @@ impl Group<'_> {
             self.add("goodput_jain", "1", index);
         }
         self.hosts(flows.iter().map(|flow| &flow.host));
+    }
+
+    fn multipaths(&mut self, flows: &[MultipathOutcome]) {
+        self.mean_time("completion", flows, |flow| flow.completion);
+        self.mean_time("page_mean", flows, |flow| flow.page_mean);
+        self.mean_time("reorder_mean", flows, |flow| flow.reorder_mean);
+        self.mean_time("reorder_p95", flows, |flow| flow.reorder_p95);
+        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
+        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
+        for (name, of) in MULTIPATH_COUNTS {
+            self.mean(name, "packets", flows.iter().map(|flow| Some(of(&flow.stats) as f64)));
+        }
     }
 
     /// What data of streams met as it left its host.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
-use crate::scenario::{ACCESS_POINT, Built, LinkHops, Scenario};
-use crate::world::{Downlink, Flow, Parcel, Stream, UpdateFlow, World};
+use crate::scenario::{ACCESS_POINT, Built, LinkHops, MultipathConfig, Scenario};
+use crate::world::{Downlink, Flow, Multipath, Parcel, Stream, UpdateFlow, World};
 use freshline_core::wlan::mac::Cell;
 
 /// Writes a table a flow, a table a link and a table a cell: a line an interval.
@@ -64,6 +64,8 @@ struct Mark {
     /// Of an exchange, its responses; of a downlink, its packets and their delays.
     round_trips: u64,
     round_trip_sum: Span,
+    /// Of a stream over several paths, payload delivered over each.
+    by_path: [Bytes; MultipathConfig::MOST_PATHS],
 }
 
 impl<W: Write> Series<W> {
@@ -86,6 +88,9 @@ impl<W: Write> Series<W> {
                 Flow::Updates(_) => "age_s,updates_per_s,backlog,rtt_s",
                 Flow::Stream(_) => {
                     "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes"
+                }
+                Flow::Multipath(_) => {
+                    "path,goodput_bps,cwnd_packets,srtt_s,device_packets,held_bytes"
                 }
                 Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
                 Flow::Downlink(_) => "rate_bps,level,target,delay_s,goodput_bps",
@@ -126,12 +131,17 @@ impl<W: Write> Series<W> {
         for FlowTable { out, flows, marks } in &mut self.flows {
             for (number, (flow, mark)) in world.flows()[flows.clone()].iter().zip(marks).enumerate()
             {
-                write!(out, "{time},{number},")?;
                 let before = std::mem::replace(mark, Mark::of(&flow.flow, now));
                 let gained = Gained { before, after: *mark, interval };
+                if let Flow::Multipath(multipath) = &flow.flow {
+                    gained.write_paths(out, multipath, &format!("{time},{number}"))?;
+                    continue;
+                }
+                write!(out, "{time},{number},")?;
                 match &flow.flow {
                     Flow::Updates(updates) => gained.write_updates(out, updates)?,
                     Flow::Stream(stream) => gained.write_stream(out, stream)?,
+                    Flow::Multipath(_) => {}
                     Flow::Exchange(_) => gained.write_exchange(out)?,
                     Flow::Downlink(downlink) => gained.write_downlink(out, downlink)?,
                     Flow::Cross(_) => writeln!(out, "{}", gained.bps())?,
@@ -207,6 +217,7 @@ impl Mark {
                     delivered: Bytes::ZERO,
                     round_trips,
                     round_trip_sum,
+                    ..Self::default()
                 }
             }
             Flow::Stream(stream) => {
@@ -218,6 +229,14 @@ impl Mark {
                     round_trip_sum: stats.rtt_sum,
                     ..Self::default()
                 }
+            }
+            Flow::Multipath(multipath) => {
+                let mut by_path = [Bytes::ZERO; MultipathConfig::MOST_PATHS];
+                let subflows = multipath.sender().subflows().len();
+                for (path, delivered) in by_path.iter_mut().enumerate().take(subflows) {
+                    *delivered = multipath.receiver().delivered_by(path);
+                }
+                Self { by_path, ..Self::default() }
             }
             Flow::Exchange(exchange) => {
                 let (round_trips, round_trip_sum) = exchange.response_times();
@@ -256,6 +275,25 @@ impl Gained {
         let (rtt, buffer) = (seconds(self.rtt()), stream.sender().buffer());
         let (queued, size) = (buffer.queued.get(), buffer.size.get());
         writeln!(out, "{age},{goodput},{window},{srtt},{rtt},{queued},{size}")
+    }
+
+    /// A line for each path.
+    fn write_paths(
+        &self,
+        out: &mut impl Write,
+        multipath: &Multipath,
+        front: &str,
+    ) -> io::Result<()> {
+        let sender = multipath.sender();
+        for (path, subflow) in sender.subflows().iter().enumerate() {
+            let bytes = self.after.by_path[path] - self.before.by_path[path];
+            let goodput = bytes.get() as f64 * 8.0 / self.interval.as_secs_f64();
+            let window = subflow.sender().window().get();
+            let srtt = seconds(subflow.sender().srtt());
+            let (device, held) = (subflow.device().queue().packets, sender.held().get());
+            writeln!(out, "{front},{},{goodput},{window},{srtt},{device},{held}", path + 1)?;
+        }
+        Ok(())
     }
 
     fn write_exchange(&self, out: &mut impl Write) -> io::Result<()> {

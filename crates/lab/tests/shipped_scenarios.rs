@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use freshline_lab::scenario::{Change, Reproduction, Row, Scenario, Source};
+use freshline_lab::scenario::{Change, FlowConfig, Reproduction, Row, Scenario, Source};
 
 /// Lists the metrics.
 const LAB: &str = include_str!("../../../docs/lab.md");
@@ -30,9 +30,17 @@ fn changes(row: &Row) -> Vec<Change> {
     set.chain(best).collect()
 }
 
-/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, and of
-/// `cell/ap` the cell.
+/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, of `cell/ap` the
+/// cell, and of `flow/1` the flow with so many paths.
 fn has(scenario: &Scenario, of: &str) -> bool {
+    if let Some((name, path)) = of.split_once('/')
+        && let Ok(path) = path.parse::<usize>()
+    {
+        let of_flow = |flow: &&FlowConfig| flow.name == name && flow.count > 0;
+        let multipath = scenario.flows.iter().find(of_flow).and_then(|it| it.multipath.as_ref());
+        let paths = multipath.map_or(0, |multipath| multipath.paths.len());
+        return (1..=paths).contains(&path);
+    }
     let flows = scenario.flows.iter().filter(|flow| flow.count > 0).map(|flow| &flow.name);
     let links = scenario.links.iter().map(|link| &link.name);
     let cells = scenario.cells.iter().map(|cell| &cell.name);

@@ -144,6 +144,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.queue.marked()
     }
 
+    /// How many packets are in the device in front of the line: waiting and in transmission.
+    pub fn held(&self) -> Packets {
+        self.queue.backlog().packets + Packets::new(u64::from(self.in_transmission.is_some()))
+    }
+
     /// How many packets are in the hop: waiting, in transmission and under way.
     pub fn inside(&self) -> Packets {
         let moving = usize::from(self.in_transmission.is_some()) + self.line.len();

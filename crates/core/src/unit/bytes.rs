@@ -1,6 +1,6 @@
 //! Sizes and counts.
 
-use core::ops::{Add, AddAssign, Sub};
+use core::ops::{Add, AddAssign, Mul, Sub};
 
 use super::parse::{Notation, textual};
 
@@ -51,6 +51,13 @@ macro_rules! counted {
         impl AddAssign for $type {
             fn add_assign(&mut self, other: Self) {
                 *self = *self + other;
+            }
+        }
+
+        impl Mul<u64> for $type {
+            type Output = Self;
+            fn mul(self, times: u64) -> Self {
+                Self(self.0.saturating_mul(times))
             }
         }
 

@@ -61,12 +61,18 @@ impl Frames {
             }
             (Body::Segment(number), Flow::Stream(stream)) => {
                 if let Some(segment) = stream.segment(number) {
-                    self.segment(left, parcel.direction, segment);
+                    self.segment(left, parcel.direction, segment, 0);
+                }
+            }
+            (Body::Segment(number), Flow::Multipath(multipath)) => {
+                if let Some(carried) = multipath.carried(number) {
+                    let padding = carried.wire_size() - carried.segment.wire_size();
+                    self.segment(left, parcel.direction, &carried.segment, padding.get());
                 }
             }
             (Body::Segment(number), Flow::Exchange(exchange)) => {
                 if let Some((direction, segment)) = exchange.segment(parcel.direction, number) {
-                    self.segment(left, direction, segment);
+                    self.segment(left, direction, segment, 0);
                 }
             }
             // A flow carries its own bodies only.
@@ -117,8 +123,9 @@ impl Frames {
         self.frame.resize(CAPTURED, 0);
     }
 
-    /// A segment that goes in `direction`, as its stream sees it.
-    fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment) {
+    /// A segment that goes in `direction`, as its stream sees it, with bytes of other options, which
+    /// are left blank.
+    fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment, padding: u64) {
         let header = left.parcel.header();
         let ip = ip(left, &header);
         let mut flow = header.flow;
@@ -126,7 +133,7 @@ impl Frames {
             // The far end has opened the stream.
             (flow.source_port, flow.destination_port) = (flow.destination_port, flow.source_port);
         }
-        let mut tcp = tcp_header(&flow, segment);
+        let mut tcp = tcp_header(&flow, segment, padding);
         let payload = ZEROES.get(..segment.len as usize).unwrap_or(&ZEROES);
         tcp.checksum = tcp.calc_checksum_ipv4_raw(ip.source, ip.destination, payload).unwrap_or(0);
         self.frame.extend_from_slice(&ip.to_bytes());
@@ -175,7 +182,7 @@ fn message_of(session: SessionId, ack: world::Ack) -> wire::Ack {
     }
 }
 
-fn tcp_header(flow: &FlowKey, segment: &Segment) -> TcpHeader {
+fn tcp_header(flow: &FlowKey, segment: &Segment, padding: u64) -> TcpHeader {
     let FlowKey { source_port, destination_port, .. } = *flow;
     let flags = segment.flags;
     // Offset 0 has the number behind that of the SYN, which is 0; both wrap at 32 bits.
@@ -190,7 +197,9 @@ fn tcp_header(flow: &FlowKey, segment: &Segment) -> TcpHeader {
     (header.syn, header.fin, header.ack) = (flags.syn, flags.fin, flags.ack);
     (header.ece, header.cwr) = (flags.ece, flags.cwr);
     // They are made to fit.
-    let _ = header.set_options(&options(segment));
+    let mut options = options(segment);
+    options.extend((0..padding).map(|_| TcpOptionElement::Noop));
+    let _ = header.set_options(&options);
     header
 }
 
@@ -234,7 +243,7 @@ mod tests {
             segments.push(Segment { sack, ..plain });
         }
         for segment in segments {
-            let header = tcp_header(&FlowKey::default(), &segment);
+            let header = tcp_header(&FlowKey::default(), &segment, 0);
             assert_eq!(20 + header.header_len() as u64, segment.wire_size().get(), "{segment:?}");
         }
     }
@@ -244,7 +253,7 @@ mod tests {
         let flags = Flags { ack: true, ..Flags::default() };
         let segment =
             Segment { seq: (1 << 32) - 1, ack: (1 << 32) + 6, flags, ..Segment::default() };
-        let header = tcp_header(&FlowKey::default(), &segment);
+        let header = tcp_header(&FlowKey::default(), &segment, 0);
         assert_eq!((header.sequence_number, header.acknowledgment_number), (0, 7));
     }
 }

@@ -57,8 +57,7 @@ impl Scenario {
         let topology = self.topology.iter().map(|_| TOPOLOGY);
         check_names("links or cells", self.carriers().chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
-        if let Some(flow) =
-            self.flows.iter().find(|flow| flow.tcp.is_some() && self.is_instant(flow))
+        if let Some(flow) = self.flows.iter().find(|flow| flow.is_stream() && self.is_instant(flow))
         {
             let what = "nothing on its `path` takes time, and TCP would never wait; give a link a \
                         `rate` or a `delay`";
@@ -81,7 +80,9 @@ impl Scenario {
             let link = self.links.iter().find(|link| link.name == *name);
             link.is_some_and(|link| link.directions().into_iter().all(takes_no_time))
         };
-        !flow.path.is_empty() && flow.path.iter().all(is_instant)
+        let is_path_instant = |path: &Vec<String>| !path.is_empty() && path.iter().all(is_instant);
+        let further = flow.multipath.iter().flat_map(|multipath| &multipath.paths);
+        [&flow.path].into_iter().chain(further).any(is_path_instant)
     }
 
     /// The world of a run, at time zero.
@@ -240,13 +241,19 @@ impl CellsConfig {
 struct Way {
     there: Vec<Leg>,
     back: Vec<Leg>,
+    /// The other paths of a flow that has several.
+    further: Vec<Way>,
 }
 
 impl Way {
+    const fn new(there: Vec<Leg>, back: Vec<Leg>) -> Self {
+        Self { there, back, further: Vec::new() }
+    }
+
     /// One way a hop, over that hop alone.
     fn each_hop(self) -> impl Iterator<Item = Self> {
         let legs = self.there.into_iter().zip(self.back.into_iter().rev());
-        legs.map(|(there, back)| Self { there: vec![there], back: vec![back] })
+        legs.map(|(there, back)| Self::new(vec![there], vec![back]))
     }
 
     fn ends_at_a_station(&self) -> bool {
@@ -256,7 +263,14 @@ impl Way {
     fn routed(mut self, flow: Flow, dscp: [u8; 2]) -> Routed {
         let ahead = self.there.len() as u32;
         self.there.append(&mut self.back);
-        Routed { dscp, ..Routed::new(flow, self.there, ahead) }
+        let mut further = Vec::new();
+        for mut path in self.further {
+            let begins = self.there.len();
+            further.push([begins, begins + path.there.len()].map(|leg| leg as u32));
+            self.there.append(&mut path.there);
+            self.there.append(&mut path.back);
+        }
+        Routed { dscp, further, ..Routed::new(flow, self.there, ahead) }
     }
 }
 
@@ -276,7 +290,7 @@ impl FlowConfig {
             if self.each_pair {
                 ways.extend(self.pairwise(places)?);
             } else {
-                let way = self.way(places, stations)?;
+                let way = self.whole_way(places, stations)?;
                 if self.each_hop {
                     ways.extend(way.each_hop());
                 } else {
@@ -299,31 +313,59 @@ impl FlowConfig {
         &'a self,
         places: Places<'a>,
     ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        if !self.path.is_empty() || self.each_hop || self.station.is_some() {
+        let has_way = !self.path.is_empty() || self.multipath.is_some();
+        if has_way || self.each_hop || self.station.is_some() {
             return Err(self.refused("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
         let network =
             places.network.ok_or_else(|| self.refused("`each_pair` needs a [topology]"))?;
         Ok(network.ways().map(|[there, back]| {
-            if self.backwards { Way { there: back, back: there } } else { Way { there, back } }
+            if self.backwards { Way::new(back, there) } else { Way::new(there, back) }
         }))
     }
 
-    fn way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
+    /// The way of a flow, or all of its paths.
+    fn whole_way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
+        let Some(multipath) = &self.multipath else {
+            return self.way(&self.path, places, stations);
+        };
+        if !self.path.is_empty() || self.each_hop {
+            return Err(self.refused("a flow of several `paths` has no `path` and no `each_hop`"));
+        }
+        if multipath.paths.iter().any(Vec::is_empty) {
+            return Err(self.refused("one of its `paths` is empty; name its links or cells"));
+        }
+        let mut paths = multipath.paths.iter().map(|path| self.way(path, places, stations));
+        let Some(first) = paths.next() else {
+            return Err(self.refused("`paths` is empty; name the links or cells of each"));
+        };
+        Ok(Way { further: paths.collect::<Result<_, _>>()?, ..first? })
+    }
+
+    fn is_stream(&self) -> bool {
+        self.tcp.is_some() || self.multipath.is_some()
+    }
+
+    fn way(
+        &self,
+        path: &[String],
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Way, ScenarioError> {
         let Places { scenario, links, .. } = places;
-        if self.each_hop && self.path.is_empty() {
+        if self.each_hop && path.is_empty() {
             return Err(self.refused("`each_hop` needs a `path`"));
         }
         let mut is_in_cell = false;
         let (mut there, mut back) = (Vec::new(), Vec::new());
-        for (position, name) in self.path.iter().enumerate() {
+        for (position, name) in path.iter().enumerate() {
             if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
                 let leg = |hop: &usize| Leg::Hop(*hop as u32);
                 there.extend(links[link].there.iter().map(leg));
                 // Back is turned round as a whole below.
                 back.extend(links[link].back.iter().rev().map(leg));
             } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
-                let (begins, ends) = (position == 0, position + 1 == self.path.len());
+                let (begins, ends) = (position == 0, position + 1 == path.len());
                 if !begins && !ends {
                     return Err(self.refused("a cell can only be the first or the last of a path"));
                 }
@@ -345,7 +387,7 @@ impl FlowConfig {
         if self.backwards {
             (there, back) = (back, there);
         }
-        Ok(Way { there, back })
+        Ok(Way::new(there, back))
     }
 
     /// Of what it sends, and of what comes back.

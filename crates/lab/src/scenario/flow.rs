@@ -94,13 +94,13 @@ impl FlowConfig {
         servers: &mut Servers,
     ) -> Result<Flow, ScenarioError> {
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
-        match (&self.updates, &self.tcp, &self.downlink, &self.load) {
-            (Some(updates), None, None, None) => {
+        match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.load) {
+            (Some(updates), None, None, None, None) => {
                 let sizes = updates.sizes().map_err(|what| self.refused(what))?;
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
                 Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
             }
-            (None, Some(tcp), None, None) => {
+            (None, Some(tcp), None, None, None) => {
                 if self.path.is_empty() && !self.each_pair {
                     return Err(
                         self.refused("a TCP stream needs a `path` of at least one link or cell")
@@ -109,7 +109,11 @@ impl FlowConfig {
                 let responses = streams.stream("responses", index);
                 tcp.build(between, rng, responses, remote).map_err(|what| self.refused(what))
             }
-            (None, None, Some(downlink), None) => {
+            (None, None, Some(multipath), None, None) => {
+                let built = multipath.build(between, streams, index, remote);
+                built.map_err(|what| self.refused(what))
+            }
+            (None, None, None, Some(downlink), None) => {
                 let name = downlink.server.as_ref().unwrap_or(&self.name);
                 let joined = servers.join(name, downlink.law);
                 let (server, station) = joined.map_err(|what| self.refused(what))?;
@@ -120,7 +124,7 @@ impl FlowConfig {
                 let built = if downlink.locate { built.with_locator(locator()) } else { built };
                 Ok(Flow::Downlink(Box::new(built)))
             }
-            (None, None, None, Some(load)) => {
+            (None, None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;
                 Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, between, rng)))
             }

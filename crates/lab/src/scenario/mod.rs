@@ -11,6 +11,7 @@ mod counting;
 mod flow;
 mod law;
 mod lines;
+mod multipath;
 mod reproduction;
 mod set;
 mod topology;
@@ -34,6 +35,7 @@ pub use build::{Built, LinkHops, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
+pub use multipath::{MultipathConfig, MultipathControl, PageConfig};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};
@@ -164,6 +166,8 @@ pub struct FlowConfig {
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.
     pub tcp: Option<TcpConfig>,
+    /// It is a stream over several paths, which it names itself in place of `path`.
+    pub multipath: Option<MultipathConfig>,
     /// It is a paced downlink to a station of a cell.
     pub downlink: Option<DownlinkConfig>,
     /// It is cross traffic.
@@ -379,7 +383,8 @@ pub enum ScenarioError {
     },
     /// None of the kinds, or several.
     #[error(
-        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.downlink] and [flow.load]"
+        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink] \
+         and [flow.load]"
     )]
     NotOneKind(String),
     /// A law that makes no sense.

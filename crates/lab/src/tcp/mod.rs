@@ -60,6 +60,7 @@
 
 pub mod apps;
 pub mod congestion;
+pub mod multipath;
 
 mod buffer;
 mod delivery_rate;

@@ -51,6 +51,10 @@ impl RttEstimator {
         self.smoothed.map(|(srtt, _)| srtt)
     }
 
+    pub(super) fn variation(&self) -> Option<Span> {
+        self.smoothed.map(|(_, variation)| variation)
+    }
+
     pub(super) fn min(&self) -> Option<Span> {
         self.min.get()
     }

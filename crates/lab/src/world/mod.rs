@@ -18,9 +18,12 @@ mod exchange;
 mod host;
 mod located;
 mod memory;
+mod multipath;
 mod parcel;
 mod stream;
 mod updates;
+
+use std::ops::Range;
 
 use freshline_core::host::Band;
 use freshline_core::link::Hop;
@@ -34,6 +37,7 @@ pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome};
+pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
 pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
@@ -51,6 +55,8 @@ pub enum Flow {
     Updates(UpdateFlow),
     /// A TCP stream.
     Stream(Stream),
+    /// A stream over several paths.
+    Multipath(Multipath),
     /// Requests and responses over TCP.
     Exchange(Exchange),
     /// A paced downlink over Wi-Fi.
@@ -81,10 +87,12 @@ pub enum Leg {
 pub struct Routed {
     /// What it is.
     pub flow: Flow,
-    /// Its legs there, then those back.
+    /// Its legs there, then those back; of several paths, one path's after the other's.
     pub legs: Vec<Leg>,
-    /// How many of the legs lead there.
+    /// How many of the legs lead there, on its first path.
     pub there: u32,
+    /// Where further paths begin, and where they turn round.
+    pub further: Vec<[u32; 2]>,
     /// The DSCP of its packets there, and of those back.
     pub dscp: [u8; 2],
     /// What its packets did on each leg.
@@ -106,7 +114,23 @@ impl Routed {
     /// A flow over `legs`, of which the first `there` lead there.
     pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
-        Self { flow, legs, there, dscp: [0; 2], passed, dropped: 0 }
+        Self { flow, legs, there, further: Vec::new(), dscp: [0; 2], passed, dropped: 0 }
+    }
+
+    /// Its legs on a path in a direction.
+    pub fn stretch(&self, path: u8, direction: Direction) -> Range<u32> {
+        let path = usize::from(path);
+        let [begins, turns] = match path.checked_sub(1) {
+            None => [0, self.there],
+            Some(further) => self.further[further],
+        };
+        match direction {
+            Direction::There => begins..turns,
+            Direction::Back => {
+                let next = self.further.get(path).map(|[begins, _]| *begins);
+                turns..next.unwrap_or(self.legs.len() as u32)
+            }
+        }
     }
 }
 
@@ -221,6 +245,7 @@ impl World {
             match flow {
                 Flow::Updates(updates) => updates.begin_measuring(self.now),
                 Flow::Stream(stream) => stream.begin_measuring(self.now),
+                Flow::Multipath(multipath) => multipath.begin_measuring(self.now),
                 Flow::Exchange(exchange) => exchange.begin_measuring(self.now),
                 Flow::Downlink(downlink) => downlink.begin_measuring(self.now),
                 Flow::Cross(cross) => cross.begin_measuring(self.now),
@@ -306,6 +331,10 @@ impl World {
                 stream.on_wake(self.now);
                 self.transmit(flow);
             }
+            Flow::Multipath(multipath) => {
+                multipath.on_wake(self.now);
+                self.transmit(flow);
+            }
             Flow::Exchange(exchange) => {
                 exchange.on_wake(self.now);
                 self.transmit(flow);
@@ -328,8 +357,16 @@ impl World {
     /// Sends all that a stream, an exchange or a downlink has to send.
     fn transmit(&mut self, flow: usize) {
         loop {
+            self.look_at_devices(flow);
             let due = match &mut self.flows[flow].flow {
                 Flow::Stream(stream) => stream.poll_transmit(self.now),
+                Flow::Multipath(multipath) => {
+                    let Some((path, direction, load)) = multipath.poll_transmit(self.now) else {
+                        return;
+                    };
+                    self.send_over(flow, path, direction, load);
+                    continue;
+                }
                 Flow::Exchange(exchange) => exchange.poll_transmit(self.now),
                 Flow::Downlink(downlink) => downlink.poll_transmit(self.now),
                 Flow::Updates(_) | Flow::Cross(_) => None,
@@ -339,13 +376,44 @@ impl World {
         }
     }
 
+    /// Shows a flow of several paths what the devices hold through which these leave.
+    fn look_at_devices(&mut self, flow: usize) {
+        let Self { hops, cells, flows, now, .. } = self;
+        let routed = &mut flows[flow];
+        if !matches!(routed.flow, Flow::Multipath(_)) {
+            return;
+        }
+        for path in 0..=routed.further.len() {
+            let first = routed.stretch(path as u8, Direction::There).start;
+            let (held, left) = match routed.legs[first as usize] {
+                Leg::Hop(hop) => {
+                    let hop = &hops[hop as usize];
+                    (hop.held().get(), hop.stats().sojourn.count())
+                }
+                Leg::Air { cell, from, .. } => {
+                    let cell = &cells[cell as usize];
+                    let own = cell.queues().filter(|(station, _)| *station == from);
+                    let stats = &cell.stats().stations[from as usize];
+                    let left = stats.delivered.packets + stats.drops.total();
+                    (own.map(|(_, packets)| packets.get()).sum(), left.get())
+                }
+            };
+            if let Flow::Multipath(multipath) = &mut routed.flow {
+                multipath.look(*now, path, held, left);
+            }
+        }
+    }
+
     fn send(&mut self, flow: usize, direction: Direction, load: Load) {
-        let Routed { there, dscp, .. } = self.flows[flow];
-        let (leg, dscp) = match direction {
-            Direction::There => (0, dscp[0]),
-            Direction::Back => (there, dscp[1]),
-        };
-        let parcel = Parcel { flow: flow as u32, leg, direction, since: self.now, dscp, load };
+        self.send_over(flow, 0, direction, load);
+    }
+
+    fn send_over(&mut self, flow: usize, path: u8, direction: Direction, load: Load) {
+        let routed = &self.flows[flow];
+        let leg = routed.stretch(path, direction).start;
+        let dscp = routed.dscp[usize::from(direction == Direction::Back)];
+        let flow = flow as u32;
+        let parcel = Parcel { flow, path, leg, direction, since: self.now, dscp, load };
         self.carry(parcel, None);
     }
 
@@ -363,14 +431,11 @@ impl World {
 
     /// Puts a parcel on its leg, or hands it to its flow when it has no more.
     fn carry(&mut self, mut parcel: Parcel, landing: Option<Landing>) {
-        let Routed { flow, legs, there, .. } = &mut self.flows[parcel.flow as usize];
-        let end = match parcel.direction {
-            Direction::There => *there,
-            Direction::Back => legs.len() as u32,
-        };
-        if parcel.leg == end {
+        let routed = &mut self.flows[parcel.flow as usize];
+        if parcel.leg == routed.stretch(parcel.path, parcel.direction).end {
             return self.arrive(parcel, landing);
         }
+        let Routed { flow, legs, .. } = routed;
         if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.load.body)
             && let Some(size) = updates.size_on_hop()
         {
@@ -412,6 +477,12 @@ impl World {
                 self.transmit(flow);
                 self.reschedule_flow(flow);
             }
+            (Flow::Multipath(multipath), Body::Segment(number)) => {
+                let Parcel { path, direction, .. } = parcel;
+                multipath.on_segment(self.now, path, direction, number, parcel.load.ecn);
+                self.transmit(flow);
+                self.reschedule_flow(flow);
+            }
             (Flow::Exchange(exchange), Body::Segment(number)) => {
                 exchange.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
                 self.transmit(flow);
@@ -429,7 +500,14 @@ impl World {
             }
             (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
             // A flow carries its own bodies only.
-            (Flow::Updates(_) | Flow::Stream(_) | Flow::Exchange(_) | Flow::Downlink(_), _) => {}
+            (
+                Flow::Updates(_)
+                | Flow::Stream(_)
+                | Flow::Multipath(_)
+                | Flow::Exchange(_)
+                | Flow::Downlink(_),
+                _,
+            ) => {}
         }
     }
 
@@ -437,6 +515,7 @@ impl World {
         let next = match &self.flows[flow].flow {
             Flow::Updates(updates) => updates.next_event(),
             Flow::Stream(stream) => stream.next_event(),
+            Flow::Multipath(multipath) => multipath.next_event(),
             Flow::Exchange(exchange) => exchange.next_event(),
             Flow::Downlink(downlink) => downlink.next_event(),
             Flow::Cross(cross) => cross.next_event(),
@@ -456,6 +535,7 @@ fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
     *dropped += 1;
     match (flow, drop.packet.load.body) {
         (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
+        (Flow::Multipath(multipath), Body::Segment(number)) => multipath.on_dropped(number),
         (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),
         (Flow::Downlink(downlink), Body::Paced(_)) => downlink.on_dropped(),
         _ => {}

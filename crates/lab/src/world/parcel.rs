@@ -20,6 +20,8 @@ pub(super) const UDP_OVER_IPV4: Bytes = Bytes::new(28);
 pub struct Parcel {
     /// Whose it is.
     pub flow: u32,
+    /// Which of its flow's paths it takes; the first is 0.
+    pub path: u8,
     /// The leg of its flow's way that it is on.
     pub leg: u32,
     /// Whether it goes to the far end or comes back.
@@ -123,10 +125,12 @@ impl Parcel {
         };
         let number = (self.flow + 1) % FAR_END;
         let near = Ipv4Addr::from(NET + number);
+        // Paths of one flow differ in the port.
+        let source_port = SOURCE_PORT + u16::from(self.path);
         let far = Ipv4Addr::from(NET + FAR_END + number);
         let ((source, source_port), (destination, destination_port)) = match self.direction {
-            Direction::There => ((near, SOURCE_PORT), (far, port)),
-            Direction::Back => ((far, port), (near, SOURCE_PORT)),
+            Direction::There => ((near, source_port), (far, port)),
+            Direction::Back => ((far, port), (near, source_port)),
         };
         let ends = FlowKey::between(source.into(), destination.into(), protocol);
         FlowKey { source_port, destination_port, ..ends }

@@ -111,7 +111,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    fn of(all: &SpanHistogram) -> Option<Self> {
+    pub(super) fn of(all: &SpanHistogram) -> Option<Self> {
         (all.count() > 0).then(|| Self {
             mean: all.mean(),
             p50: all.quantile(0.5),

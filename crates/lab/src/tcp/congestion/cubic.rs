@@ -136,6 +136,14 @@ impl CongestionControl for Cubic {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
             self.sample(now, ack, rtt);

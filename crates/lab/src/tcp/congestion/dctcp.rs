@@ -82,6 +82,14 @@ impl CongestionControl for Dctcp {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
         self.count(ack);
         if self.window.may_grow(ack) {

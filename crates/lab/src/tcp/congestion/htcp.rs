@@ -141,6 +141,14 @@ impl CongestionControl for HTcp {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         if !ack.recovering {
             if let Some(rtt) = ack.rtt {

@@ -11,6 +11,7 @@
 //! | [`Yeah`] | both | Baiocchi et al. 2007 |
 //! | [`Dctcp`] | the share of marks | RFC 8257 |
 //! | [`Bbr`] | models rate and round trip instead | Cardwell et al. 2016 |
+//! | [`Lia`], [`Olia`] | loss, of the subflows of a connection together | RFC 6356; Khalili et al. 2013 |
 //!
 //! Windows are counted in segments, as in Linux, and grow only while they are what limits the
 //! sender. A law decides how large the window is after a loss; how the sender gets there, it
@@ -18,12 +19,15 @@
 
 mod algorithm;
 mod bbr;
+mod coupling;
 mod cubic;
 mod dctcp;
 mod delay;
 mod fixed;
 mod htcp;
 mod hystart;
+mod lia;
+mod olia;
 mod reno;
 mod round;
 mod vegas;
@@ -33,11 +37,14 @@ mod yeah;
 
 pub use algorithm::{Algorithm, ParseAlgorithmError};
 pub use bbr::{Bbr, BbrParams};
+pub use coupling::Coupling;
 pub use cubic::{Cubic, CubicParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use fixed::FixedWindow;
 pub use htcp::{HTcp, HTcpParams};
 pub use hystart::HyStartParams;
+pub use lia::Lia;
+pub use olia::Olia;
 pub use reno::Reno;
 pub use vegas::{Vegas, VegasParams};
 pub use westwood::Westwood;
@@ -118,6 +125,15 @@ pub trait CongestionControl: fmt::Debug + Send {
     fn governs_recovery(&self) -> bool {
         false
     }
+
+    /// Whether the window grows as in slow start.
+    fn is_in_slow_start(&self) -> bool {
+        false
+    }
+
+    /// Another subflow of the same connection had to wait for what this one has in flight: a law
+    /// with a window halves it, and leaves its threshold alone in slow start.
+    fn on_penalty(&mut self) {}
 
     /// An ack has come.
     fn on_ack(&mut self, now: Time, ack: &Ack);

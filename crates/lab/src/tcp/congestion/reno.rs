@@ -37,6 +37,14 @@ impl CongestionControl for Reno {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
         if self.window.may_grow(ack) {
             self.window.grow_as_reno(ack.delivered);

@@ -76,6 +76,14 @@ impl CongestionControl for Vegas {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
         let stage = self.delay.on_ack(ack);
         if ack.recovering {

@@ -79,6 +79,14 @@ impl CongestionControl for Westwood {
         self.window.packets()
     }
 
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         self.measure(now, ack);
         if self.window.may_grow(ack) {

@@ -85,6 +85,15 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
+    /// Half of the window, at least one segment, and of the threshold beyond slow start: what
+    /// MPTCP does to a subflow that others wait for.
+    pub(super) fn penalise(&mut self) {
+        if !self.in_slow_start() {
+            self.ssthresh = (self.ssthresh / 2.0).max(LEAST);
+        }
+        self.cwnd = (self.cwnd / 2.0).max(1.0);
+    }
+
     /// A timeout: starts again from one segment up to the threshold.
     pub(super) fn collapse(&mut self) {
         self.cwnd = 1.0;

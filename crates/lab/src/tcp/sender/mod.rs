@@ -251,9 +251,44 @@ impl Sender {
         self.rtt.srtt()
     }
 
+    /// The mean deviation of round trips (RFC 6298), once there is a sample.
+    pub fn rtt_variation(&self) -> Option<Span> {
+        self.rtt.variation()
+    }
+
     /// The least round trip of the last five minutes.
     pub fn min_rtt(&self) -> Option<Span> {
         self.rtt.min()
+    }
+
+    /// Whether the handshake is over.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether losses are being repaired.
+    pub fn is_recovering(&self) -> bool {
+        self.episode.is_some()
+    }
+
+    /// Segments in flight, or lost and not yet sent again.
+    pub fn outstanding(&self) -> Packets {
+        Packets::new(self.board.in_flight() + self.board.lost())
+    }
+
+    /// Bytes written and not yet sent.
+    pub fn not_sent(&self) -> Bytes {
+        Bytes::new(self.source.written.saturating_sub(self.board.sent_to()))
+    }
+
+    /// When the segment in flight was sent that was sent the longest ago.
+    pub fn oldest_sent_at(&mut self) -> Option<Time> {
+        self.board.oldest_in_flight().map(|sent| sent.sent_at)
+    }
+
+    /// Another subflow waits for what this one has in flight.
+    pub fn penalise(&mut self) {
+        self.law.on_penalty();
     }
 
     /// The law that governs the window.

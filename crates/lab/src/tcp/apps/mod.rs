@@ -8,7 +8,23 @@ use std::collections::VecDeque;
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
+mod pages;
+
+pub use pages::{Page, Pages};
+
 use super::Sender;
+
+/// What an application writes into.
+pub trait Outlet {
+    /// Writes up to `bytes`: how many of them it takes.
+    fn write(&mut self, bytes: Bytes) -> Bytes;
+}
+
+impl Outlet for Sender {
+    fn write(&mut self, bytes: Bytes) -> Bytes {
+        self.write(bytes)
+    }
+}
 
 /// Writes blocks of one size at a constant rate.
 ///
@@ -34,7 +50,7 @@ impl Cbr {
     }
 
     /// Writes what is due, and what waits as far as it fits.
-    pub fn on_tick(&mut self, now: Time, sender: &mut Sender) {
+    pub fn on_tick(&mut self, now: Time, sender: &mut impl Outlet) {
         while self.next <= now {
             self.waiting += self.block;
             // A rate beyond measure still lets time pass.

@@ -1,0 +1,165 @@
+//! Blocking estimation: a slower path only if it leaves the fastest enough of the receive window.
+//!
+//! While a packet lingers on the slow path s, the fast one f sends
+//!
+//! ```text
+//! X = λ·segment·(cwnd_f + (r − 1)/2)·r        r = linger / RTT_f, in congestion avoidance
+//! X = λ·segment·cwnd_f·(2^r − 1)              in slow start
+//! wait for f  if  X > window − in flight on s − segment
+//! ```
+//!
+//! λ rises when the window did block, and falls while it does not. Ferlin, Alay, Mehani, Boreli:
+//! BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks, IFIP Networking 2016,
+//! section III.
+//!
+//! # Where the paper is silent
+//!
+//! The steps and bounds of λ, the rounding up of r and its cap of 16 in slow start are those of the
+//! authors' code for Linux. A packet lingers for the smoothed round trip.
+
+use super::{Choice, Flow, PathId, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
+use crate::unit::{Span, Time};
+
+/// Settings of [`Blest`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct BlestParams {
+    /// λ at the start, within the bounds. 1.2.
+    pub lambda: f64,
+    /// The least and the greatest λ, above 0. 1 and 1.3.
+    pub bounds: [f64; 2],
+    /// How much λ falls in a round trip of the slow path without blocking, and rises in one with,
+    /// from 0 on. 0.01 and 0.04.
+    pub steps: [f64; 2],
+}
+
+impl Default for BlestParams {
+    fn default() -> Self {
+        Self { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }
+    }
+}
+
+/// Beyond it windows of slow start would have no meaning.
+const MOST_ROUNDS: f64 = 16.0;
+
+/// Waits for the fastest path rather than block it.
+#[derive(Debug, Clone)]
+pub struct Blest {
+    params: BlestParams,
+    lambda: f64,
+    has_blocked: bool,
+    changed_at: Option<Time>,
+}
+
+impl Blest {
+    pub(super) fn new(params: BlestParams) -> Self {
+        Self { params, lambda: params.lambda, has_blocked: false, changed_at: None }
+    }
+
+    fn adapt(&mut self, now: Time, round_trip: Span) {
+        if self.changed_at.is_some_and(|at| now.since(at) < round_trip) {
+            return;
+        }
+        let [fall, rise] = self.params.steps;
+        let [least, most] = self.params.bounds;
+        let step = if self.has_blocked { rise } else { -fall };
+        self.lambda = (self.lambda + step).max(least).min(most);
+        self.has_blocked = false;
+        self.changed_at = Some(now);
+    }
+
+    /// What the fast path sends meanwhile, in bytes.
+    fn sent_meanwhile(&self, fast: &PathState, linger: Span) -> f64 {
+        let round_trip = fast.round_trip().as_secs_f64();
+        let rounds = if round_trip > 0.0 {
+            libm::floor(linger.as_secs_f64() / round_trip) + 1.0
+        } else {
+            1.0
+        };
+        let window = fast.packets() as f64;
+        let packets = if fast.is_in_slow_start {
+            window * (libm::exp2(rounds.min(MOST_ROUNDS)) - 1.0)
+        } else {
+            (window + (rounds - 1.0) / 2.0) * rounds
+        };
+        self.lambda * packets * fast.segment.get() as f64
+    }
+}
+
+impl Scheduler for Blest {
+    fn name(&self) -> &'static str {
+        "blest"
+    }
+
+    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+        let with_room = fastest_with_room(paths);
+        let (Some(fast), Some(slow)) = (fastest(paths), with_room) else { return Choice::Wait };
+        if fast.id == slow.id || fast.has_room() {
+            return send_or_wait(with_room);
+        }
+        self.adapt(now, slow.round_trip());
+        // What is in flight on the fast path will be acknowledged meanwhile: its part of the window
+        // is free for what follows.
+        let window = flow.window_left.get() as f64 + fast.inflight.get() as f64;
+        let left = window - slow.segment.get() as f64;
+        if self.sent_meanwhile(fast, slow.round_trip()) > left {
+            return Choice::Wait;
+        }
+        Choice::Send(slow.id)
+    }
+
+    fn on_blocked(&mut self, _now: Time, _path: PathId) {
+        self.has_blocked = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::tests::{PLENTY, SEGMENT, path};
+    use crate::unit::Bytes;
+
+    fn flow(window: u64) -> Flow {
+        Flow { window_left: SEGMENT * window, ..PLENTY }
+    }
+
+    #[test]
+    fn a_slow_path_must_leave_the_fast_one_its_share_of_the_window() {
+        let mut blest = Blest::new(BlestParams { lambda: 1.0, ..BlestParams::default() });
+        let paths = [path(0, 10, 10, 10), path(1, 95, 10, 0)];
+        // Ten round trips: (10 + 4.5)·10 = 145 packets, with 10 in flight and one for the slow path.
+        assert_eq!(blest.choose(Time::ZERO, &flow(136), &paths), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(135), &paths), Choice::Wait);
+        let starting = [PathState { is_in_slow_start: true, ..paths[0] }, paths[1]];
+        // 10·(2¹⁰ − 1).
+        assert_eq!(blest.choose(Time::ZERO, &flow(10_221), &starting), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(10_220), &starting), Choice::Wait);
+    }
+
+    #[test]
+    fn lambda_rises_when_the_window_blocks_and_falls_when_it_does_not() {
+        let mut blest = Blest::new(BlestParams::default());
+        let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
+        let mut now = Time::ZERO;
+        for _ in 0..10 {
+            blest.on_blocked(now, PathId(0));
+            blest.choose(now, &flow(1_000), &paths);
+            now += Span::from_millis(100);
+        }
+        assert!((blest.lambda - 1.3).abs() < 1e-12, "{}", blest.lambda);
+        for _ in 0..10 {
+            blest.choose(now, &flow(1_000), &paths);
+            now += Span::from_millis(50);
+        }
+        assert!((blest.lambda - 1.25).abs() < 1e-12, "once a round trip: {}", blest.lambda);
+    }
+
+    #[test]
+    fn without_a_window_it_waits_for_the_fast_path() {
+        let mut blest = Blest::new(BlestParams::default());
+        let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
+        let none = Flow { window_left: Bytes::ZERO, ..PLENTY };
+        assert_eq!(blest.choose(Time::ZERO, &none, &paths), Choice::Wait);
+    }
+}

@@ -1,0 +1,243 @@
+//! Schedulers by their names, with their settings.
+
+use alloc::boxed::Box;
+
+use super::{
+    Blest, BlestParams, Daps, Ecf, EcfParams, Freshest, FreshestParams, MinSrtt, QAware,
+    QAwareParams, Redundant, RoundRobin, Scheduler,
+};
+
+/// A scheduler and its settings. In a file, a string such as `"qaware"`, or a table such as
+/// `{ scheduler = "qaware", alpha = 0.9 }`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "scheduler", rename_all = "snake_case"))]
+pub enum SchedulerConfig {
+    /// [`MinSrtt`].
+    MinSrtt,
+    /// [`RoundRobin`].
+    RoundRobin,
+    /// [`Redundant`].
+    Redundant,
+    /// [`Ecf`].
+    Ecf(EcfParams),
+    /// [`Blest`].
+    Blest(BlestParams),
+    /// [`Daps`].
+    Daps,
+    /// [`QAware`].
+    #[cfg_attr(feature = "serde", serde(rename = "qaware"))]
+    QAware(QAwareParams),
+    /// [`Freshest`].
+    Freshest(FreshestParams),
+}
+
+/// A setting outside its range.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("`{field}` is {value}, which is not {range}; give for example {example}")]
+pub struct SchedulerError {
+    /// The setting.
+    pub field: &'static str,
+    /// What it was.
+    pub value: f64,
+    /// Where it may lie.
+    pub range: &'static str,
+    /// A value that makes sense.
+    pub example: &'static str,
+}
+
+impl SchedulerConfig {
+    /// All schedulers, with their settings as they are unless said.
+    pub const ALL: [Self; 8] = [
+        Self::MinSrtt,
+        Self::RoundRobin,
+        Self::Redundant,
+        Self::Ecf(EcfParams { beta: 0.25 }),
+        Self::Blest(BlestParams { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }),
+        Self::Daps,
+        Self::QAware(QAwareParams { alpha: 0.8 }),
+        Self::Freshest(FreshestParams {
+            copies: 25.0,
+            worth: 0.1,
+            forget: crate::unit::Span::from_millis(500),
+            alpha: 0.8,
+        }),
+    ];
+
+    /// The name, as files and commands write it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MinSrtt => "min_srtt",
+            Self::RoundRobin => "round_robin",
+            Self::Redundant => "redundant",
+            Self::Ecf(_) => "ecf",
+            Self::Blest(_) => "blest",
+            Self::Daps => "daps",
+            Self::QAware(_) => "qaware",
+            Self::Freshest(_) => "freshest",
+        }
+    }
+
+    /// The scheduler of this name, with its settings as they are unless said.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|config| config.name() == name)
+    }
+
+    /// The scheduler, at its beginning.
+    pub fn build(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
+        Ok(match *self {
+            Self::MinSrtt => Box::new(MinSrtt::new()),
+            Self::RoundRobin => Box::new(RoundRobin::new()),
+            Self::Redundant => Box::new(Redundant::new()),
+            Self::Ecf(params) => {
+                within("beta", params.beta, 0.0..=10.0, ["from 0 to 10", "0.25"])?;
+                Box::new(Ecf::new(params))
+            }
+            Self::Blest(params) => {
+                let [least, most] = params.bounds;
+                within("bounds[0]", least, f64::MIN_POSITIVE..=100.0, ["above 0", "1.0"])?;
+                within("bounds[1]", most, least..=100.0, ["from bounds[0] to 100", "1.3"])?;
+                within("lambda", params.lambda, least..=most, ["within `bounds`", "1.2"])?;
+                for step in params.steps {
+                    within("steps", step, 0.0..=100.0, ["from 0 to 100", "[0.01, 0.04]"])?;
+                }
+                Box::new(Blest::new(params))
+            }
+            Self::Daps => Box::new(Daps::new()),
+            Self::QAware(params) => {
+                alpha(params.alpha)?;
+                Box::new(QAware::new(params))
+            }
+            Self::Freshest(params) => {
+                alpha(params.alpha)?;
+                within("copies", params.copies, 0.0..=100.0, ["from 0 to 100", "25"])?;
+                within("worth", params.worth, 0.0..=1.0, ["from 0 to 1", "0.1"])?;
+                let forget = params.forget.as_secs_f64();
+                within("forget", forget, 1e-9..=f64::MAX, ["above 0", "500ms"])?;
+                Box::new(Freshest::new(params))
+            }
+        })
+    }
+}
+
+fn alpha(alpha: f64) -> Result<(), SchedulerError> {
+    within("alpha", alpha, 0.0..=1.0 - f64::EPSILON, ["from 0 to below 1", "0.8"])
+}
+
+fn within(
+    field: &'static str,
+    value: f64,
+    within: core::ops::RangeInclusive<f64>,
+    [range, example]: [&'static str; 2],
+) -> Result<(), SchedulerError> {
+    if within.contains(&value) {
+        Ok(())
+    } else {
+        Err(SchedulerError { field, value, range, example })
+    }
+}
+
+/// A scheduler in a file: a name, or a table.
+#[cfg(feature = "serde")]
+mod reading {
+    use alloc::format;
+    use alloc::string::String;
+
+    use serde::{Deserialize, Deserializer};
+
+    use super::{BlestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig};
+    use crate::reading::string_or_table;
+
+    /// The table.
+    #[derive(Deserialize)]
+    #[serde(tag = "scheduler", rename_all = "snake_case", deny_unknown_fields)]
+    enum Table {
+        MinSrtt {},
+        RoundRobin {},
+        Redundant {},
+        Ecf(EcfParams),
+        Blest(BlestParams),
+        Daps {},
+        #[serde(rename = "qaware")]
+        QAware(QAwareParams),
+        Freshest(FreshestParams),
+    }
+
+    impl From<Table> for SchedulerConfig {
+        fn from(table: Table) -> Self {
+            match table {
+                Table::MinSrtt {} => Self::MinSrtt,
+                Table::RoundRobin {} => Self::RoundRobin,
+                Table::Redundant {} => Self::Redundant,
+                Table::Ecf(params) => Self::Ecf(params),
+                Table::Blest(params) => Self::Blest(params),
+                Table::Daps {} => Self::Daps,
+                Table::QAware(params) => Self::QAware(params),
+                Table::Freshest(params) => Self::Freshest(params),
+            }
+        }
+    }
+
+    fn named(name: &str) -> Result<SchedulerConfig, String> {
+        SchedulerConfig::named(name).ok_or_else(|| {
+            let names = SchedulerConfig::ALL.map(|config| config.name()).join(", ");
+            format!("`{name}` is no scheduler of paths; there are {names}")
+        })
+    }
+
+    impl<'de> Deserialize<'de> for SchedulerConfig {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let expected = "a scheduler's name, or a table with `scheduler` and its settings";
+            string_or_table::<Table, _, _, _>(deserializer, expected, named)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn all_are_found_by_their_names_as_they_are_unless_said() {
+        for config in SchedulerConfig::ALL {
+            assert_eq!(SchedulerConfig::named(config.name()), Some(config));
+            assert_eq!(config.build().unwrap().name(), config.name());
+        }
+        assert_eq!(SchedulerConfig::named("fastest"), None);
+        let [.., ecf, blest, _, qaware, freshest] = SchedulerConfig::ALL;
+        assert_eq!(ecf, SchedulerConfig::Ecf(EcfParams::default()));
+        assert_eq!(blest, SchedulerConfig::Blest(BlestParams::default()));
+        assert_eq!(qaware, SchedulerConfig::QAware(QAwareParams::default()));
+        assert_eq!(freshest, SchedulerConfig::Freshest(FreshestParams::default()));
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        let error = SchedulerConfig::QAware(QAwareParams { alpha: 1.0 }).build().unwrap_err();
+        let text = "`alpha` is 1, which is not from 0 to below 1; give for example 0.8";
+        assert_eq!(error.to_string(), text);
+        let wrong = BlestParams { bounds: [2.0, 1.0], ..BlestParams::default() };
+        assert_eq!(SchedulerConfig::Blest(wrong).build().unwrap_err().field, "bounds[1]");
+        let wrong = FreshestParams { worth: f64::NAN, ..FreshestParams::default() };
+        assert_eq!(SchedulerConfig::Freshest(wrong).build().unwrap_err().field, "worth");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_scheduler_is_a_name_or_a_table() {
+        #[derive(Debug, serde::Deserialize)]
+        struct File {
+            scheduler: SchedulerConfig,
+        }
+        let read = |text: &str| {
+            let text = alloc::format!("scheduler = {text}");
+            toml::from_str::<File>(&text).map(|file| file.scheduler)
+        };
+        assert_eq!(read("\"min_srtt\"").unwrap(), SchedulerConfig::MinSrtt);
+        let table = read("{ scheduler = \"qaware\", alpha = 0.9 }").unwrap();
+        assert_eq!(table, SchedulerConfig::QAware(QAwareParams { alpha: 0.9 }));
+        assert!(read("\"lia\"").unwrap_err().to_string().contains("min_srtt, round_robin"));
+        assert!(read("{ scheduler = \"daps\", alpha = 0.9 }").is_err());
+    }
+}

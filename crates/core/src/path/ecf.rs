@@ -1,0 +1,116 @@
+//! Earliest completion first: a slower path only where it brings the end nearer.
+//!
+//! With f the fastest path, without room, s the fastest with room, k unsent packets, and
+//! δ = max(σ_f, σ_s):
+//!
+//! ```text
+//! wait for f  if  (1 + k/cwnd_f)·RTT_f < (1 + β·waiting)·(RTT_s + δ)
+//!            and  k/cwnd_s·RTT_s ≥ 2·RTT_f + δ
+//! ```
+//!
+//! `waiting` is 1 from the first wait on until the first condition fails. Lim, Nahum, Towsley,
+//! Gibbens: ECF: An MPTCP Path Scheduler to Manage Heterogeneous Paths, CoNEXT 2017, section 4.
+//!
+//! # Where the paper is silent
+//!
+//! k/cwnd is at least 1, one round trip for what is left, as in the authors' code for Linux.
+
+use super::{Choice, Flow, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
+use crate::unit::{Bytes, Time};
+
+/// Settings of [`Ecf`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct EcfParams {
+    /// β: by how much more the first condition must fail before waiting ends, 0 to 10. 0.25.
+    pub beta: f64,
+}
+
+impl Default for EcfParams {
+    fn default() -> Self {
+        Self { beta: 0.25 }
+    }
+}
+
+/// Waits for the fastest path if all is over sooner then.
+#[derive(Debug, Clone)]
+pub struct Ecf {
+    params: EcfParams,
+    is_waiting: bool,
+}
+
+impl Ecf {
+    /// Has not waited yet.
+    pub(super) fn new(params: EcfParams) -> Self {
+        Self { params, is_waiting: false }
+    }
+}
+
+/// How many windows of `path` so much is, at least one.
+fn windows(unsent: Bytes, path: &PathState) -> f64 {
+    (unsent.get() as f64 / path.cwnd.get().max(1) as f64).max(1.0)
+}
+
+impl Scheduler for Ecf {
+    fn name(&self) -> &'static str {
+        "ecf"
+    }
+
+    fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+        let with_room = fastest_with_room(paths);
+        let (Some(fast), Some(slow)) = (fastest(paths), with_room) else { return Choice::Wait };
+        if fast.id == slow.id || fast.has_room() {
+            return send_or_wait(with_room);
+        }
+        let [rtt_f, rtt_s] = [fast, slow].map(|path| path.round_trip().as_secs_f64());
+        let delta = fast.rttvar.max(slow.rttvar).as_secs_f64();
+        let margin = if self.is_waiting { 1.0 + self.params.beta } else { 1.0 };
+        if (1.0 + windows(flow.unsent, fast)) * rtt_f >= margin * (rtt_s + delta) {
+            self.is_waiting = false;
+        } else if windows(flow.unsent, slow) * rtt_s >= 2.0 * rtt_f + delta {
+            self.is_waiting = true;
+            return Choice::Wait;
+        }
+        Choice::Send(slow.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathId;
+    use crate::path::tests::{PLENTY, SEGMENT, path};
+
+    fn flow(packets: u64) -> Flow {
+        Flow { unsent: SEGMENT * packets, ..PLENTY }
+    }
+
+    #[test]
+    fn the_last_packets_wait_for_the_fast_path_and_many_do_not() {
+        // 10 packets each 10 ms; 100 ms.
+        let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
+        let mut ecf = Ecf::new(EcfParams::default());
+        // (1 + 5)·10 ms < 100 ms, and 50/10·100 ms ≥ 20 ms.
+        assert_eq!(ecf.choose(Time::ZERO, &flow(50), &paths), Choice::Wait);
+        // (1 + 10)·10 ms ≥ 100 ms, but not 125 ms: it has waited before.
+        assert_eq!(ecf.choose(Time::ZERO, &flow(100), &paths), Choice::Wait);
+        assert_eq!(ecf.choose(Time::ZERO, &flow(130), &paths), Choice::Send(PathId(1)));
+        assert_eq!(ecf.choose(Time::ZERO, &flow(100), &paths), Choice::Send(PathId(1)));
+    }
+
+    #[test]
+    fn a_fast_path_with_room_is_used_whatever_else_there_is() {
+        let paths = [path(0, 10, 10, 9), path(1, 100, 10, 0)];
+        let mut ecf = Ecf::new(EcfParams::default());
+        assert_eq!(ecf.choose(Time::ZERO, &flow(1), &paths), Choice::Send(PathId(0)));
+    }
+
+    #[test]
+    fn a_slow_path_that_is_done_before_the_fast_one_comes_round_is_used() {
+        // 100 ms for the slow one: less than two round trips of 90 ms.
+        let paths = [path(0, 90, 10, 10), path(1, 100, 10, 0)];
+        let mut ecf = Ecf::new(EcfParams::default());
+        assert_eq!(ecf.choose(Time::ZERO, &flow(5), &paths), Choice::Send(PathId(1)));
+    }
+}

@@ -1,0 +1,367 @@
+//! The stop between host and link: which of several paths the next packet takes.
+//!
+//! ```text
+//!                                  ┌─► cwnd, inflight ─► device queue ─► link ─► …
+//!  send buffer ─► scheduler ─► wait┤
+//!       ▲        paths' states     └─► cwnd, inflight ─► device queue ─► link ─► …
+//!       └── receive window               (here queues are seen at once, by acks a round trip later)
+//! ```
+//!
+//! | scheduler | takes | from |
+//! |---|---|---|
+//! | [`MinSrtt`] | the path with room whose round trip is shortest | Linux's default |
+//! | [`RoundRobin`] | paths with room in turn | Linux |
+//! | [`Redundant`] | all paths with room, with copies of the same packet | Linux |
+//! | [`Ecf`] | waits for the fastest if all is over sooner then | Lim et al. |
+//! | [`Blest`] | waits for the fastest if a slower one would block the receive window | Ferlin et al. |
+//! | [`Daps`] | paths in the order in which packets would arrive, a round ahead | Kuhn et al. |
+//! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | 000 |
+//! | [`Freshest`] | the path on which an update is expected first; copies where that pays | ours |
+//!
+//! (000: Shreedhar, PhD thesis, IIIT-Delhi: chapter 2, QAware: A Cross-Layer Approach to MPTCP
+//! Scheduling.)
+//!
+//! ```
+//! use freshline_core::path::{Choice, Flow, MinSrtt, PathId, PathState, Scheduler};
+//! use freshline_core::unit::{Bytes, Span, Time};
+//!
+//! let segment = Bytes::new(1448);
+//! let path = |id, millis, inflight| PathState {
+//!     srtt: Some(Span::from_millis(millis)),
+//!     inflight: segment * inflight,
+//!     ..PathState::new(PathId(id), segment)
+//! };
+//! let plenty = Bytes::new(1_000_000);
+//! let flow = Flow { unsent: plenty, window_left: plenty, interval: Span::ZERO };
+//! let mut scheduler = MinSrtt::new();
+//! let choice = scheduler.choose(Time::ZERO, &flow, &[path(0, 20, 3), path(1, 50, 0)]);
+//! assert_eq!(choice, Choice::Send(PathId(0)));
+//! // The window of the first is full.
+//! let choice = scheduler.choose(Time::ZERO, &flow, &[path(0, 20, 10), path(1, 50, 0)]);
+//! assert_eq!(choice, Choice::Send(PathId(1)));
+//! ```
+
+mod blest;
+mod config;
+mod daps;
+mod ecf;
+mod freshest;
+mod min_srtt;
+mod qaware;
+mod redundant;
+mod round_robin;
+
+pub use blest::{Blest, BlestParams};
+pub use config::{SchedulerConfig, SchedulerError};
+pub use daps::Daps;
+pub use ecf::{Ecf, EcfParams};
+pub use freshest::{Freshest, FreshestParams};
+pub use min_srtt::MinSrtt;
+pub use qaware::{QAware, QAwareParams};
+pub use redundant::Redundant;
+pub use round_robin::RoundRobin;
+
+use core::fmt;
+
+use crate::unit::{Bytes, Span, Time};
+
+/// The most paths of one connection.
+pub const MOST_PATHS: usize = 32;
+
+/// A path of a connection, as its driver numbers it, below [`MOST_PATHS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u8);
+
+/// What waits in the queue of the device through which a path leaves the host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeviceQueue {
+    /// Packets, whoever sent them.
+    pub packets: u64,
+    /// How many packets left it a second in the last short while; 0: none did.
+    pub rate: f64,
+}
+
+impl DeviceQueue {
+    /// How long what waits will take to leave; `None` where nothing leaves.
+    pub fn wait(&self) -> Option<Span> {
+        match self.packets {
+            0 => Some(Span::ZERO),
+            _ => (self.rate > 0.0).then(|| Span::from_secs_f64(self.packets as f64 / self.rate)),
+        }
+    }
+}
+
+/// What is known of one path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PathState {
+    /// Which.
+    pub id: PathId,
+    /// The smoothed round trip (RFC 6298); `None` before the first sample.
+    pub srtt: Option<Span>,
+    /// Its mean deviation (RFC 6298).
+    pub rttvar: Span,
+    /// The shortest round trip of late.
+    pub min_rtt: Option<Span>,
+    /// The mean way there of late, where the far end tells when packets came; by one and the same
+    /// clock for all paths.
+    pub one_way: Option<Span>,
+    /// For how long the oldest packet in flight has been without an answer.
+    pub unanswered: Option<Span>,
+    /// What may be in flight.
+    pub cwnd: Bytes,
+    /// What is.
+    pub inflight: Bytes,
+    /// A full packet of it, above zero.
+    pub segment: Bytes,
+    /// Whether the window still grows as in slow start.
+    pub is_in_slow_start: bool,
+    /// What waits in front of it on this host; `None` where nobody can tell.
+    pub queue: Option<DeviceQueue>,
+    /// The part of its packets that is lost, 0 to 1.
+    pub loss: f64,
+    /// Use it only when no other path is there.
+    pub is_backup: bool,
+}
+
+impl PathState {
+    /// A path of which nothing is known but its packets' size; a window of ten (RFC 6928).
+    pub fn new(id: PathId, segment: Bytes) -> Self {
+        Self {
+            id,
+            srtt: None,
+            rttvar: Span::ZERO,
+            min_rtt: None,
+            one_way: None,
+            unanswered: None,
+            cwnd: segment * 10,
+            inflight: Bytes::ZERO,
+            segment,
+            is_in_slow_start: true,
+            queue: None,
+            loss: 0.0,
+            is_backup: false,
+        }
+    }
+
+    /// Whether another full packet may be in flight.
+    pub fn has_room(&self) -> bool {
+        self.inflight + self.segment <= self.cwnd
+    }
+
+    /// The round trip; one that is not known is none, so that new paths are tried at once.
+    fn round_trip(&self) -> Span {
+        self.srtt.unwrap_or(Span::ZERO)
+    }
+
+    /// The window in packets, at least one.
+    fn packets(&self) -> u64 {
+        (self.cwnd.get() / self.segment.get().max(1)).max(1)
+    }
+}
+
+/// What a connection has to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Data that no path has taken yet.
+    pub unsent: Bytes,
+    /// What the receiver takes beyond what is in flight on all paths.
+    pub window_left: Bytes,
+    /// The time between two updates, of which each makes those before it worthless; zero for a
+    /// stream, of which all counts.
+    pub interval: Span,
+}
+
+/// Some paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathSet(u32);
+
+impl PathSet {
+    /// No path.
+    pub const EMPTY: Self = Self(0);
+
+    /// With `path` in it.
+    pub fn with(self, path: PathId) -> Self {
+        Self(self.0 | 1u32.checked_shl(path.0.into()).unwrap_or(0))
+    }
+
+    /// Whether `path` is in it.
+    pub fn contains(self, path: PathId) -> bool {
+        self.0 & 1u32.checked_shl(path.0.into()).unwrap_or(0) != 0
+    }
+
+    /// Whether there is none in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All in it, by their numbers.
+    pub fn iter(self) -> impl Iterator<Item = PathId> {
+        (0..MOST_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
+    }
+}
+
+/// What becomes of the next packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// It takes this path.
+    Send(PathId),
+    /// It takes the first path, and a copy each of the others.
+    Copies(PathId, PathSet),
+    /// It waits: ask again when a path's state has changed.
+    Wait,
+}
+
+/// Chooses a path for one packet after the other.
+///
+/// The contract: call [`Scheduler::choose`] with the states of all paths that can be used, each
+/// once, whenever there is a packet and any of them has changed; send what it says, which changes
+/// `inflight`; ask again until it says [`Choice::Wait`]. It never chooses a path without room.
+pub trait Scheduler: fmt::Debug + Send {
+    /// The name in reports and scenarios.
+    fn name(&self) -> &'static str;
+
+    /// Where the next full packet goes.
+    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice;
+
+    /// The receive window kept `_path` from sending, as what another path has in flight is missing.
+    fn on_blocked(&mut self, _now: Time, _path: PathId) {}
+}
+
+/// The paths that count: all but backups, or those where there is nothing else.
+fn candidates(paths: &[PathState]) -> impl Iterator<Item = &PathState> {
+    let has_main = paths.iter().any(|path| !path.is_backup);
+    paths.iter().filter(move |path| path.is_backup != has_main)
+}
+
+/// The candidate with room whose round trip is shortest.
+fn fastest_with_room(paths: &[PathState]) -> Option<&PathState> {
+    candidates(paths).filter(|path| path.has_room()).min_by_key(|path| path.round_trip())
+}
+
+/// The candidate whose round trip is shortest, whether it has room or not.
+fn fastest(paths: &[PathState]) -> Option<&PathState> {
+    candidates(paths).min_by_key(|path| path.round_trip())
+}
+
+/// What to do where any choice will do.
+fn send_or_wait(path: Option<&PathState>) -> Choice {
+    path.map_or(Choice::Wait, |path| Choice::Send(path.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    pub(super) const SEGMENT: Bytes = Bytes::new(1_000);
+    pub(super) const PLENTY: Flow = Flow {
+        unsent: Bytes::new(10_000_000),
+        window_left: Bytes::new(10_000_000),
+        interval: Span::ZERO,
+    };
+
+    /// A path with a round trip of `rtt_ms`, and so many packets of window and in flight.
+    pub(super) fn path(id: u8, rtt_ms: u64, cwnd: u64, inflight: u64) -> PathState {
+        PathState {
+            srtt: Some(Span::from_millis(rtt_ms)),
+            cwnd: SEGMENT * cwnd,
+            inflight: SEGMENT * inflight,
+            is_in_slow_start: false,
+            ..PathState::new(PathId(id), SEGMENT)
+        }
+    }
+
+    fn all() -> Vec<Box<dyn Scheduler>> {
+        SchedulerConfig::ALL.iter().map(|config| config.build().unwrap()).collect()
+    }
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        let set = PathSet::EMPTY.with(PathId(3)).with(PathId(31)).with(PathId(200));
+        assert!(set.contains(PathId(3)) && !set.contains(PathId(4)) && !set.contains(PathId(200)));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [PathId(3), PathId(31)]);
+        assert!(PathSet::EMPTY.is_empty() && !set.is_empty());
+    }
+
+    #[test]
+    fn a_queue_that_stands_still_has_no_end() {
+        assert_eq!(DeviceQueue { packets: 5, rate: 0.0 }.wait(), None);
+        assert_eq!(DeviceQueue { packets: 0, rate: 0.0 }.wait(), Some(Span::ZERO));
+        let wait = DeviceQueue { packets: 5, rate: 500.0 }.wait();
+        assert_eq!(wait, Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn backups_wait_until_nothing_else_is_there() {
+        for mut scheduler in all() {
+            let backup = PathState { is_backup: true, ..path(0, 1, 10, 0) };
+            let choice = scheduler.choose(Time::ZERO, &PLENTY, &[backup, path(1, 100, 10, 0)]);
+            assert_eq!(choice, Choice::Send(PathId(1)), "{}", scheduler.name());
+            let choice = scheduler.choose(Time::ZERO, &PLENTY, &[backup]);
+            assert_eq!(choice, Choice::Send(PathId(0)), "{}", scheduler.name());
+        }
+    }
+
+    fn any_path(id: u8) -> impl Strategy<Value = PathState> {
+        let queue = proptest::option::of((0..2_000u64, 0.0..1e5));
+        let time = || proptest::option::of((0..2_000u64).prop_map(Span::from_millis));
+        let times = (time(), time(), time());
+        (times, 0..500u64, 0..50u64, 0..50u64, queue, 0.0..=1.0, any::<bool>()).prop_map(
+            move |(times, rttvar, cwnd, inflight, queue, loss, is_in_slow_start)| PathState {
+                srtt: times.0,
+                rttvar: Span::from_millis(rttvar),
+                min_rtt: times.0.map(|srtt| srtt / 2),
+                one_way: times.1,
+                unanswered: times.2,
+                cwnd: SEGMENT * cwnd,
+                inflight: SEGMENT * inflight,
+                is_in_slow_start,
+                queue: queue.map(|(packets, rate)| DeviceQueue { packets, rate }),
+                loss,
+                is_backup: false,
+                ..PathState::new(PathId(id), SEGMENT)
+            },
+        )
+    }
+
+    proptest! {
+        /// And one alone is always used: no scheduler waits for nothing.
+        #[test]
+        fn whatever_the_paths_are_only_those_with_room_are_chosen(
+            steps in prop::collection::vec((any_path(0), any_path(1), any_path(2), 0..1_000u64), 1..60),
+            unsent in 1..10_000_000u64,
+            window_left in 0..10_000_000u64,
+        ) {
+            for mut scheduler in all() {
+                let mut now = Time::ZERO;
+                for (a, b, c, millis) in &steps {
+                    now += Span::from_millis(*millis);
+                    let [unsent, window_left] = [unsent, window_left].map(Bytes::new);
+                    let interval = Span::from_millis(millis % 50);
+                    let flow = Flow { unsent, window_left, interval };
+                    let paths = [*a, *b, *c];
+                    let room = |id: PathId| paths[usize::from(id.0)].has_room();
+                    match scheduler.choose(now, &flow, &paths) {
+                        Choice::Send(id) => prop_assert!(room(id)),
+                        Choice::Copies(id, copies) => {
+                            prop_assert!(room(id) && copies.iter().all(room));
+                            prop_assert!(!copies.is_empty() && !copies.contains(id));
+                        }
+                        Choice::Wait => prop_assert!(
+                            paths.iter().any(|path| !path.has_room()),
+                            "{} waits, and for nothing", scheduler.name()
+                        ),
+                    }
+                    if millis % 7 == 0 {
+                        scheduler.on_blocked(now, PathId(0));
+                    }
+                    let alone = scheduler.choose(now, &flow, &[*a]);
+                    let expected = if a.has_room() { Choice::Send(a.id) } else { Choice::Wait };
+                    prop_assert_eq!(alone, expected, "{}", scheduler.name());
+                }
+            }
+        }
+    }
+}

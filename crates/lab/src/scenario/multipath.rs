@@ -1,0 +1,227 @@
+//! A flow over several paths, as a scenario describes it.
+
+use std::borrow::Cow;
+
+use freshline_core::path::SchedulerConfig;
+use freshline_core::receiver::{Remote, WindowLawConfig};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
+use rand_pcg::Pcg64;
+use serde::Deserialize;
+
+use crate::engine::Streams;
+use crate::tcp::apps::{Cbr, Page, Pages};
+use crate::tcp::congestion::{
+    Algorithm, CongestionControl, Coupling, Lia, Olia, ParseAlgorithmError,
+};
+use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
+use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
+use crate::world::{Flow, Multipath, MultipathSource};
+
+/// A stream over several paths with its application; a bulk transfer without end unless said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MultipathConfig {
+    /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MOST_PATHS`] paths.
+    pub paths: Vec<Vec<String>>,
+    /// Which path takes the next segment: a name, or a table with settings.
+    pub scheduler: SchedulerConfig,
+    /// The congestion control: that of a TCP stream, of each subflow for itself, or `lia` or `olia`,
+    /// of all together.
+    pub control: MultipathControl,
+    /// Opportunistic retransmission with penalties, and reinjection after timeouts.
+    #[serde(default = "yes")]
+    pub handler: bool,
+    /// The payload of a full segment; 1428 bytes unless said, which makes packets of 1500.
+    pub segment: Option<Bytes>,
+    /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
+    pub least_variation: Option<Span>,
+    /// The law of the one receive window; Linux's for TCP unless said.
+    #[serde(default = "super::autotune")]
+    pub receiver: WindowLawConfig,
+    /// The receive buffer over all paths as it is at first, and at most; Linux's unless said.
+    pub receive_buffer: Option<[Bytes; 2]>,
+    /// The send buffer over all paths as it is at first, and at most; Linux's unless said.
+    pub send_buffer: Option<[Bytes; 2]>,
+    /// Writes blocks of `block` bytes at this rate instead.
+    pub rate: Option<BitRate>,
+    /// With `rate` or `pages`: the size of a block; a full segment unless said.
+    pub block: Option<Bytes>,
+    /// Sends this much and closes instead.
+    pub file: Option<Bytes>,
+    /// Loads these pages one after the other and closes instead.
+    #[serde(default)]
+    pub pages: Vec<PageConfig>,
+    /// With `pages`: each object comes at a rate between these two, uniformly drawn.
+    pub rates: Option<[BitRate; 2]>,
+}
+
+/// The congestion control of subflows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum MultipathControl {
+    /// Each for itself.
+    Alone(Algorithm),
+    /// [`Lia`].
+    Lia,
+    /// [`Olia`].
+    Olia,
+}
+
+impl TryFrom<String> for MultipathControl {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.as_str() {
+            "lia" => Ok(Self::Lia),
+            "olia" => Ok(Self::Olia),
+            other => other.parse().map(Self::Alone).map_err(|error: ParseAlgorithmError| {
+                format!("{error}; or lia or olia, which couple the paths")
+            }),
+        }
+    }
+}
+
+impl MultipathControl {
+    /// The law of one more subflow.
+    fn build(self, coupling: &Coupling, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
+        match self {
+            Self::Alone(algorithm) => algorithm.build(INITIAL_WINDOW, segment, rng),
+            Self::Lia => Box::new(Lia::new(INITIAL_WINDOW, coupling)),
+            Self::Olia => Box::new(Olia::new(INITIAL_WINDOW, coupling)),
+        }
+    }
+}
+
+/// A web page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageConfig {
+    /// How many objects it has.
+    pub objects: u64,
+    /// How large all of them are together.
+    pub size: Bytes,
+}
+
+/// MPTCP's option takes 20 bytes of a packet of 1500.
+const SEGMENT: Bytes = Bytes::new(1428);
+/// The initial window of a subflow (RFC 6928).
+const INITIAL_WINDOW: Packets = Packets::new(10);
+
+fn yes() -> bool {
+    true
+}
+
+impl MultipathConfig {
+    /// So many paths a flow has at most.
+    pub const MOST_PATHS: usize = 8;
+
+    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// alike.
+    pub(super) fn build(
+        &self,
+        between: (Time, Time),
+        streams: Streams,
+        index: usize,
+        remote: &Remote,
+    ) -> Result<Flow, Cow<'static, str>> {
+        if !(1..=Self::MOST_PATHS).contains(&self.paths.len()) {
+            return Err(format!(
+                "`paths` has {}; give from 1 to {}",
+                self.paths.len(),
+                Self::MOST_PATHS
+            )
+            .into());
+        }
+        let segment = self.segment.unwrap_or(SEGMENT);
+        if !(Bytes::new(1)..=Bytes::new(65_475)).contains(&segment) {
+            return Err(format!("`segment` is {segment}; give from 1B to 65475B").into());
+        }
+        let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
+        let receive = self.receive_buffer.map_or(BufferParams::RECEIVE, buffer);
+        let send = self.send_buffer.map_or(BufferParams::SEND, buffer);
+        if [receive, send].iter().any(|buffer| buffer.default > buffer.max) {
+            return Err("a buffer begins above its maximum; give [at first, at most]".into());
+        }
+        if receive.windows().initial < segment {
+            return Err(format!(
+                "`receive_buffer` begins below {}, two full segments",
+                segment * 2
+            )
+            .into());
+        }
+        let scheduler = self.scheduler.build().map_err(|error| format!("`scheduler`: {error}"))?;
+        let window = self.receiver.build(receive.windows(), remote);
+        let window = window.map_err(|error| format!("`receiver`: {error}"))?;
+        let source = self.source(between.0, segment, streams.stream("pages", index))?;
+        // Each subflow has as much room as it can use: the buffer over all is what counts.
+        let params = SenderParams {
+            segment,
+            buffer: UNBOUNDED,
+            least_variation: self
+                .least_variation
+                .unwrap_or(SenderParams::default().least_variation),
+            ..SenderParams::default()
+        };
+        let coupling = Coupling::new();
+        let sender = |path: usize| {
+            let rng = streams.stream("subflow", index * Self::MOST_PATHS + path);
+            Sender::new(params, self.control.build(&coupling, segment, rng))
+        };
+        let senders = (0..self.paths.len()).map(sender).collect();
+        let params = MultipathParams { segment, buffer: send, handler: self.handler };
+        let sender = MultipathSender::new(params, senders, scheduler);
+        let receiver = MultipathReceiver::new(self.paths.len(), ReceiverParams::default(), window);
+        Ok(Flow::Multipath(Multipath::new(sender, receiver, source, between)))
+    }
+
+    fn source(
+        &self,
+        starts_at: Time,
+        segment: Bytes,
+        rng: Pcg64,
+    ) -> Result<MultipathSource, &'static str> {
+        let kinds = [self.rate.is_some(), self.file.is_some(), !self.pages.is_empty()];
+        if kinds.into_iter().filter(|given| *given).count() > 1 {
+            return Err("`rate`, `file` and `pages` exclude each other");
+        }
+        if self.rates.is_some() && self.pages.is_empty() {
+            return Err("`rates` needs `pages`");
+        }
+        if self.block.is_some() && self.rate.is_none() && self.pages.is_empty() {
+            return Err("`block` needs a `rate` or `pages`");
+        }
+        let block = self.block.unwrap_or(segment);
+        if block == Bytes::ZERO {
+            return Err("`block` is zero; give its size");
+        }
+        if let Some(rate) = self.rate {
+            if rate == BitRate::from_bps(0) {
+                return Err("`rate` is zero");
+            }
+            return Ok(MultipathSource::Cbr(Cbr::new(starts_at, block, rate)));
+        }
+        if let Some(file) = self.file {
+            return Ok(MultipathSource::File(file));
+        }
+        if self.pages.is_empty() {
+            return Ok(MultipathSource::Bulk);
+        }
+        let is_empty = |page: &PageConfig| page.objects == 0 || page.size.get() < page.objects;
+        if self.pages.iter().any(is_empty) {
+            return Err("a page needs at least one of `objects`, and a byte of `size` for each");
+        }
+        let Some(rates @ [least, most]) = self.rates else {
+            return Err("`pages` needs `rates`, the least and the most");
+        };
+        if least == BitRate::from_bps(0) || least > most {
+            return Err("`rates` must be above zero, the least first");
+        }
+        let page = |page: &PageConfig| Page { objects: page.objects, size: page.size };
+        let pages = self.pages.iter().map(page).collect();
+        Ok(MultipathSource::Pages(Pages::new(starts_at, pages, rates, block, rng)))
+    }
+}
+
+/// Room for whatever a window may be.
+const UNBOUNDED: BufferParams =
+    BufferParams { default: Bytes::new(1 << 40), max: Bytes::new(1 << 40) };

@@ -1,0 +1,92 @@
+//! What the laws of a connection's subflows know of each other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freshline_core::unit::Span;
+
+/// A subflow, as the others see it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Share {
+    /// Its window, in segments.
+    pub(super) window: f64,
+    /// Its smoothed round trip, in s; 0 before there is a sample, and then it does not count.
+    pub(super) round_trip: f64,
+    /// Segments delivered since its last loss, and between that one and the one before.
+    pub(super) delivered: [f64; 2],
+}
+
+impl Share {
+    /// Segments delivered between losses, by the better of both counts.
+    pub(super) fn between_losses(&self) -> f64 {
+        self.delivered[0].max(self.delivered[1])
+    }
+}
+
+/// The subflows of one connection, for their laws. Clones are the same coupling.
+#[derive(Debug, Clone, Default)]
+pub struct Coupling(Arc<Mutex<Vec<Share>>>);
+
+impl Coupling {
+    /// Of a connection without subflows yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more subflow.
+    pub(super) fn join(&self, window: f64) -> Member {
+        let mut shares = self.shares();
+        shares.push(Share { window, ..Share::default() });
+        Member { coupling: self.clone(), number: shares.len() - 1 }
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Vec<Share>> {
+        // Nothing is left half done by who holds it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A subflow's place in its coupling.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    coupling: Coupling,
+    number: usize,
+}
+
+impl Member {
+    /// Tells the others of its window, of what was delivered, and of a round trip if there was one.
+    pub(super) fn tell(&self, window: f64, delivered: f64, round_trip: Option<Span>) {
+        let mut shares = self.coupling.shares();
+        let own = &mut shares[self.number];
+        own.window = window;
+        own.delivered[0] += delivered;
+        if let Some(sample) = round_trip.map(Span::as_secs_f64) {
+            // As the smoothed round trip of RFC 6298.
+            let old = if own.round_trip > 0.0 { own.round_trip } else { sample };
+            own.round_trip = old + (sample - old) / 8.0;
+        }
+    }
+
+    /// A loss: a new count begins.
+    pub(super) fn tell_loss(&self, window: f64) {
+        let mut shares = self.coupling.shares();
+        let own = &mut shares[self.number];
+        own.window = window;
+        own.delivered = [0.0, own.delivered[0]];
+    }
+
+    /// Itself, and all that count, of which it is one if its round trip is known.
+    pub(super) fn look<T>(
+        &self,
+        of: impl FnOnce(&Share, &mut dyn Iterator<Item = &Share>) -> T,
+    ) -> T
+    where
+        T: Default,
+    {
+        let shares = self.coupling.shares();
+        let own = &shares[self.number];
+        if own.round_trip <= 0.0 {
+            return T::default();
+        }
+        of(own, &mut shares.iter().filter(|share| share.round_trip > 0.0))
+    }
+}

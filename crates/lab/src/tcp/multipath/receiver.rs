@@ -1,0 +1,207 @@
+//! The receiving end: what subflows deliver, put together again.
+
+use std::collections::VecDeque;
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::receiver::{Arrival, WindowLaw};
+use freshline_core::unit::{Bytes, Span, Time};
+
+use super::{Carried, DataAck, Mapping};
+use crate::tcp::ranges::Ranges;
+use crate::tcp::segment::Block;
+use crate::tcp::{Receiver, ReceiverParams};
+
+/// The window of each subflow alone, which never ends: that of the connection counts.
+const UNBOUNDED: Bytes = Bytes::new(1 << 40);
+
+/// What data waited for other data of other subflows.
+#[derive(Debug, Clone)]
+pub struct Reordering {
+    /// How long each segment waited to be delivered in order, zero included.
+    pub waits: SpanHistogram,
+}
+
+/// The receiving end of a connection. The application reads at once.
+#[derive(Debug)]
+pub struct MultipathReceiver {
+    subflows: Vec<Inlet>,
+    /// All below has been delivered.
+    expected: u64,
+    beyond: Ranges,
+    /// What waits in `beyond`, and since when.
+    waiting: VecDeque<(Block, Time)>,
+    law: Box<dyn WindowLaw>,
+    /// Where the window told last ends.
+    edge: u64,
+    largest: u64,
+    reordering: Reordering,
+}
+
+/// A subflow's receiver.
+#[derive(Debug)]
+struct Inlet {
+    receiver: Receiver,
+    /// Of what it has not delivered yet, in its order; a segment may come twice.
+    mappings: VecDeque<Mapping>,
+    last_echo: Option<Time>,
+    round_trip: Option<Span>,
+}
+
+/// Never in the way.
+#[derive(Debug)]
+struct Unbounded;
+
+impl WindowLaw for Unbounded {
+    fn name(&self) -> &'static str {
+        "unbounded"
+    }
+
+    fn on_round_trip(&mut self, _now: Time, _sample: Span) {}
+
+    fn on_arrival(&mut self, _now: Time, _arrival: Arrival) {}
+
+    fn on_read(&mut self, _now: Time, _bytes: Bytes) {}
+
+    fn window(&self) -> Bytes {
+        UNBOUNDED
+    }
+}
+
+impl MultipathReceiver {
+    /// An end with so many subflows, and one window over all as `law` wants it.
+    pub fn new(subflows: usize, params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
+        let inlet = |_| Inlet {
+            receiver: Receiver::with_law(params, Box::new(Unbounded)),
+            mappings: VecDeque::new(),
+            last_echo: None,
+            round_trip: None,
+        };
+        Self {
+            subflows: (0..subflows).map(inlet).collect(),
+            expected: 0,
+            beyond: Ranges::default(),
+            waiting: VecDeque::new(),
+            law,
+            edge: 0,
+            largest: 0,
+            reordering: Reordering { waits: SpanHistogram::new() },
+        }
+    }
+
+    /// How many bytes have been delivered in order.
+    pub const fn delivered(&self) -> Bytes {
+        Bytes::new(self.expected)
+    }
+
+    /// How many bytes a subflow has delivered, copies included.
+    pub fn delivered_by(&self, subflow: usize) -> Bytes {
+        self.subflows[subflow].receiver.delivered()
+    }
+
+    /// How long data waited for other data.
+    pub const fn reordering(&self) -> &Reordering {
+        &self.reordering
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self) {
+        self.reordering.waits = SpanHistogram::new();
+    }
+
+    /// A segment has come over a subflow. Says whether more has been delivered.
+    pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) -> bool {
+        let inlet = &mut self.subflows[subflow];
+        if let Some(mapping) = carried.mapping {
+            inlet.insert(mapping);
+        }
+        inlet.receiver.on_segment(now, &carried.segment);
+        if let (true, Some(echo)) = (carried.segment.len > 0, carried.segment.echo)
+            && inlet.last_echo.replace(echo) != Some(echo)
+        {
+            inlet.round_trip = Some(now.since(echo));
+            // The window must hold for the slowest (RFC 8684 section 3.3.1).
+            let slowest = self.subflows.iter().filter_map(|inlet| inlet.round_trip).max();
+            slowest.into_iter().for_each(|sample| self.law.on_round_trip(now, sample));
+        }
+        let before = self.expected;
+        while let Some(data) = self.subflows[subflow].next_whole() {
+            self.take(now, data);
+        }
+        let after = self.expected;
+        if after > before {
+            self.law.on_read(now, Bytes::new(after - before));
+        }
+        after > before
+    }
+
+    /// The next ack to send, with its subflow; call it until there is none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(usize, Carried)> {
+        let mut subflows = self.subflows.iter_mut().enumerate();
+        let (subflow, segment) =
+            subflows.find_map(|(at, inlet)| Some((at, inlet.receiver.poll_transmit(now)?)))?;
+        self.edge = self.edge.max(self.expected + self.law.window().get());
+        let data_ack = DataAck { acked_to: self.expected, window_end: self.edge };
+        Some((subflow, Carried { segment, mapping: None, data_ack: Some(data_ack) }))
+    }
+
+    /// When to call [`MultipathReceiver::on_tick`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        self.subflows.iter().filter_map(|inlet| inlet.receiver.next_event()).min()
+    }
+
+    /// The time given by [`MultipathReceiver::next_event`] has come.
+    pub fn on_tick(&mut self, now: Time) {
+        for Inlet { receiver, .. } in &mut self.subflows {
+            if receiver.next_event().is_some_and(|at| at <= now) {
+                receiver.on_tick(now);
+            }
+        }
+    }
+
+    /// Data has come in its subflow's order.
+    fn take(&mut self, now: Time, data: Block) {
+        let fresh = Block { start: data.start.max(self.expected), ..data };
+        if self.beyond.first_gap(fresh).is_none() {
+            return;
+        }
+        self.largest = self.largest.max(data.end - data.start);
+        let bytes = Bytes::new(fresh.end - fresh.start);
+        self.law.on_arrival(now, Arrival { bytes, segment: Bytes::new(self.largest) });
+        let whole = self.beyond.insert(fresh);
+        if whole.start > self.expected {
+            self.waiting.push_back((fresh, now));
+            return;
+        }
+        self.expected = whole.end;
+        self.beyond.remove_below(whole.end);
+        self.reordering.waits.record(Span::ZERO);
+        let Self { waiting, reordering, .. } = self;
+        waiting.retain(|(block, since)| {
+            let is_delivered = block.end <= whole.end;
+            if is_delivered {
+                reordering.waits.record(now.since(*since));
+            }
+            !is_delivered
+        });
+    }
+}
+
+impl Inlet {
+    /// In order, each once, and none of what is delivered.
+    fn insert(&mut self, mapping: Mapping) {
+        if mapping.end() <= self.receiver.delivered().get() {
+            return;
+        }
+        let at = self.mappings.partition_point(|known| known.start < mapping.start);
+        if self.mappings.get(at).is_none_or(|known| known.start != mapping.start) {
+            self.mappings.insert(at, mapping);
+        }
+    }
+
+    /// The data of the next mapping that the subflow has delivered.
+    fn next_whole(&mut self) -> Option<Block> {
+        let delivered = self.receiver.delivered().get();
+        self.mappings.front().filter(|first| first.end() <= delivered)?;
+        self.mappings.pop_front().map(|mapping| mapping.data)
+    }
+}

@@ -1,0 +1,297 @@
+//! The sending end: the send buffer, and which subflow takes what of it.
+
+use std::collections::VecDeque;
+
+use freshline_core::path::{Choice, Flow, PathId, PathSet, PathState, Scheduler};
+use freshline_core::unit::{Bytes, Span, Time};
+
+use super::subflow::Subflow;
+use super::{Carried, DataAck};
+use crate::tcp::apps::Outlet;
+use crate::tcp::segment::Block;
+use crate::tcp::{BufferParams, Sender};
+
+/// Settings of a [`MultipathSender`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MultipathParams {
+    /// The payload of a full segment.
+    pub segment: Bytes,
+    /// The send buffer over all subflows, for the sum of their windows.
+    pub buffer: BufferParams,
+    /// Opportunistic retransmission, penalisation and reinjection.
+    pub handler: bool,
+}
+
+/// What a sender has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MultipathStats {
+    /// Segments given to a subflow for the first time.
+    pub segments: u64,
+    /// Copies that the scheduler asked for.
+    pub copies: u64,
+    /// Segments given to another subflow, as all waited for them.
+    pub opportunistic: u64,
+    /// Segments given to another subflow after a timeout.
+    pub reinjections: u64,
+    /// Windows halved, as others waited for what was in them.
+    pub penalties: u64,
+    /// How often the receive window kept a segment from being sent that a subflow had room for.
+    pub blocked: u64,
+}
+
+impl MultipathStats {
+    /// What was done since an earlier time.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            segments: self.segments - before.segments,
+            copies: self.copies - before.copies,
+            opportunistic: self.opportunistic - before.opportunistic,
+            reinjections: self.reinjections - before.reinjections,
+            penalties: self.penalties - before.penalties,
+            blocked: self.blocked - before.blocked,
+        }
+    }
+}
+
+/// The sending end of a connection. As with [`Sender`]: after each input call
+/// [`MultipathSender::poll_transmit`] until it gives nothing, and again at
+/// [`MultipathSender::next_event`].
+///
+/// Before each call, tell what devices hold ([`MultipathSender::look`]).
+#[derive(Debug)]
+pub struct MultipathSender {
+    pub(super) params: MultipathParams,
+    pub(super) subflows: Vec<Subflow>,
+    pub(super) scheduler: Box<dyn Scheduler>,
+    written: u64,
+    is_unlimited: bool,
+    is_closed: bool,
+    /// Given to subflows and not acknowledged, in order, without gaps.
+    pub(super) outstanding: VecDeque<Outstanding>,
+    /// All below is acknowledged.
+    acked_to: u64,
+    /// The first byte that no subflow has had.
+    next: u64,
+    window_end: u64,
+    /// Segments of `outstanding` that wait for another subflow.
+    pub(super) due_again: usize,
+    pub(super) stats: MultipathStats,
+}
+
+/// A segment of the whole stream that is on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outstanding {
+    pub(super) data: Block,
+    /// The subflows that have had it.
+    pub(super) paths: PathSet,
+    /// It was lost as far as one can know, and is to take another one.
+    pub(super) is_due_again: bool,
+}
+
+impl MultipathSender {
+    /// An end with a subflow for each of `senders`, none of them connected.
+    pub fn new(
+        params: MultipathParams,
+        senders: Vec<Sender>,
+        scheduler: Box<dyn Scheduler>,
+    ) -> Self {
+        let ids = (0..).map(PathId);
+        Self {
+            params,
+            subflows: senders.into_iter().zip(ids).map(|(s, id)| Subflow::new(s, id)).collect(),
+            scheduler,
+            written: 0,
+            is_unlimited: false,
+            is_closed: false,
+            outstanding: VecDeque::new(),
+            acked_to: 0,
+            next: 0,
+            window_end: 0,
+            due_again: 0,
+            stats: MultipathStats::default(),
+        }
+    }
+
+    /// Opens the connection over the first subflow; the others join once it is open.
+    pub fn connect(&mut self, now: Time) {
+        self.subflows[0].sender_mut().connect(now);
+    }
+
+    /// How many bytes the send buffer would take.
+    pub fn writable(&self) -> Bytes {
+        if self.is_closed { Bytes::ZERO } else { self.buffer_size() - self.held() }
+    }
+
+    /// From now on the buffer is always full.
+    pub fn set_unlimited(&mut self) {
+        self.is_unlimited = true;
+    }
+
+    /// Nothing more is written.
+    pub fn close(&mut self) {
+        self.is_unlimited = false;
+        self.is_closed = true;
+    }
+
+    /// Whether nothing more is written and all is acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.is_closed && self.acked_to == self.written
+    }
+
+    /// Whether nothing more is written.
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Bytes written so far.
+    pub const fn written(&self) -> Bytes {
+        Bytes::new(self.written)
+    }
+
+    /// Written and not acknowledged.
+    pub fn held(&self) -> Bytes {
+        Bytes::new(self.written - self.acked_to)
+    }
+
+    /// The send buffer, in bytes of payload.
+    pub fn buffer_size(&self) -> Bytes {
+        let windows = self.subflows.iter().map(|subflow| subflow.window().get());
+        Bytes::new(self.params.buffer.payload(windows.sum()))
+    }
+
+    /// The subflows.
+    pub fn subflows(&self) -> &[Subflow] {
+        &self.subflows
+    }
+
+    /// What was done so far.
+    pub const fn stats(&self) -> &MultipathStats {
+        &self.stats
+    }
+
+    /// The device of a subflow holds so many packets now, and so many have left it since its start.
+    pub fn look(&mut self, now: Time, subflow: usize, packets: u64, left: u64) {
+        self.subflows[subflow].device_mut().look(now, packets, left);
+    }
+
+    /// A segment of the receiver has come over a subflow.
+    pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) {
+        self.subflows[subflow].on_segment(now, &carried.segment);
+        if subflow == 0 && self.subflows[0].sender().is_open() {
+            // Who is connected already takes no notice.
+            self.subflows[1..].iter_mut().for_each(|other| other.sender_mut().connect(now));
+        }
+        if let Some(DataAck { acked_to, window_end }) = carried.data_ack {
+            self.window_end = self.window_end.max(window_end);
+            self.acked_to = self.acked_to.max(acked_to.min(self.next));
+            while let Some(first) = self.outstanding.front()
+                && first.data.end <= self.acked_to
+            {
+                self.due_again -= usize::from(first.is_due_again);
+                self.outstanding.pop_front();
+            }
+        }
+    }
+
+    /// When to call [`MultipathSender::on_tick`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        self.subflows.iter().filter_map(|subflow| subflow.sender().next_event()).min()
+    }
+
+    /// The time given by [`MultipathSender::next_event`] has come.
+    pub fn on_tick(&mut self, now: Time) {
+        for subflow in 0..self.subflows.len() {
+            if self.subflows[subflow].on_tick(now) && self.params.handler {
+                self.reinject(subflow);
+            }
+        }
+    }
+
+    /// The next segment to send, with its subflow; call it until there is none, and tell before
+    /// each call what devices hold.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(usize, Carried)> {
+        loop {
+            let mut subflows = self.subflows.iter_mut().enumerate();
+            let next = subflows.find_map(|(at, subflow)| Some((at, subflow.poll_transmit(now)?)));
+            if next.is_some() {
+                return next;
+            }
+            if !self.give(now) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives the next segment to a subflow, if one is to have it.
+    fn give(&mut self, now: Time) -> bool {
+        if self.due_again > 0 && self.give_again(now) {
+            return true;
+        }
+        let mut paths: Vec<PathState> = Vec::with_capacity(self.subflows.len());
+        paths.extend(
+            self.subflows
+                .iter_mut()
+                .filter(|subflow| subflow.is_usable())
+                .map(|subflow| subflow.state(now)),
+        );
+        if paths.is_empty() {
+            return false;
+        }
+        let flow = self.flow();
+        if flow.unsent == Bytes::ZERO {
+            // What is missing keeps the application from writing.
+            let is_full = !self.is_closed && self.writable() < self.params.segment;
+            return self.params.handler && is_full && self.give_what_blocks(now, &flow, &paths);
+        }
+        let len = flow.unsent.min(self.params.segment);
+        if flow.window_left < len {
+            return self.on_window_full(now, &flow, &paths);
+        }
+        let data = Block { start: self.next, end: self.next + len.get() };
+        let (first, copies) = match self.scheduler.choose(now, &flow, &paths) {
+            Choice::Wait => return false,
+            Choice::Send(path) => (path, PathSet::EMPTY),
+            Choice::Copies(path, copies) => (path, copies),
+        };
+        self.subflow_mut(first).carry(data);
+        for path in copies.iter() {
+            self.subflow_mut(path).carry(data);
+            self.stats.copies += 1;
+        }
+        self.next = data.end;
+        self.written = self.written.max(data.end);
+        let paths = copies.with(first);
+        self.outstanding.push_back(Outstanding { data, paths, is_due_again: false });
+        self.stats.segments += 1;
+        true
+    }
+
+    fn on_window_full(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> bool {
+        let Some(blocked) = paths.iter().find(|path| path.has_room()) else { return false };
+        self.stats.blocked += 1;
+        self.scheduler.on_blocked(now, blocked.id);
+        self.params.handler && self.give_what_blocks(now, flow, paths)
+    }
+
+    /// What there is to send.
+    pub(super) fn flow(&self) -> Flow {
+        let room = if self.is_unlimited { self.writable() } else { Bytes::ZERO };
+        Flow {
+            unsent: Bytes::new(self.written - self.next) + room,
+            window_left: Bytes::new(self.window_end.saturating_sub(self.next)),
+            interval: Span::ZERO,
+        }
+    }
+
+    pub(super) fn subflow_mut(&mut self, path: PathId) -> &mut Subflow {
+        &mut self.subflows[usize::from(path.0)]
+    }
+}
+
+impl Outlet for MultipathSender {
+    fn write(&mut self, bytes: Bytes) -> Bytes {
+        let taken = bytes.min(self.writable());
+        self.written += taken.get();
+        taken
+    }
+}

@@ -1,0 +1,145 @@
+//! The sending end of a subflow: a TCP sender, and what of the whole stream it carries.
+
+use std::collections::VecDeque;
+
+use freshline_core::path::{PathId, PathState};
+use freshline_core::unit::{Bytes, Packets, Time};
+
+use super::device::DeviceMeter;
+use super::{Carried, Mapping};
+use crate::tcp::segment::{Block, Segment};
+use crate::tcp::{Sender, SenderStats};
+
+/// A subflow of a connection.
+#[derive(Debug)]
+pub struct Subflow {
+    sender: Sender,
+    id: PathId,
+    /// What is not acknowledged on this subflow, in its order.
+    mappings: VecDeque<Mapping>,
+    device: DeviceMeter,
+    /// A timeout has struck, and nothing was acknowledged since.
+    has_failed: bool,
+    /// When it last made others halve their windows.
+    pub(super) penalised_at: Option<Time>,
+}
+
+impl Subflow {
+    /// A subflow that is not connected.
+    pub(super) fn new(sender: Sender, id: PathId) -> Self {
+        Self {
+            sender,
+            id,
+            mappings: VecDeque::new(),
+            device: DeviceMeter::default(),
+            has_failed: false,
+            penalised_at: None,
+        }
+    }
+
+    /// Its TCP sender.
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    pub(super) const fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    /// Which path it takes.
+    pub const fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// What its device lets be seen.
+    pub const fn device(&self) -> &DeviceMeter {
+        &self.device
+    }
+
+    pub(super) const fn device_mut(&mut self) -> &mut DeviceMeter {
+        &mut self.device
+    }
+
+    /// Whether it may be given anything: open, alive, and with nothing that it has not sent yet, so
+    /// that a segment is never of two mappings.
+    pub(super) fn is_usable(&self) -> bool {
+        self.sender.is_open() && !self.has_failed && self.sender.not_sent() == Bytes::ZERO
+    }
+
+    /// What a scheduler sees of it.
+    pub(super) fn state(&mut self, now: Time) -> PathState {
+        let unanswered = self.sender.oldest_sent_at().map(|at| now.since(at));
+        let Self { sender, id, device, .. } = self;
+        let segment = sender.segment_size();
+        let SenderStats { segments, retransmissions, .. } = *sender.stats();
+        PathState {
+            srtt: sender.srtt(),
+            rttvar: sender.rtt_variation().unwrap_or_default(),
+            min_rtt: sender.min_rtt(),
+            one_way: None,
+            unanswered,
+            cwnd: segment * sender.window().get(),
+            inflight: segment * sender.outstanding().get(),
+            is_in_slow_start: sender.law().is_in_slow_start(),
+            queue: Some(device.queue()),
+            loss: retransmissions.get() as f64 / segments.get().max(1) as f64,
+            is_backup: false,
+            ..PathState::new(*id, segment)
+        }
+    }
+
+    /// Gives it a segment of the whole stream.
+    pub(super) fn carry(&mut self, data: Block) {
+        let start = self.sender.written().get();
+        let taken = self.sender.write(Bytes::new(data.end - data.start)).get();
+        debug_assert_eq!(taken, data.end - data.start, "the buffer of a subflow has room");
+        self.mappings.push_back(Mapping { start, data });
+    }
+
+    /// The next segment to send.
+    pub(super) fn poll_transmit(&mut self, now: Time) -> Option<Carried> {
+        let segment = self.sender.poll_transmit(now)?;
+        let mapping = (segment.len > 0).then(|| self.mapping(segment.seq)).flatten();
+        Some(Carried { segment, mapping, data_ack: None })
+    }
+
+    /// A segment of the receiver has come.
+    pub(super) fn on_segment(&mut self, now: Time, segment: &Segment) {
+        let before = self.sender.acknowledged();
+        self.sender.on_segment(now, segment);
+        let acked_to = self.sender.acknowledged();
+        if acked_to > before {
+            self.has_failed = false;
+        }
+        while self.mappings.front().is_some_and(|first| first.end() <= acked_to.get()) {
+            self.mappings.pop_front();
+        }
+    }
+
+    /// Whether its timer struck just now.
+    pub(super) fn on_tick(&mut self, now: Time) -> bool {
+        if self.sender.next_event().is_none_or(|at| at > now) {
+            return false;
+        }
+        let before = self.sender.stats().timeouts;
+        self.sender.on_tick(now);
+        let has_struck = self.sender.stats().timeouts > before;
+        self.has_failed |= has_struck;
+        has_struck
+    }
+
+    /// What of the whole stream it carries and has no answer to.
+    pub(super) fn carried(&self) -> impl Iterator<Item = Block> {
+        self.mappings.iter().map(|mapping| mapping.data)
+    }
+
+    /// What may be in flight.
+    pub(super) fn window(&self) -> Packets {
+        self.sender.window()
+    }
+
+    fn mapping(&self, seq: u64) -> Option<Mapping> {
+        let at = self.mappings.partition_point(|mapping| mapping.end() <= seq);
+        self.mappings.get(at).copied()
+    }
+}

@@ -1,0 +1,313 @@
+//! A stream over several paths, with its application.
+//!
+//! ```text
+//!   application ─► sender ─► segments ─► each its path ─► receiver ─► what it delivers
+//!                   ▲  ▲                                     │
+//!                   │  └──────── … ◄─── acks, each its path ─┘
+//!          what the devices hold through which paths leave
+//! ```
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::router::Ecn;
+use freshline_core::unit::{Bytes, Span, Time};
+use slab::Slab;
+
+use super::parcel::{Body, Direction, Load};
+use super::stream::RoundTrips;
+use crate::tcp::SenderStats;
+use crate::tcp::apps::{Cbr, Outlet, Pages};
+use crate::tcp::multipath::{Carried, MultipathReceiver, MultipathSender, MultipathStats};
+
+/// Who writes into a stream over several paths.
+#[derive(Debug)]
+pub enum MultipathSource {
+    /// Always has more.
+    Bulk,
+    /// Writes at a constant rate.
+    Cbr(Cbr),
+    /// Writes this much and closes: what is left of it.
+    File(Bytes),
+    /// Loads pages one after the other, and closes.
+    Pages(Pages),
+}
+
+/// A stream over several paths under way.
+#[derive(Debug)]
+pub struct Multipath {
+    sender: MultipathSender,
+    receiver: MultipathReceiver,
+    source: MultipathSource,
+    starts_at: Time,
+    ends_at: Time,
+    has_begun: bool,
+    /// Segments that travel.
+    carried: Slab<Carried>,
+    finished_at: Option<Time>,
+    tally: Tally,
+}
+
+/// What is measured, from the end of the warm-up on.
+#[derive(Debug)]
+struct Tally {
+    since: Time,
+    delivered_before: Bytes,
+    before: MultipathStats,
+    subflows: Vec<SubflowTally>,
+}
+
+/// The same of a subflow.
+#[derive(Debug)]
+struct SubflowTally {
+    round_trips: SpanHistogram,
+    before: SenderStats,
+    delivered_before: Bytes,
+    /// Packets in its device, added up over the segments that it sent.
+    held: u64,
+}
+
+/// What a stream over several paths was like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MultipathOutcome {
+    /// Payload delivered in order, in bit/s.
+    pub goodput_bps: f64,
+    /// From the beginning until everything was delivered, for a file or pages.
+    pub completion: Option<Span>,
+    /// How long a page took, on average; `None` without pages.
+    pub page_mean: Option<Span>,
+    /// How long a segment waited for those before it, on average; `None` if there was none.
+    pub reorder_mean: Option<Span>,
+    /// What 95 % of segments did not exceed.
+    pub reorder_p95: Option<Span>,
+    /// What was done a second time, and how often the window was in the way.
+    pub stats: MultipathStats,
+    /// Each subflow.
+    pub subflows: Vec<SubflowOutcome>,
+}
+
+/// What a subflow was like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SubflowOutcome {
+    /// Payload delivered over it, copies included, in bit/s.
+    pub goodput_bps: f64,
+    /// Round trips; `None` if none was measured.
+    pub rtt: Option<RoundTrips>,
+    /// Segments sent again, of all segments; 0 to 1.
+    pub retransmitted: f64,
+    /// Packets in its device when it sent a segment, on average; `None` if it sent none.
+    pub device_mean: Option<f64>,
+}
+
+impl Tally {
+    fn new(since: Time, sender: &MultipathSender, receiver: &MultipathReceiver) -> Self {
+        let subflows = sender.subflows().iter().enumerate();
+        let subflows = subflows.map(|(at, subflow)| SubflowTally {
+            round_trips: SpanHistogram::new(),
+            before: *subflow.sender().stats(),
+            delivered_before: receiver.delivered_by(at),
+            held: 0,
+        });
+        Self {
+            since,
+            delivered_before: receiver.delivered(),
+            before: *sender.stats(),
+            subflows: subflows.collect(),
+        }
+    }
+}
+
+impl Multipath {
+    /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
+    pub fn new(
+        sender: MultipathSender,
+        receiver: MultipathReceiver,
+        source: MultipathSource,
+        (starts_at, ends_at): (Time, Time),
+    ) -> Self {
+        let tally = Tally::new(Time::ZERO, &sender, &receiver);
+        Self {
+            sender,
+            receiver,
+            source,
+            starts_at,
+            ends_at,
+            has_begun: false,
+            carried: Slab::new(),
+            finished_at: None,
+            tally,
+        }
+    }
+
+    /// What was before counts no more.
+    pub fn begin_measuring(&mut self, now: Time) {
+        self.receiver.begin_measuring();
+        self.tally = Tally::new(now, &self.sender, &self.receiver);
+    }
+
+    /// The device of a path holds so many packets now, and so many have left it since its start.
+    pub fn look(&mut self, now: Time, path: usize, packets: u64, left: u64) {
+        self.sender.look(now, path, packets, left);
+    }
+
+    /// Something to do has come due; then [`Multipath::poll_transmit`].
+    pub fn on_wake(&mut self, now: Time) {
+        if !self.has_begun {
+            if now < self.starts_at {
+                return;
+            }
+            self.has_begun = true;
+            self.sender.connect(now);
+            if let MultipathSource::Bulk = self.source {
+                self.sender.set_unlimited();
+            }
+        }
+        self.write(now);
+        self.sender.on_tick(now);
+        self.receiver.on_tick(now);
+    }
+
+    /// The next segment to send, from either end, with its path; call it until there is none, and
+    /// [`Multipath::look`] before each call.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
+        let (direction, (path, carried)) = match self.sender.poll_transmit(now) {
+            Some((path, carried)) => {
+                if carried.segment.len > 0 {
+                    let held = self.sender.subflows()[path].device().queue().packets;
+                    self.tally.subflows[path].held += held;
+                }
+                (Direction::There, (path, carried))
+            }
+            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+        };
+        let ecn = if carried.segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
+        let size = carried.wire_size();
+        let body = Body::Segment(self.carried.insert(carried) as u32);
+        Some((path as u8, direction, Load { ecn, ..Load::plain(size, body) }))
+    }
+
+    /// A segment has come to its end over a path, in a packet that tells of congestion or not.
+    pub fn on_segment(&mut self, now: Time, path: u8, direction: Direction, number: u32, ecn: Ecn) {
+        let Some(mut carried) = self.carried.try_remove(number as usize) else { return };
+        carried.segment.flags.ce = ecn == Ecn::Marked;
+        let path = usize::from(path);
+        match direction {
+            Direction::There => {
+                if !self.receiver.on_segment(now, path, &carried) {
+                    return;
+                }
+                let delivered = self.receiver.delivered();
+                let is_last = match &mut self.source {
+                    MultipathSource::Pages(pages) => {
+                        pages.on_delivered(now, delivered);
+                        pages.is_over()
+                    }
+                    _ => self.sender.is_closed() && delivered == self.sender.written(),
+                };
+                if is_last {
+                    self.finished_at.get_or_insert(now);
+                }
+            }
+            Direction::Back => {
+                let before = *self.sender.subflows()[path].sender().stats();
+                self.sender.on_segment(now, path, &carried);
+                let after = self.sender.subflows()[path].sender().stats();
+                if after.rtt_samples > before.rtt_samples {
+                    let round_trip = after.rtt_sum - before.rtt_sum;
+                    self.tally.subflows[path].round_trips.record(round_trip);
+                }
+                self.write(now);
+            }
+        }
+    }
+
+    /// A segment was dropped on its way.
+    pub fn on_dropped(&mut self, number: u32) {
+        self.carried.try_remove(number as usize);
+    }
+
+    /// The sending end.
+    pub const fn sender(&self) -> &MultipathSender {
+        &self.sender
+    }
+
+    /// The receiving end.
+    pub const fn receiver(&self) -> &MultipathReceiver {
+        &self.receiver
+    }
+
+    /// A segment that travels, by its number.
+    pub fn carried(&self, number: u32) -> Option<&Carried> {
+        self.carried.get(number as usize)
+    }
+
+    /// When to call [`Multipath::on_wake`] next.
+    pub fn next_event(&self) -> Option<Time> {
+        if !self.has_begun {
+            return Some(self.starts_at);
+        }
+        let source = match &self.source {
+            MultipathSource::Cbr(cbr) => cbr.next_event().filter(|at| *at < self.ends_at),
+            // It is closed then.
+            MultipathSource::Bulk => Some(self.ends_at),
+            MultipathSource::Pages(pages) => pages.next_event(),
+            MultipathSource::File(_) => None,
+        };
+        Time::earliest([source, self.sender.next_event(), self.receiver.next_event()])
+    }
+
+    /// What was measured until `now`.
+    pub fn outcome(&self, now: Time) -> MultipathOutcome {
+        let seconds = now.since(self.tally.since).as_secs_f64();
+        let bps = |bytes: Bytes| bytes.get() as f64 * 8.0 / seconds;
+        let waits = &self.receiver.reordering().waits;
+        let has_waits = waits.count() > 0;
+        let subflows = self.tally.subflows.iter().enumerate().map(|(at, tally)| {
+            let stats = self.sender.subflows()[at].sender().stats();
+            let sent = stats.segments.get() - tally.before.segments.get();
+            let again = stats.retransmissions.get() - tally.before.retransmissions.get();
+            SubflowOutcome {
+                goodput_bps: bps(self.receiver.delivered_by(at) - tally.delivered_before),
+                rtt: RoundTrips::of(&tally.round_trips),
+                retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
+                device_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
+            }
+        });
+        let page_mean = match &self.source {
+            MultipathSource::Pages(pages) => pages.mean(),
+            _ => None,
+        };
+        MultipathOutcome {
+            goodput_bps: bps(self.receiver.delivered() - self.tally.delivered_before),
+            completion: self.finished_at.map(|at| at.since(self.starts_at)),
+            page_mean,
+            reorder_mean: has_waits.then(|| waits.mean()),
+            reorder_p95: has_waits.then(|| waits.quantile(0.95)),
+            stats: self.sender.stats().since(&self.tally.before),
+            subflows: subflows.collect(),
+        }
+    }
+
+    /// The application writes what is due and what the buffer takes.
+    fn write(&mut self, now: Time) {
+        let may_write = now < self.ends_at;
+        match &mut self.source {
+            MultipathSource::Cbr(cbr) if may_write => cbr.on_tick(now, &mut self.sender),
+            MultipathSource::Bulk if !may_write => {
+                self.sender.close();
+                self.source = MultipathSource::File(Bytes::ZERO);
+            }
+            MultipathSource::File(left) if *left > Bytes::ZERO => {
+                *left = *left - self.sender.write(*left);
+                if *left == Bytes::ZERO {
+                    self.sender.close();
+                }
+            }
+            MultipathSource::Pages(pages) => {
+                pages.on_tick(now, &mut self.sender);
+                if pages.is_over() {
+                    self.sender.close();
+                }
+            }
+            MultipathSource::Bulk | MultipathSource::Cbr(_) | MultipathSource::File(_) => {}
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Streams over several paths: what theory bounds, who blocks whom, and what comes out.
+
+use freshline_core::unit::{Span, Time};
+use freshline_lab::run::{Metric, run};
+use freshline_lab::scenario::{Change, Scenario};
+use freshline_lab::world::Flow;
+
+/// Two wires of 10 and 5 Mbit/s.
+const WIRES: &str = r#"
+    title = "two wires"
+    duration = "20s"
+    warm_up = "5s"
+
+    [[link]]
+    name = "a"
+    there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+
+    [[link]]
+    name = "b"
+    there = { rate = "5mbit", delay = "10ms", queue = "100p" }
+
+    [[flow]]
+    name = "mptcp"
+    [flow.multipath]
+    paths = [["a"], ["b"]]
+    scheduler = "qaware"
+    control = "cubic"
+"#;
+
+fn with(changes: &[&str]) -> Scenario {
+    let changes: Vec<_> = changes.iter().map(|text| Change::parse(text).unwrap()).collect();
+    Scenario::parse_with(WIRES, &changes).unwrap()
+}
+
+fn measured(changes: &[&str]) -> Vec<Metric> {
+    run(&with(changes), || {}).unwrap()
+}
+
+fn value(metrics: &[Metric], name: &str, of: &str) -> f64 {
+    let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
+    found.unwrap_or_else(|| panic!("no {name} of {of}")).value
+}
+
+/// Of 1500 bytes on the wire 1428 are payload.
+const EFFICIENCY: f64 = 1428.0 / 1500.0;
+
+#[test]
+fn with_buffers_that_are_large_enough_every_scheduler_that_does_not_wait_gets_the_sum() {
+    for scheduler in ["min_srtt", "round_robin", "ecf", "blest", "qaware"] {
+        let metrics = measured(&[&format!("flow.mptcp.multipath.scheduler={scheduler}")]);
+        let goodput = value(&metrics, "goodput", "mptcp");
+        let sum = 15e6 * EFFICIENCY;
+        assert!((0.97 * sum..=1.001 * sum).contains(&goodput), "{scheduler}: {goodput}");
+        for (path, most) in [("mptcp/1", 10e6), ("mptcp/2", 5e6)] {
+            let part = value(&metrics, "goodput", path);
+            assert!(part <= 1.001 * most * EFFICIENCY, "{scheduler}: {path} {part}");
+        }
+    }
+}
+
+#[test]
+fn copies_go_wherever_there_is_room_and_count_once() {
+    let settings = ["flow.mptcp.multipath.scheduler=redundant", "flow.mptcp.multipath.rate=2mbit"];
+    let metrics = measured(&settings);
+    for of in ["mptcp", "mptcp/1", "mptcp/2"] {
+        let goodput = value(&metrics, "goodput", of);
+        assert!((1.98e6..=2.02e6).contains(&goodput), "{of}: {goodput}");
+    }
+}
+
+#[test]
+fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_without() {
+    for scheduler in ["min_srtt", "round_robin", "redundant", "ecf", "blest", "daps", "qaware"] {
+        for handler in ["true", "false"] {
+            let scenario = with(&[
+                "warm_up=0s",
+                "duration=120s",
+                "link.a.there.loss=0.02",
+                "link.b.there.loss=0.01",
+                "flow.mptcp.multipath.file=3MB",
+                &format!("flow.mptcp.multipath.scheduler={scheduler}"),
+                &format!("flow.mptcp.multipath.handler={handler}"),
+            ]);
+            let mut built = scenario.build(0).unwrap();
+            built.world.run_until(Time::ZERO + Span::from_secs(120));
+            let Flow::Multipath(multipath) = &built.world.flows()[0].flow else { panic!() };
+            let delivered = multipath.receiver().delivered().get();
+            assert_eq!(delivered, 3_000_000, "{scheduler}, handler {handler}");
+            assert!(multipath.sender().is_finished(), "{scheduler}, handler {handler}");
+        }
+    }
+}
+
+/// Three flows over one wire of 20 Mbit/s: one with two subflows, and two TCP streams with Reno.
+const SHARED: &str = r#"
+    title = "one bottleneck"
+    duration = "120s"
+    warm_up = "20s"
+
+    [[link]]
+    name = "a"
+    there = { rate = "20mbit", delay = "10ms", queue = "60p" }
+
+    [[flow]]
+    name = "mptcp"
+    [flow.multipath]
+    paths = [["a"], ["a"]]
+    scheduler = "min_srtt"
+    control = "lia"
+
+    [[flow]]
+    name = "tcp"
+    count = 2
+    path = ["a"]
+    tcp = { control = "reno" }
+"#;
+
+#[test]
+fn coupled_subflows_take_no_more_than_a_stream_where_uncoupled_ones_take_two_shares() {
+    let ratio = |control: &str| {
+        let change = Change::parse(&format!("flow.mptcp.multipath.control={control}")).unwrap();
+        let metrics = run(&Scenario::parse_with(SHARED, &[change]).unwrap(), || {}).unwrap();
+        value(&metrics, "goodput", "mptcp") / value(&metrics, "goodput", "tcp")
+    };
+    let [lia, olia, reno] = ["lia", "olia", "reno"].map(ratio);
+    assert!((0.6..1.35).contains(&lia), "lia {lia}");
+    assert!((0.6..1.35).contains(&olia), "olia {olia}");
+    assert!((1.6..2.4).contains(&reno), "reno {reno}");
+}
+
+#[test]
+fn coupled_subflows_still_fill_two_paths_of_their_own() {
+    for control in ["lia", "olia"] {
+        let metrics = measured(&[&format!("flow.mptcp.multipath.control={control}")]);
+        let goodput = value(&metrics, "goodput", "mptcp");
+        assert!(goodput > 0.9 * 15e6 * EFFICIENCY, "{control}: {goodput}");
+    }
+}
+
+/// A window of 40 kB over 10 Mbit/s and 20 ms, and 5 Mbit/s and 400 ms.
+const NARROW: [&str; 4] = [
+    "flow.mptcp.multipath.receive_buffer=[\"80kB\", \"80kB\"]",
+    "flow.mptcp.multipath.scheduler=round_robin",
+    "link.b.there.delay=200ms",
+    "duration=40s",
+];
+
+#[test]
+fn a_slow_path_that_holds_the_window_is_helped_out_and_penalised() {
+    let [with, without] = ["true", "false"].map(|handler| {
+        let handler = format!("flow.mptcp.multipath.handler={handler}");
+        measured(&[&NARROW[..], &[&handler]].concat())
+    });
+    for metrics in [&with, &without] {
+        assert!(value(metrics, "window_blocked", "mptcp") > 100.0, "the window is in the way");
+    }
+    for name in ["opportunistic", "penalties"] {
+        assert!(value(&with, name, "mptcp") > 10.0, "{name}");
+        assert_eq!(value(&without, name, "mptcp"), 0.0, "{name}");
+    }
+    let [better, worse] = [&with, &without].map(|metrics| value(metrics, "goodput", "mptcp"));
+    assert!(better > 3.0 * worse, "{better} with the handler, {worse} without");
+    // Nor more than the window lets through on the fast path.
+    assert!(better < 10e6 * EFFICIENCY, "{better}");
+}
+
+#[test]
+fn what_a_dead_path_had_in_flight_takes_the_other_one() {
+    let settings = ["duration=30s", "warm_up=0s", "flow.mptcp.multipath.file=5MB"];
+    let dead = r#"link.b.there.loss=0.9999"#;
+    let completion = |handler: &str| {
+        let handler = format!("flow.mptcp.multipath.handler={handler}");
+        let metrics = measured(&[&settings[..], &[dead, &handler]].concat());
+        metrics.iter().find(|metric| metric.name == "completion").map(|metric| metric.value)
+    };
+    // 5 MB take 4.3 s over the path that is left.
+    let with = completion("true").expect("the file arrives");
+    assert!(with < 6.0, "{with}");
+}
