@@ -13,6 +13,7 @@ mod law;
 mod lines;
 mod reproduction;
 mod set;
+mod settled;
 mod topology;
 
 use std::borrow::Cow;
