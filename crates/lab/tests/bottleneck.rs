@@ -38,6 +38,7 @@ fn it_is_right_for_95_percent_of_frames_over_rates_modes_delays_and_clients() {
                 let seed = format!("seed={seed}");
                 let set = [link, &mode, &count, &law, &seed, "duration=\"4s\""];
                 let right = video(&measured(RATE, &set), "located").unwrap();
+                println!("MCS {mcs}, {link}, {clients} clients, {law} Mbit/s: right {right:.3}");
                 if right < worst.0 {
                     worst = (right, format!("{set:?}"));
                 }
@@ -55,6 +56,7 @@ fn a_wifi_that_drops_up_to_half_of_all_is_not_taken_for_the_backhaul() {
         let set = [FAST, &mode, &streams, &law, "seed=103", "duration=\"4s\""];
         let metrics = measured(RATE, &set);
         let (right, loss) = (video(&metrics, "located").unwrap(), video(&metrics, "loss").unwrap());
+        println!("{mode}, {streams}, {rate} Mbit/s: right {right:.3}, lost {loss:.2}");
         assert!(loss > 0.1, "{set:?}: {loss}");
         assert!(right >= 0.95, "{set:?}: {right}, of all {loss} lost");
     }
@@ -97,6 +99,10 @@ fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_
             assert!(of(truth) >= least, "{mode}, {law}: {truth} {}", of(truth));
         }
         let still = of("located_still");
+        let (queue, set) = (of("located"), of("located_set"));
+        println!(
+            "MCS {mcs}, {clients} x {rate} Mbit/s: {queue:.3} by queues, {set:.3} by settings, {still:.3} still, {after:.4} s after, {filling:.4} s at least"
+        );
         assert!(still >= 0.95, "{mode}, {law}: {still}");
     }
 }
