@@ -315,7 +315,7 @@ mod tests {
         let counter = KernelCounterParams::default().logistic(&weights()).unwrap();
         let mut counter = counter.with_frames();
         let mut seq = 0;
-        for (frame, packets) in [1, 3, 4, 2].into_iter().enumerate() {
+        for (frame, packets) in [3, 3, 4, 2].into_iter().enumerate() {
             for packet in 0..packets {
                 let now = us(500 * frame as u64 + 5 * packet);
                 counter.on_packet(now, Arrival { seq, stamp: now, rate: RATE });
