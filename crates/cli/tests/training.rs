@@ -1,5 +1,5 @@
-//! The training of the estimators of frames: what it writes makes Rust say what scikit-learn says, and
-//! trained twice it is the same to the byte.
+//! The training of the estimators of frames and of the locator: what it writes makes Rust say what Python
+//! says, and trained twice it is the same to the byte.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,11 @@ use std::process::Command;
 
 use freshline_core::unit::Time;
 use freshline_core::wlan::estimator::{FrameEstimator, FrameWeights, LevelWeights, SlotSeen};
+use freshline_core::wlan::{FrameSeen, Weights};
+use tempfile::TempDir;
 
-/// A small training into `folder`; `false` if Python or scikit-learn is not there.
-fn train(folder: &Path) -> bool {
+/// A small training of `what` into `folder`; `false` if Python or scikit-learn is not there.
+fn train(what: &str, folder: &Path) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = root.join("target/python/bin/python");
     let has_sklearn = Command::new(&python).args(["-c", "import sklearn"]).status();
@@ -17,7 +19,7 @@ fn train(folder: &Path) -> bool {
         return false;
     }
     let out = Command::new(python)
-        .arg(root.join("tools/wlan/frames.py"))
+        .arg(root.join("tools/wlan").join(what))
         .args(["small", env!("CARGO_BIN_EXE_freshline")])
         .arg(folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -33,21 +35,50 @@ fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-#[test]
-fn rust_says_what_python_says_and_training_twice_gives_the_same_bytes() {
+/// Where two small trainings of `what` wrote the same `files`; `None` if they cannot be.
+fn trained_twice(what: &str, files: &[&str]) -> Option<[TempDir; 2]> {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    for folder in &folders {
-        if !train(folder.path()) {
-            println!("skipped: needs scikit-learn in target/python (scripts/setup train)");
-            return;
-        }
+    if !folders.iter().all(|folder| train(what, folder.path())) {
+        println!("skipped: needs scikit-learn in target/python (scripts/setup train)");
+        return None;
     }
-    let [first, again] = folders.each_ref().map(tempfile::TempDir::path);
-    for name in ["frames.toml", "levels.toml", "packets.csv", "slots.csv"] {
+    let [first, again] = folders.each_ref().map(TempDir::path);
+    for name in files {
         assert_eq!(read(first, name), read(again, name), "{name}");
     }
-    logistic_agrees(first);
-    svm_agrees(first);
+    Some(folders)
+}
+
+#[test]
+fn rust_says_what_python_says_and_training_twice_gives_the_same_bytes() {
+    let files = ["frames.toml", "levels.toml", "packets.csv", "slots.csv"];
+    let Some([first, _]) = trained_twice("frames.py", &files) else { return };
+    logistic_agrees(first.path());
+    svm_agrees(first.path());
+}
+
+#[test]
+fn so_it_is_with_the_locator() {
+    let files = ["bottleneck.toml", "bottleneck.csv"];
+    let Some([first, _]) = trained_twice("locator.py", &files) else { return };
+    let weights: Weights = toml::from_str(&read(first.path(), "bottleneck.toml")).unwrap();
+    assert!(weights.training.f1 > 0.9, "{weights:?}");
+    let mut locator = weights.build().unwrap();
+    let mut answers = [0, 0];
+    for line in read(first.path(), "bottleneck.csv").lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [level, lost] = [0, 1].map(|at| fields[at].parse().unwrap());
+        locator.on_frame(FrameSeen { level, lost });
+        let told = locator.backhaul_probability();
+        let Ok(expected) = fields[2].parse::<f64>() else {
+            assert_eq!(told, None);
+            continue;
+        };
+        let told = told.unwrap();
+        assert!((told - expected).abs() < 1e-9, "{told}, not {expected}");
+        answers[usize::from(told >= 0.5)] += 1;
+    }
+    assert!(answers.iter().all(|count| *count > 10), "{answers:?}");
 }
 
 fn logistic_agrees(folder: &Path) {

@@ -81,7 +81,15 @@ proptest! {
     fn what_is_written_is_the_same_to_the_radiotap_crate(radio in radio()) {
         let mut record = Vec::new();
         radio.write(&mut record);
-        let theirs = radiotap::Radiotap::from_bytes(&record).unwrap();
+        let Ok(theirs) = radiotap::Radiotap::from_bytes(&record) else {
+            // Modes that 802.11 has not, or that its table lacks.
+            let is_strange = |phy: Phy| match phy {
+                Phy::Vht { streams, .. } => streams > 4 || phy.rate().is_none(),
+                _ => false,
+            };
+            prop_assert!(radio.phy.is_some_and(is_strange), "{:?}", radio);
+            return Ok(());
+        };
         prop_assert_eq!(theirs.header.length, record.len());
         prop_assert_eq!(theirs.tsft.map(|tsft| tsft.value), radio.tsft);
         let flags = theirs.flags.unwrap();

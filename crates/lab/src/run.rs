@@ -378,6 +378,12 @@ impl Group<'_> {
         if let Some(slowest) = located().filter_map(|located| located?.slowest_move).max() {
             self.add("located_after", "s", slowest.as_secs_f64());
         }
+        let by_settings = || located().map(|located| located?.by_settings);
+        self.mean("located_set", "1", by_settings().map(|it| it?.right));
+        self.mean("located_still", "1", by_settings().map(|it| it?.right_when_still));
+        if let Some(slowest) = by_settings().filter_map(|it| it?.slowest_move).max() {
+            self.add("located_set_after", "s", slowest.as_secs_f64());
+        }
     }
 
     /// Since time zero, warm-up included.

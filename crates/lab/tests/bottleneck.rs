@@ -38,6 +38,7 @@ fn it_is_right_for_95_percent_of_frames_over_rates_modes_delays_and_clients() {
                 let seed = format!("seed={seed}");
                 let set = [link, &mode, &count, &law, &seed, "duration=\"4s\""];
                 let right = video(&measured(RATE, &set), "located").unwrap();
+                println!("MCS {mcs}, {link}, {clients} clients, {law} Mbit/s: right {right:.3}");
                 if right < worst.0 {
                     worst = (right, format!("{set:?}"));
                 }
@@ -47,19 +48,61 @@ fn it_is_right_for_95_percent_of_frames_over_rates_modes_delays_and_clients() {
     assert!(worst.0 >= 0.95, "{worst:?}");
 }
 
-/// Most of it is the time in which the backhaul's queue of 1000 packets fills, and in which nothing
-/// is lost: 80 ms at 515 Mbit/s beside 611.
 #[test]
-fn moves_are_noticed_within_100_ms() {
-    for (seed, mcs, rate, clients) in [(201, 8, 515, 1), (202, 9, 530, 1), (203, 8, 265, 2)] {
+fn a_wifi_that_drops_up_to_half_of_all_is_not_taken_for_the_backhaul() {
+    for (streams, mcs, rate) in [(1, 4, 450), (1, 5, 420), (2, 4, 650), (3, 4, 900)] {
+        let mode = format!("cell.wifi.radio.rate=\"mcs{mcs}\"");
+        let (streams, law) = (format!("cell.wifi.radio.streams={streams}"), law(rate));
+        let set = [FAST, &mode, &streams, &law, "seed=103", "duration=\"4s\""];
+        let metrics = measured(RATE, &set);
+        let (right, loss) = (video(&metrics, "located").unwrap(), video(&metrics, "loss").unwrap());
+        println!("{mode}, {streams}, {rate} Mbit/s: right {right:.3}, lost {loss:.2}");
+        assert!(loss > 0.1, "{set:?}: {loss}");
+        assert!(right >= 0.95, "{set:?}: {right}, of all {loss} lost");
+    }
+}
+
+/// In s: until a queue of 1000 packets is full, of what is sent beside 611 Mbit/s over 975, and what
+/// comes behind the first loss has passed it.
+fn filling(mbps: f64) -> f64 {
+    let queue = 1000.0 * 12_000.0;
+    queue / ((mbps + 611.0 - 975.0) * 1e6) + queue / 975e6
+}
+
+#[test]
+fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_stand() {
+    // The thesis sends 509; until the queue is full nothing tells a busy link from less traffic.
+    for (seed, mcs, rate, clients) in [
+        (201, 8, 509, 1),
+        (202, 9, 509, 1),
+        (203, 8, 500, 1),
+        (204, 8, 515, 1),
+        (205, 9, 450, 1),
+        (206, 8, 260, 2),
+    ] {
         let mode = format!("cell.wifi.radio.rate=\"mcs{mcs}\"");
         let (count, law) = (format!("flow.video.count={clients}"), law(rate));
         let seed = format!("seed={seed}");
         let metrics = measured(MOVES, &[&mode, &count, &law, &seed]);
-        let after = video(&metrics, "located_after").unwrap();
-        assert!(after <= 0.1, "{mode}, {law}: {after} s");
-        // While the queue fills, answers are wrong; and beside a busy gigabit some are later.
-        let right = video(&metrics, "located").unwrap();
-        assert!(right >= 0.75, "{mode}, {law}: {right}");
+        let of = |name: &str| video(&metrics, name).unwrap();
+        let filling = filling(f64::from(rate * clients));
+        let after = of("located_set_after");
+        assert!(
+            after <= filling + 0.01,
+            "{mode}, {law}: {after} s, where {filling} s pass before anything shows"
+        );
+        // What the thesis sends: 100 ms, as it says.
+        assert!(after <= 0.1 || rate * clients < 509, "{mode}, {law}: {after} s");
+        // Of a second at 450 Mbit/s, 140 ms pass until the queue is full.
+        let least = if rate == 450 { 0.9 } else { 0.93 };
+        for truth in ["located", "located_set"] {
+            assert!(of(truth) >= least, "{mode}, {law}: {truth} {}", of(truth));
+        }
+        let still = of("located_still");
+        let (queue, set) = (of("located"), of("located_set"));
+        println!(
+            "MCS {mcs}, {clients} x {rate} Mbit/s: {queue:.3} by queues, {set:.3} by settings, {still:.3} still, {after:.4} s after, {filling:.4} s at least"
+        );
+        assert!(still >= 0.95, "{mode}, {law}: {still}");
     }
 }

@@ -1,7 +1,7 @@
 //! What a client learns from captures next to the air, from files and live.
 //!
-//! `unsafe` is needed for one ioctl: TUNSETLINK makes a TAP device look like one in monitor mode, and
-//! nothing safe offers it.
+//! Unsafe: one ioctl, TUNSETLINK, makes a TAP device look like one in monitor mode, and nothing safe
+//! offers it; the device is opened here too, as the link is set before it has a name elsewhere.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -140,7 +140,8 @@ fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
 }
 
 nix::ioctl_write_int!(tun_set_link, b'T', 205);
-nix::ioctl_write_ptr!(tun_set_iff, b'T', 202, [u8; 40]);
+// Its number has the size of an `int`, not that of the `ifreq` it takes.
+nix::ioctl_write_ptr_bad!(tun_set_iff, nix::request_code_write!(b'T', 202, 4), [u8; 40]);
 
 #[test]
 fn an_interface_in_monitor_mode_is_followed_live() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::value_parser;
 use freshline_core::wlan::Weights;
+use freshline_core::wlan::estimator::FRAMES;
 use freshline_lab::capture::CaptureError;
 use freshline_lab::locate::{FlowReport, LocateParams, LocateReport, Numbers, Place, locate};
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -19,8 +20,8 @@ use crate::output::{print_json, printed};
 /// For each direction of a UDP or TCP flow: spells of one answer, with the mean of packets a frame and
 /// the loss. High levels of aggregation without loss say Wi-Fi, low ones with loss a link before it.
 /// Capture at the client, or beside it, in monitor mode (link type 127, radiotap): frames are then
-/// what the radio says. In other captures, packets with equal times are a frame: that holds for the
-/// emulator's captures, not for times that a kernel gives.
+/// what the radio says. In other captures they are estimated from the times that the kernel gave: take
+/// those at the client.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -72,8 +73,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .wrap_err_with(|| format!("cannot open the capture {name}"))
         .map_err(Failure::Usage)?;
+    let frames = toml::from_str(FRAMES).into_diagnostic().map_err(Failure::Runtime)?;
     let (max_flows, min_packets) = (args.max_flows as usize, args.min_packets);
-    let located = locate(file, &LocateParams { weights, max_flows, min_packets });
+    let located = locate(file, &LocateParams { weights, frames, max_flows, min_packets });
     if let Some(error @ (CaptureError::Foreign | CaptureError::LinkType(_))) = located.error {
         let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());
         return report.map_err(Failure::Usage);
@@ -140,7 +142,7 @@ fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
         Numbers::Tcp => "losses by TCP's holes",
         Numbers::Unknown => "losses unknown",
     };
-    let frames = if *by_radio { "frames by the radio" } else { "frames by equal times" };
+    let frames = if *by_radio { "frames by the radio" } else { "frames by the kernel's times" };
     writeln!(out, "{from} > {to}: {packets} packets, {numbers}, {frames}")?;
     if spells.is_empty() {
         return writeln!(out, "  too few frames to tell");

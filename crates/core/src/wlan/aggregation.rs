@@ -173,7 +173,14 @@ impl Aggregation {
 
     /// The same, and keeps closed frames for [`Aggregation::next_frame`]: up to 1024.
     pub fn with_frames(params: AggregationParams) -> Self {
-        Self { seen: Some(VecDeque::with_capacity(MOST_SEEN)), ..Self::new(params) }
+        let mut aggregation = Self::new(params);
+        aggregation.keep_frames();
+        aggregation
+    }
+
+    /// From now on closed frames are kept.
+    pub(super) fn keep_frames(&mut self) {
+        self.seen.get_or_insert_with(|| VecDeque::with_capacity(MOST_SEEN));
     }
 
     /// The next frame that has closed by `now`, with its timestamp; call it until there is none.

@@ -1,6 +1,7 @@
 //! One flow of a capture: its frames, and its spells.
 
 use freshline_core::unit::Time;
+use freshline_core::wlan::estimator::{KernelCounter, KernelCounterParams};
 use freshline_core::wlan::{
     Aggregation, AggregationParams, Arrival, Bottleneck, FrameSeen, LevelCounter, Locator,
 };
@@ -62,7 +63,7 @@ pub struct FlowReport {
     pub packets: u64,
     /// What their losses were told by.
     pub numbers: Numbers,
-    /// Whether frames are as the radio told them; else by equal times of capture.
+    /// Whether frames are as the radio told them; else as estimated from the times of capture.
     pub by_radio: bool,
     /// Its spells, in their order; empty if it had too few frames to tell.
     pub spells: Vec<Spell>,
@@ -72,7 +73,6 @@ pub struct FlowReport {
 pub(super) struct Flow {
     ends: Ends,
     packets: u64,
-    by_radio: bool,
     numbers: Option<Numbers>,
     guess: Guess,
     unwrapped: Unwrapped,
@@ -81,9 +81,43 @@ pub(super) struct Flow {
     first_looks: Vec<Vec<u8>>,
     /// Of TCP, the number of the next segment and the byte that it begins with; see [`Segments`].
     segments: Segments,
-    counter: Aggregation,
+    counter: Counter,
     locator: Locator,
     spells: Spells,
+}
+
+/// By what a flow's frames are told.
+enum Counter {
+    /// What the radio says.
+    Radio(Aggregation),
+    /// The times of capture, as a kernel gives them.
+    Kernel(KernelCounter),
+}
+
+impl Counter {
+    /// `None` if weights are no estimator.
+    fn new(by_radio: bool, params: &LocateParams) -> Option<Self> {
+        let aggregation = AggregationParams::for_locator();
+        if by_radio {
+            return Some(Self::Radio(Aggregation::with_frames(aggregation)));
+        }
+        let kernel = KernelCounterParams { aggregation, ..KernelCounterParams::default() };
+        Some(Self::Kernel(kernel.logistic(&params.frames).ok()?.with_frames()))
+    }
+
+    fn on_packet(&mut self, now: Time, arrival: Arrival) {
+        match self {
+            Self::Radio(frames) => frames.on_packet(now, arrival),
+            Self::Kernel(frames) => frames.on_packet(now, Arrival { stamp: now, ..arrival }),
+        }
+    }
+
+    fn next_frame(&mut self, now: Time) -> Option<FrameSeen> {
+        match self {
+            Self::Radio(frames) => frames.next_frame(now).map(|(_, frame)| frame),
+            Self::Kernel(frames) => frames.next_frame(now),
+        }
+    }
 }
 
 /// Numbers segments in the order of their bytes.
@@ -133,25 +167,25 @@ impl Segments {
 }
 
 impl Flow {
-    /// A flow that begins with this packet; `None` if weights are no classifier.
+    /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are no
+    /// classifier.
     pub(super) fn new(
-        _now: Time,
         ends: Ends,
         content: &Content<'_>,
+        by_radio: bool,
         params: &LocateParams,
     ) -> Option<Self> {
         let numbers = matches!(content, Content::Tcp(_)).then_some(Numbers::Tcp);
         Some(Self {
             ends,
             packets: 0,
-            by_radio: true,
             numbers,
             guess: Guess::new(),
             unwrapped: Unwrapped::default(),
             held: Vec::new(),
             first_looks: Vec::new(),
             segments: Segments::default(),
-            counter: Aggregation::with_frames(AggregationParams::for_locator()),
+            counter: Counter::new(by_radio, params)?,
             locator: params.weights.clone().build().ok()?,
             spells: Spells::default(),
         })
@@ -161,15 +195,8 @@ impl Flow {
         self.packets
     }
 
-    pub(super) fn on_packet(
-        &mut self,
-        now: Time,
-        content: &Content<'_>,
-        arrival: Arrival,
-        by_radio: bool,
-    ) {
+    pub(super) fn on_packet(&mut self, now: Time, content: &Content<'_>, arrival: Arrival) {
         self.packets += 1;
-        self.by_radio &= by_radio;
         match (self.numbers, content) {
             (None, Content::Udp(datagram)) => {
                 const FRONT: usize = 64;
@@ -217,7 +244,7 @@ impl Flow {
     }
 
     fn drain(&mut self, now: Time) {
-        while let Some((_, frame)) = self.counter.next_frame(now) {
+        while let Some(frame) = self.counter.next_frame(now) {
             self.locator.on_frame(frame);
             if let Some(answer) = self.locator.bottleneck() {
                 self.spells.on_frame(now, answer.into(), frame);
@@ -239,7 +266,7 @@ impl Flow {
             to: to.to_string(),
             packets: self.packets,
             numbers,
-            by_radio: self.by_radio,
+            by_radio: matches!(self.counter, Counter::Radio(_)),
             spells: self.spells.report(first, last, numbers != Numbers::Unknown),
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! capture ─► frame ─┬─ radiotap: stamp ─┐
-//!                   └─ IP ─► flow ──────┴─► numbers ─► Aggregation ─► Locator ─► spells
+//!                   └─ IP ─► flow ──────┴─► numbers ─► counter ─► Locator ─► spells
 //! ```
 //!
 //! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]);
-//! its frames from what a radio says, or, where it says nothing, from equal times of capture: those of
-//! a capture beside the air (so of the emulator's interfaces), not of a kernel.
+//! its frames from what a radio says, or, where it says nothing, from the times of capture, which a
+//! kernel gave, by the estimator of frames ([`LocateParams::frames`]).
 //!
 //! # Where the thesis is silent
 //!
@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 
 use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::air::{DataFrame, Radiotap};
+use freshline_core::wlan::estimator::FrameWeights;
 use freshline_core::wlan::{AggregationParams, Arrival, Weights};
 use serde::Serialize;
 
@@ -40,6 +41,8 @@ pub use numbers::Numbers;
 pub struct LocateParams {
     /// The classifier.
     pub weights: Weights,
+    /// Tells frames from a kernel's times, where no radio does.
+    pub frames: FrameWeights,
     /// So many flows are followed; the packets of others are counted.
     pub max_flows: usize,
     /// Flows with fewer packets are left out of the report.
@@ -163,7 +166,7 @@ impl<'a> Search<'a> {
         let flow = match self.flow_of.get(&ends) {
             Some(flow) => *flow,
             None if self.flows.len() < self.params.max_flows => {
-                let Some(flow) = Flow::new(now, ends, &content, self.params) else { return };
+                let Some(flow) = Flow::new(ends, &content, is_stamped, self.params) else { return };
                 self.flows.push(flow);
                 self.flow_of.insert(ends, self.flows.len() - 1);
                 self.flows.len() - 1
@@ -175,7 +178,7 @@ impl<'a> Search<'a> {
         };
         let rate = rate.unwrap_or(BitRate::from_bps(1));
         let arrival = Arrival { seq: 0, stamp, rate };
-        self.flows[flow].on_packet(now, &content, arrival, is_stamped);
+        self.flows[flow].on_packet(now, &content, arrival);
     }
 
     fn report(self) -> LocateReport {

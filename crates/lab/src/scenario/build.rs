@@ -104,6 +104,8 @@ impl Scenario {
         for config in &self.flows {
             let first = flows.len();
             let one_host = Remote::default();
+            let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
+            let bottlenecks = is_locating.then(|| self.bottlenecks(config)).flatten();
             for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
                 if config.downlink.is_some() && !way.ends_at_a_station() {
                     return Err(config.refused("a downlink needs a `path` to a station of a cell"));
@@ -125,8 +127,11 @@ impl Scenario {
                 // Flows over different ways have no path in common that they could know together.
                 let differ = config.each_pair || config.each_hop;
                 let remote = if differ { Remote::default() } else { one_host.clone() };
-                let flow =
+                let mut flow =
                     config.build(between, streams, flows.len(), rng, &remote, &mut servers)?;
+                if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
+                    downlink.set_bottlenecks(bottlenecks.clone());
+                }
                 flows.push(way.routed(flow, config.dscps()));
             }
             ranges.push(first..flows.len());

@@ -14,6 +14,7 @@ mod lines;
 mod multipath;
 mod reproduction;
 mod set;
+mod settled;
 mod topology;
 
 use std::borrow::Cow;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::{Arrival, DownlinkLaw, Locator, Report, StationId};
+use freshline_core::wlan::{Arrival, Bottleneck, DownlinkLaw, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
@@ -243,6 +243,14 @@ impl Downlink {
     pub fn with_locator(mut self, locator: Locator) -> Self {
         self.located = Some(Located::new(locator));
         self
+    }
+
+    /// Where it has its bottleneck by the settings, from which time on: for its locator, if it has
+    /// one, to be held against too.
+    pub fn set_bottlenecks(&mut self, bottlenecks: Vec<(Time, Bottleneck)>) {
+        if let Some(located) = &mut self.located {
+            located.set_bottlenecks(bottlenecks);
+        }
     }
 
     /// What was before counts no more.

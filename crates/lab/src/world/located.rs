@@ -11,7 +11,10 @@
 //! frame has the truth of its last packet.
 //!
 //! The thesis tells the truth from the settings: the backhaul, where it is slower than what is sent,
-//! else the Wi-Fi (4.5.2.2). Both are the same once queues have grown.
+//! else the Wi-Fi (4.5.2.2, and while other traffic is sent, 4.5.3). Both are the same once
+//! queues have grown; answers are held against either, where the settings tell. A move by settings is
+//! one of what is sent: until the backhaul's queue is full nothing is lost, and no level tells it from a
+//! network with less to carry.
 
 use std::collections::VecDeque;
 
@@ -43,7 +46,24 @@ pub struct LocatedOutcome {
     pub f1: Option<f64>,
     /// How long a move of the bottleneck went without being noticed, at most.
     pub slowest_move: Option<Span>,
+    /// The same where the truth is that of the settings, if they tell it.
+    pub by_settings: Option<SettledOutcome>,
 }
+
+/// How right a locator was by the settings. What nothing was known of is `None`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SettledOutcome {
+    /// The part of all answers that were right, 0 to 1.
+    pub right: Option<f64>,
+    /// Of those that came [`SETTLED`] or more after the last move.
+    pub right_when_still: Option<f64>,
+    /// From a move of the settings to the first right answer, at most.
+    pub slowest_move: Option<Span>,
+}
+
+/// So long after a move of the settings the bottleneck stands still: as long as its detection may
+/// take.
+pub const SETTLED: Span = Span::from_millis(100);
 
 /// A client's locator, and what came of it.
 #[derive(Debug)]
@@ -59,6 +79,65 @@ pub(super) struct Located {
     open: VecDeque<(Time, Bottleneck)>,
     records: Option<Vec<FrameRecord>>,
     tally: Tally,
+    settled: Option<Settled>,
+}
+
+/// Answers held against the settings.
+#[derive(Debug)]
+struct Settled {
+    /// Moves that have been, the last one at the front, and those to come.
+    bottlenecks: VecDeque<(Time, Bottleneck)>,
+    /// The last move, if nobody noticed it yet.
+    moved_at: Option<Time>,
+    /// Right ones, and all.
+    answers: [u64; 2],
+    still: [u64; 2],
+    slowest_move: Option<Span>,
+}
+
+impl Settled {
+    fn new(bottlenecks: Vec<(Time, Bottleneck)>) -> Self {
+        let bottlenecks = bottlenecks.into();
+        Self { bottlenecks, moved_at: None, answers: [0; 2], still: [0; 2], slowest_move: None }
+    }
+
+    fn begin_measuring(&mut self) {
+        (self.answers, self.still, self.slowest_move) = ([0; 2], [0; 2], None);
+        self.moved_at = None;
+    }
+
+    fn on_answer(&mut self, now: Time, answer: Bottleneck) {
+        while let Some((at, _)) = self.bottlenecks.get(1).copied().filter(|(at, _)| *at <= now) {
+            self.bottlenecks.pop_front();
+            // It moved back before anybody noticed.
+            self.noticed(at);
+            self.moved_at = Some(at);
+        }
+        let Some((since, truth)) = self.bottlenecks.front().copied() else { return };
+        let is_right = u64::from(answer == truth);
+        let count = |[right, all]: &mut [u64; 2]| (*right, *all) = (*right + is_right, *all + 1);
+        count(&mut self.answers);
+        if now >= since + SETTLED {
+            count(&mut self.still);
+        }
+        if answer == truth {
+            self.noticed(now);
+        }
+    }
+
+    fn noticed(&mut self, now: Time) {
+        let Some(moved_at) = self.moved_at.take() else { return };
+        self.slowest_move = self.slowest_move.max(Some(now.since(moved_at)));
+    }
+
+    fn outcome(&self) -> SettledOutcome {
+        let part = |[right, all]: [u64; 2]| (all > 0).then(|| right as f64 / all as f64);
+        SettledOutcome {
+            right: part(self.answers),
+            right_when_still: part(self.still),
+            slowest_move: self.slowest_move,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -79,13 +158,20 @@ impl Located {
             open: VecDeque::with_capacity(MOST_OPEN),
             records: None,
             tally: Tally::default(),
+            settled: None,
         }
+    }
+
+    /// Where the bottleneck is by the settings, from which time on, in order.
+    pub(super) fn set_bottlenecks(&mut self, bottlenecks: Vec<(Time, Bottleneck)>) {
+        self.settled = Some(Settled::new(bottlenecks));
     }
 
     /// What was before counts no more, nor a move that was not noticed yet.
     pub(super) fn begin_measuring(&mut self) {
         self.tally = Tally::default();
         self.moved_at = None;
+        self.settled.iter_mut().for_each(Settled::begin_measuring);
     }
 
     pub(super) fn keep_records(&mut self) {
@@ -143,6 +229,9 @@ impl Located {
             records.push(FrameRecord { at, frame, truth });
         }
         let Some(answer) = self.locator.bottleneck() else { return };
+        if let Some(settled) = &mut self.settled {
+            settled.on_answer(now, answer);
+        }
         let place = |bottleneck| usize::from(bottleneck == Bottleneck::Wireless);
         self.tally.answers[place(truth)][place(answer)] += 1;
         if answer == self.truth {
@@ -163,6 +252,7 @@ impl Located {
             right: part(hits + rest, hits + missed + false_alarms + rest),
             f1: part(2 * hits, 2 * hits + missed + false_alarms),
             slowest_move: self.tally.slowest_move,
+            by_settings: self.settled.as_ref().map(Settled::outcome),
         }
     }
 }
@@ -175,7 +265,8 @@ mod tests {
     fn located() -> Located {
         let training = Training { data: String::new(), seed: 0, samples: 0, f1: 0.0 };
         let (levels, packets) = (vec![-1.0], 1);
-        let weights = Weights { version: 1, levels, loss: 0.0, intercept: 5.0, packets, training };
+        let weights =
+            Weights { version: 1, levels, loss: 0.0, intercept: 5.0, packets, full: 64, training };
         Located::new(weights.build().unwrap())
     }
 
@@ -202,5 +293,27 @@ mod tests {
         assert_eq!(outcome.f1, Some(0.5));
         assert_eq!(outcome.slowest_move, Some(Span::from_millis(11)));
         assert_eq!(located.records(), []);
+        assert_eq!(outcome.by_settings, None);
+    }
+
+    #[test]
+    fn a_move_by_settings_counts_from_when_it_is_made() {
+        use Bottleneck::{Backhaul, Wireless};
+        let moves = [(0, Wireless), (1000, Backhaul), (2000, Wireless), (2010, Backhaul)];
+        let mut settled = Settled::new(moves.map(|(at, place)| (ms(at), place)).to_vec());
+        for (at, answer) in [
+            (500, Wireless),
+            (1050, Wireless),
+            (1080, Backhaul),
+            (1100, Backhaul),
+            (2050, Backhaul),
+        ] {
+            settled.on_answer(ms(at), answer);
+        }
+        let outcome = settled.outcome();
+        assert_eq!((outcome.right, outcome.right_when_still), (Some(0.8), Some(1.0)));
+        assert_eq!(outcome.slowest_move, Some(Span::from_millis(80)));
+        settled.begin_measuring();
+        assert_eq!(settled.outcome().right, None);
     }
 }

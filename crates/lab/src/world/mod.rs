@@ -36,7 +36,7 @@ pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use host::HostOutcome;
-pub use located::{FrameRecord, LocatedOutcome};
+pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
 pub use stream::{Application, RoundTrips, Stream, StreamOutcome};

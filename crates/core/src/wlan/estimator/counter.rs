@@ -9,7 +9,7 @@
 
 use alloc::boxed::Box;
 
-use super::super::{Aggregation, AggregationParams, Arrival, LevelCounter, Report};
+use super::super::{Aggregation, AggregationParams, Arrival, FrameSeen, LevelCounter, Report};
 use super::{FrameEstimator, FrameWeights, LevelWeights, SLOT, SlotSeen, Svm, WeightsError};
 use crate::unit::{BitRate, Time};
 
@@ -130,6 +130,19 @@ impl KernelCounterParams {
 }
 
 impl KernelCounter {
+    /// The same, and keeps closed frames for [`KernelCounter::next_frame`]: up to 1024, as the
+    /// estimator tells them.
+    pub fn with_frames(mut self) -> Self {
+        self.frames.keep_frames();
+        self
+    }
+
+    /// The next frame that has closed by `now`; call it until there is none. Always none but of
+    /// [`KernelCounter::with_frames`].
+    pub fn next_frame(&mut self, now: Time) -> Option<FrameSeen> {
+        self.frames.next_frame(now).map(|(_, frame)| frame)
+    }
+
     /// Whether the last packet was taken for the first of a frame; `None` while the estimator says
     /// nothing yet.
     pub const fn is_first(&self) -> Option<bool> {
@@ -295,6 +308,25 @@ mod tests {
             let report = counted(counter.unwrap(), &[3, 4, 6, 2]).unwrap();
             assert_eq!((report.frames, report.level, report.loss), (3, 4.0, 0.0));
         }
+    }
+
+    #[test]
+    fn frames_are_told_one_by_one_where_they_are_kept() {
+        let counter = KernelCounterParams::default().logistic(&weights()).unwrap();
+        let mut counter = counter.with_frames();
+        let mut seq = 0;
+        for (frame, packets) in [3, 3, 4, 2].into_iter().enumerate() {
+            for packet in 0..packets {
+                let now = us(500 * frame as u64 + 5 * packet);
+                counter.on_packet(now, Arrival { seq, stamp: now, rate: RATE });
+                // Two are lost before the last frame.
+                seq += if (frame, packet) == (2, 3) { 3 } else { 1 };
+            }
+        }
+        let end = us(1_000_000);
+        let seen: Vec<_> = core::iter::from_fn(|| counter.next_frame(end)).collect();
+        let frame = |level, lost| FrameSeen { level, lost };
+        assert_eq!(seen, [frame(3, 0), frame(4, 0), frame(2, 2)]);
     }
 
     #[test]
