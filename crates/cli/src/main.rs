@@ -5,6 +5,7 @@
 //! end as their command does.
 
 mod age;
+mod bond;
 mod demo;
 mod emulate;
 mod hold;
@@ -46,6 +47,7 @@ enum Command {
     Receiver(receiver::Args),
     Router(router::Args),
     Uplink(uplink::Args),
+    Bond(bond::Args),
 }
 
 /// Why a subcommand ended early.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Receiver(args) => receiver::run(args),
         Command::Router(args) => router::run(args),
         Command::Uplink(args) => uplink::run(args),
+        Command::Bond(args) => bond::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -196,7 +196,7 @@ fn quic(args: &Args) -> Result<(ServerConfig, Identity), Failure> {
 }
 
 /// As the XDG base directory specification has it.
-fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
     let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     given

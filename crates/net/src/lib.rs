@@ -2,6 +2,7 @@
 
 pub mod alarm;
 mod batch;
+pub mod bond;
 pub mod clock;
 pub mod emulate;
 pub mod metrics;

@@ -1,0 +1,107 @@
+//! `freshline bond client`: on the host that has the paths.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use freshline_core::unit::Span;
+use freshline_net::bond::{Client, ClientConfig, Target, Via};
+use freshline_net::clock::Clock;
+use freshline_net::quic::{Fingerprint, Trust};
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::{How, Who, authorities, failure};
+use crate::Failure;
+use crate::output::stop_on_signals;
+
+/// Take programs' connections in, and carry them to the server over all paths.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server.
+    #[arg(value_name = "HOST:PORT")]
+    server: Target,
+    /// Leave by these interfaces or local addresses; else as the routes are.
+    #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
+    via: Vec<String>,
+    /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.
+    #[arg(long, value_name = "LISTEN=HOST:PORT")]
+    forward: Vec<Forward>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    who: Who,
+    /// Trust the server that has this certificate; it prints its fingerprint at start.
+    #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
+    pin: Option<Fingerprint>,
+    /// Trust servers whose certificate one of these authorities has signed.
+    #[arg(long, value_name = "PEM", help_heading = "Security")]
+    ca: Option<PathBuf>,
+    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+}
+
+/// A port that is carried to a destination.
+#[derive(Debug, Clone)]
+struct Forward {
+    listen: SocketAddr,
+    target: Target,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write for example 127.0.0.1:8080=example.org:80";
+        let (listen, target) =
+            text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`; {example}"))?;
+        Ok(Self {
+            listen: listen
+                .parse()
+                .map_err(|_| format!("`{listen}` is no address to listen at; {example}"))?,
+            target: target.parse().map_err(|error| format!("{error}"))?,
+        })
+    }
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let identity = args.who.identity()?;
+    let trust = match (args.pin, &args.ca) {
+        (Some(pin), _) => Trust::Pinned(pin),
+        (None, Some(file)) => Trust::Authorities(authorities(file)?),
+        (None, None) => {
+            return Err(Failure::Usage(miette!(
+                help = "the server prints its fingerprint at start: pass it on with --pin \
+                        sha256:…, or name the authority that signed its certificate with --ca",
+                "the client must know whom to trust"
+            )));
+        }
+    };
+    if args.forward.is_empty() {
+        return Err(Failure::Usage(miette!("nothing to carry: give --forward")));
+    }
+    let server = (args.server.host(), args.server.port())
+        .to_socket_addrs()
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot find the address of {}", args.server.host()))
+        .map_err(Failure::Usage)?
+        .next()
+        .ok_or_else(|| Failure::Usage(miette!("{} has no address", args.server.host())))?;
+    let forwards = args.forward.into_iter().map(|forward| (forward.listen, forward.target));
+    let mut client = Client::bind(ClientConfig {
+        server,
+        server_name: args.server.host(),
+        trust,
+        identity,
+        vias: args.via.iter().map(|via| Via::from(via.as_str())).collect(),
+        sending: args.how.sending()?,
+        forwards: forwards.collect(),
+    })
+    .map_err(failure)?;
+    let stop = stop_on_signals()?;
+    for address in client.local_addrs().map_err(failure)? {
+        eprintln!("listening at {address}");
+    }
+    let until = args.duration.map(|duration| Clock::new().now() + duration);
+    client.run(&stop, until).map_err(failure)
+}
