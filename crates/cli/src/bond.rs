@@ -2,6 +2,7 @@
 
 mod client;
 mod server;
+mod show;
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +25,11 @@ The server takes one client, by its fingerprint; `freshline bond identity` print
 
     freshline bond server 0.0.0.0:3775 --client-pin sha256:…
 
-The client leaves by two interfaces, and forwards a local port:
+The client leaves by two interfaces; programs reach it by SOCKS5, or by a port of their own:
 
     freshline bond client --via wlan0,wwan0 --pin sha256:… \\
-        --forward 127.0.0.1:8080=example.org:80 server.example:3775
+        --listen 127.0.0.1:1080 --forward 127.0.0.1:8080=example.org:80 server.example:3775
+    curl --socks5-hostname 127.0.0.1:1080 https://example.org/
 
 EXIT CODES
 

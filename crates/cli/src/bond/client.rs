@@ -10,6 +10,7 @@ use freshline_net::clock::Clock;
 use freshline_net::quic::{Fingerprint, Trust};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::show::Show;
 use super::{How, Who, authorities, failure};
 use crate::Failure;
 use crate::output::stop_on_signals;
@@ -20,9 +21,13 @@ pub(crate) struct Args {
     /// The server.
     #[arg(value_name = "HOST:PORT")]
     server: Target,
-    /// Leave by these interfaces or local addresses; else as the routes are.
+    /// Leave by these interfaces or local addresses; else as the routes are. On a way where the
+    /// server is at another address, IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
-    via: Vec<String>,
+    via: Vec<Way>,
+    /// Listen here for programs that speak SOCKS5; names are looked up by the server.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
     /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.
     #[arg(long, value_name = "LISTEN=HOST:PORT")]
     forward: Vec<Forward>,
@@ -39,6 +44,39 @@ pub(crate) struct Args {
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// One way to the server.
+#[derive(Debug, Clone)]
+struct Way {
+    via: Via,
+    peer: Option<SocketAddr>,
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (via, peer) = match text.split_once('@') {
+            None => (text, None),
+            Some((via, peer)) => {
+                let peer = peer.parse().map_err(|_| {
+                    format!(
+                        "`{peer}` is no address of a server; write for example wlan0@192.0.2.1:3775"
+                    )
+                })?;
+                (via, Some(peer))
+            }
+        };
+        if via.is_empty() {
+            return Err(
+                "an interface or a local address is missing; write for example wlan0".into()
+            );
+        }
+        Ok(Self { via: Via::from(via), peer })
+    }
 }
 
 /// A port that is carried to a destination.
@@ -77,8 +115,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             )));
         }
     };
-    if args.forward.is_empty() {
-        return Err(Failure::Usage(miette!("nothing to carry: give --forward")));
+    if args.forward.is_empty() && args.listen.is_empty() {
+        return Err(Failure::Usage(miette!("nothing to carry: give --listen or --forward")));
     }
     let server = (args.server.host(), args.server.port())
         .to_socket_addrs()
@@ -87,21 +125,25 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .map_err(Failure::Usage)?
         .next()
         .ok_or_else(|| Failure::Usage(miette!("{} has no address", args.server.host())))?;
-    let forwards = args.forward.into_iter().map(|forward| (forward.listen, forward.target));
+    let forwards = args.forward.into_iter().map(|it| (it.listen, Some(it.target)));
+    let listen = args.listen.into_iter().map(|listen| (listen, None)).chain(forwards);
     let mut client = Client::bind(ClientConfig {
         server,
         server_name: args.server.host(),
         trust,
         identity,
-        vias: args.via.iter().map(|via| Via::from(via.as_str())).collect(),
+        vias: args.via.into_iter().map(|way| (way.via, way.peer)).collect(),
         sending: args.how.sending()?,
-        forwards: forwards.collect(),
+        listen: listen.collect(),
     })
     .map_err(failure)?;
     let stop = stop_on_signals()?;
     for address in client.local_addrs().map_err(failure)? {
         eprintln!("listening at {address}");
     }
+    let watcher = client.watcher();
+    args.show.start(&watcher)?;
     let until = args.duration.map(|duration| Clock::new().now() + duration);
-    client.run(&stop, until).map_err(failure)
+    client.run(&stop, until).map_err(failure)?;
+    args.show.end(&watcher)
 }

@@ -9,6 +9,7 @@ use freshline_net::clock::Clock;
 use freshline_net::quic::{Clients, Fingerprint};
 use miette::miette;
 
+use super::show::Show;
 use super::{How, Who, authorities, failure};
 use crate::Failure;
 use crate::output::stop_on_signals;
@@ -42,6 +43,8 @@ pub(crate) struct Args {
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
+    #[command(flatten)]
+    show: Show,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -70,6 +73,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let address = server.local_addr().map_err(failure)?;
     eprintln!("listening at {address}\nfingerprint {fingerprint}");
+    let watcher = server.watcher();
+    args.show.start(&watcher)?;
     let until = args.duration.map(|duration| Clock::new().now() + duration);
-    server.run(&stop, until).map_err(failure)
+    server.run(&stop, until).map_err(failure)?;
+    args.show.end(&watcher)
 }

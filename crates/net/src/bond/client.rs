@@ -1,7 +1,7 @@
 //! The client's end: programs' connections in, one QUIC connection over several interfaces out.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,12 +15,14 @@ use noq_proto::{
 };
 use slab::Slab;
 
+use super::device_queue::DeviceQueues;
 use super::flow::{self, Incoming, Moved, PIECE, Pipe, Pumped};
 use super::interfaces::Interfaces;
 use super::link::{Link, LinkEvent, send_by};
 use super::paths::Paths;
 use super::socket::{Outlet, Via};
-use super::{BondError, Sending, Target, config, head, system};
+use super::status::{BondReport, Watcher, paths_of};
+use super::{BondError, Sending, Target, config, head, socks, system};
 use crate::alarm::Alarm;
 use crate::batch::Inbox;
 use crate::clock::Clock;
@@ -42,6 +44,9 @@ const DIAL_TIMEOUT: Span = Span::from_secs(3);
 /// A path that was given up is tried again after this time.
 const RETRY: Span = Span::from_millis(500);
 
+/// How often the client says how it fares.
+const TELL: Span = Span::from_millis(200);
+
 /// Receives of one socket before others are looked after.
 const BATCHES_A_TURN: usize = 8;
 
@@ -56,18 +61,22 @@ pub struct ClientConfig {
     pub trust: Trust,
     /// Who the client is.
     pub identity: Identity,
-    /// By what to leave this host; empty: as the routes are.
-    pub vias: Vec<Via>,
+    /// By what to leave this host, and where the server is on that way if not at `server`; empty: as
+    /// the routes are.
+    pub vias: Vec<(Via, Option<SocketAddr>)>,
     /// How to send.
     pub sending: Sending,
-    /// TCP addresses to listen at, and where what comes there goes.
-    pub forwards: Vec<(SocketAddr, Target)>,
+    /// TCP addresses to listen at, and where what comes there goes; none: as the program says by
+    /// SOCKS5.
+    pub listen: Vec<(SocketAddr, Option<Target>)>,
 }
 
 /// One way out of this host.
 #[derive(Debug)]
 struct Way {
     via: Via,
+    /// Where the server is on this way.
+    peer: SocketAddr,
     /// Its local address towards noq-proto: made up, so that it stays when the real one changes.
     label: IpAddr,
     outlet: Option<Outlet>,
@@ -77,17 +86,19 @@ struct Way {
 
 struct Listener {
     socket: TcpListener,
-    target: Target,
+    target: Option<Target>,
 }
 
 /// A program's connection.
 enum Flow {
     /// It is being moved on.
     Gone,
-    /// It waits for a stream.
-    Waiting(TcpStream, Target),
+    /// It speaks SOCKS5: what it has said, and whether it was greeted.
+    Greeting(TcpStream, Vec<u8>, bool),
+    /// It waits for a stream; does it speak SOCKS5?
+    Waiting(TcpStream, Target, bool),
     /// The server connects to the target. The rest of the head waits to leave.
-    Asked(TcpStream, StreamId, Bytes),
+    Asked(TcpStream, StreamId, Bytes, bool),
     Open(Pipe),
 }
 
@@ -117,6 +128,13 @@ pub struct Client {
     scratch: Vec<u8>,
     packet: Vec<u8>,
     moved: Moved,
+    queues: DeviceQueues,
+    /// Programs' connections so far, and those that came to nothing.
+    streams: u64,
+    refused: u64,
+    began_at: Time,
+    tell_at: Time,
+    watcher: Watcher,
 }
 
 impl Client {
@@ -134,17 +152,18 @@ impl Client {
             .map_err(system("watch a timer"))?;
         let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
         let mut listeners = Vec::new();
-        for (address, target) in config.forwards {
+        for (address, target) in config.listen {
             let failed = |error| BondError::Listen { address, error };
             let mut socket = TcpListener::bind(address).map_err(failed)?;
             let token = Token(LISTENERS + listeners.len());
             registry.register(&mut socket, token, Interest::READABLE).map_err(failed)?;
             listeners.push(Listener { socket, target });
         }
-        let vias = if config.vias.is_empty() { vec![Via::Any] } else { config.vias };
+        let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
         let label = |index: usize| Ipv4Addr::from(0xf000_0001 + index as u32).into();
-        let ways = vias.into_iter().enumerate().map(|(index, via)| Way {
+        let ways = vias.into_iter().enumerate().map(|(index, (via, peer))| Way {
             via,
+            peer: FourTuple::from_remote(peer.unwrap_or(config.server)).remote(),
             label: label(index),
             outlet: None,
             path: None,
@@ -177,6 +196,12 @@ impl Client {
             scratch: vec![0; PIECE],
             packet: Vec::new(),
             moved: Moved::default(),
+            queues: DeviceQueues::new(),
+            streams: 0,
+            refused: 0,
+            began_at: clock.now(),
+            tell_at: Time::ZERO,
+            watcher: Watcher::default(),
         })
     }
 
@@ -206,6 +231,7 @@ impl Client {
             self.on_timeout(now)?;
             busy |= self.pump();
             self.transmit();
+            self.tell(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 self.close();
                 return Ok(());
@@ -215,6 +241,7 @@ impl Client {
                 busy.then_some(now),
                 self.link_timeout(now),
                 Some(self.look_at),
+                Some(self.tell_at),
                 until,
             ]);
             let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
@@ -276,7 +303,11 @@ impl Client {
                 continue;
             }
             self.ready.push_back(entry.key());
-            entry.insert(Flow::Waiting(tcp, listener.target.clone()));
+            entry.insert(match &listener.target {
+                Some(target) => Flow::Waiting(tcp, target.clone(), false),
+                None => Flow::Greeting(tcp, Vec::new(), false),
+            });
+            self.streams += 1;
         }
     }
 
@@ -325,7 +356,7 @@ impl Client {
         let interfaces = Interfaces::read().map_err(system("list interfaces"))?;
         let instant = self.clock.instant_of(now);
         for (index, way) in self.ways.iter_mut().enumerate() {
-            let is_there = interfaces.has(&way.via, self.server);
+            let is_there = interfaces.has(&way.via, way.peer);
             if !is_there && way.outlet.is_some() {
                 tracing::info!(via = %way.via, "gone");
                 way.outlet = None;
@@ -335,7 +366,7 @@ impl Client {
                 }
             }
             if is_there && way.outlet.is_none() {
-                match Outlet::open(&way.via, self.server) {
+                match Outlet::open(&way.via, way.peer) {
                     Ok(mut outlet) => {
                         self.poll
                             .registry()
@@ -346,6 +377,9 @@ impl Client {
                             )
                             .map_err(system("watch a socket"))?;
                         way.outlet = Some(outlet);
+                        if let Some(name) = interfaces.name(&way.via) {
+                            self.queues.label(way.label, name);
+                        }
                     }
                     Err(error) => tracing::warn!(via = %way.via, "no socket: {error}"),
                 }
@@ -365,10 +399,11 @@ impl Client {
             return Ok(());
         };
         let instant = self.clock.instant_of(now);
+        let server = self.ways[index].peer;
         let (handle, connection) = self
             .endpoint
-            .connect(instant, self.quic.clone(), self.server, &self.server_name)
-            .map_err(|error| BondError::Dial { server: self.server, error })?;
+            .connect(instant, self.quic.clone(), server, &self.server_name)
+            .map_err(|error| BondError::Dial { server, error })?;
         let scheduler = self.sending.scheduler.build()?;
         let paths = Paths::new(scheduler, self.sending.stream_window.into(), instant);
         self.link = Some(Link::new(handle, connection, paths));
@@ -388,7 +423,7 @@ impl Client {
             if way.path.is_some() || way.outlet.is_none() || now < way.retry_at {
                 continue;
             }
-            let network = FourTuple::new(self.server, Some(way.label));
+            let network = FourTuple::new(way.peer, Some(way.label));
             match link.connection.open_path(network, PathStatus::Available, instant) {
                 Ok(path) => way.path = Some(path),
                 // The server has not given enough connection IDs yet, or takes no more paths.
@@ -431,7 +466,7 @@ impl Client {
                     self.was_ready = true;
                     tracing::info!(server = %self.server, "connected");
                     self.open_paths(now);
-                    self.wake_waiting();
+                    self.wake_all();
                 }
                 LinkEvent::Lost(reason) => {
                     let is_final = matches!(
@@ -448,7 +483,7 @@ impl Client {
                 }
                 LinkEvent::Opened => {}
                 LinkEvent::Stream(id) => self.ready.extend(self.by_stream.get(&id)),
-                LinkEvent::Room => self.wake_waiting(),
+                LinkEvent::Room => self.wake_all(),
                 LinkEvent::PathUp(id) => {
                     if let Some(way) = self.ways.iter().find(|way| way.path == Some(id)) {
                         tracing::info!(via = %way.via, "path up");
@@ -465,9 +500,8 @@ impl Client {
         }
     }
 
-    fn wake_waiting(&mut self) {
-        let waiting = self.flows.iter().filter(|(_, flow)| matches!(flow, Flow::Waiting(..)));
-        self.ready.extend(waiting.map(|(key, _)| key));
+    fn wake_all(&mut self) {
+        self.ready.extend(self.flows.iter().map(|(key, _)| key));
     }
 
     /// The connection is gone, and all streams with it.
@@ -480,7 +514,7 @@ impl Client {
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
             let tcp = match flow {
-                Flow::Waiting(..) => return true,
+                Flow::Waiting(..) | Flow::Greeting(..) => return true,
                 Flow::Gone => return false,
                 Flow::Asked(tcp, ..) => tcp,
                 Flow::Open(pipe) => &pipe.tcp,
@@ -492,7 +526,7 @@ impl Client {
 
     /// Moves bytes of the flows that can go on; whether some could go on at once.
     fn pump(&mut self) -> bool {
-        let Self { link, flows, by_stream, ready, scratch, moved, .. } = self;
+        let Self { link, flows, by_stream, ready, scratch, moved, refused, .. } = self;
         let Some(link) = link.as_mut().filter(|link| link.is_ready) else {
             ready.clear();
             return false;
@@ -501,13 +535,15 @@ impl Client {
             let Some(key) = ready.pop_front() else { break };
             let Some(flow) = flows.get_mut(key) else { continue };
             let before = *moved;
+            let was_asked = matches!(flow, Flow::Asked(..));
             let pumped = advance(flow, link, by_stream, key, scratch, moved);
             link.paths.on_written(moved.up - before.up);
             match pumped {
                 Pumped::Waits => {}
                 Pumped::Again => ready.push_back(key),
                 Pumped::Over => {
-                    if let Flow::Asked(_, stream, _) | Flow::Open(Pipe { stream, .. }) = flow {
+                    *refused += u64::from(was_asked && matches!(flow, Flow::Gone));
+                    if let Flow::Asked(_, stream, ..) | Flow::Open(Pipe { stream, .. }) = flow {
                         by_stream.remove(stream);
                     }
                     flows.remove(key);
@@ -519,7 +555,7 @@ impl Client {
 
     fn transmit(&mut self) {
         let now = self.now();
-        let Self { link, ways, packet, dialled, .. } = self;
+        let Self { link, ways, packet, dialled, queues, .. } = self;
         let Some(link) = link else { return };
         for outlet in ways.iter_mut().filter_map(|way| way.outlet.as_mut()) {
             if !outlet.is_full {
@@ -532,7 +568,7 @@ impl Client {
             .map(|way| way.label)
             .collect();
         let is_full = |network: FourTuple| network.local_ip().is_some_and(|ip| full.contains(&ip));
-        link.transmit(now, &mut (), packet, is_full, |local, mut to, datagram, train| {
+        link.transmit(now, queues, packet, is_full, |local, mut to, datagram, train| {
             let way = ways.iter_mut().enumerate().find(|(index, way)| match local {
                 Some(ip) => ip == way.label,
                 None => index == dialled,
@@ -546,7 +582,34 @@ impl Client {
         }
     }
 
+    /// Something through which other threads see how the client fares.
+    pub fn watcher(&self) -> Watcher {
+        self.watcher.clone()
+    }
+
+    fn tell(&mut self, now: Time) {
+        if now < self.tell_at {
+            return;
+        }
+        self.tell_at = now + TELL;
+        let instant = self.clock.instant_of(now);
+        let paths = self.link.as_mut().map(|link| paths_of(link, &mut self.queues, instant));
+        self.watcher.tell(BondReport {
+            duration_s: now.since(self.began_at).as_secs_f64(),
+            scheduler: self.sending.scheduler.name(),
+            links: self.link.iter().filter(|link| link.is_ready).count(),
+            streams_open: self.flows.len(),
+            streams: self.streams,
+            streams_refused: self.refused,
+            taken_bytes: self.moved.up,
+            given_bytes: self.moved.down,
+            paths: paths.unwrap_or_default(),
+        });
+    }
+
     fn close(&mut self) {
+        self.tell_at = Time::ZERO;
+        self.tell(self.clock.now());
         let now = self.now();
         if let Some(link) = &mut self.link {
             link.close(now, "the client has ended");
@@ -569,41 +632,93 @@ fn advance(
         let connection = &mut link.connection;
         match std::mem::replace(flow, Flow::Gone) {
             Flow::Gone => return Pumped::Over,
-            Flow::Waiting(tcp, target) => {
+            Flow::Greeting(tcp, said, was_greeted) => match greet(tcp, said, was_greeted) {
+                Some(next @ Flow::Greeting(..)) => {
+                    *flow = next;
+                    return Pumped::Waits;
+                }
+                Some(next) => *flow = next,
+                None => return Pumped::Over,
+            },
+            Flow::Waiting(tcp, target, is_socks) => {
                 let Some(stream) = connection.streams().open(Dir::Bi) else {
-                    *flow = Flow::Waiting(tcp, target);
+                    *flow = Flow::Waiting(tcp, target, is_socks);
                     return Pumped::Waits;
                 };
                 by_stream.insert(stream, key);
-                *flow = Flow::Asked(tcp, stream, head::write(&target).into());
+                *flow = Flow::Asked(tcp, stream, head::write(&target).into(), is_socks);
             }
-            Flow::Asked(tcp, stream, mut rest) => {
+            Flow::Asked(mut tcp, stream, mut rest, is_socks) => {
                 if !rest.is_empty() {
                     let taken = connection.send_stream(stream).write(&rest).unwrap_or(0);
                     drop(rest.split_to(taken));
                     moved.up += taken as u64;
                 }
-                let answer = flow::read(connection, stream, 1);
-                match answer {
-                    Incoming::Bytes(answer) if answer[..] == [head::Reply::Connected as u8] => {
-                        *flow = Flow::Open(Pipe::new(tcp, stream, Bytes::new()));
-                    }
+                let reply = match flow::read(connection, stream, 1) {
+                    Incoming::Bytes(reply) => reply.first().copied().unwrap_or_default(),
                     Incoming::Nothing => {
-                        *flow = Flow::Asked(tcp, stream, rest);
+                        *flow = Flow::Asked(tcp, stream, rest, is_socks);
                         return Pumped::Waits;
                     }
-                    _ => {
-                        flow::reset(connection, stream);
-                        flow::abort(&tcp);
-                        by_stream.remove(&stream);
-                        return Pumped::Over;
-                    }
+                    Incoming::End | Incoming::Reset => head::Reply::Failed as u8,
+                };
+                // A socket that is new has room for ten bytes.
+                if is_socks {
+                    let _ = tcp.write(&socks::answer(reply));
                 }
+                if reply != head::Reply::Connected as u8 {
+                    flow::reset(connection, stream);
+                    by_stream.remove(&stream);
+                    if !is_socks {
+                        flow::abort(&tcp);
+                    }
+                    return Pumped::Over;
+                }
+                *flow = Flow::Open(Pipe::new(tcp, stream, Bytes::new()));
             }
             Flow::Open(mut pipe) => {
                 let pumped = pipe.pump(connection, scratch, moved);
                 *flow = Flow::Open(pipe);
                 return pumped;
+            }
+        }
+    }
+}
+
+/// Reads what a program says by SOCKS5; `None`: it has gone, or is sent away.
+fn greet(mut tcp: TcpStream, mut said: Vec<u8>, mut was_greeted: bool) -> Option<Flow> {
+    loop {
+        let step = if was_greeted { socks::request(&said) } else { socks::greeting(&said) };
+        match step {
+            socks::Step::Greet(len, words) => {
+                // A socket that is new has room for two bytes.
+                let _ = tcp.write(&words);
+                said.drain(..len);
+                was_greeted = true;
+            }
+            // A program waits for the answer before it goes on.
+            socks::Step::Connect(len, target) if len == said.len() => {
+                return Some(Flow::Waiting(tcp, target, true));
+            }
+            socks::Step::Connect(..) => return None,
+            socks::Step::Refuse(words) => {
+                let _ = tcp.write(words);
+                return None;
+            }
+            socks::Step::More => {
+                let len = said.len();
+                said.resize(socks::LONGEST, 0);
+                let read = tcp.read(&mut said[len..]);
+                said.truncate(len + read.as_ref().copied().unwrap_or(0));
+                match read {
+                    Ok(0) => return None,
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Some(Flow::Greeting(tcp, said, was_greeted));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return None,
+                }
             }
         }
     }

@@ -38,6 +38,17 @@ impl Interfaces {
             }
         }
     }
+
+    /// The interface by which `via` leaves, if that is given.
+    pub(super) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
+        match via {
+            Via::Any => None,
+            Via::Interface(name) => Some(name),
+            Via::Address(address) => {
+                self.0.iter().find(|(_, ip)| ip == address).map(|(name, _)| name.as_str())
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -50,6 +61,7 @@ mod tests {
         let peer = "127.0.0.1:1".parse().unwrap();
         assert!(interfaces.has(&Via::from("lo"), peer));
         assert!(interfaces.has(&Via::from("127.0.0.1"), peer));
+        assert_eq!(interfaces.name(&Via::from("127.0.0.1")), Some("lo"));
         assert!(!interfaces.has(&Via::from("no-such-one"), peer));
         assert!(!interfaces.has(&Via::from("192.0.2.77"), peer));
     }

@@ -11,6 +11,7 @@
 
 mod client;
 mod config;
+mod device_queue;
 mod flow;
 mod gate;
 mod head;
@@ -21,6 +22,8 @@ mod resolve;
 mod rules;
 mod server;
 mod socket;
+mod socks;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +35,7 @@ pub use head::{BadTarget, Target};
 pub use rules::{Allow, BadAllow};
 pub use server::{Server, ServerConfig};
 pub use socket::Via;
+pub use status::{BondReport, PathReport, Watcher};
 
 use crate::quic::{LostReason, TrustError};
 

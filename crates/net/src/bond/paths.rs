@@ -27,7 +27,7 @@ use freshline_core::path::{self, Choice, DeviceQueue, Flow, MOST_PATHS, PathStat
 use freshline_core::unit::{Bytes, Span, Time};
 use noq_proto::{Connection, FourTuple, PathId, Transmit, VarInt};
 
-use super::gate::Handle;
+use super::gate::{Handle, Reading};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
 /// `max_ack_delay`).
@@ -86,6 +86,10 @@ pub(super) struct Path {
 }
 
 impl Path {
+    pub(super) fn reading(&self) -> Reading {
+        self.gate.read()
+    }
+
     /// How many datagrams it sends within half a ms. A train of them counts as one packet in the
     /// device queue, and holds up what others send.
     fn train(&self) -> usize {
@@ -169,7 +173,6 @@ impl Paths {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn all(&self) -> &[Path] {
         &self.paths
     }

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, FourTuple, Incoming, StreamId};
 use slab::Slab;
 
+use super::device_queue::DeviceQueues;
 use super::flow::{self, Moved, PIECE, Pipe, Pumped};
 use super::head::{self, Parsed, Reply};
 use super::link::{Link, LinkEvent, send_by};
@@ -20,6 +21,7 @@ use super::paths::Paths;
 use super::resolve::Resolver;
 use super::rules::{Allow, Rules};
 use super::socket::Outlet;
+use super::status::{BondReport, Watcher, paths_of};
 use super::{BondError, Sending, Target, config, system};
 use crate::alarm::Alarm;
 use crate::batch::{Address, Inbox};
@@ -47,6 +49,9 @@ const PATIENCE: Span = Span::from_secs(10);
 
 /// How often those that take too long are looked for.
 const SWEEP: Span = Span::from_secs(1);
+
+/// How often the server says how it fares.
+const TELL: Span = Span::from_millis(200);
 
 /// What a server needs to run.
 #[derive(Debug)]
@@ -108,6 +113,13 @@ pub struct Server {
     scratch: Vec<u8>,
     packet: Vec<u8>,
     moved: Moved,
+    queues: DeviceQueues,
+    /// Streams so far, and those that came to nothing.
+    streams: u64,
+    refused: u64,
+    began_at: Time,
+    tell_at: Time,
+    watcher: Watcher,
 }
 
 impl Server {
@@ -130,8 +142,9 @@ impl Server {
         let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
         let (endpoint, quic) = config::server(&config.identity, &config.clients, &config.sending)?;
         config.sending.scheduler.build()?;
+        let clock = Clock::new();
         Ok(Self {
-            clock: Clock::new(),
+            clock,
             poll,
             alarm,
             resolver: Resolver::new(&waker),
@@ -150,6 +163,12 @@ impl Server {
             scratch: vec![0; PIECE],
             packet: Vec::new(),
             moved: Moved::default(),
+            queues: DeviceQueues::new(),
+            streams: 0,
+            refused: 0,
+            began_at: clock.now(),
+            tell_at: Time::ZERO,
+            watcher: Watcher::default(),
         })
     }
 
@@ -180,6 +199,7 @@ impl Server {
             self.on_timeout(now);
             busy |= self.pump();
             self.transmit();
+            self.tell(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 self.close();
                 return Ok(());
@@ -189,6 +209,7 @@ impl Server {
                 busy.then_some(now),
                 self.link_timeout(now),
                 (!self.flows.is_empty() || !self.links.is_empty()).then_some(self.sweep_at),
+                Some(self.tell_at),
                 until,
             ]);
             let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
@@ -327,6 +348,7 @@ impl Server {
                         let step = Step::Head(Vec::new());
                         let key =
                             self.flows.insert(Flow { link: handle, stream, step, began_at: now });
+                        self.streams += 1;
                         self.by_stream.insert((handle, stream), key);
                         self.ready.push_back(key);
                     }
@@ -427,6 +449,7 @@ impl Server {
     /// Tells the client why there is no connection, and ends the stream.
     fn refuse(&mut self, key: usize, why: Reply) {
         let Some(flow) = self.flows.get(key) else { return };
+        self.refused += 1;
         if let Some((link, _)) = self.links.get_mut(&flow.link) {
             let _ = link.connection.send_stream(flow.stream).write(&[why as u8]);
             let _ = link.connection.send_stream(flow.stream).finish();
@@ -555,11 +578,11 @@ impl Server {
             self.outlet.flush();
         }
         let is_full = self.outlet.is_full;
-        let Self { links, outlet, packet, .. } = self;
+        let Self { links, outlet, packet, queues, .. } = self;
         for (link, _) in links.values_mut() {
             link.transmit(
                 now,
-                &mut (),
+                queues,
                 packet,
                 |_| is_full,
                 |_, to, datagram, train| {
@@ -570,7 +593,38 @@ impl Server {
         outlet.flush();
     }
 
+    /// Something through which other threads see how the server fares.
+    pub fn watcher(&self) -> Watcher {
+        self.watcher.clone()
+    }
+
+    fn tell(&mut self, now: Time) {
+        if now < self.tell_at {
+            return;
+        }
+        self.tell_at = now + TELL;
+        let instant = self.clock.instant_of(now);
+        let mut paths = Vec::new();
+        for (link, _) in self.links.values_mut() {
+            paths.extend(paths_of(link, &mut self.queues, instant));
+        }
+        paths.sort_by(|a, b| (a.link, &a.path).cmp(&(b.link, &b.path)));
+        self.watcher.tell(BondReport {
+            duration_s: now.since(self.began_at).as_secs_f64(),
+            scheduler: self.sending.scheduler.name(),
+            links: self.links.values().filter(|(link, _)| link.is_ready).count(),
+            streams_open: self.flows.len(),
+            streams: self.streams,
+            streams_refused: self.refused,
+            taken_bytes: self.moved.up,
+            given_bytes: self.moved.down,
+            paths,
+        });
+    }
+
     fn close(&mut self) {
+        self.tell_at = Time::ZERO;
+        self.tell(self.clock.now());
         let now = self.now();
         for (link, _) in self.links.values_mut() {
             link.close(now, "the server has ended");
