@@ -8,13 +8,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, text, within};
 
@@ -173,6 +175,65 @@ impl Net {
                 thread::spawn(move || answer(connection.unwrap()));
             }
         });
+    }
+
+    /// A connection over both paths by the kernel's MPTCP, to somebody who answers; `None` where
+    /// the kernel has none.
+    pub(crate) fn mptcp(&self, answer: fn(TcpStream)) -> Option<TcpStream> {
+        const MPTCP: i32 = 262;
+        let new = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP))).ok();
+        let configure = |host: &str, words: &str| {
+            let done = self.command(host, "ip").args(words.split(' ')).output().unwrap();
+            done.status.success().then_some(())
+        };
+        configure("c", "mptcp limits set subflow 2 add_addr_accepted 2")?;
+        configure("s", "mptcp limits set subflow 2 add_addr_accepted 2")?;
+        configure("c", "mptcp endpoint add 10.79.2.1 dev v2 subflow")?;
+        // A second subflow leaves by its own device.
+        self.ip("c", "rule add from 10.79.2.1 table 2");
+        self.ip("c", "route add default via 10.79.2.2 table 2");
+        let address: SocketAddr = (SERVER.parse::<Ipv4Addr>().unwrap(), 8002).into();
+        let listener = self.within("s", || {
+            let socket = new()?;
+            socket.bind(&address.into()).ok()?;
+            socket.listen(8).ok()?;
+            Some(TcpListener::from(socket))
+        })?;
+        thread::spawn(move || answer(listener.accept().unwrap().0));
+        let socket = self.within("c", || {
+            let socket = new()?;
+            socket.connect(&address.into()).ok()?;
+            Some(socket)
+        })?;
+        Some(TcpStream::from(socket))
+    }
+
+    /// Sends 20 Mbit/s of UDP from the client's host to nobody.
+    pub(crate) fn flood(&self, to: &str, span: Duration) {
+        self.within("c", || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let began_at = Instant::now();
+            let mut sent = 0;
+            while began_at.elapsed() < span {
+                let due = (began_at.elapsed().as_secs_f64() * 20e6 / 8.0) as usize;
+                while sent < due {
+                    // What the queue does not take is what a flood is for.
+                    let _ = socket.send_to(&[0; 1400], to);
+                    sent += 1400;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+
+    /// What the client's metrics are, at port 9099.
+    pub(crate) fn metrics(&self) -> String {
+        let mut stream = self.connect_to("127.0.0.1:9099");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Connects to the client's forwarded port.
