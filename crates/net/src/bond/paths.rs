@@ -16,6 +16,10 @@
 //! - **Paths that fall silent.** One that has not answered for two probe timeouts is not used while
 //!   another answers; after [`DEAD_AFTER`] of them it is closed, so that what was in flight on it is
 //!   sent again over the others, and may be opened anew by the client.
+//! - **Acks leave by the first path** that noq-proto has, also when that one is dead, and then no
+//!   path seems to answer at the far end. So a path that was heard and falls silent for [`QUIET`]
+//!   while another is heard is asked for an answer, and one in doubt is made a backup, which carries
+//!   no acks while there is another.
 //! - **Unsent data** is what was written less what has left; noq-proto does not say. It is set right
 //!   each time that nothing waits.
 
@@ -25,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use freshline_core::path::{self, Choice, DeviceQueue, Flow, MOST_PATHS, PathState, Scheduler};
 use freshline_core::unit::{Bytes, Span, Time};
-use noq_proto::{Connection, FourTuple, PathId, Transmit, VarInt};
+use noq_proto::{Connection, FourTuple, PathId, PathStatus, Transmit, VarInt};
 
 use super::gate::{Handle, Reading};
 
@@ -40,6 +44,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// [`DEAD_AT_LEAST`].
 const DEAD_AFTER: u32 = 4;
 const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
+
+/// A path that is silent for so long while another is heard is asked for an answer.
+const QUIET: Duration = Duration::from_millis(150);
 
 /// A path that was opened must show itself within this time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -78,6 +85,13 @@ pub(super) struct Path {
     pub(super) is_established: bool,
     opened_at: Instant,
     last_gated_at: Instant,
+    /// Datagrams that have come by it, and when the last turn was in which some had.
+    received: u64,
+    heard_at: Option<Instant>,
+    /// It was asked for an answer since.
+    was_asked: bool,
+    /// It is a backup, as long as it is in doubt.
+    is_backup: bool,
     /// The pacer has held it back in this turn.
     is_paced: bool,
     pub(super) queue: Option<DeviceQueue>,
@@ -104,9 +118,12 @@ impl Path {
         self.gate.read().waiting_since.map(|since| now.saturating_duration_since(since))
     }
 
+    fn doubt_after(&self) -> Duration {
+        2 * self.gate.read().probe_timeout() + ACK_LATE
+    }
+
     fn is_doubtful(&self, now: Instant) -> bool {
-        let limit = 2 * self.gate.read().probe_timeout() + ACK_LATE;
-        self.unanswered(now).is_some_and(|silence| silence > limit)
+        self.unanswered(now).is_some_and(|silence| silence > self.doubt_after())
     }
 
     fn is_dead(&self, now: Instant) -> bool {
@@ -216,6 +233,10 @@ impl Paths {
                 is_established: self.established.contains(&id),
                 opened_at: now,
                 last_gated_at: now,
+                received: 0,
+                heard_at: None,
+                was_asked: false,
+                is_backup: false,
                 is_paced: false,
                 queue: None,
                 added: 0,
@@ -252,7 +273,45 @@ impl Paths {
         }
         self.unsent += lost.saturating_sub(self.lost_before);
         self.lost_before = lost;
+        self.listen(connection, now);
+        self.doubt(connection, now);
         self.close_dead(connection, now);
+    }
+
+    /// Asks paths for an answer that have fallen silent while others are heard.
+    fn listen(&mut self, connection: &mut Connection, now: Instant) {
+        for path in &mut self.paths {
+            let Some(stats) = connection.path_stats(path.id) else { continue };
+            if stats.udp_rx.datagrams != path.received {
+                path.received = stats.udp_rx.datagrams;
+                (path.heard_at, path.was_asked) = (Some(now), false);
+            }
+        }
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < QUIET;
+        if !self.paths.iter().any(|path| path.heard_at.is_some_and(is_recent)) {
+            return;
+        }
+        for path in self.paths.iter_mut().filter(|path| path.is_established && !path.was_asked) {
+            if path.heard_at.is_some_and(|at| !is_recent(at)) {
+                path.was_asked = true;
+                // One that is closed has no answer to give.
+                let _ = connection.ping_path(path.id);
+            }
+        }
+    }
+
+    /// Makes backups of paths in doubt while there is another, and ends that when they answer.
+    fn doubt(&mut self, connection: &mut Connection, now: Instant) {
+        let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
+        for path in self.paths.iter_mut().filter(|path| path.is_established) {
+            let is_backup = any_well && path.is_doubtful(now);
+            if is_backup != path.is_backup {
+                path.is_backup = is_backup;
+                let status = if is_backup { PathStatus::Backup } else { PathStatus::Available };
+                // Without multipath there is one path, which is never in doubt alone.
+                let _ = connection.set_path_status(path.id, status);
+            }
+        }
     }
 
     fn close_dead(&mut self, connection: &mut Connection, now: Instant) {
@@ -272,19 +331,19 @@ impl Paths {
     }
 
     /// When [`Paths::begin`] is due although nothing happens.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let waits = self.paths.iter().filter_map(|path| {
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let waits = self.paths.iter().flat_map(|path| {
             let reading = path.gate.read();
+            let dead = (DEAD_AFTER * reading.probe_timeout()).max(DEAD_AT_LEAST);
+            let after = |span| reading.waiting_since.map(|since| since + span);
             match path.is_established {
-                true => {
-                    let limit = (DEAD_AFTER * reading.probe_timeout()).max(DEAD_AT_LEAST);
-                    reading.waiting_since.map(|since| since + limit)
-                }
-                false => Some(path.opened_at + OPEN_TIMEOUT),
+                true => [after(path.doubt_after()), after(dead)],
+                false => [Some(path.opened_at + OPEN_TIMEOUT), None],
             }
         });
         let late = self.received_at.filter(|_| self.is_data_waiting).map(|at| at + ACK_LATE);
-        waits.chain(late).min()
+        // What is past was seen to in the last turn, as far as it could be.
+        waits.flatten().chain(late).filter(|at| *at > now).min()
     }
 
     /// Writes the next datagram into the empty `buf`; `None`: nothing more may leave now.
