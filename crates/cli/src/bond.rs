@@ -117,10 +117,10 @@ impl How {
                 Err(miette!("there is no scheduler `{name}`; there are {}", all.join(", ")))
             }
         };
-        let range = 64 * 1024..=64 << 20;
+        let range = 64 * 1024..=Sending::WIDEST;
         let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));
         let window =
-            window.ok_or_else(|| Failure::Usage(miette!("--window is from 64KiB to 64MiB")))?;
+            window.ok_or_else(|| Failure::Usage(miette!("--window is from 65536B to 2MB: more gaps than that holds end a connection of noq-proto")))?;
         if !(1..=65_536).contains(&self.streams) {
             return Err(Failure::Usage(miette!("--streams is from 1 to 65536")));
         }

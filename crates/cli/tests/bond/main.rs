@@ -79,7 +79,9 @@ fn a_device_queue_is_seen_and_gone_around() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let piece = [0; 16 * 1024];
-            while !stop.load(Ordering::Relaxed) && upload.write_all(&piece).is_ok() {}
+            while !stop.load(Ordering::Relaxed) {
+                upload.write_all(&piece).unwrap();
+            }
         });
         std::thread::sleep(Duration::from_secs(3));
         let sent = |metrics: &str, path: &str| number(metrics, "bond_path_sent_bytes_total", path);

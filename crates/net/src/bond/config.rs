@@ -52,19 +52,27 @@ pub struct Sending {
     /// Finds out how much may be in flight on each.
     pub congestion: Congestion,
     /// What one stream may hold at its receiver, in bytes. A connection that carries the most
-    /// streams to readers that do not read costs so many times as much memory.
+    /// streams to readers that do not read costs so many times as much memory. At most
+    /// [`Sending::WIDEST`].
     pub stream_window: u32,
     /// The most streams of one client.
     pub streams: u32,
 }
 
+impl Sending {
+    /// The widest window of a stream. noq-proto 1.4.0 ends a connection when more than 1024 pieces
+    /// of one stream have come with gaps between them, as packets of 1200 bytes by two paths do that
+    /// take turns; so many packets and gaps do not fit in this.
+    pub const WIDEST: u32 = 2_000_000;
+}
+
 impl Default for Sending {
-    /// QAware over Cubic; 1 MiB a stream, 1024 streams.
+    /// QAware over Cubic; 1 MB a stream, 1024 streams.
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::QAware(Default::default()),
             congestion: Congestion::default(),
-            stream_window: 1 << 20,
+            stream_window: 1_000_000,
             streams: 1024,
         }
     }
@@ -101,13 +109,13 @@ pub(super) fn server(
 
 fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
     let idle = u32::try_from(IDLE_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
-    let window = u64::from(sending.stream_window);
+    let window = u64::from(sending.stream_window.min(Sending::WIDEST));
     let all = window * u64::from(sending.streams);
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(sending.stream_window))
+        .stream_receive_window(VarInt::from_u32(sending.stream_window.min(Sending::WIDEST)))
         // Each stream has its own; so one that is not read takes nothing from the others.
         .receive_window(VarInt::from_u64(all).unwrap_or(VarInt::MAX))
         .send_window(all.min(16 * window))
