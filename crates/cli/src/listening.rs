@@ -93,7 +93,7 @@ pub(crate) fn say_where(address: SocketAddr, identity: Option<&Identity>) {
 }
 
 /// As the XDG base directory specification has it.
-fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
     let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     given

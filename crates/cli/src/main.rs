@@ -5,6 +5,7 @@
 //! end as their command does.
 
 mod age;
+mod bond;
 mod demo;
 mod emulate;
 mod hold;
@@ -49,6 +50,7 @@ enum Command {
     Router(router::Args),
     Uplink(uplink::Args),
     Wlan(wlan::Args),
+    Bond(bond::Args),
 }
 
 /// Why a subcommand ended early.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Router(args) => router::run(args),
         Command::Uplink(args) => uplink::run(args),
         Command::Wlan(args) => wlan::run(args),
+        Command::Bond(args) => bond::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

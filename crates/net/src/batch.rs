@@ -25,12 +25,26 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let udp = UdpSocket::bind(address)?;
+        Self::of(UdpSocket::bind(address)?)
+    }
+
+    /// One that is bound already, and does not block.
+    pub(crate) fn from_std(udp: std::net::UdpSocket) -> io::Result<Self> {
+        Self::of(UdpSocket::from_std(udp))
+    }
+
+    fn of(udp: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&udp))?;
         // Less is enough to run, if the system does not grant it.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         Ok(Self { udp, state })
+    }
+
+    /// The most datagrams of equal length that one call sends. It falls to one when the network
+    /// card turns out not to segment.
+    pub(crate) fn segments(&self) -> usize {
+        self.state.max_gso_segments().clamp(1, MAX_SEGMENTS)
     }
 
     /// Sends one datagram, or several of `segment` bytes each, the last of which may be shorter.
@@ -123,9 +137,7 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, socket: &Socket, to: Address, answer: &[u8]) {
-        // Asked anew: it falls to one when the network card turns out not to segment.
-        let max_segments = socket.state.max_gso_segments().clamp(1, MAX_SEGMENTS);
-        let full = self.contents.len() >= max_segments * self.segment;
+        let full = self.contents.len() >= socket.segments() * self.segment;
         if self.to != Some(to) || self.segment != answer.len() || full {
             self.flush(socket);
             (self.to, self.segment) = (Some(to), answer.len());

@@ -3,6 +3,7 @@
 pub mod alarm;
 pub mod ask;
 mod batch;
+pub mod bond;
 mod carrier;
 pub mod clock;
 pub mod downlink;

@@ -139,9 +139,12 @@ fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
     }
 }
 
-nix::ioctl_write_int!(tun_set_link, b'T', 205);
-// Its number has the size of an `int`, not that of the `ifreq` it takes.
-nix::ioctl_write_ptr_bad!(tun_set_iff, nix::request_code_write!(b'T', 202, 4), [u8; 40]);
+/// What TAP devices are told by.
+mod tap {
+    nix::ioctl_write_int!(set_link, b'T', 205);
+    // Its number has the size of an `int`, not that of the `ifreq` it takes.
+    nix::ioctl_write_ptr_bad!(set_iff, nix::request_code_write!(b'T', 202, 4), [u8; 40]);
+}
 
 #[test]
 fn an_interface_in_monitor_mode_is_followed_live() {
@@ -158,12 +161,12 @@ fn an_interface_in_monitor_mode_is_followed_live() {
     request[..6].copy_from_slice(b"flmon0");
     request[16..18].copy_from_slice(&0x1002u16.to_ne_bytes()); // IFF_TAP | IFF_NO_PI
     // SAFETY: the request is as long as `struct ifreq`, and lives through the call.
-    unsafe { tun_set_iff(tap.as_raw_fd(), &request) }.unwrap();
+    unsafe { tap::set_iff(tap.as_raw_fd(), &request) }.unwrap();
     let source: CaptureSource = "flmon0".parse().unwrap();
     let wired = collect(&source, 1, || ()).unwrap_err();
     assert!(matches!(wired, CaptureError::NotMonitor(_)), "{wired}");
     // SAFETY: the argument is a number, not a pointer.
-    if let Err(error) = unsafe { tun_set_link(tap.as_raw_fd(), 803) } {
+    if let Err(error) = unsafe { tap::set_link(tap.as_raw_fd(), 803) } {
         println!("skipped: needs TUN devices with other link types ({error})");
         return;
     }

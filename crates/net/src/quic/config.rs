@@ -6,7 +6,7 @@ use std::time::Duration;
 use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, VarInt};
 
 use super::unlimited::Unlimited;
-use super::verify::{monitor_tls, source_tls};
+use super::verify::{ALPN, Clients, monitor_tls, source_tls};
 use super::{Authorities, Identity, Trust, TrustError, outbox};
 
 /// A connection without a sign of the peer for this long is lost, unless configured.
@@ -46,7 +46,7 @@ impl ClientConfig {
     /// [`TrustError`] when TLS cannot use the certificates.
     pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TrustError> {
         Ok(Self {
-            quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity)?)),
+            quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity, ALPN)?)),
             connect_timeout: Duration::from_secs(3),
             idle_timeout: IDLE_TIMEOUT,
         })
@@ -131,7 +131,8 @@ impl ServerConfig {
             .cid_generator(Arc::new(move || {
                 Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
             }));
-        let tls = Arc::new(monitor_tls(identity, clients)?);
+        let clients = clients.cloned().map(Clients::Authorities);
+        let tls = Arc::new(monitor_tls(identity, clients.as_ref(), ALPN)?);
         let mut quic = noq_proto::ServerConfig::with_crypto(tls);
         quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
             .migration(true);

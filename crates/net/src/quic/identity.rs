@@ -102,13 +102,13 @@ impl Identity {
     }
 
     /// The key that signs stateless reset tokens.
-    pub(super) fn reset_key(&self) -> hmac::Key {
+    pub(crate) fn reset_key(&self) -> hmac::Key {
         let secret = self.derive(b"freshline quic stateless reset v1");
         hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref())
     }
 
     /// The key that marks connection IDs as ours.
-    pub(super) fn connection_id_key(&self) -> u64 {
+    pub(crate) fn connection_id_key(&self) -> u64 {
         let secret = self.derive(b"freshline quic connection id v1");
         secret.as_ref().iter().take(8).fold(0, |key, &byte| key << 8 | u64::from(byte))
     }

@@ -87,7 +87,8 @@ pub use outbox::SendOutcome;
 pub use reason::LostReason;
 pub use server::{ConnKey, Server, ServerEvent};
 pub use transmit::Transmit;
-pub use verify::{Authorities, Trust, TrustError};
+pub use verify::{Authorities, Clients, Trust, TrustError};
+pub(crate) use verify::{monitor_tls, source_tls};
 
 /// Largest datagram that [`Client::send`] and [`Server::send`] take, in bytes: a QUIC
 /// packet of 1200 bytes (RFC 9000 §14), less the longest short header (25), the AEAD tag

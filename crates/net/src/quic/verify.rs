@@ -13,17 +13,18 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, OtherError, PeerIncompatible, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible,
+    RootCertStore, SignatureScheme,
 };
 use thiserror::Error;
 
 use super::identity::{Fingerprint, Identity, IdentityError, provider, read_certificates};
 
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
-const ALPN: &[u8] = b"freshline/1";
+pub(super) const ALPN: &[u8] = b"freshline/1";
 
 /// Certificate authorities; a self-signed certificate is its own.
 #[derive(Clone, Debug)]
@@ -53,6 +54,15 @@ pub enum Trust {
     Pinned(Fingerprint),
 }
 
+/// Whom a server takes.
+#[derive(Clone, Debug)]
+pub enum Clients {
+    /// Those whose certificate one of these authorities has signed, and which is valid today.
+    Authorities(Authorities),
+    /// Those that show a certificate with one of these fingerprints, whatever it names.
+    Pinned(Vec<Fingerprint>),
+}
+
 /// Why TLS cannot be set up as asked.
 #[derive(Debug, Error)]
 pub enum TrustError {
@@ -71,9 +81,10 @@ pub enum TrustError {
 }
 
 /// The source's side of the handshake.
-pub(super) fn source_tls(
+pub(crate) fn source_tls(
     trust: &Trust,
     identity: Option<&Identity>,
+    alpn: &[u8],
 ) -> Result<QuicClientConfig, TrustError> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
@@ -92,22 +103,26 @@ pub(super) fn source_tls(
         Some(identity) => builder.with_client_auth_cert(identity.chain(), identity.key())?,
         None => builder.with_no_client_auth(),
     };
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.alpn_protocols = vec![alpn.to_vec()];
     tls.resumption = Resumption::disabled();
     Ok(tls.try_into()?)
 }
 
 /// The monitor's side of the handshake.
-pub(super) fn monitor_tls(
+pub(crate) fn monitor_tls(
     identity: &Identity,
-    clients: Option<&Authorities>,
+    clients: Option<&Clients>,
+    alpn: &[u8],
 ) -> Result<QuicServerConfig, TrustError> {
     let provider = provider();
     let verifier = match clients {
-        Some(Authorities(roots)) => {
+        Some(Clients::Authorities(Authorities(roots))) => {
             WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
                 .build()
                 .map_err(|error| TrustError::Verifier(error.to_string()))?
+        }
+        Some(Clients::Pinned(pins)) => {
+            Arc::new(PinnedClients { pins: pins.clone(), provider: provider.clone() })
         }
         None => WebPkiClientVerifier::no_client_auth(),
     };
@@ -115,7 +130,7 @@ pub(super) fn monitor_tls(
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(identity.chain(), identity.key())?;
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.alpn_protocols = vec![alpn.to_vec()];
     tls.session_storage = Arc::new(NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;
     Ok(tls.try_into()?)
@@ -155,6 +170,55 @@ impl ServerCertVerifier for PinVerifier {
     }
 
     /// A certificate is public: only this signature shows that the peer owns it.
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Takes clients by the fingerprints of their certificates, if they hold the private keys.
+#[derive(Debug)]
+struct PinnedClients {
+    pins: Vec<Fingerprint>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for PinnedClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if self.pins.contains(&Fingerprint::of(end_entity)) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls13RequiredForQuic.into())
+    }
+
+    /// As with [`PinVerifier`], only this shows that the client owns its certificate.
     fn verify_tls13_signature(
         &self,
         message: &[u8],

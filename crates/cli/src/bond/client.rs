@@ -1,0 +1,149 @@
+//! `freshline bond client`: on the host that has the paths.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use freshline_core::unit::Span;
+use freshline_net::bond::{Client, ClientConfig, Target, Via};
+use freshline_net::clock::Clock;
+use freshline_net::quic::{Fingerprint, Trust};
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::show::Show;
+use super::{How, Who, authorities, failure};
+use crate::Failure;
+use crate::output::stop_on_signals;
+
+/// Take programs' connections in, and carry them to the server over all paths.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server.
+    #[arg(value_name = "HOST:PORT")]
+    server: Target,
+    /// Leave by these interfaces or local addresses; else as the routes are. On a way where the
+    /// server is at another address, IF@ADDR:PORT.
+    #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
+    via: Vec<Way>,
+    /// Listen here for programs that speak SOCKS5; names are looked up by the server.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.
+    #[arg(long, value_name = "LISTEN=HOST:PORT")]
+    forward: Vec<Forward>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    who: Who,
+    /// Trust the server that has this certificate; it prints its fingerprint at start.
+    #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
+    pin: Option<Fingerprint>,
+    /// Trust servers whose certificate one of these authorities has signed.
+    #[arg(long, value_name = "PEM", help_heading = "Security")]
+    ca: Option<PathBuf>,
+    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// One way to the server.
+#[derive(Debug, Clone)]
+struct Way {
+    via: Via,
+    peer: Option<SocketAddr>,
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (via, peer) = match text.split_once('@') {
+            None => (text, None),
+            Some((via, peer)) => {
+                let peer = peer.parse().map_err(|_| {
+                    format!(
+                        "`{peer}` is no address of a server; write for example wlan0@192.0.2.1:3775"
+                    )
+                })?;
+                (via, Some(peer))
+            }
+        };
+        if via.is_empty() {
+            return Err(
+                "an interface or a local address is missing; write for example wlan0".into()
+            );
+        }
+        Ok(Self { via: Via::from(via), peer })
+    }
+}
+
+/// A port that is carried to a destination.
+#[derive(Debug, Clone)]
+struct Forward {
+    listen: SocketAddr,
+    target: Target,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write for example 127.0.0.1:8080=example.org:80";
+        let (listen, target) =
+            text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`; {example}"))?;
+        Ok(Self {
+            listen: listen
+                .parse()
+                .map_err(|_| format!("`{listen}` is no address to listen at; {example}"))?,
+            target: target.parse().map_err(|error| format!("{error}"))?,
+        })
+    }
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let identity = args.who.identity()?;
+    let trust = match (args.pin, &args.ca) {
+        (Some(pin), _) => Trust::Pinned(pin),
+        (None, Some(file)) => Trust::Authorities(authorities(file)?),
+        (None, None) => {
+            return Err(Failure::Usage(miette!(
+                help = "the server prints its fingerprint at start: pass it on with --pin \
+                        sha256:…, or name the authority that signed its certificate with --ca",
+                "the client must know whom to trust"
+            )));
+        }
+    };
+    if args.forward.is_empty() && args.listen.is_empty() {
+        return Err(Failure::Usage(miette!("nothing to carry: give --listen or --forward")));
+    }
+    let server = (args.server.host(), args.server.port())
+        .to_socket_addrs()
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot find the address of {}", args.server.host()))
+        .map_err(Failure::Usage)?
+        .next()
+        .ok_or_else(|| Failure::Usage(miette!("{} has no address", args.server.host())))?;
+    let forwards = args.forward.into_iter().map(|it| (it.listen, Some(it.target)));
+    let listen = args.listen.into_iter().map(|listen| (listen, None)).chain(forwards);
+    let mut client = Client::bind(ClientConfig {
+        server,
+        server_name: args.server.host(),
+        trust,
+        identity,
+        vias: args.via.into_iter().map(|way| (way.via, way.peer)).collect(),
+        sending: args.how.sending()?,
+        listen: listen.collect(),
+    })
+    .map_err(failure)?;
+    let stop = stop_on_signals()?;
+    for address in client.local_addrs().map_err(failure)? {
+        eprintln!("listening at {address}");
+    }
+    let watcher = client.watcher();
+    args.show.start(&watcher)?;
+    let until = args.duration.map(|duration| Clock::new().now() + duration);
+    client.run(&stop, until).map_err(failure)?;
+    args.show.end(&watcher)
+}

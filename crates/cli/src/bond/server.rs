@@ -1,0 +1,81 @@
+//! `freshline bond server`: where the paths come together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use freshline_core::unit::Span;
+use freshline_net::bond::{Allow, Server, ServerConfig};
+use freshline_net::clock::Clock;
+use freshline_net::quic::{Clients, Fingerprint};
+use miette::miette;
+
+use super::show::Show;
+use super::{How, Who, authorities, failure};
+use crate::Failure;
+use crate::output::stop_on_signals;
+
+/// Take clients' connections, and connect to where they want to go.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen (UDP). Port 0 takes a free one.
+    #[arg(default_value = "0.0.0.0:3775", value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    who: Who,
+    /// Take the client that has this certificate; may be given several times. `freshline bond
+    /// identity` prints it there.
+    #[arg(
+        long,
+        value_name = "sha256:HEX",
+        conflicts_with = "client_ca",
+        help_heading = "Security"
+    )]
+    client_pin: Vec<Fingerprint>,
+    /// Take clients whose certificate one of these authorities has signed.
+    #[arg(long, value_name = "PEM", help_heading = "Security")]
+    client_ca: Option<PathBuf>,
+    /// Connect also to this private network or destination; the server's own host and networks are
+    /// closed else.
+    #[arg(long, value_name = "CIDR|HOST:PORT", value_delimiter = ',', help_heading = "Security")]
+    allow: Vec<Allow>,
+    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    #[command(flatten)]
+    show: Show,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let clients = match &args.client_ca {
+        Some(file) => Clients::Authorities(authorities(file)?),
+        None if args.client_pin.is_empty() => {
+            return Err(Failure::Usage(miette!(
+                help = "`freshline bond identity` prints a client's fingerprint: pass it on with \
+                        --client-pin sha256:…, or name the authority that signs the clients' \
+                        certificates with --client-ca",
+                "a relay that takes everybody is everybody's: say who may use it"
+            )));
+        }
+        None => Clients::Pinned(args.client_pin.clone()),
+    };
+    let identity = args.who.identity()?;
+    let fingerprint = identity.fingerprint();
+    let mut server = Server::bind(ServerConfig {
+        listen: args.listen,
+        identity,
+        clients,
+        sending: args.how.sending()?,
+        allow: args.allow.clone(),
+    })
+    .map_err(failure)?;
+    let stop = stop_on_signals()?;
+    let address = server.local_addr().map_err(failure)?;
+    eprintln!("listening at {address}\nfingerprint {fingerprint}");
+    let watcher = server.watcher();
+    args.show.start(&watcher)?;
+    let until = args.duration.map(|duration| Clock::new().now() + duration);
+    server.run(&stop, until).map_err(failure)?;
+    args.show.end(&watcher)
+}

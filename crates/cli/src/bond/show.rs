@@ -1,0 +1,180 @@
+//! How a bond fares: a table while it runs, metrics, and the summary.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use freshline_core::unit::Span;
+use freshline_net::bond::{BondReport, PathReport, Watcher};
+use freshline_net::metrics::{Column, family, serve};
+use miette::IntoDiagnostic;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::Failure;
+use crate::output::{ms, print_json, printed};
+
+/// What to show of a run.
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// Print a table of the paths this often, such as 1s.
+    #[arg(long, value_name = "TIME", help_heading = "Output")]
+    every: Option<Span>,
+    /// Serve metrics for Prometheus at http://ADDR/metrics.
+    #[arg(long, value_name = "ADDR", help_heading = "Output")]
+    metrics: Option<SocketAddr>,
+    /// Print the summary as one JSON document on standard output.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+impl Show {
+    /// Begins to show.
+    pub(super) fn start(&self, watcher: &Watcher) -> Result<(), Failure> {
+        if let Some(address) = self.metrics {
+            let watcher = watcher.clone();
+            let address = serve(address, move || Ok(Metrics(watcher.report())))
+                .into_diagnostic()
+                .map_err(Failure::Runtime)?;
+            eprintln!("metrics at http://{address}/metrics");
+        }
+        if let Some(every) = self.every {
+            let watcher = watcher.clone();
+            let every = Duration::from(every.max(Span::from_millis(200)));
+            std::thread::spawn(move || {
+                let mut before = BondReport::default();
+                loop {
+                    std::thread::sleep(every);
+                    let report = watcher.report();
+                    if table(&report, &before).is_err() {
+                        return;
+                    }
+                    before = report;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Ends with the summary.
+    pub(super) fn end(&self, watcher: &Watcher) -> Result<(), Failure> {
+        let report = watcher.report();
+        if self.json {
+            return print_json(&report);
+        }
+        printed(writeln!(
+            io::stderr(),
+            "{:.1} s: {} connections carried, {} not; {} bytes taken, {} given",
+            report.duration_s,
+            report.streams - report.streams_refused,
+            report.streams_refused,
+            report.taken_bytes,
+            report.given_bytes,
+        ))
+    }
+}
+
+/// What has happened on each path since `before`.
+fn table(report: &BondReport, before: &BondReport) -> io::Result<()> {
+    let span = report.duration_s - before.duration_s;
+    let mut err = io::stderr().lock();
+    if report.paths.is_empty() {
+        return writeln!(err, "no path");
+    }
+    let since = |path: &PathReport, count: fn(&PathReport) -> u64| {
+        let same = |one: &&PathReport| one.link == path.link && one.path == path.path;
+        let old = before.paths.iter().find(same).map_or(0, count);
+        count(path).saturating_sub(old)
+    };
+    let both =
+        |path: &PathReport| since(path, |p| p.sent_bytes) + since(path, |p| p.received_bytes);
+    let all: u64 = report.paths.iter().map(both).sum();
+    let mbps = |bytes: u64| if span > 0.0 { bytes as f64 * 8e-6 / span } else { 0.0 };
+    for path in &report.paths {
+        writeln!(
+            err,
+            "{:<10} {} out {:8.2} in {:8.2} Mbit/s  srtt {:>9}  window {:>8}  queue {:>5}  share {:3.0} %{}",
+            path.interface.as_deref().unwrap_or("?"),
+            path.remote,
+            mbps(since(path, |path| path.sent_bytes)),
+            mbps(since(path, |path| path.received_bytes)),
+            ms(path.srtt_ms),
+            path.window_bytes,
+            path.queue_packets.map_or("-".to_owned(), |packets| packets.to_string()),
+            if all > 0 { 100.0 * both(path) as f64 / all as f64 } else { 0.0 },
+            if path.is_up { "" } else { "  (not up)" },
+        )?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    link: String,
+    path: String,
+    interface: String,
+}
+
+fn labels(path: &PathReport) -> Labels {
+    Labels {
+        link: path.link.to_string(),
+        path: path.path.clone(),
+        interface: path.interface.clone().unwrap_or_default(),
+    }
+}
+
+#[derive(Debug)]
+struct Metrics(BondReport);
+
+const TOTALS: &[Column<BondReport, u64>] = &[
+    ("bond_streams", "TCP connections that were to be carried.", |report| report.streams),
+    ("bond_streams_refused", "TCP connections that came to nothing.", |report| {
+        report.streams_refused
+    }),
+    ("bond_taken_bytes", "Bytes of TCP that QUIC has taken.", |report| report.taken_bytes),
+    ("bond_given_bytes", "Bytes of QUIC that TCP has taken.", |report| report.given_bytes),
+];
+
+const COUNTERS: &[Column<PathReport, u64>] = &[
+    ("bond_path_sent_bytes", "UDP payload sent on a path.", |path| path.sent_bytes),
+    ("bond_path_received_bytes", "UDP payload received on a path.", |path| path.received_bytes),
+    ("bond_path_lost_packets", "QUIC packets lost on a path.", |path| path.lost_packets),
+];
+
+const GAUGES: &[Column<PathReport, Option<f64>>] = &[
+    ("bond_path_up", "Whether a path carries data.", |path| Some(path.is_up.into())),
+    ("bond_path_srtt_seconds", "The smoothed round trip.", |path| {
+        path.srtt_ms.map(|srtt| srtt / 1e3)
+    }),
+    ("bond_path_window_bytes", "What may be in flight.", |path| Some(path.window_bytes as f64)),
+    ("bond_path_inflight_bytes", "What is in flight.", |path| Some(path.inflight_bytes as f64)),
+    ("bond_path_queue_packets", "Packets in the device's queue.", |path| {
+        path.queue_packets.map(|packets| packets as f64)
+    }),
+];
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let report = &self.0;
+        let none: [(&str, &str); 0] = [];
+        for (name, help, value) in TOTALS {
+            let one = std::iter::once((none, ConstCounter::new(value(report))));
+            family(&mut encoder, name, help, one)?;
+        }
+        let open = std::iter::once((none, ConstGauge::new(report.streams_open as f64)));
+        family(&mut encoder, "bond_streams_open", "TCP connections that are carried.", open)?;
+        for (name, help, value) in COUNTERS {
+            let values = report.paths.iter().map(|p| (labels(p), ConstCounter::new(value(p))));
+            family(&mut encoder, name, help, values)?;
+        }
+        for (name, help, value) in GAUGES {
+            let values = report.paths.iter();
+            let values = values.filter_map(|p| Some((labels(p), ConstGauge::new(value(p)?))));
+            family(&mut encoder, name, help, values)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! `freshline bond` as a user meets it, on the running kernel, between two hosts in namespaces.
+
+// Not all of it is for a command that needs no rights.
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
+mod net;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::assert_fails;
+use net::{Net, Rate, can_run, download, download_while, ended, made_up};
+
+/// What a whole machine to itself shows is in the book; this is what a busy one must.
+const LEAST: f64 = 0.75;
+
+/// A download over both paths, as part of the sum of their rates, in frames on the wire.
+fn share_of_sum(rates: [Rate; 2], options: &str, megabytes: u64) -> f64 {
+    let net = Net::new(rates);
+    net.serve(made_up);
+    let _server = net.server(&format!("--allow 10.79.0.0/16 {options}"));
+    let _client = net.client(options);
+    told(&rates, options, download(net.connect(), megabytes * 1_000_000).mbps())
+}
+
+fn told(rates: &[Rate; 2], how: &str, mbps: f64) -> f64 {
+    let share = mbps / f64::from(rates.iter().sum::<Rate>());
+    println!("{rates:?} Mbit/s, {how}: {mbps:.2} Mbit/s, {:.1} % of the sum", 100.0 * share);
+    share
+}
+
+#[test]
+fn a_download_gets_the_sum_of_two_paths() {
+    if !can_run() {
+        return;
+    }
+    for scheduler in ["qaware", "min_srtt"] {
+        let options = format!("--scheduler {scheduler}");
+        let mut shares = (0..3).map(|_| share_of_sum([10, 5], &options, 10));
+        assert!(shares.any(|share| share > LEAST), "{scheduler}");
+    }
+}
+
+/// Beside it, what the others come to, and the kernel's own.
+#[test]
+fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
+    if !can_run() {
+        return;
+    }
+    for scheduler in ["ecf", "blest", "daps", "round_robin", "freshest"] {
+        share_of_sum([10, 5], &format!("--scheduler {scheduler}"), 10);
+    }
+    let net = Net::new([10, 5]);
+    match net.mptcp(made_up) {
+        None => println!("skipped: needs a kernel with MPTCP for the figure beside"),
+        Some(stream) => {
+            told(&[10, 5], "kernel MPTCP", download(stream, 10_000_000).mbps());
+        }
+    }
+}
+
+/// Somebody else's packets fill the queue of one path: that is seen, and the other is taken.
+#[test]
+fn a_device_queue_is_seen_and_gone_around() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([10, 10]);
+    net.serve(|mut stream: TcpStream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let _client = net.client("--metrics 127.0.0.1:9099");
+    let mut upload = net.connect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let piece = [0; 16 * 1024];
+            while !stop.load(Ordering::Relaxed) {
+                upload.write_all(&piece).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_secs(3));
+        let sent = |metrics: &str, path: &str| number(metrics, "bond_path_sent_bytes_total", path);
+        let [free_a, free_b] = [net.metrics(), {
+            std::thread::sleep(Duration::from_secs(2));
+            net.metrics()
+        }];
+        scope.spawn(|| net.flood("10.79.1.2:9", Duration::from_secs(4)));
+        std::thread::sleep(Duration::from_secs(1));
+        let [busy_a, busy_b] = [net.metrics(), {
+            std::thread::sleep(Duration::from_secs(2));
+            net.metrics()
+        }];
+        let rate = |from: &str, to: &str| {
+            ["v1", "v2"].map(|path| (sent(to, path) - sent(from, path)) * 8e-6 / 2.0)
+        };
+        let [free, busy] = [rate(&free_a, &free_b), rate(&busy_a, &busy_b)];
+        let queue = number(&busy_b, "bond_path_queue_packets", "v1");
+        println!(
+            "v1, v2 in Mbit/s: {free:.1?}, with a flood on v1 {busy:.1?}; {queue} packets wait"
+        );
+        stop.store(true, Ordering::Relaxed);
+        assert!(queue > 20.0, "{busy_b}");
+        assert!(busy[0] < free[0] / 2.0 && busy[1] > 6.0, "{free:?} {busy:?}");
+    });
+}
+
+/// A metric of one path.
+fn number(metrics: &str, name: &str, interface: &str) -> f64 {
+    let labels = format!("interface=\"{interface}\"");
+    let name = format!("freshline_{name}{{");
+    let mut lines = metrics.lines();
+    let line = lines.find(|line| line.starts_with(&name) && line.contains(&labels));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} of {interface} in {metrics}"))
+}
+
+#[test]
+fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([100, 100]);
+    net.serve(made_up);
+    let _server = net.server("--allow 10.79.0.0/16");
+    let hop = "rate=20mbit,queue=100p";
+    let _near = net.emulated("10.79.1.2:3776", "delay=5ms", &format!("{hop},delay=5ms"));
+    let _far = net.emulated("10.79.2.2:3776", "delay=20ms", &format!("{hop},delay=20ms"));
+    let _client = net.client_via("--via v1@10.79.1.2:3776,v2@10.79.2.2:3776");
+    let share = |_| {
+        let share = download(net.connect(), 20_000_000).mbps() / 40.0;
+        println!("20 Mbit/s with 10 ms and 20 with 40 ms: {:.1} % of the sum", 100.0 * share);
+        share
+    };
+    assert!((0..3).map(share).any(|share| share > LEAST));
+}
+
+#[test]
+fn a_file_arrives_whole_although_a_path_is_cut_and_comes_back() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([10, 5]);
+    net.serve(made_up);
+    let _server = net.server("--allow 10.79.0.0/16");
+    let _client = net.client("");
+    // First the path goes without a word, and then the interface.
+    let mut step = 0;
+    let got = download_while(net.connect(), 25_000_000, |at| {
+        let due = [2, 5, 8, 11].map(Duration::from_secs);
+        if due.get(step).is_some_and(|due| at > *due) {
+            step += 1;
+            match step {
+                1 => net.cut(true),
+                2 => net.cut(false),
+                3 => net.ip("c", "link set dev v1 down"),
+                _ => {
+                    net.ip("c", "link set dev v1 up");
+                    net.ip("c", "route add default via 10.79.1.2 metric 1");
+                }
+            }
+        }
+    });
+    assert_eq!(step, 4, "the file came too soon");
+    for second in 0..got.elapsed.as_secs() {
+        let [from, to] = [second, second + 1].map(Duration::from_secs);
+        println!("second {second}: {:.1} Mbit/s", got.mbps_between(from, to));
+    }
+}
+
+/// A stream's end is passed on while the other direction goes on.
+#[test]
+fn an_end_is_passed_on_and_the_answer_comes_after_it() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([50, 50]);
+    net.serve(|mut stream: TcpStream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        all.reverse();
+        stream.write_all(&all).unwrap();
+    });
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let _client = net.client("");
+    let mut stream = net.connect();
+    stream.write_all(b"desrever").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "reversed");
+}
+
+#[test]
+fn private_destinations_are_closed_unless_they_are_allowed() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([50, 50]);
+    net.serve(made_up);
+    for (allow, is_open) in [
+        ("", false),
+        ("--allow 10.79.9.9:8001", false),
+        ("--allow 10.80.0.0/16", false),
+        ("--allow 10.79.9.9:8000", true),
+    ] {
+        let _server = net.server(allow);
+        let _client = net.client("");
+        let mut stream = net.connect();
+        let mut byte = [0];
+        let _ = stream.write_all(&1u64.to_be_bytes());
+        let got = stream.read(&mut byte);
+        // A reset, or the end.
+        assert_eq!(matches!(got, Ok(1)), is_open, "`{allow}`: {got:?}");
+    }
+}
+
+#[test]
+fn strangers_cannot_use_the_relay() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([50, 50]);
+    let _server = net.server("");
+    let forward = "--forward 127.0.0.1:8001=10.79.9.9:8000 --duration 20s";
+    let stranger = ended(net.client_of("x", &format!("--via v1,v2 {forward}")));
+    assert_fails(&stranger, 1, "does not trust our certificate");
+    // And the other way round: a server with another certificate than the one that is pinned.
+    let whom = net.pin("x");
+    let options = format!("client --pin {whom} {forward} 10.79.9.9:3775");
+    let state = tempfile::tempdir().unwrap();
+    let mut command = net.bond("c", &options);
+    command.arg("--state").arg(state.path().join("c"));
+    assert_fails(&ended(command), 1, "is pinned");
+}
+
+#[test]
+fn programs_say_by_socks_where_they_want_to_go() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([50, 50]);
+    net.serve(made_up);
+    let _server = net.server("--allow localhost:8000,10.79.9.9:8000");
+    let _client = net.client("--listen 127.0.0.1:1080");
+    let ask = |target: &[u8]| {
+        let mut stream = net.connect_to("127.0.0.1:1080");
+        stream.write_all(&[5, 1, 0]).unwrap();
+        let mut greeted = [0; 2];
+        stream.read_exact(&mut greeted).unwrap();
+        assert_eq!(greeted, [5, 0]);
+        stream.write_all(&[&[5, 1, 0], target].concat()).unwrap();
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).unwrap();
+        (stream, answer[1])
+    };
+    let (stream, reply) = ask(&[1, 10, 79, 9, 9, 31, 64]);
+    assert_eq!(reply, 0);
+    download(stream, 100_000);
+    // A name is looked up by the server; nobody listens at its own address.
+    let (_, reply) = ask(&[&[3, 9], &b"localhost"[..], &[31, 64]].concat());
+    assert_eq!(reply, 5, "refused by the destination");
+    let (_, reply) = ask(&[1, 10, 79, 9, 9, 31, 65]);
+    assert_eq!(reply, 2, "forbidden");
+}
+
+#[test]
+fn a_thousand_connections_are_carried_at_once_and_one_that_does_not_read_stops_none() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([100, 100]);
+    net.serve(made_up);
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let _client = net.client("");
+    // They want much and read nothing.
+    let lazy: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = net.connect();
+            stream.write_all(&100_000_000u64.to_be_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut streams: Vec<_> = (0..1000).map(|_| net.connect()).collect();
+    for stream in &mut streams {
+        stream.write_all(&10_000u64.to_be_bytes()).unwrap();
+    }
+    for (index, mut stream) in streams.into_iter().enumerate() {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), 10_000, "connection {index}");
+    }
+    drop(lazy);
+}
+
+#[test]
+fn the_summary_and_the_metrics_tell_of_both_paths() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([50, 50]);
+    net.serve(made_up);
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let forward = "--via v1,v2 --forward 127.0.0.1:8001=10.79.9.9:8000 --metrics 127.0.0.1:9099";
+    let client = net.client_of("c", &format!("{forward} --duration 4s --json"));
+    let asked = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(1500));
+            download(net.connect(), 3_000_000);
+            std::thread::sleep(Duration::from_millis(400));
+            net.metrics()
+        });
+        let done = ended(client);
+        common::assert_succeeded(&done);
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert_eq!(report["streams"], 1);
+        assert_eq!(report["paths"].as_array().unwrap().len(), 2, "{report}");
+        let of = |index: usize| report["paths"][index]["received_bytes"].as_u64().unwrap();
+        assert!(of(0) + of(1) > 3_000_000 && of(0).min(of(1)) > 100_000, "{report}");
+        assert_eq!(report["paths"][0]["queue_packets"], 0, "{report}");
+        asked.join().unwrap()
+    });
+    for interface in ["v1", "v2"] {
+        assert_eq!(number(&asked, "bond_path_up", interface), 1.0);
+        assert!(number(&asked, "bond_path_received_bytes_total", interface) > 100_000.0);
+    }
+}
+
+#[test]
+fn a_server_that_would_take_everybody_does_not_start() {
+    let mut command = std::process::Command::new(common::FRESHLINE);
+    command.args(["bond", "server", "127.0.0.1:0"]);
+    assert_fails(&ended(command), 2, "say who may use it");
+}

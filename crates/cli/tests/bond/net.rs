@@ -1,0 +1,403 @@
+//! A host with two paths to another one, each in a network namespace of its own:
+//!
+//! ```text
+//!            v1 10.79.1.1 ── 10.79.1.2 v1
+//!   client                                  server 10.79.9.9, the destination as well
+//!            v2 10.79.2.1 ── 10.79.2.2 v2
+//! ```
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, text, within};
+
+/// Where the server listens, and what it connects to.
+pub(crate) const SERVER: &str = "10.79.9.9";
+
+/// Whether the tests can run; they say so if not.
+pub(crate) fn can_run() -> bool {
+    can_run_with(&[])
+}
+
+/// The rate of a path in Mbit/s.
+pub(crate) type Rate = u32;
+
+/// Both hosts, for as long as this is.
+pub(crate) struct Net {
+    /// One at a time: they measure.
+    _alone: MutexGuard<'static, ()>,
+    prefix: String,
+    state: tempfile::TempDir,
+}
+
+impl Net {
+    pub(crate) fn new(rates: [Rate; 2]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        remove_orphans();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("fl-bond-{}-{number}", std::process::id());
+        let net = Self { _alone: alone, prefix, state: tempfile::tempdir().unwrap() };
+        for host in ["c", "s"] {
+            ip(&format!("netns add {}", net.name(host)));
+            net.ip(host, "link set dev lo up");
+        }
+        for (path, rate) in [1, 2].into_iter().zip(rates) {
+            let [c, s] = ["c", "s"].map(|host| net.name(host));
+            ip(&format!("link add v{path} netns {c} type veth peer name v{path} netns {s}"));
+            for (host, number) in [("c", 1), ("s", 2)] {
+                net.ip(host, &format!("addr add 10.79.{path}.{number}/24 dev v{path}"));
+                net.ip(host, &format!("link set dev v{path} up"));
+                net.tc(
+                    host,
+                    &format!("qdisc add dev v{path} root tbf rate {rate}mbit burst 8k limit 150k"),
+                );
+            }
+            net.ip("c", &format!("route add default via 10.79.{path}.2 metric {path}"));
+        }
+        net.ip("s", &format!("addr add {SERVER}/32 dev lo"));
+        net
+    }
+
+    fn name(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    /// Runs `ip` on a host.
+    pub(crate) fn ip(&self, host: &str, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.name(host)));
+    }
+
+    /// Runs `tc` on a host.
+    pub(crate) fn tc(&self, host: &str, arguments: &str) {
+        let done = self.command(host, "tc").args(arguments.split(' ')).output().unwrap();
+        assert_succeeded(&done);
+    }
+
+    /// A command on a host.
+    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
+        command_in(&self.name(host), program)
+    }
+
+    /// Runs `what` on a thread that is on `host`.
+    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
+        within(&self.name(host), what)
+    }
+
+    /// `freshline bond …` on a host.
+    pub(crate) fn bond(&self, host: &str, arguments: &str) -> Command {
+        let mut command = self.command(host, FRESHLINE);
+        command.arg("bond").args(arguments.split_whitespace());
+        command
+    }
+
+    fn state(&self, who: &str) -> String {
+        self.state.path().join(who).to_str().unwrap().to_owned()
+    }
+
+    /// The fingerprint of this end.
+    pub(crate) fn pin(&self, who: &str) -> String {
+        let state = self.state(who);
+        let done = self.bond("c", &format!("identity --state {state}")).output().unwrap();
+        assert_succeeded(&done);
+        text(&done.stdout).trim().to_owned()
+    }
+
+    /// A server that takes the client `c`.
+    pub(crate) fn server(&self, options: &str) -> Running {
+        let (state, pin) = (self.state("s"), self.pin("c"));
+        let arguments = format!("server 0.0.0.0:3775 --state {state} --client-pin {pin} {options}");
+        Running::start(self.bond("s", &arguments), "fingerprint")
+    }
+
+    /// Cuts the first path without a word, or mends it: its frames are for nobody.
+    pub(crate) fn cut(&self, is_cut: bool) {
+        for (host, far) in [("c", "10.79.1.2"), ("s", "10.79.1.1")] {
+            if is_cut {
+                self.ip(
+                    host,
+                    &format!("neigh replace {far} lladdr 02:00:00:00:00:01 dev v1 nud permanent"),
+                );
+            } else {
+                self.ip(host, &format!("neigh del {far} dev v1"));
+            }
+        }
+    }
+
+    /// An emulated path of the server's, to which clients speak as to the server.
+    pub(crate) fn emulated(&self, listen: &str, hop: &str, return_hop: &str) -> Running {
+        let mut command = self.command("s", FRESHLINE);
+        let to = format!("{SERVER}:3775");
+        command.args(["emulate", "udp", "--listen", listen, "--to", &to, "--hop", hop]);
+        command.args(["--return-hop", return_hop]);
+        Running::start(command, listen)
+    }
+
+    /// The words of a client that is who `who` is.
+    pub(crate) fn client_of(&self, who: &str, options: &str) -> Command {
+        let (state, pin) = (self.state(who), self.pin("s"));
+        let arguments = format!("client --state {state} --pin {pin} {options} {SERVER}:3775");
+        self.bond("c", &arguments)
+    }
+
+    /// A client that forwards its port 8001 to port 8000 of the server's host.
+    pub(crate) fn client(&self, options: &str) -> Running {
+        let forward = format!("--forward 127.0.0.1:8001={SERVER}:8000");
+        Running::start(
+            self.client_of("c", &format!("--via v1,v2 {forward} {options}")),
+            "listening",
+        )
+    }
+
+    /// The same with its own choice of ways.
+    pub(crate) fn client_via(&self, options: &str) -> Running {
+        let forward = format!("--forward 127.0.0.1:8001={SERVER}:8000");
+        Running::start(self.client_of("c", &format!("{forward} {options}")), "listening")
+    }
+
+    /// Answers everybody who connects to port 8000 of the server's host.
+    pub(crate) fn serve(&self, answer: fn(TcpStream)) {
+        let address: SocketAddr = (SERVER.parse::<Ipv4Addr>().unwrap(), 8000).into();
+        let listener = self.within("s", || TcpListener::bind(address).unwrap());
+        // It ends with this process; its namespace lives as long, without a name.
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                thread::spawn(move || answer(connection.unwrap()));
+            }
+        });
+    }
+
+    /// A connection over both paths by the kernel's MPTCP, to somebody who answers; `None` where
+    /// the kernel has none.
+    pub(crate) fn mptcp(&self, answer: fn(TcpStream)) -> Option<TcpStream> {
+        const MPTCP: i32 = 262;
+        let new = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP))).ok();
+        let configure = |host: &str, words: &str| {
+            let done = self.command(host, "ip").args(words.split(' ')).output().unwrap();
+            done.status.success().then_some(())
+        };
+        configure("c", "mptcp limits set subflow 2 add_addr_accepted 2")?;
+        configure("s", "mptcp limits set subflow 2 add_addr_accepted 2")?;
+        configure("c", "mptcp endpoint add 10.79.2.1 dev v2 subflow")?;
+        // A second subflow leaves by its own device.
+        self.ip("c", "rule add from 10.79.2.1 table 2");
+        self.ip("c", "route add default via 10.79.2.2 table 2");
+        let address: SocketAddr = (SERVER.parse::<Ipv4Addr>().unwrap(), 8002).into();
+        let listener = self.within("s", || {
+            let socket = new()?;
+            socket.bind(&address.into()).ok()?;
+            socket.listen(8).ok()?;
+            Some(TcpListener::from(socket))
+        })?;
+        thread::spawn(move || answer(listener.accept().unwrap().0));
+        let socket = self.within("c", || {
+            let socket = new()?;
+            socket.connect(&address.into()).ok()?;
+            Some(socket)
+        })?;
+        Some(TcpStream::from(socket))
+    }
+
+    /// Sends 20 Mbit/s of UDP from the client's host to nobody.
+    pub(crate) fn flood(&self, to: &str, span: Duration) {
+        self.within("c", || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let began_at = Instant::now();
+            let mut sent = 0;
+            while began_at.elapsed() < span {
+                let due = (began_at.elapsed().as_secs_f64() * 20e6 / 8.0) as usize;
+                while sent < due {
+                    // What the queue does not take is what a flood is for.
+                    let _ = socket.send_to(&[0; 1400], to);
+                    sent += 1400;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+
+    /// What the client's metrics are, at port 9099.
+    pub(crate) fn metrics(&self) -> String {
+        let mut stream = self.connect_to("127.0.0.1:9099");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Connects to the client's forwarded port.
+    pub(crate) fn connect(&self) -> TcpStream {
+        self.connect_to("127.0.0.1:8001")
+    }
+
+    /// Connects to a port of the client's.
+    pub(crate) fn connect_to(&self, address: &str) -> TcpStream {
+        let address: SocketAddr = address.parse().unwrap();
+        let stream = self.within("c", || TcpStream::connect(address).unwrap());
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in ["c", "s"] {
+            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
+        }
+    }
+}
+
+/// Removes namespaces of tests that were killed.
+fn remove_orphans() {
+    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix("fl-bond-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+/// A command that runs until it is dropped.
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Waits until it has said `word`.
+    fn start(mut command: Command, word: &str) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it has ended before it said `{word}`");
+        }
+        // What else it says is read, so that it never waits for a reader.
+        thread::spawn(move || {
+            let mut rest = String::new();
+            let _ = said.read_to_string(&mut rest);
+            eprint!("{rest}");
+        });
+        Self { child }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file of made-up bytes, as an answer: the request is its length.
+pub(crate) fn made_up(mut stream: TcpStream) {
+    let mut request = [0; 8];
+    if stream.read_exact(&mut request).is_err() {
+        return;
+    }
+    let mut left = u64::from_be_bytes(request);
+    let mut sum = Sum::default();
+    let mut piece = vec![0; 16 * 1024];
+    while left > 0 {
+        let len = piece.len().min(usize::try_from(left).unwrap());
+        sum.fill(&mut piece[..len]);
+        if stream.write_all(&piece[..len]).is_err() {
+            return;
+        }
+        left -= len as u64;
+    }
+}
+
+/// Bytes that cannot be mixed up: those of a counter, scrambled.
+#[derive(Default)]
+pub(crate) struct Sum {
+    at: u64,
+}
+
+impl Sum {
+    fn byte(&self) -> u8 {
+        (self.at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
+
+    fn fill(&mut self, piece: &mut [u8]) {
+        for byte in piece {
+            *byte = self.byte();
+            self.at += 1;
+        }
+    }
+
+    /// Whether these are the next bytes.
+    fn check(&mut self, piece: &[u8]) {
+        for byte in piece {
+            assert_eq!(*byte, self.byte(), "byte {} is wrong", self.at);
+            self.at += 1;
+        }
+    }
+}
+
+/// What a download came to.
+pub(crate) struct Download {
+    pub(crate) elapsed: Duration,
+    /// When how many bytes had come.
+    pub(crate) curve: Vec<(Duration, u64)>,
+}
+
+impl Download {
+    /// Of the whole, in Mbit/s.
+    pub(crate) fn mbps(&self) -> f64 {
+        let bytes = self.curve.last().map_or(0, |(_, bytes)| *bytes);
+        bytes as f64 * 8e-6 / self.elapsed.as_secs_f64()
+    }
+
+    /// Between two moments, in Mbit/s.
+    pub(crate) fn mbps_between(&self, from: Duration, to: Duration) -> f64 {
+        let by = |at: Duration| {
+            self.curve.iter().rev().find(|(when, _)| *when <= at).map_or(0, |(_, bytes)| *bytes)
+        };
+        (by(to) - by(from)) as f64 * 8e-6 / (to - from).as_secs_f64()
+    }
+}
+
+/// Fetches so many bytes, each of which must be right.
+pub(crate) fn download(stream: TcpStream, bytes: u64) -> Download {
+    download_while(stream, bytes, |_| {})
+}
+
+/// And does something every now and then meanwhile.
+pub(crate) fn download_while(
+    mut stream: TcpStream,
+    bytes: u64,
+    mut meanwhile: impl FnMut(Duration),
+) -> Download {
+    stream.write_all(&bytes.to_be_bytes()).unwrap();
+    let began_at = Instant::now();
+    let (mut piece, mut sum, mut curve) = (vec![0; 64 * 1024], Sum::default(), Vec::new());
+    loop {
+        let len = stream.read(&mut piece).unwrap();
+        sum.check(&piece[..len]);
+        curve.push((began_at.elapsed(), sum.at));
+        if len == 0 {
+            break;
+        }
+        meanwhile(began_at.elapsed());
+    }
+    assert_eq!(sum.at, bytes, "the file is not whole");
+    Download { elapsed: began_at.elapsed(), curve }
+}
+
+/// Runs a command to its end, which must come soon.
+pub(crate) fn ended(mut command: Command) -> Output {
+    command.output().unwrap()
+}

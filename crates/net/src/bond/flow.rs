@@ -1,0 +1,237 @@
+//! One TCP connection on one QUIC stream: bytes both ways, half-closes and resets passed on.
+//!
+//! ```text
+//!   TCP ─► up   (what was read and the stream has not taken) ─► stream
+//!   TCP ◄─ down (what was read and the socket has not taken) ◄─ stream
+//! ```
+//!
+//! Neither side is read while the other does not take what was read. So a reader that is slow fills
+//! its own stream's window, and nobody else's.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mio::net::TcpStream;
+use noq_proto::{Connection, ReadError, ReadableError, StreamId, VarInt, WriteError};
+
+/// The most that is read at once, either way.
+pub(super) const PIECE: usize = 64 * 1024;
+
+/// The most that one flow moves in one direction before it is the others' turn.
+const SHARE: usize = 256 * 1024;
+
+/// The code of streams that end as their TCP connection was reset.
+const RESET: u32 = 1;
+
+/// What has become of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pumped {
+    /// It waits for one of its ends.
+    Waits,
+    /// It can go on at once; others first.
+    Again,
+    /// It is over; so is the stream.
+    Over,
+}
+
+/// Bytes that were moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// From TCP to the stream.
+    pub(super) up: u64,
+    /// From the stream to TCP.
+    pub(super) down: u64,
+}
+
+/// An open connection on an open stream.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    pub(super) tcp: TcpStream,
+    pub(super) stream: StreamId,
+    /// What the poll has said and no call has denied since.
+    pub(super) is_readable: bool,
+    pub(super) is_writable: bool,
+    up: Bytes,
+    is_tcp_over: bool,
+    is_finished: bool,
+    down: Bytes,
+    is_stream_over: bool,
+    is_shut: bool,
+}
+
+impl Pipe {
+    /// With what was read from the stream already.
+    pub(super) fn new(tcp: TcpStream, stream: StreamId, down: Bytes) -> Self {
+        Self {
+            tcp,
+            stream,
+            is_readable: true,
+            is_writable: true,
+            up: Bytes::new(),
+            is_tcp_over: false,
+            is_finished: false,
+            down,
+            is_stream_over: false,
+            is_shut: false,
+        }
+    }
+
+    /// Moves what can be moved. `scratch` has [`PIECE`] bytes.
+    pub(super) fn pump(
+        &mut self,
+        connection: &mut Connection,
+        scratch: &mut [u8],
+        moved: &mut Moved,
+    ) -> Pumped {
+        let mut again = false;
+        for result in [self.pump_up(connection, scratch, moved), self.pump_down(connection, moved)]
+        {
+            match result {
+                Ok(more) => again |= more,
+                Err(error) => {
+                    tracing::debug!("a connection broke: {error}");
+                    reset(connection, self.stream);
+                    abort(&self.tcp);
+                    return Pumped::Over;
+                }
+            }
+        }
+        match (self.is_finished && self.is_shut, again) {
+            (true, _) => Pumped::Over,
+            (false, true) => Pumped::Again,
+            (false, false) => Pumped::Waits,
+        }
+    }
+
+    /// Whether there is more to do.
+    fn pump_up(
+        &mut self,
+        connection: &mut Connection,
+        scratch: &mut [u8],
+        moved: &mut Moved,
+    ) -> io::Result<bool> {
+        let before = moved.up;
+        while !self.is_finished {
+            if moved.up - before >= SHARE as u64 {
+                return Ok(true);
+            }
+            if !self.up.is_empty() {
+                match connection.send_stream(self.stream).write(&self.up) {
+                    Ok(taken) => {
+                        moved.up += taken as u64;
+                        drop(self.up.split_to(taken));
+                    }
+                    Err(WriteError::Blocked) => return Ok(false),
+                    // The far end's reader is gone. So is what would be written.
+                    Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
+                        let _ = connection.send_stream(self.stream).reset(VarInt::from_u32(RESET));
+                        let _ = self.tcp.shutdown(Shutdown::Read);
+                        (self.up, self.is_finished) = (Bytes::new(), true);
+                    }
+                }
+            } else if self.is_tcp_over {
+                // It fails only if the far end has stopped the stream, which ends it as well.
+                let _ = connection.send_stream(self.stream).finish();
+                self.is_finished = true;
+            } else if !self.is_readable {
+                return Ok(false);
+            } else {
+                match self.tcp.read(scratch) {
+                    Ok(0) => self.is_tcp_over = true,
+                    Ok(len) => {
+                        // Most of the time all is taken at once, and nothing need be kept.
+                        let taken = connection.send_stream(self.stream).write(&scratch[..len]);
+                        let taken = taken.unwrap_or(0);
+                        moved.up += taken as u64;
+                        self.up = Bytes::copy_from_slice(&scratch[taken..len]);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.is_readable = false;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn pump_down(&mut self, connection: &mut Connection, moved: &mut Moved) -> io::Result<bool> {
+        let before = moved.down;
+        while !self.is_shut {
+            if moved.down - before >= SHARE as u64 {
+                return Ok(true);
+            }
+            if !self.down.is_empty() {
+                if !self.is_writable {
+                    return Ok(false);
+                }
+                match self.tcp.write(&self.down) {
+                    Ok(taken) => {
+                        moved.down += taken as u64;
+                        drop(self.down.split_to(taken));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.is_writable = false;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            } else if self.is_stream_over {
+                // Who has gone already needs not be told.
+                let _ = self.tcp.shutdown(Shutdown::Write);
+                self.is_shut = true;
+            } else {
+                match read(connection, self.stream, PIECE) {
+                    Incoming::Bytes(bytes) => self.down = bytes,
+                    Incoming::Nothing => return Ok(false),
+                    Incoming::End => self.is_stream_over = true,
+                    Incoming::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What a stream has for us.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    Bytes(Bytes),
+    Nothing,
+    End,
+    Reset,
+}
+
+/// Reads at most `most` bytes of a stream.
+pub(super) fn read(connection: &mut Connection, stream: StreamId, most: usize) -> Incoming {
+    let mut receiver = connection.recv_stream(stream);
+    let mut chunks = match receiver.read(true) {
+        Ok(chunks) => chunks,
+        Err(ReadableError::ClosedStream) => return Incoming::End,
+        Err(ReadableError::IllegalOrderedRead) => return Incoming::Reset,
+    };
+    let incoming = match chunks.next(most) {
+        Ok(Some(chunk)) => Incoming::Bytes(chunk.bytes),
+        Ok(None) => Incoming::End,
+        Err(ReadError::Blocked) => Incoming::Nothing,
+        Err(ReadError::Reset(_)) => Incoming::Reset,
+    };
+    // Window updates leave with the next transmit anyway.
+    let _ = chunks.finalize();
+    incoming
+}
+
+/// Ends both directions of a stream at once.
+pub(super) fn reset(connection: &mut Connection, stream: StreamId) {
+    // What has ended already has.
+    let _ = connection.send_stream(stream).reset(VarInt::from_u32(RESET));
+    let _ = connection.recv_stream(stream).stop(VarInt::from_u32(RESET));
+}
+
+/// Has the end of a TCP connection be a reset.
+pub(super) fn abort(tcp: &TcpStream) {
+    let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+}

@@ -1,0 +1,340 @@
+//! A gate in front of each path: a congestion controller that says "full" while it is closed.
+//!
+//! ```text
+//!   poll_transmit ─► window()? ─► closed: 1 byte ─► noq-proto passes this path over
+//!                               └► open: the real controller's window
+//! ```
+//!
+//! noq-proto asks a path's controller for its window before each datagram, and takes the first path
+//! that has room. So whoever opens one gate and closes the others chooses the path, without a
+//! change in noq-proto. Loss probes and path MTU probes do not ask, and so do acks as long as no
+//! data waits: they leave whatever the gates are.
+//!
+//! The real controller must not hear of gates. A closed gate would look like a full window
+//! ([`Controller::on_cwnd_limited`], `app_limited` false), and the window of a path that is hardly
+//! used would grow without end. So what is limited is found here, from what is in flight: by the
+//! rule of Linux (`tcp_is_cwnd_limited`) in slow start, and by seven eighths of the window later, as
+//! pacing keeps some of it free.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use noq_proto::{Connection, PathId, RttEstimator};
+
+/// What a closed gate gives as its window; zero would trip an assertion of the pacer.
+const CLOSED: u64 = 1;
+
+/// Makes a gate, and the real controller behind it, for each path.
+pub(super) struct Gates {
+    pub(super) real: Arc<dyn ControllerFactory + Send + Sync>,
+}
+
+impl fmt::Debug for Gates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gates").finish_non_exhaustive()
+    }
+}
+
+impl ControllerFactory for Gates {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let real = Arc::clone(&self.real).build(now, current_mtu);
+        let reading = Reading {
+            is_open: true,
+            was_asked: false,
+            window: real.window(),
+            mtu: current_mtu.into(),
+            inflight: 0,
+            most_inflight: 0,
+            is_in_slow_start: true,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            min_rtt: None,
+            waiting_since: None,
+            heard_at: None,
+            sent_at: None,
+            acked_bytes: 0,
+            lost_bytes: 0,
+        };
+        Box::new(Gate { real, handle: Handle(Arc::new(Mutex::new(reading))) })
+    }
+}
+
+/// What is known of a path behind its gate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    is_open: bool,
+    /// Whether noq-proto has looked at the window, which it does when data waits.
+    was_asked: bool,
+    /// The real controller's, in bytes.
+    pub(super) window: u64,
+    /// The largest UDP payload of this path.
+    pub(super) mtu: u64,
+    /// Bytes.
+    pub(super) inflight: u64,
+    /// The most in flight since the last batch of acks.
+    most_inflight: u64,
+    pub(super) is_in_slow_start: bool,
+    pub(super) srtt: Option<Duration>,
+    pub(super) rttvar: Duration,
+    pub(super) min_rtt: Option<Duration>,
+    /// Since when something is in flight and no ack has come.
+    pub(super) waiting_since: Option<Instant>,
+    /// The last ack.
+    pub(super) heard_at: Option<Instant>,
+    /// The last packet that asks for an ack.
+    pub(super) sent_at: Option<Instant>,
+    pub(super) acked_bytes: u64,
+    pub(super) lost_bytes: u64,
+}
+
+impl Reading {
+    /// Whether what was in flight shows that the window, and nothing else, holds this path back.
+    fn is_limited(&self) -> bool {
+        if self.is_in_slow_start {
+            return self.window < 2 * self.most_inflight;
+        }
+        self.most_inflight + self.mtu > self.window - self.window / 8
+    }
+
+    /// RFC 9002, section 6.2.1, without the far end's delay.
+    pub(super) fn probe_timeout(&self) -> Duration {
+        self.srtt.map_or(Duration::from_millis(300), |srtt| srtt + 4 * self.rttvar)
+    }
+}
+
+/// Opens and closes a gate, and reads what is behind it.
+#[derive(Debug, Clone)]
+pub(super) struct Handle(Arc<Mutex<Reading>>);
+
+impl Handle {
+    /// The gate of a path; `None` for one that is gone.
+    pub(super) fn of(connection: &Connection, path: PathId) -> Option<Self> {
+        let gate = connection.congestion_state(path)?.clone_box().into_any();
+        gate.downcast::<Gate>().ok().map(|gate| gate.handle)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens or closes it, and forgets whether anybody has asked.
+    pub(super) fn set(&self, is_open: bool) {
+        let mut reading = self.lock();
+        (reading.is_open, reading.was_asked) = (is_open, false);
+    }
+
+    /// Whether noq-proto has asked for the window since [`Handle::set`].
+    pub(super) fn was_asked(&self) -> bool {
+        self.lock().was_asked
+    }
+
+    pub(super) fn read(&self) -> Reading {
+        *self.lock()
+    }
+}
+
+#[derive(Debug)]
+struct Gate {
+    real: Box<dyn Controller>,
+    handle: Handle,
+}
+
+impl Gate {
+    /// Copies out what the real controller has come to.
+    fn publish(&self) {
+        let metrics = self.real.metrics();
+        let mut reading = self.handle.lock();
+        reading.window = self.real.window();
+        reading.is_in_slow_start =
+            metrics.ssthresh.is_some_and(|ssthresh| reading.window < ssthresh);
+    }
+}
+
+impl Controller for Gate {
+    fn on_sent(&mut self, now: Instant, bytes: u64, largest_pn: u64) {
+        self.real.on_sent(now, bytes, largest_pn);
+    }
+
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
+        self.real.on_packet_sent(now, bytes, pn);
+        let mut reading = self.handle.lock();
+        reading.inflight += u64::from(bytes);
+        reading.most_inflight = reading.most_inflight.max(reading.inflight);
+        reading.waiting_since.get_or_insert(now);
+        reading.sent_at = Some(now);
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        if self.handle.read().is_limited() {
+            self.real.on_cwnd_limited();
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        pn: u64,
+        _app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        let is_limited = self.handle.read().is_limited();
+        self.real.on_ack(now, sent, bytes, pn, !is_limited, rtt);
+        let mut reading = self.handle.lock();
+        let sample = now.saturating_duration_since(sent);
+        reading.rttvar = match reading.srtt {
+            None => sample / 2,
+            Some(srtt) => (3 * reading.rttvar + srtt.abs_diff(sample)) / 4,
+        };
+        (reading.srtt, reading.min_rtt) = (Some(rtt.get()), Some(rtt.min()));
+        reading.inflight = reading.inflight.saturating_sub(bytes);
+        reading.acked_bytes += bytes;
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        _app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        let is_limited = self.handle.read().is_limited();
+        self.real.on_end_acks(now, in_flight, !is_limited, largest_packet_num_acked);
+        self.publish();
+        let mut reading = self.handle.lock();
+        (reading.inflight, reading.most_inflight) = (in_flight, in_flight);
+        reading.heard_at = Some(now);
+        reading.waiting_since = (in_flight > 0).then_some(now);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        is_ecn: bool,
+        lost_bytes: u64,
+        largest_lost_pn: u64,
+    ) {
+        self.real.on_congestion_event(
+            now,
+            sent,
+            is_persistent_congestion,
+            is_ecn,
+            lost_bytes,
+            largest_lost_pn,
+        );
+        self.publish();
+    }
+
+    fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
+        self.real.on_packet_lost(lost_bytes, pn, now);
+        let mut reading = self.handle.lock();
+        reading.inflight = reading.inflight.saturating_sub(lost_bytes.into());
+        reading.lost_bytes += u64::from(lost_bytes);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.real.on_spurious_congestion_event();
+        self.publish();
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.real.on_mtu_update(new_mtu);
+        self.handle.lock().mtu = new_mtu.into();
+        self.publish();
+    }
+
+    fn on_ack_frequency_update(&mut self, threshold: u64, max_ack_delay: Duration) {
+        self.real.on_ack_frequency_update(threshold, max_ack_delay);
+    }
+
+    fn window(&self) -> u64 {
+        let mut reading = self.handle.lock();
+        reading.was_asked = true;
+        if reading.is_open { self.real.window() } else { CLOSED }
+    }
+
+    /// The pacer goes by these, also while the gate is closed.
+    fn metrics(&self) -> ControllerMetrics {
+        self.real.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self { real: self.real.clone_box(), handle: self.handle.clone() })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.real.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noq_proto::congestion::CubicConfig;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    fn now() -> Instant {
+        let clock = Clock::new();
+        clock.instant_of(clock.now())
+    }
+
+    fn gate() -> (Box<dyn Controller>, Handle) {
+        let gates = Arc::new(Gates { real: Arc::new(CubicConfig::default()) });
+        let gate = gates.build(now(), 1200);
+        let handle = gate.clone_box().into_any().downcast::<Gate>().unwrap().handle;
+        (gate, handle)
+    }
+
+    #[test]
+    fn a_closed_gate_has_no_window_and_its_pacer_the_real_one() {
+        let (gate, handle) = gate();
+        let window = gate.window();
+        assert!(window > 10_000 && handle.was_asked());
+        handle.set(false);
+        assert!(!handle.was_asked());
+        assert_eq!((gate.window(), gate.metrics().congestion_window), (CLOSED, window));
+        assert!(handle.was_asked());
+        handle.set(true);
+        assert_eq!(gate.window(), window);
+    }
+
+    #[test]
+    fn what_is_in_flight_is_counted() {
+        let (mut gate, handle) = gate();
+        let at = now();
+        for pn in 0..3 {
+            gate.on_packet_sent(at, 1000, pn);
+        }
+        assert_eq!(handle.read().inflight, 3000);
+        assert_eq!(handle.read().waiting_since, Some(at));
+        gate.on_packet_lost(1000, 0, at);
+        assert_eq!((handle.read().inflight, handle.read().lost_bytes), (2000, 1000));
+        gate.on_end_acks(at, 0, false, Some(2));
+        let reading = handle.read();
+        assert_eq!((reading.inflight, reading.waiting_since), (0, None));
+    }
+
+    #[test]
+    fn only_a_window_in_use_limits_a_path() {
+        let (mut gate, handle) = gate();
+        let at = now();
+        let window = handle.read().window;
+        gate.on_packet_sent(at, 1000, 0);
+        assert!(!handle.read().is_limited());
+        for pn in 1..=window / 1000 {
+            gate.on_packet_sent(at, 1000, pn);
+        }
+        assert!(handle.read().is_limited());
+    }
+}

@@ -1,0 +1,68 @@
+//! Which interfaces and addresses this host has now.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+
+use super::Via;
+
+/// Interfaces that are up, with an address each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Interfaces(Vec<(String, IpAddr)>);
+
+impl Interfaces {
+    /// As they are now.
+    pub(super) fn read() -> io::Result<Self> {
+        let mut found = Vec::new();
+        for interface in getifaddrs()? {
+            let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+            let Some(address) = interface.address.filter(|_| interface.flags.contains(up)) else {
+                continue;
+            };
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+            let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
+            found.extend(v4.or(v6).map(|ip| (interface.interface_name.clone(), ip)));
+        }
+        Ok(Self(found))
+    }
+
+    /// Whether packets to `peer` can leave by `via` now.
+    pub(super) fn has(&self, via: &Via, peer: SocketAddr) -> bool {
+        match via {
+            Via::Any => true,
+            Via::Address(address) => self.0.iter().any(|(_, ip)| ip == address),
+            Via::Interface(name) => {
+                self.0.iter().any(|(known, ip)| known == name && ip.is_ipv4() == peer.is_ipv4())
+            }
+        }
+    }
+
+    /// The interface by which `via` leaves, if that is given.
+    pub(super) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
+        match via {
+            Via::Any => None,
+            Via::Interface(name) => Some(name),
+            Via::Address(address) => {
+                self.0.iter().find(|(_, ip)| ip == address).map(|(name, _)| name.as_str())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_others_are_not() {
+        let interfaces = Interfaces::read().unwrap();
+        let peer = "127.0.0.1:1".parse().unwrap();
+        assert!(interfaces.has(&Via::from("lo"), peer));
+        assert!(interfaces.has(&Via::from("127.0.0.1"), peer));
+        assert_eq!(interfaces.name(&Via::from("127.0.0.1")), Some("lo"));
+        assert!(!interfaces.has(&Via::from("no-such-one"), peer));
+        assert!(!interfaces.has(&Via::from("192.0.2.77"), peer));
+    }
+}

@@ -1,0 +1,156 @@
+//! A QUIC connection with its paths: what comes in, what leaves, and what has happened.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use noq_proto::{
+    Connection, ConnectionHandle, Dir, Endpoint, Event, FourTuple, PathEvent, PathId, StreamEvent,
+    StreamId, VarInt,
+};
+
+use super::paths::{Paths, Queues};
+use super::socket::Outlet;
+use crate::batch::Address;
+use crate::quic::LostReason;
+
+/// The most datagrams that leave before others are looked after.
+const DATAGRAMS_A_TURN: usize = 256;
+
+/// What happens to a link.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// Both sides have proved who they are.
+    Ready,
+    /// It is gone, and all streams with it.
+    Lost(LostReason),
+    /// The peer has opened streams.
+    Opened,
+    /// A stream has something to read, takes something, or has been stopped.
+    Stream(StreamId),
+    /// More streams can be opened.
+    Room,
+    /// This path carries data.
+    PathUp(PathId),
+    /// This path is gone.
+    PathGone(PathId),
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) handle: ConnectionHandle,
+    pub(super) connection: Connection,
+    pub(super) paths: Paths,
+    gone: Vec<PathId>,
+    pub(super) is_ready: bool,
+    /// It has more to send than one turn takes.
+    has_more: bool,
+}
+
+impl Link {
+    pub(super) fn new(handle: ConnectionHandle, connection: Connection, paths: Paths) -> Self {
+        let gone = Vec::new();
+        Self { handle, connection, paths, gone, is_ready: false, has_more: false }
+    }
+
+    /// Carries the connection's events to the endpoint; whether the connection has ended for good.
+    pub(super) fn settle(&mut self, endpoint: &mut Endpoint) -> bool {
+        let mut is_drained = false;
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            is_drained |= event.is_drained();
+            if let Some(answer) = endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(answer);
+            }
+        }
+        is_drained
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<LinkEvent> {
+        loop {
+            return Some(match self.connection.poll()? {
+                // Only now does a client know that the server takes its certificate, too.
+                Event::HandshakeConfirmed if self.connection.side().is_client() => self.ready(),
+                Event::Connected if self.connection.side().is_server() => self.ready(),
+                Event::ConnectionLost { reason } => {
+                    self.is_ready = false;
+                    LinkEvent::Lost(reason.into())
+                }
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => LinkEvent::Opened,
+                Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => LinkEvent::Room,
+                Event::Stream(
+                    StreamEvent::Readable { id }
+                    | StreamEvent::Writable { id }
+                    | StreamEvent::Stopped { id, .. },
+                ) => LinkEvent::Stream(id),
+                Event::Path(PathEvent::Established { id, .. }) => {
+                    self.paths.on_established(id);
+                    LinkEvent::PathUp(id)
+                }
+                Event::Path(PathEvent::Abandoned { id, .. }) => {
+                    self.gone.push(id);
+                    LinkEvent::PathGone(id)
+                }
+                Event::Path(PathEvent::Discarded { id, .. }) => {
+                    self.gone.retain(|gone| *gone != id);
+                    continue;
+                }
+                _ => continue,
+            });
+        }
+    }
+
+    /// Begins a turn of sending.
+    pub(super) fn begin(&mut self, queues: &mut dyn Queues, now: Instant) {
+        self.paths.begin(&mut self.connection, queues, &self.gone, now);
+    }
+
+    fn ready(&mut self) -> LinkEvent {
+        self.is_ready = true;
+        LinkEvent::Ready
+    }
+
+    /// Has the connection send what it may. `outlet` finds the socket for a local address.
+    pub(super) fn transmit<'a>(
+        &mut self,
+        now: Instant,
+        queues: &mut dyn Queues,
+        buf: &mut Vec<u8>,
+        is_full: impl Fn(FourTuple) -> bool,
+        mut send: impl FnMut(Option<IpAddr>, Address, &[u8], usize) + 'a,
+    ) {
+        self.begin(queues, now);
+        self.paths.hold(is_full);
+        self.has_more = false;
+        for _ in 0..DATAGRAMS_A_TURN {
+            buf.clear();
+            let Some(leaving) = self.paths.poll_transmit(&mut self.connection, now, buf) else {
+                return;
+            };
+            let transmit = leaving.transmit;
+            let to = Address { remote: transmit.destination, local: transmit.src_ip };
+            let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+            for datagram in buf[..transmit.size].chunks(segment) {
+                send(transmit.src_ip, to, datagram, leaving.train);
+            }
+        }
+        self.has_more = true;
+    }
+
+    /// When to come back, at the latest.
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let more = self.has_more.then_some(now);
+        let own = self.paths.next_timeout(now);
+        [self.connection.poll_timeout(), own, more].into_iter().flatten().min()
+    }
+
+    pub(super) fn close(&mut self, now: Instant, why: &'static str) {
+        self.connection.close(now, VarInt::from_u32(0), Bytes::from_static(why.as_bytes()));
+    }
+}
+
+/// Hands a datagram to a socket; one that is not there loses it.
+pub(super) fn send_by(outlet: Option<&mut Outlet>, to: Address, datagram: &[u8], train: usize) {
+    if let Some(outlet) = outlet {
+        outlet.push(to, datagram, train);
+    }
+}

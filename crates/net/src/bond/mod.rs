@@ -1,0 +1,87 @@
+//! Bonding: TCP connections of any program, carried over all paths of a host at once.
+//!
+//! ```text
+//!  program ─► TCP ─► client ─► QUIC stream ─► scheduler ─► wlan0 ─►┐
+//!                                                └───────► wwan0 ─►┴─► server ─► TCP ─► anywhere
+//! ```
+//!
+//! Multipath QUIC (draft-ietf-quic-multipath) by noq-proto, unmodified; which path a datagram takes
+//! is decided by a scheduler of [`freshline_core::path`] through [gates](gate). Each end is one
+//! thread with one poll.
+
+mod client;
+mod config;
+mod device_queue;
+mod flow;
+mod gate;
+mod head;
+mod interfaces;
+mod link;
+mod paths;
+mod resolve;
+mod rules;
+mod server;
+mod socket;
+mod socks;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+pub use client::{Client, ClientConfig};
+pub use config::{Congestion, Sending};
+pub use head::{BadTarget, Target};
+pub use rules::{Allow, BadAllow};
+pub use server::{Server, ServerConfig};
+pub use socket::Via;
+pub use status::{BondReport, PathReport, Watcher};
+
+use crate::quic::{LostReason, TrustError};
+
+/// Why an end of a bond cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum BondError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// TLS cannot use what it was given.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The scheduler's settings are outside their ranges.
+    #[error(transparent)]
+    Scheduler(#[from] freshline_core::path::SchedulerError),
+    /// The server's name or address can be none.
+    #[error("cannot dial {server}: {error}")]
+    Dial {
+        /// The server.
+        server: std::net::SocketAddr,
+        /// What QUIC says.
+        error: noq_proto::ConnectError,
+    },
+    /// The first connection was turned down; another one would be, too.
+    #[error("no connection to {server}: {reason}")]
+    Refused {
+        /// The server.
+        server: std::net::SocketAddr,
+        /// Why.
+        reason: LostReason,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> BondError {
+    move |error| BondError::System { what, error }
+}

@@ -1,0 +1,499 @@
+//! Which path the next datagram of a connection takes: drives noq-proto by its [gates](super::gate).
+//!
+//! ```text
+//!   all gates closed ─► poll: acks and probes that need none
+//!   and is data waiting? ─► scheduler ─► open one gate ─► poll for one datagram ─► close it
+//!                                    └─► wait
+//! ```
+//!
+//! # Where the paper is silent
+//!
+//! - **What gates hold back beside data.** While data waits, noq-proto 1.4.0 sends no ack, no ping
+//!   and no path challenge over a path whose window is full, so not through a closed gate either.
+//!   When all paths wait and acks are overdue by [`ACK_LATE`], the fastest path's gate is opened for
+//!   one datagram, which takes the acks along. A path without a datagram for [`LOOK`] is given one,
+//!   so that its round trip stays known and its far end knows of it.
+//! - **Paths that fall silent.** One that has not answered for two probe timeouts is not used while
+//!   another answers; after [`DEAD_AFTER`] of them it is closed, so that what was in flight on it is
+//!   sent again over the others, and may be opened anew by the client.
+//! - **Acks leave by the first path** that noq-proto has, also when that one is dead, and then no
+//!   path seems to answer at the far end. So a path that was heard and falls silent for [`QUIET`]
+//!   while another is heard is asked for an answer, and one in doubt is made a backup, which carries
+//!   no acks while there is another.
+//! - **Unsent data** is what was written less what has left; noq-proto does not say. It is set right
+//!   each time that nothing waits.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use freshline_core::path::{self, Choice, DeviceQueue, Flow, MOST_PATHS, PathState, Scheduler};
+use freshline_core::unit::{Bytes, Span, Time};
+use noq_proto::{Connection, FourTuple, PathId, PathStatus, Transmit, VarInt};
+
+use super::gate::{Handle, Reading};
+
+/// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
+/// `max_ack_delay`).
+const ACK_LATE: Duration = Duration::from_millis(25);
+
+/// The longest time for which a path is not looked at while data waits.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// After so many probe timeouts without an answer a path is given up, but not before
+/// [`DEAD_AT_LEAST`].
+const DEAD_AFTER: u32 = 4;
+const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
+
+/// A path that is silent for so long while another is heard is asked for an answer.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// A path that was opened must show itself within this time.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Tells what waits in front of a path on this host.
+pub(super) trait Queues {
+    /// The queue that packets of this path stand in; `None` where nobody can tell.
+    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<DeviceQueue>;
+}
+
+impl Queues for () {
+    fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<DeviceQueue> {
+        None
+    }
+}
+
+/// A datagram that leaves.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) transmit: Transmit,
+    /// The path by which it was meant to go, where it has data that a gate was opened for.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(super) gated: Option<PathId>,
+    /// How many datagrams of this path may leave as one: what it sends within half a ms.
+    pub(super) train: usize,
+}
+
+/// A path of the connection.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) id: PathId,
+    /// Its number for the scheduler.
+    slot: path::PathId,
+    gate: Handle,
+    pub(super) network: FourTuple,
+    pub(super) is_established: bool,
+    opened_at: Instant,
+    last_gated_at: Instant,
+    /// Datagrams that have come by it, and when the last turn was in which some had.
+    received: u64,
+    heard_at: Option<Instant>,
+    /// It was asked for an answer since.
+    was_asked: bool,
+    /// It is a backup, as long as it is in doubt.
+    is_backup: bool,
+    /// The pacer has held it back in this turn.
+    is_paced: bool,
+    pub(super) queue: Option<DeviceQueue>,
+    /// What this turn has added to the queue since it was read.
+    added: u64,
+}
+
+impl Path {
+    pub(super) fn reading(&self) -> Reading {
+        self.gate.read()
+    }
+
+    /// How many datagrams it sends within half a ms. A train of them counts as one packet in the
+    /// device queue, and holds up what others send.
+    fn train(&self) -> usize {
+        let reading = self.gate.read();
+        let Some(srtt) = reading.srtt else { return 1 };
+        let rate = reading.window as f64 / srtt.as_secs_f64().max(1e-4);
+        (rate * 0.5e-3 / reading.mtu.max(1) as f64) as usize
+    }
+
+    /// For how long it has not answered.
+    fn unanswered(&self, now: Instant) -> Option<Duration> {
+        self.gate.read().waiting_since.map(|since| now.saturating_duration_since(since))
+    }
+
+    fn doubt_after(&self) -> Duration {
+        2 * self.gate.read().probe_timeout() + ACK_LATE
+    }
+
+    fn is_doubtful(&self, now: Instant) -> bool {
+        self.unanswered(now).is_some_and(|silence| silence > self.doubt_after())
+    }
+
+    fn is_dead(&self, now: Instant) -> bool {
+        let limit = (DEAD_AFTER * self.gate.read().probe_timeout()).max(DEAD_AT_LEAST);
+        self.unanswered(now).is_some_and(|silence| silence > limit)
+    }
+
+    fn state(&self, now: Instant) -> PathState {
+        let reading = self.gate.read();
+        let span = Span::from;
+        let queue = self
+            .queue
+            .map(|queue| DeviceQueue { packets: queue.packets + self.added, rate: queue.rate });
+        let total = reading.acked_bytes + reading.lost_bytes;
+        PathState {
+            srtt: reading.srtt.map(span),
+            rttvar: span(reading.rttvar),
+            min_rtt: reading.min_rtt.map(span),
+            unanswered: self.unanswered(now).map(span),
+            cwnd: Bytes::new(reading.window),
+            inflight: Bytes::new(reading.inflight),
+            is_in_slow_start: reading.is_in_slow_start,
+            queue,
+            loss: if total == 0 { 0.0 } else { reading.lost_bytes as f64 / total as f64 },
+            ..PathState::new(self.slot, Bytes::new(reading.mtu.max(1)))
+        }
+    }
+}
+
+/// The paths of a connection, with the scheduler that chooses among them.
+#[derive(Debug)]
+pub(super) struct Paths {
+    scheduler: Box<dyn Scheduler>,
+    paths: Vec<Path>,
+    /// Those that noq-proto has said are.
+    established: BTreeSet<PathId>,
+    origin: Instant,
+    /// What one stream's receiver takes at most.
+    window: u64,
+    unsent: u64,
+    /// Data waits, as far as is known.
+    is_data_waiting: bool,
+    /// The first packet that has come since anything was sent.
+    received_at: Option<Instant>,
+    /// Frames that ask for an ack, as of the last time that acks were late.
+    asked_for_acks: u64,
+    lost_before: u64,
+}
+
+impl Paths {
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, window: u64, now: Instant) -> Self {
+        Self {
+            scheduler,
+            paths: Vec::new(),
+            // The first one is there as soon as the connection is.
+            established: BTreeSet::from([PathId::ZERO]),
+            origin: now,
+            window,
+            unsent: 0,
+            is_data_waiting: false,
+            received_at: None,
+            asked_for_acks: 0,
+            lost_before: 0,
+        }
+    }
+
+    pub(super) fn all(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// So many bytes were written to streams.
+    pub(super) fn on_written(&mut self, bytes: u64) {
+        self.unsent += bytes;
+    }
+
+    /// A packet of the connection has come.
+    pub(super) fn on_received(&mut self, now: Instant) {
+        self.received_at.get_or_insert(now);
+    }
+
+    /// noq-proto can use this path for data from now on.
+    pub(super) fn on_established(&mut self, id: PathId) {
+        self.established.insert(id);
+    }
+
+    /// Knows the paths that noq-proto has, but those that are gone.
+    fn learn(&mut self, connection: &Connection, gone: &[PathId], now: Instant) {
+        for id in connection.paths().into_iter().filter(|id| !gone.contains(id)) {
+            let (Some(gate), Ok(network)) =
+                (Handle::of(connection, id), connection.network_path(id))
+            else {
+                continue;
+            };
+            if let Some(path) = self.paths.iter_mut().find(|path| path.id == id) {
+                // A path that has moved to another address has a new controller.
+                (path.gate, path.network) = (gate, network);
+                path.is_established |= self.established.contains(&id);
+                continue;
+            }
+            let is_free = |slot: &u8| !self.paths.iter().any(|path| path.slot.0 == *slot);
+            let Some(slot) = (0..MOST_PATHS as u8).find(is_free) else { continue };
+            self.paths.push(Path {
+                id,
+                slot: path::PathId(slot),
+                gate,
+                network,
+                is_established: self.established.contains(&id),
+                opened_at: now,
+                last_gated_at: now,
+                received: 0,
+                heard_at: None,
+                was_asked: false,
+                is_backup: false,
+                is_paced: false,
+                queue: None,
+                added: 0,
+            });
+        }
+    }
+
+    /// The sockets of these paths are full: no data by them in this turn.
+    pub(super) fn hold(&mut self, is_full: impl Fn(FourTuple) -> bool) {
+        for path in &mut self.paths {
+            path.is_paced |= is_full(path.network);
+        }
+    }
+
+    /// Begins a turn: knows of new paths and of those that are gone, and closes dead ones.
+    pub(super) fn begin(
+        &mut self,
+        connection: &mut Connection,
+        queues: &mut dyn Queues,
+        gone: &[PathId],
+        now: Instant,
+    ) {
+        self.paths.retain(|path| !gone.contains(&path.id));
+        self.established.retain(|id| !gone.contains(id));
+        self.learn(connection, gone, now);
+        let mut lost = 0;
+        for path in &mut self.paths {
+            path.is_paced = false;
+            let queue = queues.queue(now, path.network);
+            if queue != path.queue {
+                (path.queue, path.added) = (queue, 0);
+            }
+            lost += path.gate.read().lost_bytes;
+        }
+        self.unsent += lost.saturating_sub(self.lost_before);
+        self.lost_before = lost;
+        self.listen(connection, now);
+        self.doubt(connection, now);
+        self.close_dead(connection, now);
+    }
+
+    /// Asks paths for an answer that have fallen silent while others are heard.
+    fn listen(&mut self, connection: &mut Connection, now: Instant) {
+        for path in &mut self.paths {
+            let Some(stats) = connection.path_stats(path.id) else { continue };
+            if stats.udp_rx.datagrams != path.received {
+                path.received = stats.udp_rx.datagrams;
+                (path.heard_at, path.was_asked) = (Some(now), false);
+            }
+        }
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < QUIET;
+        if !self.paths.iter().any(|path| path.heard_at.is_some_and(is_recent)) {
+            return;
+        }
+        for path in self.paths.iter_mut().filter(|path| path.is_established && !path.was_asked) {
+            if path.heard_at.is_some_and(|at| !is_recent(at)) {
+                path.was_asked = true;
+                // One that is closed has no answer to give.
+                let _ = connection.ping_path(path.id);
+            }
+        }
+    }
+
+    /// Makes backups of paths in doubt while there is another, and ends that when they answer.
+    fn doubt(&mut self, connection: &mut Connection, now: Instant) {
+        let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
+        for path in self.paths.iter_mut().filter(|path| path.is_established) {
+            let is_backup = any_well && path.is_doubtful(now);
+            if is_backup != path.is_backup {
+                path.is_backup = is_backup;
+                let status = if is_backup { PathStatus::Backup } else { PathStatus::Available };
+                // Without multipath there is one path, which is never in doubt alone.
+                let _ = connection.set_path_status(path.id, status);
+            }
+        }
+    }
+
+    fn close_dead(&mut self, connection: &mut Connection, now: Instant) {
+        let is_silent = |path: &Path| {
+            let age = now.saturating_duration_since(path.opened_at);
+            if path.is_established { path.is_dead(now) } else { age > OPEN_TIMEOUT }
+        };
+        let is_well = |path: &Path| path.is_established && !path.is_doubtful(now);
+        if !self.paths.iter().any(is_well) {
+            return;
+        }
+        for path in self.paths.iter().filter(|path| is_silent(path)) {
+            tracing::debug!(path = %path.id, "given up: it does not answer");
+            // One that is closed already is no trouble.
+            let _ = connection.close_path(now, path.id, VarInt::from_u32(0));
+        }
+    }
+
+    /// When [`Paths::begin`] is due although nothing happens.
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let waits = self.paths.iter().flat_map(|path| {
+            let reading = path.gate.read();
+            let dead = (DEAD_AFTER * reading.probe_timeout()).max(DEAD_AT_LEAST);
+            let after = |span| reading.waiting_since.map(|since| since + span);
+            match path.is_established {
+                true => [after(path.doubt_after()), after(dead)],
+                false => [Some(path.opened_at + OPEN_TIMEOUT), None],
+            }
+        });
+        let late = self.received_at.filter(|_| self.is_data_waiting).map(|at| at + ACK_LATE);
+        // What is past was seen to in the last turn, as far as it could be.
+        waits.flatten().chain(late).filter(|at| *at > now).min()
+    }
+
+    /// Writes the next datagram into the empty `buf`; `None`: nothing more may leave now.
+    pub(super) fn poll_transmit(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<Leaving> {
+        if connection.is_handshaking() || connection.is_closed() {
+            self.set_all(true);
+            return self.poll(connection, now, buf, None);
+        }
+        self.close_all();
+        if !self.is_data_waiting {
+            if let Some(leaving) = self.poll(connection, now, buf, None) {
+                return Some(leaving);
+            }
+            if !self.paths.iter().any(|path| path.gate.was_asked()) {
+                self.unsent = 0;
+                return None;
+            }
+            self.is_data_waiting = true;
+        }
+        loop {
+            match self.choose(now) {
+                Some(index) => {
+                    let (leaving, was_asked) = self.poll_gate(connection, now, buf, index);
+                    if leaving.is_some() {
+                        return leaving;
+                    }
+                    if !was_asked {
+                        (self.is_data_waiting, self.unsent) = (false, 0);
+                        return None;
+                    }
+                    // The gate was open, and there was room: the pacer has said no.
+                    self.paths[index].is_paced = true;
+                }
+                None => return self.poll_waiting(connection, now, buf),
+            }
+        }
+    }
+
+    /// Everything waits; what must not wait goes all the same.
+    fn poll_waiting(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<Leaving> {
+        self.close_all();
+        if let Some(leaving) = self.poll(connection, now, buf, None) {
+            return Some(leaving);
+        }
+        let is_late = |at: Instant| now.saturating_duration_since(at) >= ACK_LATE;
+        self.received_at.take_if(|at| is_late(*at))?;
+        // Acks need none in turn.
+        let frames = connection.stats().frame_rx;
+        let asked = frames.stream + frames.ping + frames.max_data + frames.max_stream_data;
+        if std::mem::replace(&mut self.asked_for_acks, asked) == asked {
+            return None;
+        }
+        let usable = (0..self.paths.len()).filter(|index| self.paths[*index].is_established);
+        let index = usable.min_by_key(|index| self.paths[*index].gate.read().srtt)?;
+        self.poll_gate(connection, now, buf, index).0
+    }
+
+    /// The path for the next datagram with data.
+    fn choose(&mut self, now: Instant) -> Option<usize> {
+        let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
+        let usable = |path: &&Path| {
+            path.is_established && !path.is_paced && !(any_well && path.is_doubtful(now))
+        };
+        let states: Vec<_> = self.paths.iter().filter(usable).map(|path| path.state(now)).collect();
+        if states.is_empty() {
+            return None;
+        }
+        let neglected = |path: &Path| now.saturating_duration_since(path.last_gated_at) > LOOK;
+        let slot_of = |slot| self.paths.iter().position(|path| path.slot == slot);
+        let looked_at = states
+            .iter()
+            .filter(|state| state.has_room())
+            .find_map(|state| slot_of(state.id).filter(|index| neglected(&self.paths[*index])));
+        if looked_at.is_some() {
+            return looked_at;
+        }
+        let inflight: u64 = states.iter().map(|state| state.inflight.get()).sum();
+        let flow = Flow {
+            unsent: Bytes::new(self.unsent),
+            window_left: Bytes::new(self.window.saturating_sub(inflight)),
+            interval: Span::ZERO,
+        };
+        let at = Time::ZERO + Span::from(now.saturating_duration_since(self.origin));
+        match self.scheduler.choose(at, &flow, &states) {
+            Choice::Send(slot) | Choice::Copies(slot, _) => slot_of(slot),
+            Choice::Wait => None,
+        }
+    }
+
+    /// Opens one gate for one datagram; whether noq-proto has looked at it.
+    fn poll_gate(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        index: usize,
+    ) -> (Option<Leaving>, bool) {
+        let (gate, id) = (self.paths[index].gate.clone(), self.paths[index].id);
+        gate.set(true);
+        let leaving = self.poll(connection, now, buf, Some(id));
+        let was_asked = gate.was_asked();
+        gate.set(false);
+        if let Some(leaving) = &leaving
+            && was_asked
+        {
+            let path = &mut self.paths[index];
+            path.last_gated_at = now;
+            path.added += 1;
+            self.unsent = self.unsent.saturating_sub(leaving.transmit.size as u64);
+        }
+        (leaving, was_asked)
+    }
+
+    fn poll(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        gated: Option<PathId>,
+    ) -> Option<Leaving> {
+        // One that closes says so at each level of encryption, and must be let write all at once.
+        const LEVELS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
+        let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
+        let transmit = connection.poll_transmit(now, most, buf)?;
+        self.received_at = None;
+        let path = self.paths.iter().find(|path| Some(path.id) == gated);
+        Some(Leaving { transmit, gated, train: path.map_or(1, |path| path.train().max(1)) })
+    }
+
+    /// Closes the gates of all paths that can carry data. The others stay open: what makes them
+    /// able to would be held back too.
+    fn close_all(&self) {
+        for path in &self.paths {
+            path.gate.set(!path.is_established);
+        }
+    }
+
+    fn set_all(&self, is_open: bool) {
+        for path in &self.paths {
+            path.gate.set(is_open);
+        }
+    }
+}

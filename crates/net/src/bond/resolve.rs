@@ -1,0 +1,64 @@
+//! Names to addresses, on threads of their own: the system's resolver blocks.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mio::Waker;
+
+/// Threads: so many slow names do not hold up the next one.
+const THREADS: usize = 4;
+
+/// Questions that wait, at most.
+const WAITING: usize = 256;
+
+/// The most addresses of a name that are tried.
+const ADDRESSES: usize = 8;
+
+/// A question, with what the asker knows it by.
+type Question = (u64, String, u16);
+
+/// An answer; no addresses: there is none, or nobody knows.
+pub(super) type Answer = (u64, Vec<SocketAddr>);
+
+#[derive(Debug)]
+pub(super) struct Resolver {
+    questions: SyncSender<Question>,
+    answers: Receiver<Answer>,
+}
+
+impl Resolver {
+    /// Starts its threads; `waker` is woken for each answer. They end with the resolver.
+    pub(super) fn new(waker: &Arc<Waker>) -> Self {
+        let (questions, asked) = sync_channel::<Question>(WAITING);
+        let (answer, answers) = channel();
+        let asked = Arc::new(Mutex::new(asked));
+        for _ in 0..THREADS {
+            let (asked, answer, waker) = (Arc::clone(&asked), answer.clone(), Arc::clone(waker));
+            std::thread::spawn(move || work(&asked, &answer, &waker));
+        }
+        Self { questions, answers }
+    }
+
+    /// Asks for a name; whether there was room for the question.
+    pub(super) fn ask(&self, key: u64, name: &str, port: u16) -> bool {
+        self.questions.try_send((key, name.to_owned(), port)).is_ok()
+    }
+
+    /// The next answer.
+    pub(super) fn poll(&self) -> Option<Answer> {
+        self.answers.try_recv().ok()
+    }
+}
+
+fn work(asked: &Mutex<Receiver<Question>>, answer: &Sender<Answer>, waker: &Waker) {
+    loop {
+        let question = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((key, name, port)) = question else { return };
+        let found = (name.as_str(), port).to_socket_addrs();
+        let addresses = found.map(|found| found.take(ADDRESSES).collect()).unwrap_or_default();
+        if answer.send((key, addresses)).is_err() || waker.wake().is_err() {
+            return;
+        }
+    }
+}

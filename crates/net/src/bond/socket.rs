@@ -1,0 +1,144 @@
+//! The UDP sockets of a bond: each bound to an interface or an address, with what waits to leave.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, Protocol, Type};
+
+use crate::batch::{Address, Socket};
+
+/// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
+const SEND_BUFFER: usize = 4 << 20;
+
+/// The most datagrams of equal length that go out in one call.
+const MOST_SEGMENTS: usize = 16;
+
+/// By what a path leaves this host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Via {
+    /// An interface, whatever its address is.
+    Interface(String),
+    /// The interface that has this address.
+    Address(IpAddr),
+    /// As the routes are.
+    Any,
+}
+
+impl std::fmt::Display for Via {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Interface(name) => name.fmt(f),
+            Self::Address(address) => address.fmt(f),
+            Self::Any => "any".fmt(f),
+        }
+    }
+}
+
+impl From<&str> for Via {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
+    }
+}
+
+/// Datagrams of one length to one address.
+#[derive(Debug)]
+struct Train {
+    to: Address,
+    segment: usize,
+    contents: Vec<u8>,
+    /// A shorter datagram has ended it.
+    is_over: bool,
+}
+
+/// A socket with what it has not taken yet.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) socket: Socket,
+    waiting: VecDeque<Train>,
+    /// It is full; until the poll says that it is not.
+    pub(super) is_full: bool,
+}
+
+impl Outlet {
+    /// A socket that leaves by `via`, for the family of `peer`.
+    pub(super) fn open(via: &Via, peer: SocketAddr) -> io::Result<Self> {
+        let domain = Domain::for_address(peer);
+        let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        let any: IpAddr = match peer {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let from = match via {
+            Via::Interface(name) => {
+                socket.bind_device(Some(name.as_bytes()))?;
+                any
+            }
+            Via::Address(address) => *address,
+            Via::Any => any,
+        };
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+        Self::of(socket.into())
+    }
+
+    /// A socket that listens.
+    pub(super) fn listen(at: SocketAddr) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        Self::of(socket)
+    }
+
+    fn of(socket: std::net::UdpSocket) -> io::Result<Self> {
+        // Beyond the system's limit for those who may; others have what `Socket` asks for.
+        let _ = setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER);
+        let socket = Socket::from_std(socket)?;
+        let _ = setsockopt(&socket.udp, sockopt::SndBufForce, &SEND_BUFFER);
+        Ok(Self { socket, waiting: VecDeque::new(), is_full: false })
+    }
+
+    /// Sends a datagram with the next [`Outlet::flush`], or before; in one call with others to the
+    /// same address, at most `train` together.
+    pub(super) fn push(&mut self, to: Address, datagram: &[u8], train: usize) {
+        let most = train.min(MOST_SEGMENTS).min(self.socket.segments());
+        if self.waiting.len() > 1 && !self.is_full {
+            self.flush();
+        }
+        let last = self.waiting.back_mut().filter(|train| {
+            let room = most * train.segment;
+            train.to == to
+                && !train.is_over
+                && datagram.len() <= train.segment
+                && train.contents.len() + train.segment <= room
+        });
+        match last {
+            Some(train) => {
+                train.contents.extend_from_slice(datagram);
+                train.is_over = datagram.len() < train.segment;
+            }
+            None => self.waiting.push_back(Train {
+                to,
+                segment: datagram.len(),
+                contents: datagram.to_vec(),
+                is_over: false,
+            }),
+        }
+    }
+
+    /// Sends what waits, until the socket is full.
+    pub(super) fn flush(&mut self) {
+        while let Some(train) = self.waiting.front() {
+            match self.socket.send(train.to, &train.contents, train.segment) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_full = true;
+                    return;
+                }
+                // Lost like any other packet: no route, too long a probe, a device that is down.
+                Err(error) => tracing::trace!("a datagram did not leave: {error}"),
+                Ok(()) => {}
+            }
+            self.waiting.pop_front();
+        }
+        self.is_full = false;
+    }
+}

@@ -1,0 +1,104 @@
+//! How a bond fares, for whoever looks at it from another thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::device_queue::DeviceQueues;
+use super::link::Link;
+
+/// One path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PathReport {
+    /// Whose it is: the client's number at the server; 0 at a client.
+    pub link: usize,
+    /// QUIC's number of the path.
+    pub path: String,
+    /// The device by which it leaves this host.
+    pub interface: Option<String>,
+    /// The far end.
+    pub remote: String,
+    /// It carries data.
+    pub is_up: bool,
+    /// The smoothed round trip in ms.
+    pub srtt_ms: Option<f64>,
+    /// What may be in flight, in bytes.
+    pub window_bytes: u64,
+    /// What is.
+    pub inflight_bytes: u64,
+    /// Packets in the device's queue; none where nobody can tell.
+    pub queue_packets: Option<u64>,
+    /// UDP payload that was sent on it.
+    pub sent_bytes: u64,
+    /// UDP payload that was received on it.
+    pub received_bytes: u64,
+    /// QUIC packets that were lost.
+    pub lost_packets: u64,
+}
+
+/// One end of a bond, as of some moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct BondReport {
+    /// Since when it runs, in s.
+    pub duration_s: f64,
+    /// The scheduler for what it sends.
+    pub scheduler: &'static str,
+    /// QUIC connections.
+    pub links: usize,
+    /// TCP connections that are carried.
+    pub streams_open: usize,
+    /// And that were, ever.
+    pub streams: u64,
+    /// Streams that were not connected: forbidden, refused, unreachable.
+    pub streams_refused: u64,
+    /// Bytes from programs or destinations that QUIC has taken.
+    pub taken_bytes: u64,
+    /// Bytes that programs or destinations have taken from QUIC.
+    pub given_bytes: u64,
+    /// The paths that are there.
+    pub paths: Vec<PathReport>,
+}
+
+/// What an end tells others of itself; it is renewed a few times a second.
+#[derive(Debug, Clone, Default)]
+pub struct Watcher(Arc<Mutex<BondReport>>);
+
+impl Watcher {
+    /// How it fares.
+    pub fn report(&self) -> BondReport {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn tell(&self, report: BondReport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+/// The paths of a link.
+pub(super) fn paths_of(
+    link: &mut Link,
+    queues: &mut DeviceQueues,
+    now: Instant,
+) -> Vec<PathReport> {
+    let mut reports = Vec::new();
+    for path in link.paths.all() {
+        let Some(stats) = link.connection.path_stats(path.id) else { continue };
+        let reading = path.reading();
+        reports.push(PathReport {
+            link: link.handle.0,
+            path: path.id.to_string(),
+            interface: queues.interface(now, path.network),
+            remote: path.network.remote().to_string(),
+            is_up: path.is_established,
+            srtt_ms: reading.srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
+            window_bytes: reading.window,
+            inflight_bytes: reading.inflight,
+            queue_packets: path.queue.map(|queue| queue.packets),
+            sent_bytes: stats.udp_tx.bytes,
+            received_bytes: stats.udp_rx.bytes,
+            lost_packets: stats.lost_packets,
+        });
+    }
+    reports
+}
