@@ -70,6 +70,8 @@ fuzz_target!(|story: Story<'_>| {
     let mut to_client = |client: &mut Client, now, bytes: &[u8], stamp: u64, bps: u64| {
         let stamp = Stamp { at: Time::from_nanos(stamp), rate: BitRate::from_bps(bps) };
         let _ = client.on_datagram(Clocked { received_at: now, now }, stamp, bytes);
+        // And once more, as a capture of the air would tell it.
+        let _ = client.on_captured(now, stamp, bytes);
     };
     for step in story.steps {
         let mut out = [0; 1500];
