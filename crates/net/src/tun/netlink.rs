@@ -94,10 +94,34 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// What an interface's frames begin with (`ARPHRD_*`); also of one without an address, which
+    /// `getifaddrs` does not tell.
+    pub(crate) fn link_type(&self, interface: &str) -> io::Result<u16> {
+        let question = RouteNetlinkMessage::GetLink(link(interface)?);
+        match self.ask(question, 0)?.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                Ok(link.header.link_layer_type.into())
+            }
+            NetlinkPayload::Error(error) => Err(error.to_io()),
+            _ => Err(io::Error::other("an answer to another question")),
+        }
+    }
+
     /// Sends a request and waits for the kernel's answer to it.
     fn request(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        match self.ask(message, NLM_F_ACK | flags)?.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            _ => Ok(()),
+        }
+    }
+
+    fn ask(
+        &self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
         message.finalize();
         let mut buffer = vec![0; message.buffer_len()];
@@ -106,11 +130,7 @@ impl Netlink {
 
         let mut buffer = vec![0; 8192];
         let len = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&buffer[..len]);
-        match answer.map_err(io::Error::other)?.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
-            _ => Ok(()),
-        }
+        NetlinkMessage::deserialize(&buffer[..len]).map_err(io::Error::other)
     }
 }
 

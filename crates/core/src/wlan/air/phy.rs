@@ -103,6 +103,10 @@ impl Phy {
             Self::Vht { mcs, streams, width, guard } => {
                 let (width, times) = width.of_cell();
                 let mode = Mode::vht(mcs, streams, width, guard)?;
+                if (mcs, streams, times) == (9, 3, 2) {
+                    // 160 MHz alone lack this (IEEE 802.11-2016, section 21.5).
+                    return None;
+                }
                 // Not twice the rate, whose last digits are rounded.
                 let symbol = if guard == Guard::Short { 3_600 } else { 4_000 };
                 let bits = (mode.rate().as_bps() * symbol).div_ceil(1_000_000_000);
@@ -165,6 +169,7 @@ mod tests {
         assert_eq!(vht(9, 2, Width::Mhz80, Short), Some(866_666_666));
         assert_eq!(vht(9, 2, Width::Mhz160, Short), Some(1_733_333_333));
         assert_eq!(vht(0, 1, Width::Mhz160, Long), Some(58_500_000));
+        assert_eq!(vht(9, 3, Width::Mhz160, Long), None);
         assert_eq!(vht(9, 1, Width::Mhz20, Long), None);
         assert_eq!(vht(9, 5, Width::Mhz20, Long), None);
         let ht = |mcs, width, guard| Phy::Ht { mcs, width, guard }.rate().map(BitRate::as_bps);
