@@ -67,7 +67,7 @@ fuzz_target!(|story: Story<'_>| {
     let counter = Box::new(Aggregation::new(AggregationParams::default()));
     let mut now = Time::ZERO;
     let mut client = Client::new(params, SessionId(7), counter, now).expect("the token is short");
-    let mut to_client = |client: &mut Client, now, bytes: &[u8], stamp: u64, bps: u64| {
+    let to_client = |client: &mut Client, now, bytes: &[u8], stamp: u64, bps: u64| {
         let stamp = Stamp { at: Time::from_nanos(stamp), rate: BitRate::from_bps(bps) };
         let _ = client.on_datagram(Clocked { received_at: now, now }, stamp, bytes);
         // And once more, as a capture of the air would tell it.
