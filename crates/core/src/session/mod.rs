@@ -21,6 +21,7 @@ mod backoff;
 mod clock_offset;
 mod cookie;
 pub mod downlink;
+mod index;
 mod monitor;
 mod record;
 mod source;

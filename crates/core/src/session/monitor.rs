@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hash};
+use core::hash::Hash;
 
-use hashbrown::HashTable;
 use slab::Slab;
 
-use super::cookie::{Secret, TableHasher};
+use super::cookie::Secret;
+use super::index::Index;
 use super::record::{Arrival, Record, SourceKey};
 use crate::unit::{Span, Time};
 use crate::wire::{
@@ -149,10 +149,9 @@ pub struct Monitor<P> {
     /// Digests of the accepted tokens.
     tokens: Vec<u128>,
     records: Slab<Record<P>>,
-    by_session: HashTable<u32>,
+    by_session: Index,
     /// Those with a name.
-    by_name: HashTable<u32>,
-    hasher: TableHasher,
+    by_name: Index,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
     counters: MonitorCounters,
@@ -170,13 +169,11 @@ impl<P: Copy + Hash> Monitor<P> {
 
     /// A monitor without sources. Takes memory as sources come, up to the cap.
     pub fn new(params: MonitorParams, secret: Secret) -> Self {
-        let hasher = secret.table_hasher();
         Self {
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
-            by_session: HashTable::new(),
-            by_name: HashTable::new(),
-            hasher,
+            by_session: Index::new(secret.table_hasher()),
+            by_name: Index::new(secret.table_hasher()),
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
@@ -383,24 +380,20 @@ impl<P: Copy + Hash> Monitor<P> {
     // ---- the tables ----
 
     fn find(&self, session: SessionId) -> Option<u32> {
-        let same = |key: &u32| self.records[*key as usize].session == session;
-        self.by_session.find(self.hasher.hash_one(session), same).copied()
+        self.by_session.find(&session, |key| &self.records[key as usize].session)
     }
 
     fn find_named(&self, name: &str) -> Option<u32> {
-        let same = |key: &u32| *self.records[*key as usize].name == *name;
-        self.by_name.find(self.hasher.hash_one(name), same).copied()
+        self.by_name.find(name, |key| &*self.records[key as usize].name)
     }
 
     fn insert(&mut self, record: Record<P>) -> u32 {
         self.make_room();
         let key = self.records.insert(record) as u32;
-        let (records, hasher) = (&self.records, &self.hasher);
-        let session_hash = |key: &u32| hasher.hash_one(records[*key as usize].session);
-        self.by_session.insert_unique(session_hash(&key), key, session_hash);
+        let records = &self.records;
+        self.by_session.insert(key, |key| &records[key as usize].session);
         if !records[key as usize].name.is_empty() {
-            let name_hash = |key: &u32| hasher.hash_one(&*records[*key as usize].name);
-            self.by_name.insert_unique(name_hash(&key), key, name_hash);
+            self.by_name.insert(key, |key| &*records[key as usize].name);
         }
         key
     }
@@ -417,14 +410,8 @@ impl<P: Copy + Hash> Monitor<P> {
 
     fn remove(&mut self, key: u32) -> Record<P> {
         let record = self.records.remove(key as usize);
-        let session_hash = self.hasher.hash_one(record.session);
-        if let Ok(entry) = self.by_session.find_entry(session_hash, |found| *found == key) {
-            entry.remove();
-        }
-        let name_hash = self.hasher.hash_one(&*record.name);
-        if let Ok(entry) = self.by_name.find_entry(name_hash, |found| *found == key) {
-            entry.remove();
-        }
+        self.by_session.remove(key, &record.session);
+        self.by_name.remove(key, &*record.name);
         record
     }
 }

@@ -85,8 +85,9 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    /// One metric of all clients that have it. Names are the clients' own choice, sessions are not
-    /// shared.
+    /// One metric of all clients that have it. Names are the clients' own choice, numbers are not
+    /// shared. Whoever may look at metrics need not know a session's name, by which packets can be
+    /// led elsewhere.
     fn column<M: EncodeMetric>(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -95,8 +96,9 @@ impl Snapshot {
         value: impl Fn(&ClientStatus) -> Option<M>,
     ) -> Result<(), fmt::Error> {
         let values = self.0.clients.iter().filter_map(|client| {
-            let labels = [("client", client.client.as_str()), ("session", client.session.as_str())];
-            Some((labels, value(client)?))
+            let (value, number) = (value(client)?, client.number.to_string());
+            let name = Some(&client.client).filter(|name| **name != client.session);
+            Some(([("client", name.cloned().unwrap_or_default()), ("number", number)], value))
         });
         family(encoder, name, help, values)
     }

@@ -25,6 +25,8 @@ pub struct ClientStatus {
     pub client: String,
     /// The session's name on the wire.
     pub session: String,
+    /// How many clients had come to the server, with it.
+    pub number: u64,
     /// Where it joined from.
     pub address: SocketAddr,
     /// For how long it has been there, in s.
@@ -142,6 +144,7 @@ fn status(record: &ClientRecord<Peer>, now: Time, dropped: u64) -> ClientStatus 
     ClientStatus {
         client: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
+        number: record.number,
         address: record.peer.remote(),
         duration_s: now.since(record.joined_at).as_secs_f64(),
         rate_bps: 0,

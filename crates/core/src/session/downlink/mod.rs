@@ -22,16 +22,19 @@
 //!   not get the packets cannot speak for the client, nor keep them flowing. It comes from the
 //!   address that joined; from elsewhere it is answered by a challenge, so that packets cannot be
 //!   led to somebody who has not asked for them.
+//! - A session stays with the token that began it: to know its name is not enough to have its
+//!   packets led elsewhere.
 //! - Of reports that come faster than four an interval the rest is left aside.
 //! - A client is a station of the law. Who joins several times gets as many stations' shares; tokens
 //!   say who may join at all.
 
 mod client;
 mod pace;
+mod record;
 mod server;
 
 pub use client::{Client, ClientCounters, ClientEvent, ClientIgnored, ClientParams, Stamp};
+pub use record::{ClientKey, ClientRecord, REMEMBERED};
 pub use server::{
-    ClientKey, ClientRecord, REMEMBERED, Server, ServerCounters, ServerIgnored, ServerParams,
-    ServerReceipt, ServerVerdict,
+    Server, ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict,
 };

@@ -1,25 +1,21 @@
 //! The server's end of a downlink.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hash};
+use core::hash::Hash;
 
-use hashbrown::HashTable;
 use slab::Slab;
 
-use super::pace::Pace;
+use super::record::{ClientKey, ClientRecord};
 use crate::session::clock_offset::ClockOffset;
-use crate::session::cookie::{Secret, TableHasher};
+use crate::session::cookie::Secret;
+use crate::session::index::Index;
 use crate::session::{Admission, Clocked};
 use crate::unit::{BitRate, Bytes, Span, Time};
 use crate::wire::{
     Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
 };
-use crate::wlan::{self, DownlinkLaw, StationId};
-
-/// How many packets of a client are remembered: the last second at 200 Mbit/s. 128 kB a client.
-pub const REMEMBERED: usize = 16_384;
+use crate::wlan::{DownlinkLaw, StationId};
 
 /// Settings of [`Server`].
 #[derive(Debug, Clone)]
@@ -51,22 +47,6 @@ impl Default for ServerParams {
             catch_up: Span::from_micros(500),
             idle: Span::from_secs(5),
         }
-    }
-}
-
-/// Finds a client in its server as long as it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientKey(u32);
-
-impl ClientKey {
-    /// A small number, given anew when a client has gone: an index for tables beside the server's.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The client as the law knows it.
-    pub fn station(self) -> StationId {
-        StationId(self.0)
     }
 }
 
@@ -146,87 +126,6 @@ pub struct ServerCounters {
     pub payload_bytes: u64,
 }
 
-/// One client as its server sees it.
-#[derive(Debug)]
-pub struct ClientRecord<P> {
-    /// Its session.
-    pub session: SessionId,
-    /// Where its packets go.
-    pub peer: P,
-    /// The name that it gave itself; may be empty.
-    pub name: Box<str>,
-    /// When it came.
-    pub joined_at: Time,
-    /// When it was last heard.
-    pub heard_at: Time,
-    /// Packets written so far.
-    pub packets: u64,
-    /// Payload bytes of these.
-    pub payload_bytes: u64,
-    /// Reports taken so far.
-    pub reports: u64,
-    /// What the last one said.
-    pub seen: Option<wlan::Report>,
-    /// Packets that have come, as the last one said, modulo 2³².
-    pub received: u32,
-    /// The round trip of the last one, without the time that the client held it.
-    pub rtt: Option<Span>,
-    /// How long the packet took of which the last one told; at most half the shortest round trip
-    /// wrong.
-    pub delay: Option<Span>,
-    /// How far the client's clock is ahead.
-    pub clock_offset: ClockOffset,
-    pace: Pace,
-    /// When the last packets were sent, the oldest first.
-    sent_at: VecDeque<Time>,
-    /// When the last report was taken, and its number.
-    reported: Option<(Time, u32)>,
-}
-
-impl<P> ClientRecord<P> {
-    fn new(join: &Join<'_>, peer: P, now: Time) -> Self {
-        Self {
-            session: join.session,
-            peer,
-            name: join.opening.name.into(),
-            joined_at: now,
-            heard_at: now,
-            packets: 0,
-            payload_bytes: 0,
-            reports: 0,
-            seen: None,
-            received: 0,
-            rtt: None,
-            delay: None,
-            clock_offset: ClockOffset::default(),
-            pace: Pace::new(now),
-            sent_at: VecDeque::new(),
-            reported: None,
-        }
-    }
-
-    /// Whether there is nothing to send to it.
-    pub fn is_idle(&self) -> bool {
-        self.pace.is_idle()
-    }
-
-    fn has_sent(&self, report: &Report) -> bool {
-        let back = self.packets.checked_sub(report.newest_seq).filter(|back| *back > 0);
-        let at = back.and_then(|back| (self.sent_at.len() as u64).checked_sub(back));
-        at.is_some_and(|at| self.sent_at[at as usize] == report.newest_sent_at)
-    }
-
-    /// When an empty packet tells the client that the server is there.
-    fn keep_alive_at(&self, interval: Span) -> Time {
-        self.sent_at.back().map_or(self.joined_at, |last| *last + interval)
-    }
-
-    /// When its next packet is due, or the next sign of life.
-    fn due(&self, interval: Span) -> Time {
-        self.pace.due().unwrap_or_else(|| self.keep_alive_at(interval))
-    }
-}
-
 /// Sends packets to many clients, each at the rate of one law. `P` is where a datagram came from.
 #[derive(Debug)]
 pub struct Server<P> {
@@ -236,8 +135,7 @@ pub struct Server<P> {
     /// Digests of the accepted tokens.
     tokens: Vec<u128>,
     records: Slab<ClientRecord<P>>,
-    by_session: HashTable<u32>,
-    hasher: TableHasher,
+    by_session: Index,
     counters: ServerCounters,
 }
 
@@ -252,8 +150,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             law,
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
-            by_session: HashTable::new(),
-            hasher: secret.table_hasher(),
+            by_session: Index::new(secret.table_hasher()),
             counters: ServerCounters::default(),
             params: ServerParams { idle, ..params },
             secret,
@@ -302,14 +199,12 @@ impl<P: Copy + Eq + Hash> Server<P> {
     /// There is nothing to send to a client whose packet is due. If it has not heard of the server
     /// for an interval, an empty packet is written to `out`; gives its length, or 0.
     pub fn on_nothing_to_send(&mut self, now: Time, client: ClientKey, out: &mut [u8]) -> usize {
-        let Some(record) = self.records.get_mut(client.index()) else { return 0 };
-        record.pace.on_nothing_to_send();
+        let Some(record) = self.client(client) else { return 0 };
         let is_due = record.keep_alive_at(self.params.interval) <= now;
         self.law.on_app_limited(now, client.station());
-        let written = is_due.then(|| self.write(now, client, &[], out)).flatten();
-        if let Some(record) = self.records.get_mut(client.index()) {
-            record.pace.on_nothing_to_send();
-        }
+        let written = is_due.then(|| self.write_packet(now, client, &[], out)).flatten();
+        // Not before: a packet written says that there was something.
+        self.records[client.index()].pace.on_nothing_to_send();
         written.unwrap_or(0)
     }
 
@@ -329,7 +224,23 @@ impl<P: Copy + Eq + Hash> Server<P> {
         payload: &[u8],
         out: &mut [u8],
     ) -> Option<usize> {
-        self.write(now, client, payload, out)
+        let record = self.records.get_mut(client.index())?;
+        let packet = Packet {
+            session: record.session,
+            seq: record.packets,
+            sent_at: now,
+            clock_offset: record.clock_offset.nanos(),
+            interval: self.params.interval,
+            payload,
+        };
+        let len = packet.write(out)?;
+        record.on_sent(now, payload.len());
+        self.counters.packets += 1;
+        self.counters.payload_bytes += payload.len() as u64;
+        let size = Bytes::new(len as u64) + self.params.headers;
+        let takes = self.law.rate(client.station()).time_to_send(size);
+        record.pace.on_sent(now, takes, self.params.catch_up);
+        Some(len)
     }
 
     /// The message with which the server takes its leave of a client.
@@ -406,6 +317,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
             return self.refuse(session, CloseReason::BadToken, reply);
         }
         let key = match self.find(session) {
+            // Whoever has learnt of a session, from a log, say, is not the one whose it is.
+            Some(key) if self.records[key as usize].token != digest => {
+                return self.refuse(session, CloseReason::BadToken, reply);
+            }
             Some(key) => {
                 let record = &mut self.records[key as usize];
                 self.counters.moved += u64::from(record.peer != peer);
@@ -417,8 +332,9 @@ impl<P: Copy + Eq + Hash> Server<P> {
                 if self.law.on_join(now, StationId(key)).is_err() {
                     return self.refuse(session, CloseReason::Full, reply);
                 }
-                self.insert(ClientRecord::new(join, peer, now));
                 self.counters.joined += 1;
+                let number = self.counters.joined;
+                self.insert(ClientRecord::new(number, join, digest, peer, now));
                 key
             }
         };
@@ -508,37 +424,6 @@ impl<P: Copy + Eq + Hash> Server<P> {
         ServerReceipt { verdict: ServerVerdict::Ignored(why), reply: 0 }
     }
 
-    fn write(
-        &mut self,
-        now: Time,
-        client: ClientKey,
-        payload: &[u8],
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let record = self.records.get_mut(client.index())?;
-        let packet = Packet {
-            session: record.session,
-            seq: record.packets,
-            sent_at: now,
-            clock_offset: record.clock_offset.nanos(),
-            interval: self.params.interval,
-            payload,
-        };
-        let len = packet.write(out)?;
-        if record.sent_at.len() == REMEMBERED {
-            record.sent_at.pop_front();
-        }
-        record.sent_at.push_back(now);
-        record.packets += 1;
-        record.payload_bytes += payload.len() as u64;
-        self.counters.packets += 1;
-        self.counters.payload_bytes += payload.len() as u64;
-        let size = Bytes::new(len as u64) + self.params.headers;
-        let takes = self.law.rate(client.station()).time_to_send(size);
-        record.pace.on_sent(now, takes, self.params.catch_up);
-        Some(len)
-    }
-
     fn next_due(&self) -> Option<(ClientKey, Time)> {
         let interval = self.params.interval;
         let due = self.clients().map(|(key, record)| (key, record.due(interval)));
@@ -553,24 +438,49 @@ impl<P: Copy + Eq + Hash> Server<P> {
     // ---- the tables ----
 
     fn find(&self, session: SessionId) -> Option<u32> {
-        let same = |key: &u32| self.records[*key as usize].session == session;
-        self.by_session.find(self.hasher.hash_one(session), same).copied()
+        self.by_session.find(&session, |key| &self.records[key as usize].session)
     }
 
     fn insert(&mut self, record: ClientRecord<P>) {
         let key = self.records.insert(record) as u32;
-        let (records, hasher) = (&self.records, &self.hasher);
-        let session_hash = |key: &u32| hasher.hash_one(records[*key as usize].session);
-        self.by_session.insert_unique(session_hash(&key), key, session_hash);
+        self.by_session.insert(key, |key| &self.records[key as usize].session);
     }
 
     fn remove(&mut self, now: Time, key: u32) -> ClientRecord<P> {
         self.law.on_leave(now, StationId(key));
         let record = self.records.remove(key as usize);
-        let session_hash = self.hasher.hash_one(record.session);
-        if let Ok(entry) = self.by_session.find_entry(session_hash, |found| *found == key) {
-            entry.remove();
-        }
+        self.by_session.remove(key, &record.session);
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Cookie, Opening};
+    use crate::wlan::Fixed;
+
+    #[test]
+    fn a_session_is_led_elsewhere_by_its_own_token_alone() {
+        // As over QUIC, where connections are what peers are.
+        let params = ServerParams {
+            admission: Admission::Proven,
+            tokens: [b"one".to_vec(), b"two".to_vec()].into(),
+            ..ServerParams::default()
+        };
+        let law = Box::new(Fixed::new(BitRate::from_mbps(1)));
+        let mut server = Server::new(params, law, Secret::new([7; 16]));
+        let mut join = |connection: u32, token: &[u8]| {
+            let opening = Opening { cookie: Cookie::default(), name: "", token };
+            let (mut datagram, mut reply) = ([0; 400], [0; Challenge::LEN]);
+            let len = Join { session: SessionId(9), opening }.write(&mut datagram).unwrap();
+            let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+            let receipt = server.on_datagram(at, connection, &datagram[..len], &mut reply);
+            let led_to = server.clients().next().map(|(_, record)| record.peer);
+            (matches!(receipt.verdict, ServerVerdict::Joined(_)), led_to)
+        };
+        assert_eq!(join(1, b"one"), (true, Some(1)));
+        assert_eq!(join(2, b"two"), (false, Some(1)), "it knows the session, but is another");
+        assert_eq!(join(3, b"one"), (true, Some(3)));
     }
 }

@@ -1,0 +1,127 @@
+//! What a server of packets holds of a client.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::pace::Pace;
+use crate::session::clock_offset::ClockOffset;
+use crate::unit::{Span, Time};
+use crate::wire::{Join, Report, SessionId};
+use crate::wlan::{self, StationId};
+
+/// How many packets of a client are remembered: the last second at 200 Mbit/s. 128 kB a client.
+pub const REMEMBERED: usize = 16_384;
+
+/// Finds a client in its server as long as it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientKey(pub(super) u32);
+
+impl ClientKey {
+    /// A small number, given anew when a client has gone: an index for tables beside the server's.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The client as the law knows it.
+    pub fn station(self) -> StationId {
+        StationId(self.0)
+    }
+}
+
+/// One client as its server sees it.
+#[derive(Debug)]
+pub struct ClientRecord<P> {
+    /// How many clients had come, with it. Unlike its session, others may know it.
+    pub number: u64,
+    /// Its session. Who knows it and has its token can lead its packets elsewhere.
+    pub session: SessionId,
+    /// Where its packets go.
+    pub peer: P,
+    /// The name that it gave itself; may be empty.
+    pub name: Box<str>,
+    /// When it came.
+    pub joined_at: Time,
+    /// When it was last heard.
+    pub heard_at: Time,
+    /// Packets written so far.
+    pub packets: u64,
+    /// Payload bytes of these.
+    pub payload_bytes: u64,
+    /// Reports taken so far.
+    pub reports: u64,
+    /// What the last one said.
+    pub seen: Option<wlan::Report>,
+    /// Packets that have come, as the last one said, modulo 2³².
+    pub received: u32,
+    /// The round trip of the last one, without the time that the client held it.
+    pub rtt: Option<Span>,
+    /// How long the packet took of which the last one told; at most half the shortest round trip
+    /// wrong.
+    pub delay: Option<Span>,
+    /// How far the client's clock is ahead.
+    pub clock_offset: ClockOffset,
+    /// A digest of the token that it showed: who shows another is another.
+    pub(super) token: u128,
+    pub(super) pace: Pace,
+    /// When the last packets were sent, the oldest first.
+    sent_at: VecDeque<Time>,
+    /// When the last report was taken, and its number.
+    pub(super) reported: Option<(Time, u32)>,
+}
+
+impl<P> ClientRecord<P> {
+    pub(super) fn new(number: u64, join: &Join<'_>, token: u128, peer: P, now: Time) -> Self {
+        Self {
+            number,
+            session: join.session,
+            peer,
+            name: join.opening.name.into(),
+            joined_at: now,
+            heard_at: now,
+            packets: 0,
+            payload_bytes: 0,
+            reports: 0,
+            seen: None,
+            received: 0,
+            rtt: None,
+            delay: None,
+            clock_offset: ClockOffset::default(),
+            token,
+            pace: Pace::new(now),
+            sent_at: VecDeque::new(),
+            reported: None,
+        }
+    }
+
+    /// Whether there is nothing to send to it.
+    pub fn is_idle(&self) -> bool {
+        self.pace.is_idle()
+    }
+
+    /// Whether the packet of which a report tells was sent, and then: that proves that it came.
+    pub(super) fn has_sent(&self, report: &Report) -> bool {
+        let back = self.packets.checked_sub(report.newest_seq).filter(|back| *back > 0);
+        let at = back.and_then(|back| (self.sent_at.len() as u64).checked_sub(back));
+        at.is_some_and(|at| self.sent_at[at as usize] == report.newest_sent_at)
+    }
+
+    /// A packet with so much payload leaves now.
+    pub(super) fn on_sent(&mut self, now: Time, payload: usize) {
+        if self.sent_at.len() == REMEMBERED {
+            self.sent_at.pop_front();
+        }
+        self.sent_at.push_back(now);
+        self.packets += 1;
+        self.payload_bytes += payload as u64;
+    }
+
+    /// When an empty packet tells the client that the server is there.
+    pub(super) fn keep_alive_at(&self, interval: Span) -> Time {
+        self.sent_at.back().map_or(self.joined_at, |last| *last + interval)
+    }
+
+    /// When its next packet is due, or the next sign of life.
+    pub(super) fn due(&self, interval: Span) -> Time {
+        self.pace.due().unwrap_or_else(|| self.keep_alive_at(interval))
+    }
+}
