@@ -8,6 +8,7 @@ mod carrier;
 pub mod clock;
 pub mod downlink;
 pub mod emulate;
+pub mod endpoint;
 mod link;
 pub mod metrics;
 pub mod monitor;

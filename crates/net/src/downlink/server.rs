@@ -1,32 +1,22 @@
 //! The server of a downlink: one socket, one thread, many clients.
 
-use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use freshline_core::session::Secret;
 use freshline_core::session::downlink::{
     ClientKey, Server as Sessions, ServerCounters, ServerParams, ServerVerdict,
 };
 use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::{Close, CloseReason, Packet};
 use freshline_core::wlan::{DownlinkLawConfig, ParamsError};
-use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::payload::{Payloads, Take};
 use super::report::{Details, ServerReport};
 use super::stamps::LONGEST;
-use crate::alarm::Alarm;
 use crate::ask::{Asker, Desk};
-use crate::batch::{Inbox, Socket};
-use crate::carrier::{Carrier, Peer};
-use crate::clock::Clock;
+use crate::carrier::Peer;
+use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
 use crate::stop::Stop;
-
-const SOCKET: Token = Token(0);
-const ALARM: Token = Token(1);
-const WAKER: Token = Token(2);
 
 /// Receives before packets are sent again: reports are few, so more is a flood, and it waits.
 const BATCHES_A_TURN: usize = 2;
@@ -53,25 +43,9 @@ pub struct ServerConfig {
 /// Why a server cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {error}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The operating system refused something else.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers: {0}")]
-    Random(getrandom::Error),
+    /// Its socket, or what wakes it.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// The law's settings make no sense.
     #[error(transparent)]
     Law(#[from] ParamsError),
@@ -93,19 +67,9 @@ pub enum ServerError {
     Payload(String),
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> ServerError {
-    move |error| ServerError::System { what, error }
-}
-
 /// A server that is ready to run.
 pub struct Server {
-    clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
-    socket: Socket,
-    inbox: Inbox,
-    carrier: Carrier,
+    endpoint: Endpoint,
     sessions: Sessions<Peer>,
     payloads: Box<dyn Payloads>,
     details: Details,
@@ -127,45 +91,24 @@ impl Server {
     /// # Errors
     /// [`ServerError`] says what is missing.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
-        let clock = Clock::new();
-        let now = clock.now();
-        let address = config.listen;
-        let (law, headers) = fitted(config.law, address, config.quic.is_some())?;
+        let (law, headers) = fitted(config.law, config.listen, config.quic.is_some())?;
         let built = law.build()?;
-        let mut socket =
-            Socket::bind(address).map_err(|error| ServerError::Listen { address, error })?;
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let registry = poll.registry();
-        registry
-            .register(&mut socket.udp, SOCKET, Interest::READABLE)
-            .and_then(|()| registry.register(&mut alarm, ALARM, Interest::READABLE))
-            .map_err(system("watch its socket"))?;
-        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
-        let mut secret = [0; 16];
-        getrandom::fill(&mut secret).map_err(ServerError::Random)?;
-        let carrier = Carrier::new(config.quic.as_ref(), clock.instant_of(now));
+        let endpoint = Endpoint::bind(config.listen, config.quic.as_ref())?;
         let downlink = *law.downlink();
         let params = ServerParams {
-            admission: carrier.admission(),
+            admission: endpoint.admission(),
             interval: downlink.interval,
             headers,
             ..config.params
         };
         let datagram = (downlink.packet.get() - headers.get()) as usize;
         Ok(Self {
-            clock,
-            poll,
-            alarm,
-            desk: Desk::new(Arc::clone(&waker)),
-            waker,
-            inbox: Inbox::new(),
-            carrier,
-            sessions: Sessions::new(params, built, Secret::new(secret)),
+            desk: Desk::new(endpoint.waker()),
+            sessions: Sessions::new(params, built, endpoint::secret()?),
             payloads: config.payloads,
             details: Details::default(),
-            socket,
-            began_at: now,
+            began_at: endpoint.clock.now(),
+            endpoint,
             longest: datagram - Packet::HEADER_LEN,
             unsent: 0,
             payload: Vec::with_capacity(datagram),
@@ -177,9 +120,9 @@ impl Server {
     /// Where it listens; tells the port that was chosen for port 0.
     ///
     /// # Errors
-    /// [`ServerError::System`] if the system does not say.
+    /// [`ServerError::Endpoint`] if the system does not say.
     pub fn local_addr(&self) -> Result<SocketAddr, ServerError> {
-        self.socket.udp.local_addr().map_err(system("learn its own address"))
+        Ok(self.endpoint.local_addr()?)
     }
 
     /// Something through which other threads ask how it goes.
@@ -198,7 +141,7 @@ impl Server {
     }
 
     fn report_of(&self, most: usize) -> ServerReport {
-        let now = self.clock.now();
+        let now = self.endpoint.clock.now();
         let dropped = |client| self.payloads.dropped(client);
         self.details.report(&self.sessions, [self.began_at, now], self.unsent, most, dropped)
     }
@@ -208,45 +151,36 @@ impl Server {
     /// # Errors
     /// [`ServerError`] where it cannot go on; trouble with single packets is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), ServerError> {
-        stop.wakes(Arc::clone(&self.waker));
-        self.payloads.start(self.clock, Arc::clone(&self.waker), self.longest);
-        let mut events = Events::with_capacity(16);
-        let mut busy = true;
+        stop.wakes(self.endpoint.waker());
+        self.payloads.start(self.endpoint.clock, self.endpoint.waker(), self.longest);
+        let mut has_some = true;
         loop {
             self.send_due()?;
-            if busy || events.iter().any(|event| event.token() == SOCKET) {
-                busy = self.receive()?;
-            }
-            let now = self.clock.now();
+            let busy = has_some && self.receive()?;
+            let now = self.endpoint.clock.now();
             self.tick(now);
             self.wake_waiting(now);
             self.desk.answer(|most| self.report_of(most));
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 let clients = self.sessions.clients();
                 let sessions = clients.map(|(_, record)| (record.peer.remote(), record.session));
-                self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
+                self.endpoint.say_goodbye(now, sessions);
                 return Ok(());
             }
-            let now = self.clock.now();
-            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
-            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
-                polled => polled.map_err(system("wait for its socket"))?,
-            }
+            let at_once = busy.then_some(now);
+            let wake = Time::earliest([at_once, self.next_event(), until]);
+            has_some = self.endpoint.wait(wake)? || busy;
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        let carrier = self.carrier.next_timeout().map(|at| {
-            let now = self.clock.now();
-            now + at.saturating_duration_since(self.clock.instant_of(now)).into()
-        });
-        Time::earliest([self.sessions.next_packet_at(), self.sessions.next_event(), carrier])
+        let Self { sessions, endpoint, .. } = self;
+        let [packet, session] = [sessions.next_packet_at(), sessions.next_event()];
+        Time::earliest([packet, session, endpoint.next_timeout()])
     }
 
     fn tick(&mut self, now: Time) {
-        self.carrier.on_timeout(&self.socket, self.clock.instant_of(now));
+        self.endpoint.on_timeout(now);
         let Self { sessions, details, payloads, .. } = self;
         sessions.on_tick(now, |client, record| {
             details.end(client, record, now, payloads.dropped(client));
@@ -267,36 +201,30 @@ impl Server {
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
-        let Self { carrier, inbox, socket, sessions, payloads, details, clock, .. } = self;
-        for _ in 0..BATCHES_A_TURN {
-            if !inbox.fill(socket).map_err(system("receive"))? {
-                return Ok(false);
-            }
-            let received_at = clock.now();
-            carrier.take_in(socket, inbox, *clock, received_at, |at, peer, datagram, reply| {
-                let receipt = sessions.on_datagram(at, peer, datagram, reply);
-                match receipt.verdict {
-                    ServerVerdict::Joined(client) => {
-                        let session = sessions.client(client).map(|record| record.session);
-                        if details.begin(client, session) {
-                            payloads.joined(client);
-                        }
+        let Self { endpoint, sessions, payloads, details, .. } = self;
+        let more = endpoint.receive(BATCHES_A_TURN, |at, peer, datagram, reply| {
+            let receipt = sessions.on_datagram(at, peer, datagram, reply);
+            match receipt.verdict {
+                ServerVerdict::Joined(client) => {
+                    let session = sessions.client(client).map(|record| record.session);
+                    if details.begin(client, session) {
+                        payloads.joined(client);
                     }
-                    ServerVerdict::Left { client, record } => {
-                        details.end(client, &record, at.now, payloads.dropped(client));
-                    }
-                    _ => {}
                 }
-                receipt.reply
-            });
-        }
-        Ok(true)
+                ServerVerdict::Left { client, record } => {
+                    details.end(client, &record, at.now, payloads.dropped(client));
+                }
+                _ => {}
+            }
+            receipt.reply
+        })?;
+        Ok(more)
     }
 
     /// Sends the packets that are due, up to some.
     fn send_due(&mut self) -> Result<(), ServerError> {
         for _ in 0..PACKETS_A_TURN {
-            let now = self.clock.now();
+            let now = self.endpoint.clock.now();
             let Some(client) = self.sessions.due(now) else { break };
             self.payload.clear();
             let taken = self.payloads.take(now, client, self.longest, &mut self.payload);
@@ -320,8 +248,7 @@ impl Server {
             if len > 0
                 && let Some(record) = self.sessions.client(client)
             {
-                let at = self.clock.instant_of(now);
-                let sent = self.carrier.send(&self.socket, record.peer, &self.datagram[..len], at);
+                let sent = self.endpoint.send(now, record.peer, &self.datagram[..len]);
                 // It is lost like any other; the next one is fresher.
                 self.unsent += u64::from(sent.is_err());
             }

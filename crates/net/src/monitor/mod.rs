@@ -12,23 +12,18 @@
 pub mod output;
 mod status;
 
-use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use freshline_core::session::{self, MonitorCounters, MonitorParams, Secret, SourceKey, Verdict};
+use freshline_core::session::{self, MonitorCounters, MonitorParams, SourceKey, Verdict};
 use freshline_core::unit::Time;
-use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::alarm::Alarm;
 use crate::ask::{self, Desk};
-use crate::batch::{Inbox, Socket};
-use crate::carrier::Carrier;
-use crate::clock::Clock;
+use crate::endpoint::{self, Endpoint};
 use crate::quic;
 use crate::stop::Stop;
 
 pub use crate::ask::Gone;
+pub use crate::endpoint::EndpointError as MonitorError;
 pub use status::{MonitorReport, SourceStatus};
 
 use status::Details;
@@ -49,10 +44,6 @@ impl Asker {
     }
 }
 
-const SOCKET: Token = Token(0);
-const ALARM: Token = Token(1);
-const WAKER: Token = Token(2);
-
 /// Receives before the timers are looked at again.
 const BATCHES_A_TURN: usize = 16;
 
@@ -68,34 +59,6 @@ pub struct MonitorConfig {
     /// Sources of which quantiles are kept and which are named in metrics, at most; the others
     /// count in the sums only. Each costs 60 kB.
     pub detailed: usize,
-}
-
-/// Why a monitor cannot run, or cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum MonitorError {
-    /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {error}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The operating system refused something else.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers: {0}")]
-    Random(getrandom::Error),
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> MonitorError {
-    move |error| MonitorError::System { what, error }
 }
 
 /// Somebody who takes in what comes. Everything defaults to looking away; nothing may block.
@@ -118,13 +81,7 @@ impl Watch for () {}
 
 /// A monitor that is ready to run.
 pub struct Monitor {
-    clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
-    socket: Socket,
-    inbox: Inbox,
-    carrier: Carrier,
+    endpoint: Endpoint,
     sessions: session::Monitor<SocketAddr>,
     details: Details,
     desk: Desk<MonitorReport>,
@@ -137,35 +94,14 @@ impl Monitor {
     /// # Errors
     /// [`MonitorError`] says what is missing.
     pub fn bind(config: MonitorConfig) -> Result<Self, MonitorError> {
-        let clock = Clock::new();
-        let now = clock.now();
-        let address = config.listen;
-        let mut socket =
-            Socket::bind(address).map_err(|error| MonitorError::Listen { address, error })?;
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let registry = poll.registry();
-        registry
-            .register(&mut socket.udp, SOCKET, Interest::READABLE)
-            .and_then(|()| registry.register(&mut alarm, ALARM, Interest::READABLE))
-            .map_err(system("watch its socket"))?;
-        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
-        let mut secret = [0; 16];
-        getrandom::fill(&mut secret).map_err(MonitorError::Random)?;
-        let carrier = Carrier::new(config.quic.as_ref(), clock.instant_of(now));
-        let params = MonitorParams { admission: carrier.admission(), ..config.params };
+        let endpoint = Endpoint::bind(config.listen, config.quic.as_ref())?;
+        let params = MonitorParams { admission: endpoint.admission(), ..config.params };
         Ok(Self {
-            clock,
-            poll,
-            alarm,
-            desk: Desk::new(Arc::clone(&waker)),
-            waker,
-            inbox: Inbox::new(),
-            carrier,
-            sessions: session::Monitor::new(params, Secret::new(secret)),
+            desk: Desk::new(endpoint.waker()),
+            sessions: session::Monitor::new(params, endpoint::secret()?),
             details: Details::new(config.detailed),
-            socket,
-            began_at: now,
+            began_at: endpoint.clock.now(),
+            endpoint,
         })
     }
 
@@ -174,7 +110,7 @@ impl Monitor {
     /// # Errors
     /// [`MonitorError::System`] if the system does not say.
     pub fn local_addr(&self) -> Result<SocketAddr, MonitorError> {
-        self.socket.udp.local_addr().map_err(system("learn its own address"))
+        self.endpoint.local_addr()
     }
 
     /// Something through which other threads ask for the sources' states.
@@ -194,7 +130,7 @@ impl Monitor {
     }
 
     fn report_of(&self, most: usize, watch: &dyn Watch) -> MonitorReport {
-        let now = self.clock.now();
+        let now = self.endpoint.clock.now();
         let replaced = |source| watch.replaced(source);
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
@@ -215,40 +151,30 @@ impl Monitor {
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), MonitorError> {
-        stop.wakes(Arc::clone(&self.waker));
-        let mut events = Events::with_capacity(16);
+        stop.wakes(self.endpoint.waker());
         loop {
             let busy = self.receive(watch)?;
-            let now = self.clock.now();
+            let now = self.endpoint.clock.now();
             self.tick(now, watch);
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 let records = self.sessions.records();
                 let sessions = records.map(|(_, record)| (record.peer, record.session));
-                self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
+                self.endpoint.say_goodbye(now, sessions);
                 return Ok(());
             }
-            let now = self.clock.now();
-            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
-            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                polled => polled.map_err(system("wait for its socket"))?,
-            }
+            let at_once = busy.then_some(now);
+            self.endpoint.wait(Time::earliest([at_once, self.next_event(), until]))?;
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        let carrier = self.carrier.next_timeout().map(|at| {
-            let now = self.clock.now();
-            now + at.saturating_duration_since(self.clock.instant_of(now)).into()
-        });
-        self.sessions.next_event().into_iter().chain(carrier).min()
+        Time::earliest([self.sessions.next_event(), self.endpoint.next_timeout()])
     }
 
     fn tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        self.carrier.on_timeout(&self.socket, self.clock.instant_of(now));
+        self.endpoint.on_timeout(now);
         let details = &mut self.details;
         self.sessions.on_tick(now, |source, record| {
             details.end(source, record, now, watch.replaced(source));
@@ -258,35 +184,28 @@ impl Monitor {
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
-        let Self { carrier, inbox, socket, sessions, details, clock, .. } = self;
-        for _ in 0..BATCHES_A_TURN {
-            if !inbox.fill(socket).map_err(system("receive"))? {
-                return Ok(false);
-            }
-            let received_at = clock.now();
-            carrier.take_in(socket, inbox, *clock, received_at, |at, from, datagram, reply| {
-                let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
-                let now = at.received_at;
-                match receipt.verdict {
-                    Verdict::Fresh { source, opened, .. } => {
-                        if let Some(record) = sessions.record(source) {
-                            if opened {
-                                details.insert(source);
-                                watch.opened(now, source, record);
-                            }
-                            details.on_fresh(source, record, now);
-                            watch.fresh(now, source, record);
+        let Self { endpoint, sessions, details, .. } = self;
+        endpoint.receive(BATCHES_A_TURN, |at, from, datagram, reply| {
+            let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
+            let now = at.received_at;
+            match receipt.verdict {
+                Verdict::Fresh { source, opened, .. } => {
+                    if let Some(record) = sessions.record(source) {
+                        if opened {
+                            details.insert(source);
+                            watch.opened(now, source, record);
                         }
+                        details.on_fresh(source, record, now);
+                        watch.fresh(now, source, record);
                     }
-                    Verdict::Closed { source, record } => {
-                        details.end(source, &record, now, watch.replaced(source));
-                        watch.gone(now, source);
-                    }
-                    _ => {}
                 }
-                receipt.reply
-            });
-        }
-        Ok(true)
+                Verdict::Closed { source, record } => {
+                    details.end(source, &record, now, watch.replaced(source));
+                    watch.gone(now, source);
+                }
+                _ => {}
+            }
+            receipt.reply
+        })
     }
 }

@@ -1,0 +1,162 @@
+//! What one that serves many stands on, a monitor or the server of a downlink: one socket, one poll,
+//! one timer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use freshline_core::session::{Admission, Clocked, Secret};
+use freshline_core::unit::Time;
+use freshline_core::wire::SessionId;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::alarm::Alarm;
+use crate::batch::{Inbox, Socket};
+use crate::carrier::{Carrier, Peer};
+use crate::clock::Clock;
+use crate::quic;
+
+const SOCKET: Token = Token(0);
+const ALARM: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// Why an endpoint cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> EndpointError {
+    move |error| EndpointError::System { what, error }
+}
+
+/// A secret that nobody knows.
+pub(crate) fn secret() -> Result<Secret, EndpointError> {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).map_err(EndpointError::Random)?;
+    Ok(Secret::new(secret))
+}
+
+/// A socket that listens, and what wakes its one thread.
+pub(crate) struct Endpoint {
+    pub(crate) clock: Clock,
+    poll: Poll,
+    events: Events,
+    alarm: Alarm,
+    waker: Arc<Waker>,
+    socket: Socket,
+    inbox: Inbox,
+    carrier: Carrier,
+}
+
+impl Endpoint {
+    pub(crate) fn bind(
+        address: SocketAddr,
+        quic: Option<&quic::ServerConfig>,
+    ) -> Result<Self, EndpointError> {
+        let clock = Clock::new();
+        let mut socket =
+            Socket::bind(address).map_err(|error| EndpointError::Listen { address, error })?;
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        let registry = poll.registry();
+        registry
+            .register(&mut socket.udp, SOCKET, Interest::READABLE)
+            .and_then(|()| registry.register(&mut alarm, ALARM, Interest::READABLE))
+            .map_err(system("watch its socket"))?;
+        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
+        let carrier = Carrier::new(quic, clock.instant_of(clock.now()));
+        let (events, inbox) = (Events::with_capacity(16), Inbox::new());
+        Ok(Self { clock, poll, events, alarm, waker, socket, inbox, carrier })
+    }
+
+    /// Where it listens; tells the port that was chosen for port 0.
+    pub(crate) fn local_addr(&self) -> Result<SocketAddr, EndpointError> {
+        self.socket.udp.local_addr().map_err(system("learn its own address"))
+    }
+
+    /// What wakes it from another thread.
+    pub(crate) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// What an address is worth here.
+    pub(crate) fn admission(&self) -> Admission {
+        self.carrier.admission()
+    }
+
+    /// Hands up some batches, and sends the answers; whether there may be more.
+    pub(crate) fn receive<const N: usize>(
+        &mut self,
+        batches: usize,
+        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize,
+    ) -> Result<bool, EndpointError> {
+        let Self { carrier, inbox, socket, clock, .. } = self;
+        for _ in 0..batches {
+            if !inbox.fill(socket).map_err(system("receive"))? {
+                return Ok(false);
+            }
+            carrier.take_in(socket, inbox, *clock, clock.now(), &mut answer);
+        }
+        Ok(true)
+    }
+
+    /// Sends one datagram at once.
+    ///
+    /// # Errors
+    /// Those of [`Carrier::send`].
+    pub(crate) fn send(&mut self, now: Time, peer: Peer, datagram: &[u8]) -> io::Result<()> {
+        self.carrier.send(&self.socket, peer, datagram, self.clock.instant_of(now))
+    }
+
+    /// Time has passed: the transport looks at its timers.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        self.carrier.on_timeout(&self.socket, self.clock.instant_of(now));
+    }
+
+    /// When the transport wants [`Endpoint::on_timeout`].
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let at = self.carrier.next_timeout()?;
+        let now = self.clock.now();
+        Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
+    }
+
+    /// Sleeps until something comes, somebody wakes it, or it is `wake`; whether its socket has
+    /// something.
+    pub(crate) fn wait(&mut self, wake: Option<Time>) -> Result<bool, EndpointError> {
+        let timeout =
+            self.alarm.poll_until(self.clock.now(), wake).map_err(system("set a timer"))?;
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            polled => polled.map_err(system("wait for its socket"))?,
+        }
+        Ok(self.events.iter().any(|event| event.token() == SOCKET))
+    }
+
+    /// Tells all these sessions that the endpoint stops.
+    pub(crate) fn say_goodbye(
+        &mut self,
+        now: Time,
+        sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
+    ) {
+        self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
+    }
+}
