@@ -136,6 +136,35 @@ pub(crate) fn monitor_tls(
     Ok(tls.try_into()?)
 }
 
+/// How a verifier of either side checks signatures: those of TLS 1.3, by its `provider`. A certificate
+/// is public: only this signature shows that the peer owns it.
+macro_rules! by_tls13_alone {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(PeerIncompatible::Tls13RequiredForQuic.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, certificate, signature, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
+}
+
 /// Accepts one certificate, by its fingerprint, from a peer that holds its private key.
 #[derive(Debug)]
 struct PinVerifier {
@@ -160,29 +189,7 @@ impl ServerCertVerifier for PinVerifier {
         Err(CertificateError::Other(OtherError(Arc::new(mismatch))).into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls13RequiredForQuic.into())
-    }
-
-    /// A certificate is public: only this signature shows that the peer owns it.
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    by_tls13_alone!();
 }
 
 /// Takes clients by the fingerprints of their certificates, if they hold the private keys.
@@ -209,29 +216,7 @@ impl ClientCertVerifier for PinnedClients {
         Err(CertificateError::UnknownIssuer.into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls13RequiredForQuic.into())
-    }
-
-    /// As with [`PinVerifier`], only this shows that the client owns its certificate.
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    by_tls13_alone!();
 }
 
 /// The peer is not the one that was pinned.
