@@ -52,6 +52,8 @@ const RADIOTAP: Linktype = Linktype(127);
 const WAITING: usize = 4096;
 /// How much of a file is held at once: no block is longer than this.
 const BUFFER: usize = 1 << 20;
+/// How many interfaces a file may have captured on.
+const INTERFACES: usize = 1024;
 /// In front of a datagram's payload (RFC 768).
 const UDP_HEADER: usize = 8;
 
@@ -392,7 +394,10 @@ impl Sniffer {
         use pcap_parser::traits::PcapNGPacketBlock;
         match block {
             Block::SectionHeader(_) => links.clear(),
-            Block::InterfaceDescription(interface) => links.push(interface.linktype),
+            // Of one beyond, packets are not known to be of radiotap.
+            Block::InterfaceDescription(interface) if links.len() < INTERFACES => {
+                links.push(interface.linktype);
+            }
             Block::EnhancedPacket(packet) => {
                 radiotap(links.get(packet.if_id as usize))?;
                 self.on_record(packet.packet_data());
