@@ -27,6 +27,7 @@ bench: ## the benchmarks; figures and what they mean: docs/performance.md, docs/
 
 train: ## the estimators of Wi-Fi frames and bottlenecks, anew; docs/wlan.md says what comes out
 	@scripts/setup build train
+	@cmp -s tools/requirements.lock target/python/requirements.lock # it has said what is missing
 	@target/python/bin/python tools/wlan/train.py $(ARGS)
 
 docs: ## the book to target/book, the API to target/doc

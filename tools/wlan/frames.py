@@ -24,7 +24,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
-NAME = "frames"
 SEED = 20
 HELD_OUT = SEED + 1000
 SCENARIO = "wlan/kernel-stamps"

@@ -2,8 +2,9 @@
 
 Data come from the lab: frames as clients count them, with the truth, over send rates, modes and
 backhauls, with and without traffic beside. A sample is a frame (4.6): the levels of the last n frames
-and the loss among the last p packets, without what was lost before full frames. Folds are runs: frames of one run resemble each other, so that
-none is both trained on and judged by. Weights are those of scaled features, scaled back.
+and the loss among the last p packets, without what was lost before full frames. Folds are runs:
+frames of one run resemble each other, so that none is both trained on and judged by. Weights are
+those of scaled features, scaled back.
 
     locator.py small FRESHLINE FOLDER    a small training, with what numpy says of frames, for
                                          crates/cli/tests/training.rs
@@ -22,7 +23,6 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import GroupKFold
 from sklearn.preprocessing import StandardScaler
 
-NAME = "locator"
 SEED = 29
 FOLDS = 20
 LEVELS = 5

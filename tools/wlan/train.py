@@ -1,8 +1,7 @@
 """Trains the estimators of core::wlan: `make train`.
 
-One module a set of weights. Each has
+One module a set of weights, which have its name. Each has
 
-    NAME                               what its weights are called
     train(freshline, work) -> files    the files of its weights, name -> text
 
 where `freshline` is the built command, from which data comes, and `work` a folder of its own for
@@ -23,18 +22,11 @@ from pathlib import Path
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+# Beside this file; imported once the number of threads is set.
+MODULES = ("frames", "locator")
+ROOT = Path(__file__).resolve().parent.parent.parent
 WEIGHTS = ROOT / "crates/core/src/wlan/weights"
 WORK = ROOT / "target/train"
-
-
-def modules():
-    """Those that stand beside this file and train something."""
-    sys.path.insert(0, str(HERE))
-    for name in ("frames", "locator"):
-        if (HERE / f"{name}.py").exists():
-            yield importlib.import_module(name)
 
 
 def build():
@@ -49,7 +41,7 @@ def main():
     parser.add_argument("names", nargs="*", help="which; all unless said")
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
     args = parser.parse_args()
-    known = {module.NAME: module for module in modules()}
+    known = {name: importlib.import_module(name) for name in MODULES}
     for name in args.names:
         if name not in known:
             parser.error(f"`{name}` trains nothing; there is: {', '.join(known)}")
