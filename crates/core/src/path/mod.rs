@@ -44,6 +44,7 @@
 mod blest;
 mod config;
 mod daps;
+mod earliest;
 mod ecf;
 mod freshest;
 mod min_srtt;
@@ -54,6 +55,7 @@ mod round_robin;
 pub use blest::{Blest, BlestParams};
 pub use config::{SchedulerConfig, SchedulerError};
 pub use daps::Daps;
+pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};
 pub use min_srtt::MinSrtt;
