@@ -16,6 +16,7 @@
 //! | [`Blest`] | waits for the fastest if a slower one would block the receive window | Ferlin et al. |
 //! | [`Daps`] | paths in the order in which packets would arrive, a round ahead | Kuhn et al. |
 //! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | 000 |
+//! | [`Earliest`] | the path on which this packet arrives first, by its queue; waits as ECF does | ours |
 //! | [`Freshest`] | the path on which an update is expected first; copies where that pays | ours |
 //!
 //! (000: Shreedhar, PhD thesis, IIIT-Delhi: chapter 2, QAware: A Cross-Layer Approach to MPTCP
@@ -155,6 +156,15 @@ impl PathState {
         self.srtt.unwrap_or(Span::ZERO)
     }
 
+    /// How long a packet takes beyond this host's device, in s, if it waited in there for `wait` s on
+    /// average: the round trip less the wait. srtt lags behind a queue that grows, so no less than the
+    /// shortest round trip of late, or, where that is not known, a sixteenth of srtt.
+    fn beyond_device(&self, wait: f64) -> f64 {
+        let round_trip = self.round_trip();
+        let least = self.min_rtt.unwrap_or(round_trip / 16).as_secs_f64();
+        (round_trip.as_secs_f64() - wait).max(least)
+    }
+
     /// The window in packets, at least one.
     fn packets(&self) -> u64 {
         (self.cwnd.get() / self.segment.get().max(1)).max(1)
@@ -273,6 +283,11 @@ mod tests {
             is_in_slow_start: false,
             ..PathState::new(PathId(id), SEGMENT)
         }
+    }
+
+    /// The same with so many packets in its device, which leave at `rate` a second; room for all.
+    pub(super) fn queued(id: u8, rtt_ms: u64, packets: u64, rate: f64) -> PathState {
+        PathState { queue: Some(DeviceQueue { packets, rate }), ..path(id, rtt_ms, 1_000, 0) }
     }
 
     fn all() -> Vec<Box<dyn Scheduler>> {
