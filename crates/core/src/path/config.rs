@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::{
-    Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Freshest, FreshestParams, MinSrtt, QAware,
-    QAwareParams, Redundant, RoundRobin, Scheduler,
+    Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Freshest, FreshestParams,
+    MinSrtt, QAware, QAwareParams, Redundant, RoundRobin, Scheduler,
 };
 
 /// A scheduler and its settings. In a file, a string such as `"qaware"`, or a table such as
@@ -157,7 +157,9 @@ mod reading {
 
     use serde::{Deserialize, Deserializer};
 
-    use super::{BlestParams, EarliestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig};
+    use super::{
+        BlestParams, EarliestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig,
+    };
     use crate::reading::string_or_table;
 
     /// The table.

@@ -150,10 +150,12 @@ mod tests {
     fn it_waits_while_the_rest_of_data_or_window_is_over_sooner() {
         // 10 packets each 10 ms; 100 ms.
         let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
-        let few = |packets: u64| [
-            Flow { unsent: SEGMENT * packets, ..PLENTY },
-            Flow { window_left: SEGMENT * packets, ..PLENTY },
-        ];
+        let few = |packets: u64| {
+            [
+                Flow { unsent: SEGMENT * packets, ..PLENTY },
+                Flow { window_left: SEGMENT * packets, ..PLENTY },
+            ]
+        };
         // (1 + 8.9)·10 ms < 100 ms.
         for flow in few(89) {
             let mut earliest = Earliest::new(EarliestParams::default());
@@ -176,7 +178,10 @@ mod tests {
         let full = PathState { queue, ..path(0, 10, 10, 10) };
         let one = Flow { unsent: SEGMENT, ..PLENTY };
         let mut earliest = Earliest::new(EarliestParams::default());
-        assert_eq!(choose(&mut earliest, &one, &[full, path(1, 100, 10, 0)]), Choice::Send(PathId(1)));
+        assert_eq!(
+            choose(&mut earliest, &one, &[full, path(1, 100, 10, 0)]),
+            Choice::Send(PathId(1))
+        );
     }
 
     #[test]
