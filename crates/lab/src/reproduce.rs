@@ -244,7 +244,11 @@ impl Trend {
     fn compare(&self, rows: &ById) -> Result<Compared, ReproduceError> {
         let value = |id: &String| Ok(row_called(rows, id, &self.what)?.metric().value);
         let values = |ids: &[String]| ids.iter().map(value).collect::<Result<Vec<f64>, _>>();
-        let holds = rise(&values(&self.rising)?) && are_alike(&values(&self.alike)?);
+        let most = is_most(&values(&self.most)?);
+        let negative = |value: f64| -value;
+        let least = is_most(&values(&self.least)?.into_iter().map(negative).collect::<Vec<_>>());
+        let holds =
+            rise(&values(&self.rising)?) && are_alike(&values(&self.alike)?) && most && least;
         Ok(Compared {
             what: self.what.clone(),
             unit: "1",
@@ -269,6 +273,13 @@ fn are_alike(values: &[f64]) -> bool {
     const VISIBLE: f64 = 0.05;
     let Some(first) = values.first() else { return true };
     values.iter().all(|value| (value / first - 1.0).abs() <= VISIBLE)
+}
+
+/// Whether the first is not below any by more than one could call a draw.
+fn is_most(values: &[f64]) -> bool {
+    const DRAW: f64 = 0.02;
+    let Some(first) = values.first() else { return true };
+    values.iter().all(|value| *value - first <= DRAW * value.abs())
 }
 
 /// Where the parabola through the lowest of the points and its two neighbours on either side, by
@@ -310,7 +321,9 @@ mod tests {
     fn a_trend_rises_or_stays() {
         assert!(rise(&[1.0, 1.1, 3.0]) && !rise(&[1.0, 1.0]) && !rise(&[2.0, 1.0]));
         assert!(are_alike(&[1.0, 1.04, 0.96]) && !are_alike(&[1.0, 1.06]));
-        assert!(rise(&[]) && are_alike(&[]), "what a trend does not say holds");
+        assert!(is_most(&[0.99, 1.0, 0.2]) && !is_most(&[0.97, 1.0]));
+        assert!(is_most(&[-1.01, -1.0]) && !is_most(&[-1.03, -1.0]), "the least, of negatives");
+        assert!(rise(&[]) && are_alike(&[]) && is_most(&[]), "what a trend does not say holds");
     }
 
     #[test]

@@ -319,6 +319,11 @@ impl Group<'_> {
     fn multipaths(&mut self, flows: &[MultipathOutcome]) {
         self.mean_time("completion", flows, |flow| flow.completion);
         self.mean_time("page_mean", flows, |flow| flow.page_mean);
+        let videos = || flows.iter().map(|flow| flow.video);
+        self.mean("bitrate_mean", "bit/s", videos().map(|video| Some(video?.bitrate)));
+        self.mean("switches", "1", videos().map(|video| Some(video?.switches as f64)));
+        self.mean("stalls", "1", videos().map(|video| Some(video?.stalls as f64)));
+        self.mean_time("stalled", flows, |flow| Some(flow.video?.stalled));
         self.mean_time("reorder_mean", flows, |flow| flow.reorder_mean);
         self.mean_time("reorder_p95", flows, |flow| flow.reorder_p95);
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));

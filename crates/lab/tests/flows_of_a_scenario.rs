@@ -1,9 +1,13 @@
 //! Where the flows of a scenario go, and which of them share what.
 
+#[path = "common/scenarios.rs"]
+mod scenarios;
+
 use freshline_core::wlan::mac::Category;
-use freshline_lab::run::{Metric, run};
-use freshline_lab::scenario::{Built, Change, Scenario};
+use freshline_lab::run::Metric;
+use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::world::Leg;
+use scenarios::{measured, value};
 
 const CELL_AND_HOPS: &str = r#"
 title = "A cell, three hops behind it, and traffic on each of them"
@@ -32,8 +36,7 @@ load = { pattern = "constant", rate = "1mbit", size = "1000B" }
 "#;
 
 fn scenario(changes: &[&str]) -> Result<Scenario, String> {
-    let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
-    Scenario::parse_with(CELL_AND_HOPS, &changes).map_err(|error| error.to_string())
+    scenarios::scenario(CELL_AND_HOPS, changes)
 }
 
 /// The first of this name.
@@ -90,18 +93,15 @@ fn what_comes_back_contends_by_its_own_mark() {
 
 #[test]
 fn none_of_a_flow_is_as_if_it_were_not_there() {
-    let without = run(&scenario(&["flow.robot.count=0"]).unwrap(), || {}).unwrap();
+    let without = measured(CELL_AND_HOPS, &["flow.robot.count=0"]);
     assert!(without.iter().all(|metric| metric.of != "robot"), "{without:?}");
     assert!(without.iter().any(|metric| metric.of == "other"));
 }
 
 #[test]
 fn the_goodput_of_all_is_that_of_each_times_their_number() {
-    let metrics = run(&scenario(&["flow.robot.count=5"]).unwrap(), || {}).unwrap();
-    let value = |name| {
-        let found = metrics.iter().find(|metric| metric.name == name && metric.of == "robot");
-        found.unwrap().value
-    };
+    let metrics = measured(CELL_AND_HOPS, &["flow.robot.count=5"]);
+    let value = |name| value(&metrics, name, "robot");
     assert!((value("goodput_sum") / value("goodput") - 5.0).abs() < 1e-9);
     assert!((0.0..1.0).contains(&value("retries")));
 }
@@ -123,13 +123,7 @@ tcp = { control = "cubic" }
 
 #[test]
 fn an_endless_stream_ends_at_its_stop() {
-    let goodput = |changes: &[&str]| {
-        let changes: Vec<Change> =
-            changes.iter().map(|change| Change::parse(change).unwrap()).collect();
-        let scenario = Scenario::parse_with(DOWNLOAD, &changes).unwrap();
-        let metrics = run(&scenario, || {}).unwrap();
-        value_of(&metrics, "goodput")
-    };
+    let goodput = |changes: &[&str]| value_of(&measured(DOWNLOAD, changes), "goodput");
     let (whole, part) = (goodput(&[]), goodput(&["flow.download.stop=500ms"]));
     assert!(part > 0.0 && part < whole * 0.25, "{part} of {whole}");
 }
@@ -166,50 +160,23 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
 
 #[test]
 fn a_stream_names_the_law_of_its_receive_window() {
-    let text = r#"
-title = "A download before a deep buffer"
-duration = "5s"
-warm_up = "2s"
-
-[[link]]
-name = "link"
-there = { rate = "10mbit", delay = "10ms", queue = "1000p" }
-
-[[flow]]
-name = "tcp"
-path = ["link"]
-tcp = { control = "cubic", receiver = "rtac" }
-"#;
     let rtt = |receiver: &str| {
-        let change = Change::parse(&format!("flow.tcp.tcp.receiver={receiver}")).unwrap();
-        let scenario = Scenario::parse_with(text, &[change]).map_err(|error| error.to_string())?;
-        let metrics = run(&scenario, || {}).map_err(|error| error.to_string())?;
-        Ok::<_, String>(value_of(&metrics, "rtt_mean"))
+        let receiver = format!("flow.download.tcp.receiver={receiver}");
+        let deep = ["duration=5s", "warm_up=2s", "link.link.there.queue=1000p", &receiver];
+        value_of(&measured(DOWNLOAD, &deep), "rtt_mean")
     };
-    let (short, long) = (rtt("rtac").unwrap(), rtt("autotune").unwrap());
+    let (short, long) = (rtt("rtac"), rtt("autotune"));
     assert!(short < 0.035 && long > 0.1, "{short} {long}");
-    assert!(rtt(r#"{ law = "fixed", window = "25kB" }"#).unwrap() < 0.025);
-    let refused = rtt(r#"{ law = "rtac", theta = 1.0 }"#).unwrap_err();
+    assert!(rtt(r#"{ law = "fixed", window = "25kB" }"#) < 0.025);
+    let bad = r#"flow.download.tcp.receiver={ law = "rtac", theta = 1.0 }"#;
+    let refused = scenarios::refused(DOWNLOAD, &[bad]);
     assert!(refused.contains("`theta` is 1, which is not from 1.01 to 10"), "{refused}");
 }
 
 #[test]
 fn the_longest_round_trip_of_a_stream_is_that_of_a_full_buffer() {
-    let text = r#"
-title = "A download before a buffer of 100 packets"
-duration = "20s"
-warm_up = "5s"
-
-[[link]]
-name = "link"
-there = { rate = "10mbit", delay = "10ms", queue = "100p" }
-
-[[flow]]
-name = "tcp"
-path = ["link"]
-tcp = { control = "reno" }
-"#;
-    let metrics = run(&Scenario::parse(text).unwrap(), || {}).unwrap();
+    let changes = ["duration=20s", "warm_up=5s", "flow.download.tcp.control=reno"];
+    let metrics = measured(DOWNLOAD, &changes);
     let [mean, p50, p95, max] =
         ["rtt_mean", "rtt_p50", "rtt_p95", "rtt_max"].map(|name| value_of(&metrics, name));
     // 100 packets of 1.2 ms each, the path, and up to two segments to an ack.

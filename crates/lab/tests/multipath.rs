@@ -1,9 +1,12 @@
 //! Streams over several paths: what theory bounds, who blocks whom, and what comes out.
 
+#[path = "common/scenarios.rs"]
+mod scenarios;
+
 use freshline_core::unit::{Span, Time};
-use freshline_lab::run::{Metric, run};
-use freshline_lab::scenario::{Change, Scenario};
+use freshline_lab::run::Metric;
 use freshline_lab::world::Flow;
+use scenarios::{refused, scenario, value};
 
 /// Two wires of 10 and 5 Mbit/s.
 const WIRES: &str = r#"
@@ -27,18 +30,8 @@ const WIRES: &str = r#"
     control = "cubic"
 "#;
 
-fn with(changes: &[&str]) -> Scenario {
-    let changes: Vec<_> = changes.iter().map(|text| Change::parse(text).unwrap()).collect();
-    Scenario::parse_with(WIRES, &changes).unwrap()
-}
-
 fn measured(changes: &[&str]) -> Vec<Metric> {
-    run(&with(changes), || {}).unwrap()
-}
-
-fn value(metrics: &[Metric], name: &str, of: &str) -> f64 {
-    let found = metrics.iter().find(|metric| metric.name == name && metric.of == of);
-    found.unwrap_or_else(|| panic!("no {name} of {of}")).value
+    scenarios::measured(WIRES, changes)
 }
 
 /// Of 1500 bytes on the wire 1428 are payload.
@@ -46,7 +39,7 @@ const EFFICIENCY: f64 = 1428.0 / 1500.0;
 
 #[test]
 fn with_buffers_that_are_large_enough_every_scheduler_that_does_not_wait_gets_the_sum() {
-    for scheduler in ["min_srtt", "round_robin", "ecf", "blest", "qaware"] {
+    for scheduler in ["min_srtt", "round_robin", "ecf", "blest", "qaware", "earliest"] {
         let metrics = measured(&[&format!("flow.mptcp.multipath.scheduler={scheduler}")]);
         let goodput = value(&metrics, "goodput", "mptcp");
         let sum = 15e6 * EFFICIENCY;
@@ -70,9 +63,11 @@ fn copies_go_wherever_there_is_room_and_count_once() {
 
 #[test]
 fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_without() {
-    for scheduler in ["min_srtt", "round_robin", "redundant", "ecf", "blest", "daps", "qaware"] {
+    for scheduler in
+        ["min_srtt", "round_robin", "redundant", "ecf", "blest", "daps", "qaware", "earliest"]
+    {
         for handler in ["true", "false"] {
-            let scenario = with(&[
+            let changes = [
                 "warm_up=0s",
                 "duration=120s",
                 "link.a.there.loss=0.02",
@@ -80,8 +75,8 @@ fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_
                 "flow.mptcp.multipath.file=3MB",
                 &format!("flow.mptcp.multipath.scheduler={scheduler}"),
                 &format!("flow.mptcp.multipath.handler={handler}"),
-            ]);
-            let mut built = scenario.build(0).unwrap();
+            ];
+            let mut built = scenario(WIRES, &changes).unwrap().build(0).unwrap();
             built.world.run_until(Time::ZERO + Span::from_secs(120));
             let Flow::Multipath(multipath) = &built.world.flows()[0].flow else { panic!() };
             let delivered = multipath.receiver().delivered().get();
@@ -118,8 +113,8 @@ const SHARED: &str = r#"
 #[test]
 fn coupled_subflows_take_no_more_than_a_stream_where_uncoupled_ones_take_two_shares() {
     let ratio = |control: &str| {
-        let change = Change::parse(&format!("flow.mptcp.multipath.control={control}")).unwrap();
-        let metrics = run(&Scenario::parse_with(SHARED, &[change]).unwrap(), || {}).unwrap();
+        let control = format!("flow.mptcp.multipath.control={control}");
+        let metrics = scenarios::measured(SHARED, &[&control]);
         value(&metrics, "goodput", "mptcp") / value(&metrics, "goodput", "tcp")
     };
     let [lia, olia, reno] = ["lia", "olia", "reno"].map(ratio);
@@ -176,4 +171,67 @@ fn what_a_dead_path_had_in_flight_takes_the_other_one() {
     // 5 MB take 4.3 s over the path that is left.
     let with = completion("true").expect("the file arrives");
     assert!(with < 6.0, "{with}");
+}
+
+/// A window of 128 kB over wires of 10 and 5 Mbit/s that drop nothing: the queue of the slower one can
+/// hold all of it.
+#[test]
+fn what_waits_for_the_slower_device_does_not_hold_the_window_where_its_rate_counts() {
+    let goodput = |scheduler: &str| {
+        let metrics = measured(&[
+            &format!("flow.mptcp.multipath.scheduler={scheduler}"),
+            "flow.mptcp.multipath.receive_buffer=[\"256kB\", \"256kB\"]",
+            "flow.mptcp.multipath.handler=false",
+        ]);
+        value(&metrics, "goodput", "mptcp")
+    };
+    let [earliest, qaware] = ["earliest", "qaware"].map(goodput);
+    assert!(earliest > 0.98 * 15e6 * EFFICIENCY, "{earliest}");
+    assert!(earliest > 1.02 * qaware, "{earliest} {qaware}");
+}
+
+#[test]
+fn a_video_has_the_bitrate_that_the_paths_carry_together() {
+    let video = "{ rates = [\"1mbit\", \"2mbit\", \"4mbit\", \"8mbit\"], length = \"300s\", \
+                 segment = \"4s\", buffer = \"24s\", request = \"10ms\" }";
+    let video = format!("flow.mptcp.multipath.video={video}");
+    let watch = |rates: [&str; 2]| {
+        let [a, b] = rates;
+        let metrics = measured(&[
+            &video,
+            "warm_up=0s",
+            "duration=400s",
+            &format!("link.a.there.rate={a}"),
+            &format!("link.b.there.rate={b}"),
+        ]);
+        ["bitrate_mean", "stalled", "stalls", "completion"]
+            .map(|name| value(&metrics, name, "mptcp"))
+    };
+    let [bitrate, stalled, stalls, completion] = watch(["3mbit", "2mbit"]);
+    // 4.76 Mbit/s of payload.
+    assert!((4.0e6..4.8e6).contains(&bitrate), "{bitrate}");
+    assert_eq!((stalled, stalls), (0.0, 0.0));
+    assert!((276.0..300.0).contains(&completion), "{completion}");
+    // 0.76 Mbit/s are too little for the least of them.
+    let [bitrate, stalled, ..] = watch(["500kbit", "300kbit"]);
+    assert!(bitrate == 1e6 && stalled > 60.0, "{bitrate} {stalled}");
+}
+
+#[test]
+fn a_video_that_cannot_be_played_is_refused_with_the_reason() {
+    let with = |rates: &str, length: &str, buffer: &str| {
+        let video = format!(
+            "flow.mptcp.multipath.video={{ rates = [{rates}], length = \"{length}\", segment = \"4s\", \
+             buffer = \"{buffer}\" }}"
+        );
+        refused(WIRES, &[&video])
+    };
+    for (message, expected) in [
+        (with("\"2mbit\", \"1mbit\"", "60s", "20s"), "bitrates above zero, rising"),
+        (with("", "60s", "20s"), "bitrates above zero, rising"),
+        (with("\"1mbit\"", "3s", "20s"), "`video.length` is shorter"),
+        (with("\"1mbit\"", "60s", "4s"), "`video.buffer` is not longer"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
 }

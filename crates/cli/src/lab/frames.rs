@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use freshline_core::wlan::Bottleneck;
-use freshline_lab::run::{frames, points};
+use freshline_lab::run::frames;
 use freshline_lab::scenario::Scenario;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::library::{self, bad};
+use super::library::{Chosen, bad};
 use crate::Failure;
 
 /// Write the frames that the clients of downlinks counted, with where the bottleneck was: what a
@@ -30,26 +30,15 @@ EXIT CODES
 1  the file cannot be written
 2  the flags or the scenario cannot be understood, or no flow of it has `locate`")]
 pub(super) struct Args {
-    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
-    scenario: String,
-    /// Change a key of the scenario, such as flow.video.count=2; give it once a change.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The seed of all randomness, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = library::seed())]
-    seed: Option<i64>,
-    /// Independent runs, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    runs: Option<u32>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// The CSV file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let text = library::find(&args.scenario)?;
-    let changes = library::changes(&args.set, args.seed, args.runs)?;
-    let points = points(text.source(), &changes).map_err(|error| bad(&text.name, &error))?;
+    let (text, points) = args.chosen.points()?;
     let locates = |scenario: &Scenario| {
         scenario.flows.iter().any(|flow| flow.downlink.as_ref().is_some_and(|it| it.locate))
     };

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use freshline_lab::packets::{Packets, packets};
-use freshline_lab::run::{Point, points};
+use freshline_lab::run::Point;
 use miette::{IntoDiagnostic, WrapErr};
 
-use super::library::{self, bad};
+use super::library::{Chosen, bad};
 use crate::Failure;
 
 /// Write the packets of a scenario's downlinks as their clients saw them, to train estimators of
@@ -29,26 +29,15 @@ EXIT CODES
 1  the file cannot be written
 2  the flags or the scenario cannot be understood")]
 pub(crate) struct Args {
-    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
-    scenario: String,
-    /// Change a key of the scenario, such as duration=2s; give it once a change.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The seed of all randomness, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = library::seed())]
-    seed: Option<i64>,
-    /// Independent runs, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    runs: Option<u32>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// The CSV file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let text = library::find(&args.scenario)?;
-    let changes = library::changes(&args.set, args.seed, args.runs)?;
-    let points = points(text.source(), &changes).map_err(|error| bad(&text.name, &error))?;
+    let (text, points) = args.chosen.points()?;
     let file = File::create(&args.out).into_diagnostic();
     let cannot = || format!("cannot write {}", args.out.display());
     let file = file.wrap_err_with(cannot).map_err(Failure::Runtime)?;

@@ -10,7 +10,7 @@ use miette::miette;
 use serde::Serialize;
 
 use super::figure;
-use super::library::{self, Text};
+use super::library::{self, Changed, Text};
 use crate::Failure;
 use crate::output::{print_json, printed};
 
@@ -32,15 +32,8 @@ EXIT CODES
 pub(crate) struct Args {
     /// A scenario file, the name of one that comes along or of a folder of such, or `all` of them.
     name: String,
-    /// Change a key of the scenario for all rows.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The seed of all randomness, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = library::seed())]
-    seed: Option<i64>,
-    /// Independent runs of each row, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    runs: Option<u32>,
+    #[command(flatten)]
+    changed: Changed,
     /// Print JSON on standard output: an object a scenario, in an array for a folder or `all`.
     #[arg(long)]
     json: bool,
@@ -58,7 +51,7 @@ struct Table {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let changes = library::changes(&args.set, args.seed, args.runs)?;
+    let changes = args.changed.changes()?;
     let mut texts = library::several(&args.name)?;
     let is_alone = texts.len() == 1;
     texts.retain(|text| is_alone || reproduces(text));

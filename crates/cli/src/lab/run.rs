@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use freshline_lab::run::{Metric, Point, points, run as run_scenario};
+use freshline_lab::run::{Metric, Point, run as run_scenario};
 use indicatif::ProgressBar;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
 use super::figure;
-use super::library::{self, bad};
+use super::library::{Chosen, bad};
 use super::watch::Watched;
 use crate::Failure;
 use crate::output::{print_json, printed};
@@ -33,17 +33,8 @@ EXIT CODES
 1  a result cannot be written
 2  the flags or the scenario cannot be understood")]
 pub(crate) struct Args {
-    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
-    scenario: String,
-    /// Change a key of the scenario, such as flow.source.count=12; give it once a change.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The seed of all randomness, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = library::seed())]
-    seed: Option<i64>,
-    /// Independent runs, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    runs: Option<u32>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Write one JSON document to this file; - is standard output, and then nothing else goes
     /// there.
     #[arg(long, value_name = "OUT")]
@@ -79,9 +70,7 @@ struct PointResult {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let text = library::find(&args.scenario)?;
-    let changes = library::changes(&args.set, args.seed, args.runs)?;
-    let points = points(text.source(), &changes).map_err(|error| bad(&text.name, &error))?;
+    let (text, points) = args.chosen.points()?;
     refuse_what_does_not_fit(&args, &points)?;
     args.watched.run(&text.name, &points[0].scenario)?;
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));

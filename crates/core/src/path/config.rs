@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::{
-    Blest, BlestParams, Daps, Ecf, EcfParams, Freshest, FreshestParams, MinSrtt, QAware,
-    QAwareParams, Redundant, RoundRobin, Scheduler,
+    Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Freshest, FreshestParams,
+    MinSrtt, QAware, QAwareParams, Redundant, RoundRobin, Scheduler,
 };
 
 /// A scheduler and its settings. In a file, a string such as `"qaware"`, or a table such as
@@ -28,6 +28,8 @@ pub enum SchedulerConfig {
     /// [`QAware`].
     #[cfg_attr(feature = "serde", serde(rename = "qaware"))]
     QAware(QAwareParams),
+    /// [`Earliest`].
+    Earliest(EarliestParams),
     /// [`Freshest`].
     Freshest(FreshestParams),
 }
@@ -48,7 +50,7 @@ pub struct SchedulerError {
 
 impl SchedulerConfig {
     /// All schedulers, with their settings as they are unless said.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MinSrtt,
         Self::RoundRobin,
         Self::Redundant,
@@ -56,6 +58,7 @@ impl SchedulerConfig {
         Self::Blest(BlestParams { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }),
         Self::Daps,
         Self::QAware(QAwareParams { alpha: 0.8 }),
+        Self::Earliest(EarliestParams { beta: 0.25 }),
         Self::Freshest(FreshestParams {
             copies: 25.0,
             worth: 0.1,
@@ -74,6 +77,7 @@ impl SchedulerConfig {
             Self::Blest(_) => "blest",
             Self::Daps => "daps",
             Self::QAware(_) => "qaware",
+            Self::Earliest(_) => "earliest",
             Self::Freshest(_) => "freshest",
         }
     }
@@ -90,7 +94,7 @@ impl SchedulerConfig {
             Self::RoundRobin => Box::new(RoundRobin::new()),
             Self::Redundant => Box::new(Redundant::new()),
             Self::Ecf(params) => {
-                within("beta", params.beta, 0.0..=10.0, ["from 0 to 10", "0.25"])?;
+                beta(params.beta)?;
                 Box::new(Ecf::new(params))
             }
             Self::Blest(params) => {
@@ -108,6 +112,10 @@ impl SchedulerConfig {
                 alpha(params.alpha)?;
                 Box::new(QAware::new(params))
             }
+            Self::Earliest(params) => {
+                beta(params.beta)?;
+                Box::new(Earliest::new(params))
+            }
             Self::Freshest(params) => {
                 alpha(params.alpha)?;
                 within("copies", params.copies, 0.0..=100.0, ["from 0 to 100", "25"])?;
@@ -122,6 +130,10 @@ impl SchedulerConfig {
 
 fn alpha(alpha: f64) -> Result<(), SchedulerError> {
     within("alpha", alpha, 0.0..=1.0 - f64::EPSILON, ["from 0 to below 1", "0.8"])
+}
+
+fn beta(beta: f64) -> Result<(), SchedulerError> {
+    within("beta", beta, 0.0..=10.0, ["from 0 to 10", "0.25"])
 }
 
 fn within(
@@ -145,7 +157,9 @@ mod reading {
 
     use serde::{Deserialize, Deserializer};
 
-    use super::{BlestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig};
+    use super::{
+        BlestParams, EarliestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig,
+    };
     use crate::reading::string_or_table;
 
     /// The table.
@@ -160,6 +174,7 @@ mod reading {
         Daps {},
         #[serde(rename = "qaware")]
         QAware(QAwareParams),
+        Earliest(EarliestParams),
         Freshest(FreshestParams),
     }
 
@@ -173,6 +188,7 @@ mod reading {
                 Table::Blest(params) => Self::Blest(params),
                 Table::Daps {} => Self::Daps,
                 Table::QAware(params) => Self::QAware(params),
+                Table::Earliest(params) => Self::Earliest(params),
                 Table::Freshest(params) => Self::Freshest(params),
             }
         }
@@ -205,10 +221,11 @@ mod tests {
             assert_eq!(config.build().unwrap().name(), config.name());
         }
         assert_eq!(SchedulerConfig::named("fastest"), None);
-        let [.., ecf, blest, _, qaware, freshest] = SchedulerConfig::ALL;
+        let [.., ecf, blest, _, qaware, earliest, freshest] = SchedulerConfig::ALL;
         assert_eq!(ecf, SchedulerConfig::Ecf(EcfParams::default()));
         assert_eq!(blest, SchedulerConfig::Blest(BlestParams::default()));
         assert_eq!(qaware, SchedulerConfig::QAware(QAwareParams::default()));
+        assert_eq!(earliest, SchedulerConfig::Earliest(EarliestParams::default()));
         assert_eq!(freshest, SchedulerConfig::Freshest(FreshestParams::default()));
     }
 

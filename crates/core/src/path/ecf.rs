@@ -13,7 +13,9 @@
 //!
 //! # Where the paper is silent
 //!
-//! k/cwnd is at least 1, one round trip for what is left, as in the authors' code for Linux.
+//! k/cwnd is at least 1, one round trip for what is left, as in the authors' code for Linux. σ, a
+//! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has; the code for
+//! Linux takes twice that.
 
 use super::{Choice, Flow, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
 use crate::unit::{Bytes, Time};
@@ -47,9 +49,14 @@ impl Ecf {
     }
 }
 
-/// How many windows of `path` so much is, at least one.
+/// How many windows of `path` so much is.
+pub(super) fn rounds(bytes: Bytes, path: &PathState) -> f64 {
+    bytes.get() as f64 / path.cwnd.get().max(1) as f64
+}
+
+/// The same, at least one.
 fn windows(unsent: Bytes, path: &PathState) -> f64 {
-    (unsent.get() as f64 / path.cwnd.get().max(1) as f64).max(1.0)
+    rounds(unsent, path).max(1.0)
 }
 
 impl Scheduler for Ecf {

@@ -16,6 +16,7 @@
 //! | [`Blest`] | waits for the fastest if a slower one would block the receive window | Ferlin et al. |
 //! | [`Daps`] | paths in the order in which packets would arrive, a round ahead | Kuhn et al. |
 //! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | 000 |
+//! | [`Earliest`] | the path on which this packet arrives first, by its queue; waits as ECF does | ours |
 //! | [`Freshest`] | the path on which an update is expected first; copies where that pays | ours |
 //!
 //! (000: Shreedhar, PhD thesis, IIIT-Delhi: chapter 2, QAware: A Cross-Layer Approach to MPTCP
@@ -44,6 +45,7 @@
 mod blest;
 mod config;
 mod daps;
+mod earliest;
 mod ecf;
 mod freshest;
 mod min_srtt;
@@ -54,6 +56,7 @@ mod round_robin;
 pub use blest::{Blest, BlestParams};
 pub use config::{SchedulerConfig, SchedulerError};
 pub use daps::Daps;
+pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};
 pub use min_srtt::MinSrtt;
@@ -151,6 +154,15 @@ impl PathState {
     /// The round trip; one that is not known is none, so that new paths are tried at once.
     fn round_trip(&self) -> Span {
         self.srtt.unwrap_or(Span::ZERO)
+    }
+
+    /// How long a packet takes beyond this host's device, in s, if it waited in there for `wait` s on
+    /// average: the round trip less the wait. srtt lags behind a queue that grows, so no less than the
+    /// shortest round trip of late, or, where that is not known, a sixteenth of srtt.
+    fn beyond_device(&self, wait: f64) -> f64 {
+        let round_trip = self.round_trip();
+        let least = self.min_rtt.unwrap_or(round_trip / 16).as_secs_f64();
+        (round_trip.as_secs_f64() - wait).max(least)
     }
 
     /// The window in packets, at least one.
@@ -271,6 +283,11 @@ mod tests {
             is_in_slow_start: false,
             ..PathState::new(PathId(id), SEGMENT)
         }
+    }
+
+    /// The same with so many packets in its device, which leave at `rate` a second; room for all.
+    pub(super) fn queued(id: u8, rtt_ms: u64, packets: u64, rate: f64) -> PathState {
+        PathState { queue: Some(DeviceQueue { packets, rate }), ..path(id, rtt_ms, 1_000, 0) }
     }
 
     fn all() -> Vec<Box<dyn Scheduler>> {

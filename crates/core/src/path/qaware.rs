@@ -4,19 +4,22 @@
 //!
 //! ```text
 //! W = n / dequeue rate, or 0 where n = 0            Ŵ ← α·Ŵ + (1 − α)·W
-//! Ŝ = srtt − Ŵ                                      (2.2)
-//! the path with the least (n + 1)·Ŝ                 (2.3), Algorithm 1
+//! Ŝ = srtt − Ŵ                                      Algorithm 1, for (2.2)
+//! the path with the least (n + 1)·Ŝ                 (2.3)
 //! ```
 //!
-//! A path is a queue and a server, which is all that comes after the host; srtt is the time in both
-//! (2.1). Acks tell of the queue a round trip later, the device at once. Shreedhar, PhD thesis,
-//! section 2.4.
+//! A path is a queue and a server, which is all that comes after the host, and the packet goes where
+//! its expected time in both is least (2.1); srtt is that time a round trip ago. By (2.2) each ack
+//! smooths Ŝ with the packet's round trip less its own wait; Algorithm 1, which stands here, has
+//! means of both in place of that. Shreedhar, PhD thesis, section 2.4.
 //!
 //! # Where the paper is silent
 //!
 //! - **Ŝ at or below zero.** srtt lags behind Ŵ when a queue grows fast, and their difference can
 //!   be anything; the longer queue would then look like the better one. A packet's service is no
 //!   shorter than the shortest round trip of late, or, where that is not known, a sixteenth of srtt.
+//! - **The best path has no room.** Algorithm 1 goes through "available subflows": it takes the next
+//!   best. [`Earliest`](super::Earliest) waits where that is better.
 //! - **No view of the queue** counts as an empty one: then the rule is that of the shortest round
 //!   trip.
 //! - **A queue that stands still** (packets, and none leaves) has no W; Ŵ stays, and n tells
@@ -60,10 +63,8 @@ impl QAware {
         if let Some(now) = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait()) {
             *wait = self.params.alpha * *wait + (1.0 - self.params.alpha) * now.as_secs_f64();
         }
-        let round_trip = path.round_trip();
-        let least = path.min_rtt.unwrap_or(round_trip / 16).as_secs_f64();
         let packets = path.queue.map_or(0.0, |queue| queue.packets as f64);
-        (packets + 1.0) * (round_trip.as_secs_f64() - *wait).max(least)
+        (packets + 1.0) * path.beyond_device(*wait)
     }
 }
 
@@ -87,12 +88,8 @@ impl Scheduler for QAware {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::tests::{PLENTY, path};
-    use crate::path::{DeviceQueue, PathId};
-
-    fn queued(id: u8, rtt_ms: u64, packets: u64, rate: f64) -> PathState {
-        PathState { queue: Some(DeviceQueue { packets, rate }), ..path(id, rtt_ms, 100, 0) }
-    }
+    use crate::path::PathId;
+    use crate::path::tests::{PLENTY, path, queued};
 
     fn choose(qaware: &mut QAware, paths: &[PathState]) -> Choice {
         qaware.choose(Time::ZERO, &PLENTY, paths)

@@ -36,7 +36,7 @@ pub use build::{Built, LinkHops, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
-pub use multipath::{MultipathConfig, MultipathControl, PageConfig};
+pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
 pub use reproduction::{Best, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};

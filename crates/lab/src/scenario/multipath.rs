@@ -9,9 +9,9 @@ use rand_pcg::Pcg64;
 use serde::Deserialize;
 
 use crate::engine::Streams;
-use crate::tcp::apps::{Cbr, Page, Pages};
+use crate::tcp::apps::{Cbr, Page, Pages, Video, VideoParams};
 use crate::tcp::congestion::{
-    Algorithm, CongestionControl, Coupling, Lia, Olia, ParseAlgorithmError,
+    Algorithm, CongestionControl, Coupled, Coupling, ParseAlgorithmError,
 };
 use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
 use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
@@ -53,6 +53,8 @@ pub struct MultipathConfig {
     pub pages: Vec<PageConfig>,
     /// With `pages`: each object comes at a rate between these two, uniformly drawn.
     pub rates: Option<[BitRate; 2]>,
+    /// Fetches and plays this video and closes instead.
+    pub video: Option<VideoConfig>,
 }
 
 /// The congestion control of subflows.
@@ -61,9 +63,9 @@ pub struct MultipathConfig {
 pub enum MultipathControl {
     /// Each for itself.
     Alone(Algorithm),
-    /// [`Lia`].
+    /// [`Coupled::lia`].
     Lia,
-    /// [`Olia`].
+    /// [`Coupled::olia`].
     Olia,
 }
 
@@ -86,8 +88,8 @@ impl MultipathControl {
     fn build(self, coupling: &Coupling, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
         match self {
             Self::Alone(algorithm) => algorithm.build(INITIAL_WINDOW, segment, rng),
-            Self::Lia => Box::new(Lia::new(INITIAL_WINDOW, coupling)),
-            Self::Olia => Box::new(Olia::new(INITIAL_WINDOW, coupling)),
+            Self::Lia => Box::new(Coupled::lia(INITIAL_WINDOW, coupling)),
+            Self::Olia => Box::new(Coupled::olia(INITIAL_WINDOW, coupling)),
         }
     }
 }
@@ -100,6 +102,41 @@ pub struct PageConfig {
     pub objects: u64,
     /// How large all of them are together.
     pub size: Bytes,
+}
+
+/// A video, fetched in segments whose bitrate BOLA chooses.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VideoConfig {
+    /// The bitrates that there are, rising.
+    pub rates: Vec<BitRate>,
+    /// How long it plays: whole segments.
+    pub length: Span,
+    /// The length of a segment.
+    pub segment: Span,
+    /// The playback buffer, longer than a segment.
+    pub buffer: Span,
+    /// How long a request takes to the server; no time unless said.
+    #[serde(default)]
+    pub request: Span,
+}
+
+impl VideoConfig {
+    fn build(&self, starts_at: Time) -> Result<Video, &'static str> {
+        let rises = self.rates.is_sorted_by(|low, high| low < high);
+        if !rises || self.rates.first().is_none_or(|least| *least == BitRate::from_bps(0)) {
+            return Err("`video.rates` needs bitrates above zero, rising");
+        }
+        let segments = self.length.as_nanos().checked_div(self.segment.as_nanos());
+        let Some(segments @ 1..) = segments else {
+            return Err("`video.length` is shorter than a `segment`, or that is zero");
+        };
+        if self.buffer <= self.segment {
+            return Err("`video.buffer` is not longer than a `segment`");
+        }
+        let Self { rates, segment, buffer, request, .. } = self.clone();
+        Ok(Video::new(starts_at, VideoParams { rates, segment, segments, buffer, request }))
+    }
 }
 
 /// MPTCP's option takes 20 bytes of a packet of 1500.
@@ -180,9 +217,10 @@ impl MultipathConfig {
         segment: Bytes,
         rng: Pcg64,
     ) -> Result<MultipathSource, &'static str> {
-        let kinds = [self.rate.is_some(), self.file.is_some(), !self.pages.is_empty()];
+        let [pages, video] = [!self.pages.is_empty(), self.video.is_some()];
+        let kinds = [self.rate.is_some(), self.file.is_some(), pages, video];
         if kinds.into_iter().filter(|given| *given).count() > 1 {
-            return Err("`rate`, `file` and `pages` exclude each other");
+            return Err("`rate`, `file`, `pages` and `video` exclude each other");
         }
         if self.rates.is_some() && self.pages.is_empty() {
             return Err("`rates` needs `pages`");
@@ -202,6 +240,9 @@ impl MultipathConfig {
         }
         if let Some(file) = self.file {
             return Ok(MultipathSource::File(file));
+        }
+        if let Some(video) = &self.video {
+            return video.build(starts_at).map(MultipathSource::Video);
         }
         if self.pages.is_empty() {
             return Ok(MultipathSource::Bulk);

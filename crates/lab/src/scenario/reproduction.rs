@@ -1,4 +1,9 @@
 //! What a scenario reproduces: the numbers of a figure, and orders among them.
+//!
+//! ```text
+//!   [[reproduce.compare]] ─► a row a value of its key, a row and a trend a gain ─┐
+//!   [[reproduce.row]] ───────────────────────────────────────────────────────────┴─► rows
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -6,16 +11,140 @@ use serde::Deserialize;
 
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Written")]
 pub struct Reproduction {
     /// Paper and figure.
     pub of: String,
     /// Numbers, in the order of the table.
-    #[serde(rename = "row")]
     pub rows: Vec<Row>,
     /// Orders among them.
-    #[serde(default, rename = "trend")]
     pub trends: Vec<Trend>,
+}
+
+/// The same as it stands in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    of: String,
+    #[serde(default)]
+    row: Vec<Row>,
+    #[serde(default)]
+    trend: Vec<Trend>,
+    #[serde(default)]
+    compare: Vec<Compare>,
+}
+
+impl From<Written> for Reproduction {
+    fn from(written: Written) -> Self {
+        let Written { of, row: mut rows, trend: mut trends, compare } = written;
+        for compare in compare {
+            rows.extend(compare.rows());
+            trends.extend(compare.trends());
+        }
+        Self { of, rows, trends }
+    }
+}
+
+/// One metric with several values of a key, beside each other.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compare {
+    /// In front of the ids of its rows: `ID-VALUE`, and `ID-OF-over-OVER` of a gain.
+    id: String,
+    what: String,
+    key: String,
+    values: Vec<String>,
+    metric: String,
+    of: String,
+    #[serde(default)]
+    set: BTreeMap<String, toml::Value>,
+    /// The metric is better where it is less.
+    #[serde(default)]
+    least: bool,
+    /// The same metric of more than `of`, for each value: rows `ID-VALUE-PART`.
+    #[serde(default)]
+    parts: Vec<String>,
+    #[serde(default)]
+    gains: Vec<Gain>,
+    /// The values that shall be the best of all, or within 2 % of it.
+    #[serde(default)]
+    best: Vec<String>,
+}
+
+/// One value's number as a multiple of another one's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gain {
+    of: String,
+    over: String,
+    paper: Option<f64>,
+    tolerance: Option<f64>,
+}
+
+impl Compare {
+    fn id(&self, value: &str) -> String {
+        format!("{}-{value}", self.id)
+    }
+
+    /// A row with `value`.
+    fn row(&self, id: Option<String>, what: &str, value: &str, of: &str) -> Row {
+        let mut set = self.set.clone();
+        set.insert(self.key.clone(), toml::Value::String(value.to_owned()));
+        Row {
+            id,
+            what: format!("{}: {what}", self.what),
+            metric: self.metric.clone(),
+            of: of.to_owned(),
+            set,
+            best: None,
+            over: None,
+            paper: None,
+            tolerance: None,
+            at_least: None,
+            at_most: None,
+        }
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for value in &self.values {
+            rows.push(self.row(Some(self.id(value)), value, value, &self.of));
+            for of in &self.parts {
+                let id = format!("{}-{of}", self.id(value));
+                rows.push(self.row(Some(id), &format!("{value}, {of}"), value, of));
+            }
+        }
+        for Gain { of, over, paper, tolerance } in &self.gains {
+            let row = self.row(None, &format!("{of} over {over}"), of, &self.of);
+            rows.push(Row {
+                over: Some(self.id(over)),
+                paper: *paper,
+                tolerance: *tolerance,
+                ..row
+            });
+        }
+        rows
+    }
+
+    fn trends(&self) -> impl Iterator<Item = Trend> {
+        let better = self.gains.iter().map(|Gain { of, over, .. }| {
+            let mut rising = vec![self.id(over), self.id(of)];
+            if self.least {
+                rising.reverse();
+            }
+            let what = format!("{}: {of} is better than {over}", self.what);
+            Trend { what, rising, ..Trend::default() }
+        });
+        let best = self.best.iter().map(|best| {
+            let others = self.values.iter().filter(move |value| *value != best);
+            let ids: Vec<_> =
+                core::iter::once(best).chain(others).map(|value| self.id(value)).collect();
+            let what = format!("{}: {best} is the best, or within 2 %", self.what);
+            let [most, least] = if self.least { [vec![], ids] } else { [ids, vec![]] };
+            Trend { what, most, least, ..Trend::default() }
+        });
+        better.chain(best)
+    }
 }
 
 /// One number.
@@ -66,7 +195,7 @@ pub struct Best {
 }
 
 /// An order of rows, or rows that do not differ.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trend {
     /// What it says, in words.
@@ -77,4 +206,64 @@ pub struct Trend {
     /// Ids of rows whose numbers are within 5 % of the first one's.
     #[serde(default)]
     pub alike: Vec<String>,
+    /// Ids of rows, of which the first one's number is the highest, or within 2 % of it.
+    #[serde(default)]
+    pub most: Vec<String>,
+    /// The same, the lowest.
+    #[serde(default)]
+    pub least: Vec<String>,
+}
+
+impl Trend {
+    /// The rows that it names.
+    pub fn ids(&self) -> impl Iterator<Item = &String> {
+        self.rising.iter().chain(&self.alike).chain(&self.most).chain(&self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_is_rows_and_trends() {
+        let text = r#"
+            of = "a figure"
+            [[compare]]
+            id = "r8"
+            what = "8 Mbit/s"
+            set = { "flow.x.rate" = "8mbit" }
+            key = "flow.x.scheduler"
+            values = ["old", "new"]
+            metric = "completion"
+            of = "x"
+            least = true
+            parts = ["x/1"]
+            gains = [{ of = "new", over = "old", paper = 0.7, tolerance = 0.1 }]
+            best = ["new"]
+        "#;
+        let Reproduction { rows, trends, .. } = toml::from_str(text).unwrap();
+        let told: Vec<_> = rows.iter().map(|row| (row.what.as_str(), row.of.as_str())).collect();
+        let expected = [
+            ("8 Mbit/s: old", "x"),
+            ("8 Mbit/s: old, x/1", "x/1"),
+            ("8 Mbit/s: new", "x"),
+            ("8 Mbit/s: new, x/1", "x/1"),
+            ("8 Mbit/s: new over old", "x"),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(
+            (rows[0].id.as_deref(), rows[4].over.as_deref()),
+            (Some("r8-old"), Some("r8-old"))
+        );
+        assert_eq!((rows[4].paper, rows[4].tolerance), (Some(0.7), Some(0.1)));
+        let set: Vec<_> = rows[4].set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(set, ["flow.x.rate=\"8mbit\"", "flow.x.scheduler=\"new\""]);
+        // Less is better.
+        assert_eq!(
+            (&trends[0].rising[..], trends.len()),
+            (&["r8-new", "r8-old"].map(String::from)[..], 2)
+        );
+        assert_eq!(trends[1].least, ["r8-new", "r8-old"]);
+    }
 }

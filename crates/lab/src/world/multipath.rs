@@ -15,7 +15,7 @@ use slab::Slab;
 use super::parcel::{Body, Direction, Load};
 use super::stream::RoundTrips;
 use crate::tcp::SenderStats;
-use crate::tcp::apps::{Cbr, Outlet, Pages};
+use crate::tcp::apps::{Cbr, Outlet, Pages, Video, VideoOutcome};
 use crate::tcp::multipath::{Carried, MultipathReceiver, MultipathSender, MultipathStats};
 
 /// Who writes into a stream over several paths.
@@ -29,6 +29,8 @@ pub enum MultipathSource {
     File(Bytes),
     /// Loads pages one after the other, and closes.
     Pages(Pages),
+    /// Fetches a video, and closes.
+    Video(Video),
 }
 
 /// A stream over several paths under way.
@@ -70,10 +72,12 @@ struct SubflowTally {
 pub struct MultipathOutcome {
     /// Payload delivered in order, in bit/s.
     pub goodput_bps: f64,
-    /// From the beginning until everything was delivered, for a file or pages.
+    /// From the beginning until everything was delivered, for a file, pages or a video.
     pub completion: Option<Span>,
     /// How long a page took, on average; `None` without pages.
     pub page_mean: Option<Span>,
+    /// What watching was like; `None` without a video.
+    pub video: Option<VideoOutcome>,
     /// How long a segment waited for those before it, on average; `None` if there was none.
     pub reorder_mean: Option<Span>,
     /// What 95 % of segments did not exceed.
@@ -200,6 +204,10 @@ impl Multipath {
                         pages.on_delivered(now, delivered);
                         pages.is_over()
                     }
+                    MultipathSource::Video(video) => {
+                        video.on_delivered(now, delivered);
+                        video.is_over()
+                    }
                     _ => self.sender.is_closed() && delivered == self.sender.written(),
                 };
                 if is_last {
@@ -249,6 +257,7 @@ impl Multipath {
             // It is closed then.
             MultipathSource::Bulk => Some(self.ends_at),
             MultipathSource::Pages(pages) => pages.next_event(),
+            MultipathSource::Video(video) => video.next_event(),
             MultipathSource::File(_) => None,
         };
         Time::earliest([source, self.sender.next_event(), self.receiver.next_event()])
@@ -271,14 +280,16 @@ impl Multipath {
                 device_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
             }
         });
-        let page_mean = match &self.source {
-            MultipathSource::Pages(pages) => pages.mean(),
-            _ => None,
+        let (page_mean, video) = match &self.source {
+            MultipathSource::Pages(pages) => (pages.mean(), None),
+            MultipathSource::Video(video) => (None, Some(video.outcome())),
+            _ => (None, None),
         };
         MultipathOutcome {
             goodput_bps: bps(self.receiver.delivered() - self.tally.delivered_before),
             completion: self.finished_at.map(|at| at.since(self.starts_at)),
             page_mean,
+            video,
             reorder_mean: has_waits.then(|| waits.mean()),
             reorder_p95: has_waits.then(|| waits.quantile(0.95)),
             stats: self.sender.stats().since(&self.tally.before),
@@ -304,6 +315,12 @@ impl Multipath {
             MultipathSource::Pages(pages) => {
                 pages.on_tick(now, &mut self.sender);
                 if pages.is_over() {
+                    self.sender.close();
+                }
+            }
+            MultipathSource::Video(video) => {
+                video.on_tick(now, &mut self.sender);
+                if video.is_over() {
                     self.sender.close();
                 }
             }

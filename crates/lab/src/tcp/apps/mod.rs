@@ -1,4 +1,5 @@
-//! What applications do with a stream: bulk, constant bit rate, request and response, updates.
+//! What applications do with a stream: bulk, constant bit rate, request and response, updates, web
+//! pages, video.
 //!
 //! An application is driven like everything else: `on_tick` at `next_event`, and in between it is
 //! told what its receiver has delivered. It writes into the [`Sender`] that it is handed. The bulk
@@ -8,9 +9,12 @@ use std::collections::VecDeque;
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
+mod bola;
 mod pages;
+mod video;
 
 pub use pages::{Page, Pages};
+pub use video::{Video, VideoOutcome, VideoParams};
 
 use super::Sender;
 

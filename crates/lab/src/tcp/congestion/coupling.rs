@@ -1,8 +1,13 @@
-//! What the laws of a connection's subflows know of each other.
+//! Laws that couple the subflows of a connection, and what these know of each other.
+//!
+//! Slow start and losses are Reno's; they differ in how the window grows with what is delivered.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_core::unit::Span;
+use freshline_core::unit::{Packets, Span, Time};
+
+use super::window::Window;
+use super::{Ack, CongestionControl, Idle, Signal};
 
 /// A subflow, as the others see it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -19,6 +24,77 @@ impl Share {
     /// Segments delivered between losses, by the better of both counts.
     pub(super) fn between_losses(&self) -> f64 {
         self.delivered[0].max(self.delivered[1])
+    }
+}
+
+/// The subflows of a connection that count.
+pub(super) type Shares<'a> = &'a mut dyn Iterator<Item = &'a Share>;
+
+/// How much the window of a subflow grows with a segment delivered.
+type Increase = fn(&Share, Shares<'_>) -> f64;
+
+/// A subflow whose window grows by what all of them are like.
+#[derive(Debug, Clone)]
+pub struct Coupled {
+    name: &'static str,
+    increase: Increase,
+    window: Window,
+    member: Member,
+}
+
+impl Coupled {
+    pub(super) fn new(
+        name: &'static str,
+        increase: Increase,
+        initial: Packets,
+        coupling: &Coupling,
+    ) -> Self {
+        let window = Window::new(initial);
+        Self { name, increase, member: coupling.join(window.cwnd), window }
+    }
+}
+
+impl CongestionControl for Coupled {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn window(&self) -> Packets {
+        self.window.packets()
+    }
+
+    fn is_in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window.penalise();
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack) {
+        self.member.tell(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
+        if self.window.may_grow(ack) {
+            let left = self.window.slow_start(ack.delivered);
+            let grown = self.window.cwnd + left * self.member.look(self.increase);
+            self.window.cwnd = grown.max(1.0);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
+        self.window.answer_congestion(self.window.cwnd / 2.0);
+        self.member.tell_loss(self.window.cwnd);
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.window.collapse();
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window.take_back();
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: Idle) {
+        self.window.restart(idle);
     }
 }
 
@@ -74,19 +150,13 @@ impl Member {
         own.delivered = [0.0, own.delivered[0]];
     }
 
-    /// Itself, and all that count, of which it is one if its round trip is known.
-    pub(super) fn look<T>(
-        &self,
-        of: impl FnOnce(&Share, &mut dyn Iterator<Item = &Share>) -> T,
-    ) -> T
-    where
-        T: Default,
-    {
+    /// The increase of itself among all that count, of which it is one once its round trip is known.
+    fn look(&self, increase: Increase) -> f64 {
         let shares = self.coupling.shares();
         let own = &shares[self.number];
         if own.round_trip <= 0.0 {
-            return T::default();
+            return 0.0;
         }
-        of(own, &mut shares.iter().filter(|share| share.round_trip > 0.0))
+        increase(own, &mut shares.iter().filter(|share| share.round_trip > 0.0))
     }
 }

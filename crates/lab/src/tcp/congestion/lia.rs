@@ -6,29 +6,19 @@
 //! loss:  as Reno; slow start too
 //! ```
 
-use freshline_core::unit::{Packets, Time};
+use freshline_core::unit::Packets;
 
-use super::coupling::{Coupling, Member, Share};
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::coupling::{Coupled, Coupling, Share, Shares};
 
-/// Linked increases.
-#[derive(Debug, Clone)]
-pub struct Lia {
-    window: Window,
-    member: Member,
-}
-
-impl Lia {
-    /// One more subflow of a connection, with a window of `initial` segments.
-    pub fn new(initial: Packets, coupling: &Coupling) -> Self {
-        let window = Window::new(initial);
-        Self { member: coupling.join(window.cwnd), window }
+impl Coupled {
+    /// Linked increases: one more subflow of a connection, with a window of `initial` segments.
+    pub fn lia(initial: Packets, coupling: &Coupling) -> Self {
+        Self::new("lia", increase, initial, coupling)
     }
 }
 
 /// How much the window grows with a segment delivered.
-fn increase(own: &Share, all: &mut dyn Iterator<Item = &Share>) -> f64 {
+fn increase(own: &Share, all: Shares<'_>) -> f64 {
     let (mut best, mut rate) = (0.0f64, 0.0);
     for share in all {
         best = best.max(share.window / share.round_trip.powi(2));
@@ -36,49 +26,6 @@ fn increase(own: &Share, all: &mut dyn Iterator<Item = &Share>) -> f64 {
     }
     // α/Σ cwnd.
     (best / (rate * rate)).min(1.0 / own.window)
-}
-
-impl CongestionControl for Lia {
-    fn name(&self) -> &'static str {
-        "lia"
-    }
-
-    fn window(&self) -> Packets {
-        self.window.packets()
-    }
-
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
-    }
-
-    fn on_ack(&mut self, _now: Time, ack: &Ack) {
-        self.member.tell(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
-        if self.window.may_grow(ack) {
-            let left = self.window.slow_start(ack.delivered);
-            self.window.cwnd += left * self.member.look(increase);
-        }
-    }
-
-    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.answer_congestion(self.window.cwnd / 2.0);
-        self.member.tell_loss(self.window.cwnd);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
-    }
 }
 
 #[cfg(test)]

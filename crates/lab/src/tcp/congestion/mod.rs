@@ -11,7 +11,7 @@
 //! | [`Yeah`] | both | Baiocchi et al. 2007 |
 //! | [`Dctcp`] | the share of marks | RFC 8257 |
 //! | [`Bbr`] | models rate and round trip instead | Cardwell et al. 2016 |
-//! | [`Lia`], [`Olia`] | loss, of the subflows of a connection together | RFC 6356; Khalili et al. 2013 |
+//! | [`Coupled`]: LIA, OLIA | loss, of the subflows of a connection together | RFC 6356; Khalili et al. 2013 |
 //!
 //! Windows are counted in segments, as in Linux, and grow only while they are what limits the
 //! sender. A law decides how large the window is after a loss; how the sender gets there, it
@@ -37,14 +37,12 @@ mod yeah;
 
 pub use algorithm::{Algorithm, ParseAlgorithmError};
 pub use bbr::{Bbr, BbrParams};
-pub use coupling::Coupling;
+pub use coupling::{Coupled, Coupling};
 pub use cubic::{Cubic, CubicParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use fixed::FixedWindow;
 pub use htcp::{HTcp, HTcpParams};
 pub use hystart::HyStartParams;
-pub use lia::Lia;
-pub use olia::Olia;
 pub use reno::Reno;
 pub use vegas::{Vegas, VegasParams};
 pub use westwood::Westwood;

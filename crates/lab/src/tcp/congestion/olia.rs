@@ -14,24 +14,14 @@
 //! ℓ are the segments delivered since the last loss, or between that one and the one before, whichever
 //! are more: 1/ℓ estimates the loss rate, and ℓ/rtt² the square of what one TCP would get.
 
-use freshline_core::unit::{Packets, Time};
+use freshline_core::unit::Packets;
 
-use super::coupling::{Coupling, Member, Share};
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::coupling::{Coupled, Coupling, Share, Shares};
 
-/// Opportunistic linked increases.
-#[derive(Debug, Clone)]
-pub struct Olia {
-    window: Window,
-    member: Member,
-}
-
-impl Olia {
-    /// One more subflow of a connection, with a window of `initial` segments.
-    pub fn new(initial: Packets, coupling: &Coupling) -> Self {
-        let window = Window::new(initial);
-        Self { member: coupling.join(window.cwnd), window }
+impl Coupled {
+    /// Opportunistic linked increases: one more subflow of a connection, with a window of `initial` segments.
+    pub fn olia(initial: Packets, coupling: &Coupling) -> Self {
+        Self::new("olia", increase, initial, coupling)
     }
 }
 
@@ -40,7 +30,7 @@ fn quality(share: &Share) -> f64 {
 }
 
 /// How much the window grows with a segment delivered; below zero where it shrinks.
-fn increase(own: &Share, all: &mut dyn Iterator<Item = &Share>) -> f64 {
+fn increase(own: &Share, all: Shares<'_>) -> f64 {
     let all: Vec<&Share> = all.collect();
     let most = |of: fn(&Share) -> f64| all.iter().map(|share| of(share)).fold(0.0, f64::max);
     let (widest, best) = (most(|share| share.window), most(quality));
@@ -56,50 +46,6 @@ fn increase(own: &Share, all: &mut dyn Iterator<Item = &Share>) -> f64 {
     };
     let rate: f64 = all.iter().map(|share| share.window / share.round_trip).sum();
     own.window / own.round_trip.powi(2) / (rate * rate) + alpha / own.window
-}
-
-impl CongestionControl for Olia {
-    fn name(&self) -> &'static str {
-        "olia"
-    }
-
-    fn window(&self) -> Packets {
-        self.window.packets()
-    }
-
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
-    }
-
-    fn on_ack(&mut self, _now: Time, ack: &Ack) {
-        self.member.tell(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
-        if self.window.may_grow(ack) {
-            let left = self.window.slow_start(ack.delivered);
-            let grown = self.window.cwnd + left * self.member.look(increase);
-            self.window.cwnd = grown.max(1.0);
-        }
-    }
-
-    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.answer_congestion(self.window.cwnd / 2.0);
-        self.member.tell_loss(self.window.cwnd);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
-    }
 }
 
 #[cfg(test)]

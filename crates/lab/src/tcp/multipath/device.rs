@@ -3,36 +3,39 @@
 use freshline_core::path::DeviceQueue;
 use freshline_core::unit::{Span, Time};
 
-/// Over how long the rate of a device is taken.
+/// Over how much time under load the rate of a device is taken.
 pub const SAMPLING: Span = Span::from_millis(10);
 
 /// Turns counts of a device into what a scheduler sees.
 ///
-/// The rate is that of the last whole window. A window in which nobody looked for more than twice
-/// its length tells of a pause and not of the device, and is left out.
+/// The rate is that at which the device serves: of the last [`SAMPLING`] in which something waited
+/// whenever somebody looked. Time in which it ran empty tells of who sends, and is left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceMeter {
     packets: u64,
     rate: f64,
-    window: Option<(Time, u64)>,
+    /// When somebody looked last, and what had left by then.
+    last: Option<(Time, u64)>,
+    /// Time under load that is not in `rate` yet, and what left in it.
+    busy: (Span, u64),
 }
 
 impl DeviceMeter {
     /// So many packets are in the device now, and so many have left it since its start.
     pub fn look(&mut self, now: Time, packets: u64, left: u64) {
+        let before = self.packets;
         self.packets = packets;
-        let Some((since, before)) = self.window else {
-            self.window = Some((now, left));
-            return;
-        };
-        let span = now.since(since);
-        if span < SAMPLING {
+        let Some((at, left_before)) = self.last.replace((now, left)) else { return };
+        let gone = left.saturating_sub(left_before);
+        if before == 0 || packets == 0 && gone >= before {
             return;
         }
-        if span <= SAMPLING * 2 {
-            self.rate = left.saturating_sub(before) as f64 / span.as_secs_f64();
+        self.busy.0 += now.since(at);
+        self.busy.1 += gone;
+        if self.busy.0 >= SAMPLING || self.rate == 0.0 && self.busy.1 > 0 {
+            let (span, gone) = core::mem::take(&mut self.busy);
+            self.rate = gone as f64 / span.as_secs_f64();
         }
-        self.window = Some((now, left));
     }
 
     /// What a scheduler sees.

@@ -1,0 +1,228 @@
+//! Video: segments that a client fetches one after the other, in a bitrate that suits, and plays.
+//!
+//! ```text
+//!   BOLA ─► request ─► server writes the segment ─► … ─► whole ─► playback buffer ─► plays in real time
+//!     ▲                                                               │ empty: stands still
+//!     └─────────────────────────── how much is in there ◄─────────────┘
+//! ```
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+
+use super::Outlet;
+use super::bola::Bola;
+
+/// A video and its player.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VideoParams {
+    /// The bitrates that there are, rising and above zero; at least one.
+    pub rates: Vec<BitRate>,
+    /// The length of a segment, above zero.
+    pub segment: Span,
+    /// How many segments the video has, at least one.
+    pub segments: u64,
+    /// The playback buffer, longer than a segment.
+    pub buffer: Span,
+    /// How long a request takes to the server.
+    pub request: Span,
+}
+
+/// Fetches a video and plays it.
+///
+/// It plays once the first segment is whole; where the buffer runs empty, it stands still until the
+/// next one is.
+#[derive(Debug)]
+pub struct Video {
+    params: VideoParams,
+    bola: Bola,
+    /// Segments asked for so far, with the bits of all.
+    asked: u64,
+    bitrates: f64,
+    last_rate: Option<BitRate>,
+    /// When the client may ask next, or its request comes to the server.
+    turn: Turn,
+    /// Where in the stream the segment under way ends, and what of it the send buffer has not taken.
+    end: Bytes,
+    waiting: Bytes,
+    /// What was in the playback buffer at a time.
+    buffered: (Span, Time),
+    outcome: VideoOutcome,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    /// The client asks at this time.
+    Asks(Time),
+    /// A request for so much comes to the server then.
+    Comes(Time, Bytes),
+    /// The segment is under way.
+    Loads,
+    Over,
+}
+
+/// What watching was like.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct VideoOutcome {
+    /// The mean bitrate of the segments asked for, in bit/s.
+    pub bitrate: f64,
+    /// How often the next segment had another bitrate.
+    pub switches: u64,
+    /// How often the picture stood still, the beginning not counted.
+    pub stalls: u64,
+    /// For how long it did, all in all.
+    pub stalled: Span,
+}
+
+impl Video {
+    /// The client asks for the first segment at `start`.
+    pub fn new(start: Time, params: VideoParams) -> Self {
+        Self {
+            bola: Bola::new(&params.rates, params.segment, params.buffer),
+            params,
+            asked: 0,
+            bitrates: 0.0,
+            last_rate: None,
+            turn: Turn::Asks(start),
+            end: Bytes::ZERO,
+            waiting: Bytes::ZERO,
+            buffered: (Span::ZERO, start),
+            outcome: VideoOutcome::default(),
+        }
+    }
+
+    /// When something is to be done next.
+    pub fn next_event(&self) -> Option<Time> {
+        match self.turn {
+            Turn::Asks(at) | Turn::Comes(at, _) => Some(at),
+            Turn::Loads | Turn::Over => None,
+        }
+    }
+
+    /// Whether all segments are there.
+    pub fn is_over(&self) -> bool {
+        matches!(self.turn, Turn::Over)
+    }
+
+    /// What watching has been like.
+    pub fn outcome(&self) -> VideoOutcome {
+        let bitrate = if self.asked > 0 { self.bitrates / self.asked as f64 } else { 0.0 };
+        VideoOutcome { bitrate, ..self.outcome }
+    }
+
+    /// Asks for a segment or writes one if that is due, and writes what waits as far as it fits.
+    pub fn on_tick(&mut self, now: Time, outlet: &mut impl Outlet) {
+        if let Turn::Asks(at) = self.turn
+            && at <= now
+        {
+            self.turn = Turn::Comes(at + self.params.request, self.ask(at));
+        }
+        if let Turn::Comes(at, size) = self.turn
+            && at <= now
+        {
+            self.waiting += size;
+            self.end += size;
+            self.turn = Turn::Loads;
+        }
+        self.waiting = self.waiting - outlet.write(self.waiting);
+    }
+
+    /// `delivered` bytes of the stream are with the client.
+    pub fn on_delivered(&mut self, now: Time, delivered: Bytes) {
+        if !matches!(self.turn, Turn::Loads) || delivered < self.end {
+            return;
+        }
+        let left = self.play(now, self.asked > 1);
+        let held = left + self.params.segment;
+        self.buffered = (held, now);
+        self.turn = if self.asked < self.params.segments {
+            Turn::Asks(now + (held - self.bola.most_held()))
+        } else {
+            Turn::Over
+        };
+    }
+
+    /// Chooses the next segment: its size.
+    fn ask(&mut self, now: Time) -> Bytes {
+        let (held, since) = self.buffered;
+        let rate = self.bola.choose(held - now.since(since));
+        self.asked += 1;
+        self.bitrates += rate.as_bps() as f64;
+        let last = self.last_rate.replace(rate);
+        self.outcome.switches += u64::from(last.is_some_and(|last| last != rate));
+        let bits = rate.as_bps() as f64 * self.params.segment.as_secs_f64();
+        Bytes::new((bits / 8.0).max(1.0) as u64)
+    }
+
+    /// What is left to play; where there has been nothing for a while, and `counts`, a stall.
+    fn play(&mut self, now: Time, counts: bool) -> Span {
+        let (held, since) = self.buffered;
+        let played = now.since(since);
+        if counts && played > held {
+            self.outcome.stalls += 1;
+            self.outcome.stalled += played - held;
+        }
+        held - played
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A way that carries so many bytes a second.
+    struct Way(u64, Bytes);
+
+    impl Outlet for Way {
+        fn write(&mut self, bytes: Bytes) -> Bytes {
+            self.1 += bytes;
+            bytes
+        }
+    }
+
+    /// Watches over a way of a rate.
+    fn watch(bps: u64) -> (VideoOutcome, Span) {
+        let params = VideoParams {
+            rates: [1, 2, 4].map(BitRate::from_mbps).to_vec(),
+            segment: Span::from_secs(4),
+            segments: 100,
+            buffer: Span::from_secs(24),
+            request: Span::from_millis(10),
+        };
+        let mut video = Video::new(Time::ZERO, params);
+        let mut way = Way(bps / 8, Bytes::ZERO);
+        let (mut now, mut delivered) = (Time::ZERO, Bytes::ZERO);
+        while !video.is_over() {
+            now = video.next_event().unwrap_or(now);
+            video.on_tick(now, &mut way);
+            let left = way.1 - delivered;
+            now += Span::from_secs_f64(left.get() as f64 / way.0 as f64);
+            delivered = way.1;
+            video.on_delivered(now, delivered);
+        }
+        (video.outcome(), now.since(Time::ZERO))
+    }
+
+    #[test]
+    fn the_bitrate_comes_near_that_of_the_way_without_a_stall() {
+        let (outcome, took) = watch(3_000_000);
+        assert!((2.6e6..3.05e6).contains(&outcome.bitrate), "{outcome:?}");
+        assert_eq!((outcome.stalls, outcome.stalled), (0, Span::ZERO));
+        // All is there before it is played, by no more than the buffer.
+        assert!((376.0..400.0).contains(&took.as_secs_f64()), "{took}");
+    }
+
+    #[test]
+    fn a_way_below_the_least_bitrate_makes_it_stand_still() {
+        // Segments of 1 Mbit/s take 5 s each, and a request 10 ms, where they last for 4.
+        let (outcome, _) = watch(800_000);
+        assert_eq!((outcome.bitrate, outcome.switches, outcome.stalls), (1e6, 0, 99));
+        let stalled = outcome.stalled.as_secs_f64();
+        assert!((stalled - 99.0 * 1.01).abs() < 1e-6, "{stalled}");
+    }
+
+    #[test]
+    fn a_way_above_the_highest_bitrate_waits_for_the_buffer() {
+        let (outcome, took) = watch(50_000_000);
+        assert!(outcome.bitrate > 3.7e6, "{outcome:?}");
+        assert!((376.0..400.0).contains(&took.as_secs_f64()), "{took}");
+    }
+}
