@@ -22,6 +22,7 @@ mod clock_offset;
 mod cookie;
 pub mod downlink;
 mod monitor;
+mod paths;
 mod record;
 mod source;
 
@@ -30,6 +31,9 @@ pub use cookie::Secret;
 pub use monitor::{
     Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams,
     Receipt, Verdict,
+};
+pub use paths::{
+    PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,
 };
 pub use record::{Record, SourceKey};
 pub use source::{
