@@ -186,7 +186,8 @@ fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
             while source.next_update_at().is_some_and(|due| due <= now) {
                 let mut out = [0; 256];
                 let sample = Sample { generated_at: now, payload: b"state" };
-                let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+                let len =
+                    source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
                 let (_, answer) = tell(&mut monitor, now, address, &out[..len]);
                 let _ = source.on_datagram(now, PathId::FIRST, &answer);
             }

@@ -70,7 +70,10 @@ impl SourceHost {
             Time::from_nanos(local.as_nanos().saturating_add_signed(self.labels_off_by));
         let mut out = vec![0; BUFFER];
         let sample = Sample { generated_at, payload: &state };
-        let len = self.endpoint.write_update(local, PathId::FIRST, sample, &mut out).expect("the buffer is long");
+        let len = self
+            .endpoint
+            .write_update(local, PathId::FIRST, sample, &mut out)
+            .expect("the buffer is long");
         out.truncate(len);
         self.plan_next_event();
         Some((seq, out))

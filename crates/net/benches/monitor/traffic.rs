@@ -49,7 +49,9 @@ impl Blaster {
             let len = source.write_update(now, PathId::FIRST, sample, &mut datagram).unwrap();
             self.socket.udp.send_to(&datagram[..len], self.monitor).unwrap();
             let len = self.socket.udp.recv(&mut datagram).expect("the monitor answers");
-            source.on_datagram(self.clock.now(), PathId::FIRST, &datagram[..len]).expect("with sense");
+            source
+                .on_datagram(self.clock.now(), PathId::FIRST, &datagram[..len])
+                .expect("with sense");
         }
         self.socket.udp.set_nonblocking(true).unwrap();
         self.next_seq = source.counters().sent;

@@ -14,6 +14,7 @@ mod status;
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use freshline_core::session::{self, MonitorCounters, MonitorParams, Secret, SourceKey, Verdict};
@@ -34,7 +35,23 @@ pub use status::{MonitorReport, SourceStatus};
 use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
-pub type Record = session::Record<SocketAddr>;
+pub type Record = session::Record<Sender>;
+
+/// Where an update came from, and from whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sender {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Stands for the certificate that it has shown, if it was asked for one.
+    identity: Option<NonZeroU64>,
+}
+
+impl Sender {
+    /// A session may come by several paths, of one source alone.
+    fn may_follow(before: &Self, now: &Self) -> bool {
+        before.identity == now.identity
+    }
+}
 
 /// Asks a monitor that runs on another thread.
 pub type Asker = ask::Asker<MonitorReport>;
@@ -125,7 +142,7 @@ pub struct Monitor {
     socket: Socket,
     inbox: Inbox,
     carrier: Carrier,
-    sessions: session::Monitor<SocketAddr>,
+    sessions: session::Monitor<Sender>,
     details: Details,
     desk: Desk<MonitorReport>,
     began_at: Time,
@@ -162,7 +179,8 @@ impl Monitor {
             waker,
             inbox: Inbox::new(),
             carrier,
-            sessions: session::Monitor::new(params, Secret::new(secret)),
+            sessions: session::Monitor::new(params, Secret::new(secret))
+                .with_owners(Sender::may_follow),
             details: Details::new(config.detailed),
             socket,
             began_at: now,
@@ -225,7 +243,7 @@ impl Monitor {
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 let records = self.sessions.records();
-                let sessions = records.map(|(_, record)| (record.peer, record.session));
+                let sessions = records.map(|(_, record)| (record.peer.address, record.session));
                 self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
                 return Ok(());
             }
@@ -265,7 +283,8 @@ impl Monitor {
             }
             let received_at = clock.now();
             carrier.take_in(socket, inbox, *clock, received_at, |at, from, datagram, reply| {
-                let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
+                let sender = Sender { address: from.remote(), identity: from.identity };
+                let receipt = sessions.on_datagram(at, sender, datagram, reply);
                 let now = at.received_at;
                 match receipt.verdict {
                     Verdict::Fresh { source, opened, .. } => {

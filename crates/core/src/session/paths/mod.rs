@@ -126,7 +126,8 @@ impl Paths {
         if !(1..=MOST_PATHS).contains(&count) {
             return Err(PathsError::Count(count));
         }
-        if let SchedulerConfig::Ecf(_) | SchedulerConfig::Blest(_) | SchedulerConfig::Daps = scheduler
+        if let SchedulerConfig::Ecf(_) | SchedulerConfig::Blest(_) | SchedulerConfig::Daps =
+            scheduler
         {
             return Err(PathsError::Waits(scheduler.name()));
         }
@@ -177,12 +178,7 @@ impl Paths {
 
     /// Where the update goes that leaves now; the next one is expected an `interval` later.
     /// `clock_offset` is how far the far end's clock is ahead, in ns. `None` where no path is up.
-    pub fn route(
-        &mut self,
-        now: Time,
-        interval: Span,
-        clock_offset: Option<i64>,
-    ) -> Option<Route> {
+    pub fn route(&mut self, now: Time, interval: Span, clock_offset: Option<i64>) -> Option<Route> {
         self.paths.iter_mut().for_each(|path| path.on_tick(now));
         if let [only] = &self.paths[..] {
             return (only.phase != PathPhase::Down).then_some(Route::by(PathId(0)));
@@ -225,7 +221,11 @@ impl Paths {
     }
 
     /// Each path as it is now, the first one first.
-    pub fn statuses(&self, now: Time, clock_offset: Option<i64>) -> impl Iterator<Item = PathStatus> {
+    pub fn statuses(
+        &self,
+        now: Time,
+        clock_offset: Option<i64>,
+    ) -> impl Iterator<Item = PathStatus> {
         numbered(&self.paths).map(move |(id, path)| PathStatus {
             phase: path.phase,
             state: path.state(now, id, clock_offset),
@@ -420,10 +420,16 @@ mod tests {
             Just(Step::Update),
             Just(Step::Update),
             ack.clone().prop_map(|(path, back, hold, received_at)| Step::Ack {
-                path, back, hold, received_at
+                path,
+                back,
+                hold,
+                received_at
             }),
             ack.prop_map(|(path, back, _, received_at)| Step::Ack {
-                path, back, hold: 0, received_at
+                path,
+                back,
+                hold: 0,
+                received_at
             }),
             (0..5u8, any::<bool>()).prop_map(|(path, up)| Step::SetUp(path, up)),
             (0..5u8, proptest::option::of((any::<u64>(), -1.0..1e12)))

@@ -277,9 +277,10 @@ impl Path {
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
         let left_at = sent.at + sent.wait;
         let way = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
-        self.way = Some(self.way.map_or(way, |old| {
-            old.wrapping_add((way.wrapping_sub(old) as f64 * gain) as i64)
-        }));
+        self.way = Some(
+            self.way
+                .map_or(way, |old| old.wrapping_add((way.wrapping_sub(old) as f64 * gain) as i64)),
+        );
     }
 
     fn one_way(&self, clock_offset: Option<i64>) -> Option<Span> {
@@ -293,7 +294,8 @@ impl Path {
 
     /// After this long an update is overdue.
     fn timeout(&self) -> Span {
-        self.srtt.map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(LEAST_VARIATION))
+        self.srtt
+            .map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(LEAST_VARIATION))
     }
 }
 

@@ -13,9 +13,7 @@ use crate::path::{DeviceQueue, PathId, PathSet};
 use crate::source::{self, Phase, RateLaw};
 use crate::unit::{Span, Time};
 use crate::wire::{self, CloseReason, Cookie, Message, Opening, OpeningTooLong, SessionId, Update};
-pub use types::{
-    Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParams, Wake,
-};
+pub use types::{Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParams, Wake};
 
 /// Sending times are kept for this many updates; an ack of an older one is timed from the
 /// generation of its update, which it carries itself.
@@ -339,12 +337,7 @@ impl Source {
 
     // ---- steps ----
 
-    fn take_in(
-        &mut self,
-        now: Time,
-        by: PathId,
-        datagram: &[u8],
-    ) -> Result<SourceEvent, Ignored> {
+    fn take_in(&mut self, now: Time, by: PathId, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
         let message = Message::parse(datagram)?;
         if message.session() != self.session {
             return Err(Ignored::Misplaced);
@@ -357,12 +350,7 @@ impl Source {
         }
     }
 
-    fn on_ack(
-        &mut self,
-        now: Time,
-        by: PathId,
-        ack: &wire::Ack,
-    ) -> Result<SourceEvent, Ignored> {
+    fn on_ack(&mut self, now: Time, by: PathId, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
         let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
         let wire::Ack { seq, hold, received_at, .. } = *ack;
         self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
@@ -552,7 +540,8 @@ impl Source {
     }
 
     fn opening(&self, by: PathId) -> Opening<'_> {
-        let cookie = self.doors.get(usize::from(by.0)).map_or(Cookie::default(), |door| door.cookie);
+        let cookie =
+            self.doors.get(usize::from(by.0)).map_or(Cookie::default(), |door| door.cookie);
         Opening { cookie, name: &self.params.name, token: &self.params.token }
     }
 }

@@ -9,15 +9,22 @@ pub const SAMPLING: Span = Span::from_millis(10);
 /// Turns counts of a device into what a scheduler sees.
 ///
 /// The rate is that of the last whole window. A window in which nobody looked for more than twice
-/// its length tells of a pause and not of the device, and is left out.
+/// its length tells of a pause and not of the device, and is left out, unless who looks is
+/// [patient](DeviceMeter::patient).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceMeter {
     packets: u64,
     rate: f64,
     window: Option<(Time, u64)>,
+    takes_pauses: bool,
 }
 
 impl DeviceMeter {
+    /// For who looks rarely, as a source of updates does: all windows count.
+    pub fn patient() -> Self {
+        Self { takes_pauses: true, ..Self::default() }
+    }
+
     /// So many packets are in the device now, and so many have left it since its start.
     pub fn look(&mut self, now: Time, packets: u64, left: u64) {
         self.packets = packets;
@@ -29,7 +36,7 @@ impl DeviceMeter {
         if span < SAMPLING {
             return;
         }
-        if span <= SAMPLING * 2 {
+        if self.takes_pauses || span <= SAMPLING * 2 {
             self.rate = left.saturating_sub(before) as f64 / span.as_secs_f64();
         }
         self.window = Some((now, left));
