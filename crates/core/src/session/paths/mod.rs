@@ -22,8 +22,10 @@
 //! - **A path is silent** when an update of it is overdue, by srtt + 4·rttvar (and at least srtt/2
 //!   and 10 ms more than srtt), and two more have no answer, or by twice that time. So it takes two
 //!   or three round trips; until then `freshest` sees how long the oldest one waits.
-//! - **Probes** are copies. A silent or untried path gets one after 0.2, 0.4 … 2 s, a live one that
-//!   the scheduler leaves aside once a second, so that it is seen when it has become the better one.
+//! - **Probes** are copies. A silent path gets one after the time by which an update of it is
+//!   overdue, and then after twice as long each time, up to 2 s; an untried one after 0.2, 0.4 … 2 s;
+//!   a live one that the scheduler leaves aside once a second, so that it is seen when it has become
+//!   the better one.
 //!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path.
 //! - **Where none is live** the update takes the one heard last, with copies to others as above.
 

@@ -190,7 +190,8 @@ impl Path {
         if silence >= timeout * 2 || (missed && silence >= timeout) {
             self.phase = PathPhase::Silent;
             self.counters.silences += 1;
-            self.probe_wait = timeout.max(FIRST_WAIT).min(LONGEST_WAIT);
+            // One that has only lost a few is found at once.
+            self.probe_wait = timeout.min(LONGEST_WAIT);
         }
     }
 
