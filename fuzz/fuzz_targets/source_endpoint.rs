@@ -1,9 +1,11 @@
-//! Any datagrams at any time to a source with any law: no panic, no stall, a rate within bounds,
-//! and never more work than the rate allows.
+//! Any datagrams at any time by any path to a source with any law: no panic, no stall, a rate within
+//! bounds, never more work than the rate allows, and nothing first by a path that is silent or down
+//! while another one lives.
 #![no_main]
 
 use arbitrary::Arbitrary;
-use freshline_core::session::{Sample, Source, SourceParams};
+use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
+use freshline_core::session::{PathPhase, Paths, Reach, Sample, Source, SourceParams};
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, SessionId};
@@ -25,23 +27,26 @@ enum Step<'a> {
     Wait(u32),
     /// Time passes, ns, and nobody asks what it wants.
     Oversleep(u64),
-    Bytes(&'a [u8]),
+    Bytes(u8, &'a [u8]),
     /// An ack for the update so many before the newest, with whatever else it may hold.
     Ack {
+        by: u8,
         back: u8,
+        was_fresh: bool,
         hold_us: u32,
         received_at: u64,
         fresh: u32,
     },
-    Challenge([u8; 16]),
-    Close(u8),
-    TransportLost,
-    TransportReady,
+    Challenge(u8, [u8; 16]),
+    Close(u8, u8),
+    TransportLost(u8),
+    TransportReady(u8),
+    Queue(u8, Option<(u64, u32)>),
 }
 
-fuzz_target!(|story: (Law, Vec<Step<'_>>)| {
-    let (law, steps) = story;
-    let mut endpoint = Endpoint::new(law);
+fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
+    let (law, count, scheduler, steps) = story;
+    let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler);
     for step in steps {
         endpoint.step(step);
         let rate = endpoint.source.law().rate().per_second();
@@ -56,7 +61,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(law: Law) -> Self {
+    fn new(law: Law, count: usize, scheduler: u8) -> Self {
         let law: Box<dyn RateLaw> = match law {
             Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::default())),
             Law::Acp => Box::new(Acp::new(AcpParams::default())),
@@ -65,15 +70,18 @@ impl Endpoint {
         };
         let params = SourceParams::default();
         let source = Source::new(params, SESSION, law, Time::ZERO).expect("an empty name fits");
-        Self { source, now: Time::ZERO, sent: Vec::new() }
+        let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
+        let scheduler = SchedulerConfig::named(names[usize::from(scheduler) % names.len()]);
+        let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
+        Self { source: source.over(paths), now: Time::ZERO, sent: Vec::new() }
     }
 
     fn step(&mut self, step: Step<'_>) {
         match step {
             Step::Wait(nanos) => self.live(Span::from_nanos(u64::from(nanos) % 1_000_000_000)),
             Step::Oversleep(nanos) => self.now += Span::from_nanos(nanos % (1 << 50)),
-            Step::Bytes(datagram) => self.receive(datagram),
-            Step::Ack { back, hold_us, received_at, fresh } => {
+            Step::Bytes(by, datagram) => self.receive(by, datagram),
+            Step::Ack { by, back, was_fresh, hold_us, received_at, fresh } => {
                 let Some(seq) = self.sent.len().checked_sub(1 + usize::from(back)) else { return };
                 let ack = Ack {
                     session: SESSION,
@@ -81,28 +89,56 @@ impl Endpoint {
                     generated_at: self.sent[seq],
                     received_at: Time::from_nanos(received_at),
                     hold: Span::from_micros(hold_us.into()),
-                    was_fresh: true,
+                    was_fresh,
                     fresh,
                     stale: 0,
                     missing: 0,
                 };
-                self.receive(&ack.bytes());
+                self.receive(by, &ack.bytes());
             }
-            Step::Challenge(cookie) => {
-                self.receive(&Challenge { session: SESSION, cookie: Cookie(cookie) }.bytes());
+            Step::Challenge(by, cookie) => {
+                self.receive(by, &Challenge { session: SESSION, cookie: Cookie(cookie) }.bytes());
             }
-            Step::Close(reason) => {
+            Step::Close(by, reason) => {
                 let reason = CloseReason::ALL[usize::from(reason) % CloseReason::ALL.len()];
-                self.receive(&Close { session: SESSION, reason }.bytes());
+                self.receive(by, &Close { session: SESSION, reason }.bytes());
             }
-            Step::TransportLost => self.source.on_transport_lost(self.now),
-            Step::TransportReady => self.source.on_transport_ready(self.now),
+            Step::TransportLost(by) => self.source.on_transport_lost(self.now, path(by)),
+            Step::TransportReady(by) => self.source.on_transport_ready(self.now, path(by)),
+            Step::Queue(by, queue) => {
+                let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate: rate.into() });
+                self.source.on_queue(path(by), queue);
+            }
         }
     }
 
-    fn receive(&mut self, datagram: &[u8]) {
+    fn receive(&mut self, by: u8, datagram: &[u8]) {
         // What it makes of it is its own affair.
-        let _ = self.source.on_datagram(self.now, datagram);
+        let _ = self.source.on_datagram(self.now, path(by), datagram);
+    }
+
+    fn send(&mut self) {
+        let Some(route) = self.source.route(self.now) else {
+            return self.source.on_attempt(self.now);
+        };
+        let phases: Vec<_> =
+            self.source.paths().statuses(self.now, None).map(|status| status.phase).collect();
+        let phase = |path: PathId| phases[usize::from(path.0)];
+        let is_open = self.source.reach() == Reach::Open;
+        if is_open && phases.contains(&PathPhase::Live) {
+            assert_eq!(phase(route.first), PathPhase::Live);
+        }
+        let sample = Sample { generated_at: self.now, payload: b"state" };
+        let mut out = [0; 600];
+        for path in route.all() {
+            assert_ne!(phase(path), PathPhase::Down);
+            let written = match path == route.first {
+                true => self.source.write_update(self.now, path, sample, &mut out),
+                false => self.source.write_copy(self.now, path, sample, &mut out),
+            };
+            written.expect("it fits");
+        }
+        self.sent.push(self.now);
     }
 
     /// Does what the source wants for `length`.
@@ -123,12 +159,14 @@ impl Endpoint {
                 self.source.on_tick(self.now);
             }
             if self.source.next_update_at().is_some_and(|at| at <= self.now) {
-                let sample = Sample { generated_at: self.now, payload: b"state" };
-                let mut out = [0; 600];
-                self.source.write_update(self.now, sample, &mut out).expect("it fits");
-                self.sent.push(self.now);
+                self.send();
             }
             steps = steps.checked_sub(1).expect("it spins");
         }
     }
+}
+
+/// One of a few more than there are.
+fn path(by: u8) -> PathId {
+    PathId(by % 5)
 }

@@ -21,6 +21,7 @@ mod source;
 mod transport;
 mod uplink;
 mod url;
+mod way;
 mod wlan;
 
 use std::process::ExitCode;

@@ -1,23 +1,26 @@
 //! `freshline source`: keeps a monitor fresh.
 
-use std::io::{self, Write};
+mod teller;
+
+use std::io;
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-use freshline_core::session::{self, Reach, SourceEvent, SourceParams};
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::path::SchedulerConfig;
+use freshline_core::session::SourceParams;
+use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
-use freshline_net::source::{
-    Event, LinkEvent, Source, SourceConfig, SourceError, SourceReport, Watch,
-};
+use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
 use miette::miette;
 
 use crate::Failure;
 use crate::law::LawArgs;
-use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::output::{print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
+use crate::way::Way;
+use teller::{Teller, print_summary};
 
 /// Send fresh state to a monitor, as often as keeps it freshest.
 ///
@@ -36,6 +39,11 @@ A monitor and a source on one machine, in two terminals; the monitor prints its 
 A robot's pose, of which only the newest counts:
 
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - --name robot-7
+
+The same by Wi-Fi and LTE, each update by the one that is expected to be faster:
+
+    pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - \\
+        --name robot-7 --via wlan0,wwan0
 
 EXIT CODES
 
@@ -58,6 +66,21 @@ pub(crate) struct Args {
     /// Send made-up state of this size, for measurements.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "State")]
     size: Option<Bytes>,
+    /// Leave by these interfaces or local addresses; else as the routes are. On a way where the
+    /// monitor is at another address, IF@ADDR:PORT.
+    #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
+    via: Vec<Way>,
+    /// Which of several paths an update takes: freshest, where it is expected first, with copies
+    /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin; or
+    /// redundant, all of them.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "freshest",
+        requires = "via",
+        help_heading = "Paths"
+    )]
+    scheduler: String,
     /// A name for the monitor's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
@@ -83,6 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.resolve().map_err(Failure::Usage)?,
         transport: args.transport.transport(&args.url)?,
+        ways: ways(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token: args.transport.token(&args.url)?,
@@ -95,11 +119,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut teller = Teller { every: args.every, next: now + args.every, told: Vec::new() };
+    let mut teller = Teller::new(&args.via, args.every, now);
     let result = source.run(&stop, until, &mut teller).map_err(failure);
     let report = source.report();
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(told)
+}
+
+fn ways(args: &Args) -> Result<Ways, Failure> {
+    let name = args.scheduler.as_str();
+    let Some(scheduler) = SchedulerConfig::named(name) else {
+        let all: Vec<_> = SchedulerConfig::ALL.iter().map(|one| one.name()).collect();
+        return Err(Failure::Usage(miette!(
+            "there is no scheduler `{name}`; there are {}",
+            all.join(", ")
+        )));
+    };
+    let vias = args.via.iter().map(|way| (way.via.clone(), way.peer)).collect();
+    Ok(Ways { vias, scheduler })
 }
 
 fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {
@@ -130,118 +167,9 @@ fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {
 
 fn failure(error: SourceError) -> Failure {
     match error {
-        SourceError::Opening(_) | SourceError::Dial(_) => {
+        SourceError::Opening(_) | SourceError::Dial(_) | SourceError::Paths(_) => {
             Failure::Usage(miette::Report::msg(error))
         }
         _ => Failure::Runtime(miette::Report::msg(error)),
     }
-}
-
-/// Tells a person what happens, each trouble once until the session is open again.
-struct Teller {
-    every: Span,
-    next: Time,
-    told: Vec<String>,
-}
-
-/// Troubles that are remembered, of which the monitor may have worded some.
-const TOLD: usize = 8;
-
-/// Openings without an answer after which a person should know.
-const ATTEMPTS: u32 = 3;
-
-impl Teller {
-    fn trouble(&mut self, text: String) {
-        if self.told.contains(&text) {
-            return;
-        }
-        eprintln!("{text}");
-        if self.told.len() == TOLD {
-            self.told.clear();
-        }
-        self.told.push(text);
-    }
-}
-
-impl Watch for Teller {
-    fn event(&mut self, _now: Time, source: &session::Source, event: &Event<'_>) {
-        match event {
-            Event::Session(SourceEvent::Opened) => {
-                self.told.clear();
-                eprintln!("session {} is open", source.session());
-            }
-            Event::Session(SourceEvent::Closed(reason)) => {
-                self.trouble(format!("{reason}; trying again"));
-            }
-            Event::Session(SourceEvent::Silent) => {
-                self.trouble("the monitor is silent; trying again, ever more rarely".into());
-            }
-            Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
-            Event::Link(LinkEvent::Lost(reason)) => self.trouble(format!("{reason}; trying again")),
-            Event::Link(LinkEvent::Unreachable) => {
-                self.trouble("nobody listens at the monitor's address; trying again".into());
-            }
-            Event::Link(LinkEvent::Ready) => {}
-            Event::NoSample(why) => self.trouble(format!("{why}; trying again")),
-        }
-    }
-
-    fn turn(&mut self, now: Time, source: &session::Source) {
-        if matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS)
-            && self.told.is_empty()
-        {
-            self.trouble(
-                "no answer: does a monitor listen there, by the same scheme, and does a firewall \
-                 let UDP through? trying again"
-                    .into(),
-            );
-        }
-        if now < self.next {
-            return;
-        }
-        self.next = now + self.every;
-        if source.reach() == Reach::Open {
-            let mean = source.age().process().mean(now).map(Span::as_millis_f64);
-            eprintln!(
-                "age {} on average, {:.1} updates/s, {} on the way, round trip {}",
-                ms(mean),
-                source.law().rate().per_second(),
-                source.backlog().backlog(),
-                ms(source.counters().rtt_mean().map(Span::as_millis_f64)),
-            );
-        }
-    }
-}
-
-fn print_summary(report: &SourceReport) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "{} for {:.1} s: {:.1} updates/s, {} sent, {} acknowledged, {} replaced, {} missing",
-        report.law,
-        report.duration_s,
-        report.updates_per_s,
-        report.sent,
-        report.acked,
-        report.replaced,
-        report.missing.unwrap_or(0),
-    )?;
-    writeln!(
-        out,
-        "age (at most): mean {}, p50 {}, p95 {}, p99 {}, peaks {} on average, {} at most",
-        ms(report.age_mean_ms),
-        ms(report.age_p50_ms),
-        ms(report.age_p95_ms),
-        ms(report.age_p99_ms),
-        ms(report.peak_age_mean_ms),
-        ms(report.age_max_ms),
-    )?;
-    writeln!(
-        out,
-        "round trip: mean {}, min {}; backlog {:.2}; goodput {:.0} bit/s",
-        ms(report.rtt_mean_ms),
-        ms(report.rtt_min_ms),
-        report.backlog_mean.unwrap_or(0.0),
-        report.goodput_bps,
-    )
 }

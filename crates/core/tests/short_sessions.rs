@@ -1,5 +1,6 @@
 //! A session that ends soon after its opening is opened again soon, however long it took before.
 
+use freshline_core::path::PathId;
 use freshline_core::session::{
     Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
 };
@@ -15,12 +16,12 @@ fn next_update(
     let now = source.next_update_at().expect("an update is always due");
     let mut out = [0; 256];
     let sample = Sample { generated_at: now, payload: b"state" };
-    let len = source.write_update(now, sample, &mut out).expect("it fits");
+    let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
     let Some(monitor) = monitor else { return (now, None) };
     let mut reply = [0; Ack::LEN];
     let at = Clocked { received_at: now, now };
     let receipt = monitor.on_datagram(at, 1, &out[..len], &mut reply);
-    (now, source.on_datagram(now, &reply[..receipt.reply]).ok())
+    (now, source.on_datagram(now, PathId::FIRST, &reply[..receipt.reply]).ok())
 }
 
 #[test]

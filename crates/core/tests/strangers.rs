@@ -1,6 +1,7 @@
 //! Strangers at the monitor: neither a flood nor cleverness makes it remember or say more than it
 //! must.
 
+use freshline_core::path::PathId;
 use freshline_core::session::{
     Admission, Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
     Verdict,
@@ -162,9 +163,9 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
         let now = source.next_update_at().expect("it goes on trying");
         let mut out = [0; 200];
         let sample = Sample { generated_at: now, payload: b"state" };
-        let len = source.write_update(now, sample, &mut out).unwrap();
+        let len = source.write_update(now, PathId::FIRST, sample, &mut out).unwrap();
         let (_, answer) = tell(&mut monitor, now, 2, &out[..len]);
-        events.push(source.on_datagram(now, &answer).unwrap());
+        events.push(source.on_datagram(now, PathId::FIRST, &answer).unwrap());
     }
     use SourceEvent::{Challenged, Closed, Opened};
     assert_eq!(events, [Challenged, Closed(CloseReason::Full), Opened]);
@@ -185,9 +186,10 @@ fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
             while source.next_update_at().is_some_and(|due| due <= now) {
                 let mut out = [0; 256];
                 let sample = Sample { generated_at: now, payload: b"state" };
-                let len = source.write_update(now, sample, &mut out).expect("it fits");
+                let len =
+                    source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
                 let (_, answer) = tell(&mut monitor, now, address, &out[..len]);
-                let _ = source.on_datagram(now, &answer);
+                let _ = source.on_datagram(now, PathId::FIRST, &answer);
             }
         }
     }

@@ -289,6 +289,7 @@ impl Group<'_> {
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
         self.mean("backlog", "updates", flows.iter().map(|flow| flow.backlog));
         self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
+        self.mean("packets", "1/s", flows.iter().map(|flow| Some(flow.packets_per_s)));
         self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
         self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
         let ages = flows.iter().filter_map(|flow| Some(flow.age?.mean.as_secs_f64()));

@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 use freshline_core::session::{Admission, Clocked};
@@ -20,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) address: Address,
     /// QUIC's.
     connection: Option<ConnKey>,
+    /// Stands for the certificate that it has shown, if it was asked for one.
+    pub(crate) identity: Option<NonZeroU64>,
 }
 
 impl Peer {
@@ -28,14 +31,14 @@ impl Peer {
     }
 
     /// What must stay the same: a QUIC connection may move from address to address.
-    fn identity(&self) -> (Option<ConnKey>, Option<Address>) {
+    fn place(&self) -> (Option<ConnKey>, Option<Address>) {
         (self.connection, self.connection.is_none().then_some(self.address))
     }
 }
 
 impl PartialEq for Peer {
     fn eq(&self, other: &Self) -> bool {
-        self.identity() == other.identity()
+        self.place() == other.place()
     }
 }
 
@@ -43,7 +46,7 @@ impl Eq for Peer {}
 
 impl Hash for Peer {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity().hash(state);
+        self.place().hash(state);
     }
 }
 
@@ -94,7 +97,7 @@ impl Carrier {
             let now = clock.now();
             match self {
                 Self::Udp(outbox) => {
-                    let peer = Peer { address: train.from, connection: None };
+                    let peer = Peer { address: train.from, connection: None, identity: None };
                     for datagram in train.datagrams() {
                         let at = Clocked { received_at, now };
                         let len = answer(at, peer, datagram, &mut reply);
@@ -192,7 +195,8 @@ impl Quic {
         while let Some((connection, datagram)) = self.server.recv() {
             let Some(remote) = self.server.remote_addr(connection) else { continue };
             let address = Address { remote, local: None };
-            let peer = Peer { address, connection: Some(connection) };
+            let identity = self.server.identity(connection);
+            let peer = Peer { address, connection: Some(connection), identity };
             let len = answer(at, peer, &datagram, &mut reply);
             if len > 0 {
                 // An answer that replaces an older one, or comes to a connection that has just

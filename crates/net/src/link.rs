@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use freshline_core::unit::Time;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
+use crate::bond::{Via, socket};
 use crate::clock::Clock;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
 
@@ -24,6 +25,24 @@ pub enum Transport {
         /// The name that the other side's certificate must have, unless it is pinned.
         server_name: String,
     },
+}
+
+impl Transport {
+    /// The longest datagram that it carries.
+    pub(crate) fn max_datagram(&self) -> usize {
+        match self {
+            Self::Udp => MAX_UDP_PAYLOAD,
+            Self::Quic { .. } => quic::MAX_DATAGRAM,
+        }
+    }
+
+    /// What else helps who has more.
+    pub(crate) fn hint_for_more(&self) -> &'static str {
+        match self {
+            Self::Udp => "",
+            Self::Quic { .. } => ", or use udp:// on a trusted link",
+        }
+    }
 }
 
 /// What happens to a link.
@@ -92,7 +111,8 @@ pub(crate) enum Sent {
 
 pub(crate) struct Link<I: Inlet> {
     clock: Clock,
-    remote: SocketAddr,
+    /// By what it leaves, and for where.
+    ends: (Via, SocketAddr),
     token: Token,
     socket: UdpSocket,
     inlet: I,
@@ -123,10 +143,10 @@ enum State {
 const MAX_UDP_PAYLOAD: usize = 65_507;
 
 impl<I: Inlet> Link<I> {
-    /// A link to `remote`, whose socket wakes a poll as `token`.
+    /// A link by `via` to `remote`, whose socket wakes a poll as `token`.
     pub(crate) fn open(
         transport: Transport,
-        remote: SocketAddr,
+        (via, remote): (Via, SocketAddr),
         (registry, token): (&Registry, Token),
         mut inlet: I,
         clock: Clock,
@@ -140,22 +160,14 @@ impl<I: Inlet> Link<I> {
                 Some(Quic { client, state: State::Dialling, packet: Vec::new(), unsent: false })
             }
         };
-        let socket = connect(remote, registry, token)?;
+        let socket = connect(&via, remote, registry, token)?;
         inlet.open(&socket).map_err(system("prepare a UDP socket"))?;
         let (buffer, mark) = (vec![0; MAX_UDP_PAYLOAD], I::Mark::default());
         let events = VecDeque::new();
-        let mut link = Self { clock, remote, token, socket, inlet, mark, quic, events, buffer };
+        let ends = (via, remote);
+        let mut link = Self { clock, ends, token, socket, inlet, mark, quic, events, buffer };
         link.flush(clock.now())?;
         Ok(link)
-    }
-
-    /// The longest datagram that [`Link::send`] takes.
-    pub(crate) fn max_datagram(&self) -> usize {
-        if self.quic.is_some() { quic::MAX_DATAGRAM } else { MAX_UDP_PAYLOAD }
-    }
-
-    pub(crate) fn hint_for_more(&self) -> &'static str {
-        if self.quic.is_some() { ", or use udp:// on a trusted link" } else { "" }
     }
 
     pub(crate) fn is_dialling(&self) -> bool {
@@ -180,7 +192,7 @@ impl<I: Inlet> Link<I> {
                     None => return Ok(Some((&self.buffer[..len], mark))),
                     Some(quic) => {
                         let now = self.clock.instant_of(now);
-                        quic.client.handle(now, self.remote, None, &self.buffer[..len]);
+                        quic.client.handle(now, self.ends.1, None, &self.buffer[..len]);
                         self.mark = mark;
                     }
                 },
@@ -241,7 +253,8 @@ impl<I: Inlet> Link<I> {
 
     /// Makes a new socket, as the host may have moved to another network, and dials again.
     pub(crate) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
-        if let Ok(socket) = connect(self.remote, registry, self.token)
+        let (via, remote) = &self.ends;
+        if let Ok(socket) = connect(via, *remote, registry, self.token)
             && self.inlet.open(&socket).is_ok()
         {
             // Dropping the old socket takes it out of the poll.
@@ -297,12 +310,14 @@ impl<I: Inlet> Link<I> {
 }
 
 /// A socket that talks with `remote` alone: the kernel drops what others send to it.
-fn connect(remote: SocketAddr, registry: &Registry, token: Token) -> Result<UdpSocket, LinkError> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let mut socket = UdpSocket::bind((any, 0).into()).map_err(system("open a UDP socket"))?;
+fn connect(
+    via: &Via,
+    remote: SocketAddr,
+    registry: &Registry,
+    token: Token,
+) -> Result<UdpSocket, LinkError> {
+    let socket = socket::bind(via, remote).map_err(system("open a UDP socket"))?;
+    let mut socket = UdpSocket::from_std(socket);
     socket.connect(remote).map_err(system("reach the network of the other side"))?;
     registry
         .register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)

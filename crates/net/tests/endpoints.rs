@@ -18,7 +18,7 @@ use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Recor
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
 use freshline_net::source::sampler::{Latest, Sampler, Synthetic};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceError, SourceReport, Transport,
+    self, Event, Source, SourceConfig, SourceError, SourceReport, Transport, Ways,
 };
 use freshline_net::stop::Stop;
 
@@ -88,6 +88,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     SourceConfig {
         monitor,
         transport,
+        ways: Ways::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(200.0))),
         sampler: Box::new(Synthetic::new(100)),

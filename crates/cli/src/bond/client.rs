@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use freshline_core::unit::Span;
-use freshline_net::bond::{Client, ClientConfig, Target, Via};
+use freshline_net::bond::{Client, ClientConfig, Target};
 use freshline_net::clock::Clock;
 use freshline_net::quic::{Fingerprint, Trust};
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -14,6 +14,7 @@ use super::show::Show;
 use super::{How, Who, authorities, failure};
 use crate::Failure;
 use crate::output::stop_on_signals;
+use crate::way::Way;
 
 /// Take programs' connections in, and carry them to the server over all paths.
 #[derive(Debug, clap::Args)]
@@ -46,37 +47,6 @@ pub(crate) struct Args {
     duration: Option<Span>,
     #[command(flatten)]
     show: Show,
-}
-
-/// One way to the server.
-#[derive(Debug, Clone)]
-struct Way {
-    via: Via,
-    peer: Option<SocketAddr>,
-}
-
-impl FromStr for Way {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (via, peer) = match text.split_once('@') {
-            None => (text, None),
-            Some((via, peer)) => {
-                let peer = peer.parse().map_err(|_| {
-                    format!(
-                        "`{peer}` is no address of a server; write for example wlan0@192.0.2.1:3775"
-                    )
-                })?;
-                (via, Some(peer))
-            }
-        };
-        if via.is_empty() {
-            return Err(
-                "an interface or a local address is missing; write for example wlan0".into()
-            );
-        }
-        Ok(Self { via: Via::from(via), peer })
-    }
 }
 
 /// A port that is carried to a destination.

@@ -20,7 +20,7 @@ use freshline_net::clock::Clock;
 use freshline_net::emulate::{Emulator, EmulatorConfig, Handle};
 use freshline_net::monitor::{Monitor, MonitorConfig};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourceReport, Transport};
+use freshline_net::source::{Source, SourceConfig, SourceReport, Transport, Ways};
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 
@@ -122,6 +122,7 @@ fn source(name: &str, law: Box<dyn RateLaw>, monitor: SocketAddr) -> miette::Res
     let config = SourceConfig {
         monitor,
         transport: Transport::Udp,
+        ways: Ways::default(),
         params: SourceParams { name: name.to_owned(), ..Default::default() },
         law,
         sampler: Box::new(Synthetic::new(PAYLOAD)),

@@ -9,7 +9,7 @@ use freshline_core::unit::{Span, Time};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{
-    Event, LinkEvent, Source, SourceConfig, SourceError, Transport, Watch,
+    Event, LinkEvent, Source, SourceConfig, SourceError, Transport, Watch, Ways,
 };
 use freshline_net::stop::Stop;
 
@@ -76,6 +76,7 @@ impl Probe {
         let mut source = Source::new(SourceConfig {
             monitor: self.monitor,
             transport: self.transport.clone(),
+            ways: Ways::default(),
             params: self.params.clone(),
             law,
             sampler: Box::new(Synthetic::new(self.payload)),

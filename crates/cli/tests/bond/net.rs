@@ -276,7 +276,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Waits until it has said `word`.
-    fn start(mut command: Command, word: &str) -> Self {
+    pub(crate) fn start(mut command: Command, word: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();

@@ -75,6 +75,11 @@ pub const MOST_PATHS: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
+impl PathId {
+    /// The first, which is the only one where there are not several.
+    pub const FIRST: Self = Self(0);
+}
+
 /// What waits in the queue of the device through which a path leaves the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceQueue {

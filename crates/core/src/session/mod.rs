@@ -23,6 +23,7 @@ mod cookie;
 pub mod downlink;
 mod index;
 mod monitor;
+mod paths;
 mod record;
 mod source;
 
@@ -31,6 +32,9 @@ pub use cookie::Secret;
 pub use monitor::{
     Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams,
     Receipt, Verdict,
+};
+pub use paths::{
+    PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,
 };
 pub use record::{Record, SourceKey};
 pub use source::{

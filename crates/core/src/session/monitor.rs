@@ -98,7 +98,7 @@ pub enum Ignored {
     /// Not a message of ours.
     #[error("not a message: {0}")]
     Unreadable(#[from] ParseError),
-    /// A message that only monitors send, or of a session that is not known.
+    /// A message that only monitors send, or of a session that is not known or somebody else's.
     #[error("not meant for a monitor")]
     Misplaced,
 }
@@ -152,6 +152,8 @@ pub struct Monitor<P> {
     by_session: Index,
     /// Those with a name.
     by_name: Index,
+    /// Whether a session that began from the one may go on from the other.
+    may_follow: fn(&P, &P) -> bool,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
     counters: MonitorCounters,
@@ -174,12 +176,21 @@ impl<P: Copy + Hash> Monitor<P> {
             records: Slab::new(),
             by_session: Index::new(secret.table_hasher()),
             by_name: Index::new(secret.table_hasher()),
+            may_follow: |_, _| true,
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
             secret,
         }
+    }
+
+    /// The same for a transport that knows more of its peers than where they are: a session that
+    /// began from the first may go on, or end, from the second. What comes from others is left
+    /// aside.
+    pub fn with_owners(mut self, may_follow: fn(&P, &P) -> bool) -> Self {
+        self.may_follow = may_follow;
+        self
     }
 
     // ---- inputs ----
@@ -195,7 +206,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.counters.datagrams += 1;
         match Message::parse(datagram) {
             Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
-            Ok(Message::Close(close)) => self.on_close(close.session),
+            Ok(Message::Close(close)) => self.on_close(&peer, close.session),
             Ok(_) => self.ignore(Ignored::Misplaced),
             Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
                 Some(session) if datagram.len() >= Close::LEN => {
@@ -278,6 +289,9 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.on_stranger(at, peer, update, reply);
         };
         let record = &mut self.records[key as usize];
+        if !(self.may_follow)(&record.peer, &peer) {
+            return self.ignore(Ignored::Misplaced);
+        }
         record.peer = peer;
         let arrival = record.on_update(update, at.received_at);
         let source = SourceKey(key);
@@ -350,8 +364,9 @@ impl<P: Copy + Hash> Monitor<P> {
         Ack::LEN
     }
 
-    fn on_close<'a>(&mut self, session: SessionId) -> Receipt<'a, P> {
-        match self.find(session) {
+    fn on_close<'a>(&mut self, peer: &P, session: SessionId) -> Receipt<'a, P> {
+        let is_theirs = |key: &u32| (self.may_follow)(&self.records[*key as usize].peer, peer);
+        match self.find(session).filter(is_theirs) {
             Some(key) => {
                 let record = Box::new(self.remove(key));
                 self.counters.closed += 1;
@@ -461,6 +476,32 @@ mod tests {
         assert_eq!(monitor.counters().superseded, 1);
         assert!(!open(&mut monitor, 5, ""), "nameless ones replace nobody");
         assert_eq!((monitor.by_session.len(), monitor.by_name.len()), (3, 2));
+    }
+
+    #[test]
+    fn a_session_goes_on_from_elsewhere_but_not_from_somebody_else() {
+        let mut monitor = monitor(3).with_owners(|a, b| a % 10 == b % 10);
+        assert!(open(&mut monitor, 1, "robot"));
+        let update = Update {
+            session: SessionId(1),
+            seq: 1,
+            generated_at: Time::ZERO,
+            clock_offset: None,
+            opening: None,
+            payload: b"state",
+        };
+        let (mut datagram, mut reply) = ([0; 200], [0; Ack::LEN]);
+        let len = update.write(&mut datagram).unwrap();
+        let close = Close { session: SessionId(1), reason: CloseReason::Done }.bytes();
+        for theirs in [&datagram[..len], &close] {
+            let receipt = monitor.on_datagram(AT, 11, theirs, &mut reply);
+            assert!(matches!(receipt.verdict, Verdict::Ignored(Ignored::Misplaced)));
+            assert_eq!(receipt.reply, 0);
+        }
+        let receipt = monitor.on_datagram(AT, 20, &datagram[..len], &mut reply);
+        assert!(matches!(receipt.verdict, Verdict::Fresh { opened: false, .. }));
+        monitor.on_datagram(AT, 10, &close, &mut reply);
+        assert!(monitor.is_empty());
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Scenario {
             link.is_some_and(|link| link.directions().into_iter().all(takes_no_time))
         };
         let is_path_instant = |path: &Vec<String>| !path.is_empty() && path.iter().all(is_instant);
-        let further = flow.multipath.iter().flat_map(|multipath| &multipath.paths);
+        let further = flow.several_paths().into_iter().flatten();
         [&flow.path].into_iter().chain(further).any(is_path_instant)
     }
 
@@ -318,7 +318,7 @@ impl FlowConfig {
         &'a self,
         places: Places<'a>,
     ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        let has_way = !self.path.is_empty() || self.multipath.is_some();
+        let has_way = !self.path.is_empty() || self.several_paths().is_some();
         if has_way || self.each_hop || self.station.is_some() {
             return Err(self.refused("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
@@ -331,20 +331,27 @@ impl FlowConfig {
 
     /// The way of a flow, or all of its paths.
     fn whole_way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
-        let Some(multipath) = &self.multipath else {
+        let Some(paths) = self.several_paths() else {
             return self.way(&self.path, places, stations);
         };
         if !self.path.is_empty() || self.each_hop {
             return Err(self.refused("a flow of several `paths` has no `path` and no `each_hop`"));
         }
-        if multipath.paths.iter().any(Vec::is_empty) {
+        if paths.iter().any(Vec::is_empty) {
             return Err(self.refused("one of its `paths` is empty; name its links or cells"));
         }
-        let mut paths = multipath.paths.iter().map(|path| self.way(path, places, stations));
+        let mut paths = paths.iter().map(|path| self.way(path, places, stations));
         let Some(first) = paths.next() else {
             return Err(self.refused("`paths` is empty; name the links or cells of each"));
         };
         Ok(Way { further: paths.collect::<Result<_, _>>()?, ..first? })
+    }
+
+    /// The links of its paths, where it names several.
+    fn several_paths(&self) -> Option<&[Vec<String>]> {
+        let of_updates = self.updates.as_ref().map(|updates| &updates.paths[..]);
+        let of_stream = self.multipath.as_ref().map(|multipath| &multipath.paths[..]);
+        of_stream.or(of_updates.filter(|paths| !paths.is_empty()))
     }
 
     fn is_stream(&self) -> bool {

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use freshline_core::host::BandLawConfig;
+use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::Remote;
+use freshline_core::session::Paths;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
 use super::{
-    CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, PatternName, ScenarioError, TcpConfig,
+    CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, MultipathConfig, PatternName,
+    ScenarioError, TcpConfig,
 };
 use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
@@ -97,8 +100,10 @@ impl FlowConfig {
         match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.load) {
             (Some(updates), None, None, None, None) => {
                 let sizes = updates.sizes().map_err(|what| self.refused(what))?;
+                let paths = updates.paths().map_err(|what| self.refused(what))?;
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
-                Ok(Flow::Updates(UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng)))
+                let flow = UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng);
+                Ok(Flow::Updates(flow.over(paths)))
             }
             (None, Some(tcp), None, None, None) => {
                 if self.path.is_empty() && !self.each_pair {
@@ -149,6 +154,26 @@ impl UpdatesConfig {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         Ok(sizes)
+    }
+}
+
+impl UpdatesConfig {
+    fn paths(&self) -> Result<Paths, Cow<'static, str>> {
+        if self.paths.is_empty() {
+            return match self.scheduler {
+                None => Ok(Paths::default()),
+                Some(_) => Err("`scheduler` needs `paths`; name the links or cells of each".into()),
+            };
+        }
+        let (count, most) = (self.paths.len(), MultipathConfig::MOST_PATHS);
+        if count > most {
+            return Err(format!("`paths` has {count}; give from 1 to {most}").into());
+        }
+        if self.ack == Some(Bytes::ZERO) {
+            return Err("without acks nothing is known of its `paths`; leave `ack` out".into());
+        }
+        let scheduler = self.scheduler.unwrap_or(SchedulerConfig::Freshest(Default::default()));
+        Paths::new(count, &scheduler).map_err(|error| format!("`scheduler`: {error}").into())
     }
 }
 

@@ -23,6 +23,7 @@ use std::{fs, io};
 
 use freshline_core::host::BandLawConfig;
 use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
 use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use serde::Deserialize;
@@ -196,6 +197,12 @@ pub struct UpdatesConfig {
     /// How the size of an update on the wire is drawn.
     #[serde(default)]
     pub sizes: SizeDistribution,
+    /// The links of each of several paths, in place of the flow's `path`; at most
+    /// [`MultipathConfig::MOST_PATHS`].
+    #[serde(default)]
+    pub paths: Vec<Vec<String>>,
+    /// With `paths`: which of them an update takes; `freshest` unless said.
+    pub scheduler: Option<SchedulerConfig>,
 }
 
 /// A TCP stream with its application; a bulk transfer without end unless said.

@@ -1,5 +1,6 @@
 //! A source, the application that it serves, and their clocks.
 
+use freshline_core::path::PathId;
 use freshline_core::session::{Sample, Source, SourceEvent, SourceParams};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
@@ -69,7 +70,10 @@ impl SourceHost {
             Time::from_nanos(local.as_nanos().saturating_add_signed(self.labels_off_by));
         let mut out = vec![0; BUFFER];
         let sample = Sample { generated_at, payload: &state };
-        let len = self.endpoint.write_update(local, sample, &mut out).expect("the buffer is long");
+        let len = self
+            .endpoint
+            .write_update(local, PathId::FIRST, sample, &mut out)
+            .expect("the buffer is long");
         out.truncate(len);
         self.plan_next_event();
         Some((seq, out))
@@ -77,7 +81,7 @@ impl SourceHost {
 
     /// What a datagram tells it; nothing if it is left aside.
     pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Option<SourceEvent> {
-        let event = self.endpoint.on_datagram(self.clock.read(now), datagram).ok();
+        let event = self.endpoint.on_datagram(self.clock.read(now), PathId::FIRST, datagram).ok();
         self.plan_next_event();
         event
     }

@@ -27,6 +27,7 @@ use std::ops::Range;
 
 use freshline_core::host::Band;
 use freshline_core::link::Hop;
+use freshline_core::path::PathId;
 use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
@@ -316,10 +317,15 @@ impl World {
     }
 
     fn wake_flow(&mut self, flow: usize) {
+        if let Flow::Updates(_) = self.flows[flow].flow {
+            self.look_at_devices(flow);
+        }
         match &mut self.flows[flow].flow {
             Flow::Updates(updates) => {
-                if let Some(load) = updates.on_wake(self.now) {
-                    self.send(flow, Direction::There, load);
+                if let Some((route, load)) = updates.on_wake(self.now) {
+                    for path in route.all() {
+                        self.send_over(flow, path.0, Direction::There, load);
+                    }
                 }
             }
             Flow::Cross(cross) => {
@@ -380,7 +386,12 @@ impl World {
     fn look_at_devices(&mut self, flow: usize) {
         let Self { hops, cells, flows, now, .. } = self;
         let routed = &mut flows[flow];
-        if !matches!(routed.flow, Flow::Multipath(_)) {
+        let looks = match routed.flow {
+            Flow::Multipath(_) => true,
+            Flow::Updates(_) => !routed.further.is_empty(),
+            _ => false,
+        };
+        if !looks {
             return;
         }
         for path in 0..=routed.further.len() {
@@ -398,8 +409,10 @@ impl World {
                     (own.map(|(_, packets)| packets.get()).sum(), left.get())
                 }
             };
-            if let Flow::Multipath(multipath) = &mut routed.flow {
-                multipath.look(*now, path, held, left);
+            match &mut routed.flow {
+                Flow::Multipath(multipath) => multipath.look(*now, path, held, left),
+                Flow::Updates(updates) => updates.look(*now, PathId(path as u8), held, left),
+                _ => {}
             }
         }
     }
@@ -465,11 +478,11 @@ impl World {
         match (&mut self.flows[flow].flow, parcel.load.body) {
             (Flow::Updates(updates), Body::Update(update)) => {
                 if let Some(ack) = updates.on_update(self.now, update) {
-                    self.send(flow, Direction::Back, ack);
+                    self.send_over(flow, parcel.path, Direction::Back, ack);
                 }
             }
             (Flow::Updates(updates), Body::Ack(ack)) => {
-                updates.on_ack(self.now, ack);
+                updates.on_ack(self.now, PathId(parcel.path), ack);
                 self.reschedule_flow(flow);
             }
             (Flow::Stream(stream), Body::Segment(number)) => {

@@ -5,8 +5,12 @@
 //!    ▲                        │
 //!    └──────── … ◄─── ack ◄───┘
 //! ```
+//!
+//! Over several paths, `session::Paths` says which of them an update takes.
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
+use freshline_core::path::PathId;
+use freshline_core::session::{PathAck, PathCounters, Paths, Route};
 use freshline_core::source::{self, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire;
@@ -14,6 +18,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
 use super::parcel::{Ack, Body, Load, UDP_OVER_IPV4, Update};
+use crate::tcp::multipath::DeviceMeter;
 
 /// How large updates are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +62,9 @@ impl Sizes {
 /// A flow of updates under way.
 pub struct UpdateFlow {
     law: Box<dyn RateLaw>,
+    paths: Paths,
+    /// What the devices let be seen through which several paths leave.
+    devices: Vec<DeviceMeter>,
     sizes: Sizes,
     rng: Pcg64,
     starts_at: Time,
@@ -77,6 +85,8 @@ struct Tally {
     source_age: AgeProcess,
     backlog: BacklogProcess,
     sent: u64,
+    /// What each path had carried at the beginning.
+    before: Vec<PathCounters>,
     delivered_fresh: u64,
     rtt_sum: Span,
     acked: u64,
@@ -96,14 +106,17 @@ pub struct UpdateOutcome {
     pub rtt_mean: Option<Span>,
     /// Updates sent a second.
     pub updates_per_s: f64,
+    /// The same with the copies that take other paths.
+    pub packets_per_s: f64,
     /// Payload of fresh updates, in bit/s.
     pub goodput_bps: f64,
 }
 
 impl Tally {
-    fn new(since: Time) -> Self {
+    fn new(since: Time, paths: &Paths) -> Self {
         Self {
             since,
+            before: counters(paths).collect(),
             age: AgeMeter::new(),
             source_age: AgeProcess::new(),
             backlog: BacklogProcess::new(since),
@@ -126,6 +139,8 @@ impl UpdateFlow {
     ) -> Self {
         Self {
             law,
+            paths: Paths::default(),
+            devices: Vec::new(),
             sizes,
             rng,
             starts_at,
@@ -133,22 +148,38 @@ impl UpdateFlow {
             next_seq: 0,
             fresh: 0,
             newest: None,
-            tally: Tally::new(Time::ZERO),
+            tally: Tally::new(Time::ZERO, &Paths::default()),
+        }
+    }
+
+    /// The same over these paths.
+    pub fn over(mut self, paths: Paths) -> Self {
+        self.devices = vec![DeviceMeter::default(); paths.count()];
+        self.tally = Tally::new(Time::ZERO, &paths);
+        self.paths = paths;
+        self
+    }
+
+    /// The device of a path holds so many packets now, and so many have left it since its start.
+    pub fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
+        if let Some(device) = self.devices.get_mut(usize::from(path.0)) {
+            device.look(now, packets, left);
+            self.paths.set_queue(path, Some(device.queue()));
         }
     }
 
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
-        self.tally = Tally::new(now);
+        self.tally = Tally::new(now, &self.paths);
     }
 
-    /// Something to do has come due: gives an update to send.
-    pub fn on_wake(&mut self, now: Time) -> Option<Load> {
+    /// Something to do has come due: gives an update to send, and its paths.
+    pub fn on_wake(&mut self, now: Time) -> Option<(Route, Load)> {
         if self.law.next_event().is_some_and(|at| at <= now) {
             self.law.on_tick(now);
         }
         let due = self.next_update_at().is_some_and(|at| at <= now);
-        due.then(|| self.send(now))
+        due.then(|| self.send(now))?
     }
 
     /// An update has come to the monitor: gives the ack, if it sends any.
@@ -164,9 +195,10 @@ impl UpdateFlow {
         self.sizes.ack.map(|size| Load::plain(size, body))
     }
 
-    /// An ack has come back to the source.
-    pub fn on_ack(&mut self, now: Time, ack: Ack) {
+    /// An ack has come back to the source by a path.
+    pub fn on_ack(&mut self, now: Time, path: PathId, ack: Ack) {
         let Ack { update: Update { seq, generated_at }, received_at, fresh, .. } = ack;
+        self.paths.on_ack(now, path, &PathAck { seq, hold: Span::ZERO, received_at });
         self.tally.backlog.on_ack(now, seq);
         if self.tally.newest_acked.is_none_or(|newest| seq > newest) {
             self.tally.newest_acked = Some(seq);
@@ -221,6 +253,7 @@ impl UpdateFlow {
             backlog: self.sizes.ack.and_then(|_| tally.backlog.mean(now)),
             rtt_mean,
             updates_per_s: tally.sent as f64 / seconds,
+            packets_per_s: self.sent_by_path().sum::<u64>() as f64 / seconds,
             goodput_bps: tally.delivered_fresh as f64 * self.sizes.payload.get() as f64 * 8.0
                 / seconds,
         }
@@ -231,7 +264,15 @@ impl UpdateFlow {
         (at < self.ends_at).then_some(at)
     }
 
-    fn send(&mut self, now: Time) -> Load {
+    /// What took each path since the beginning of what is measured, copies included.
+    pub fn sent_by_path(&self) -> impl Iterator<Item = u64> {
+        let before = self.tally.before.iter();
+        counters(&self.paths).zip(before).map(|(after, before)| after.sent - before.sent)
+    }
+
+    fn send(&mut self, now: Time) -> Option<(Route, Load)> {
+        // In the lab clocks agree.
+        let route = self.paths.route(now, self.law.rate().period(), Some(0))?;
         let seq = self.next_seq;
         self.next_seq += 1;
         self.tally.sent += 1;
@@ -239,13 +280,16 @@ impl UpdateFlow {
             self.tally.backlog.on_sent(now, seq);
         }
         self.law.on_sent(now, seq);
+        for path in route.all() {
+            self.paths.on_sent(now, path, seq, path != route.first);
+        }
         let whole = self.sizes.payload + self.sizes.overhead;
         let size = match self.sizes.distribution {
             SizeDistribution::Constant => whole,
             _ => exponential(whole, &mut self.rng),
         };
         let body = Body::Update(Update { seq, generated_at: now });
-        Load::plain(size, body)
+        Some((route, Load::plain(size, body)))
     }
 
     /// The size that an update has on its next hop, if it is drawn anew.
@@ -253,6 +297,11 @@ impl UpdateFlow {
         let each_hop = self.sizes.distribution == SizeDistribution::ExponentialEachHop;
         each_hop.then(|| exponential(self.sizes.payload + self.sizes.overhead, &mut self.rng))
     }
+}
+
+/// What each path has carried.
+fn counters(paths: &Paths) -> impl Iterator<Item = PathCounters> {
+    paths.statuses(Time::ZERO, None).map(|status| status.counters)
 }
 
 /// Exponentially distributed around `mean`, at least a byte.

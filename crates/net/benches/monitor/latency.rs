@@ -9,7 +9,7 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_net::clock::Clock;
 use freshline_net::monitor::{self, Monitor, MonitorConfig, Record};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, Transport};
+use freshline_net::source::{Source, SourceConfig, Transport, Ways};
 use freshline_net::stop::Stop;
 
 use crate::traffic::PAYLOAD;
@@ -59,6 +59,7 @@ fn through_the_endpoints() -> Vec<Span> {
     let mut source = Source::new(SourceConfig {
         monitor: address,
         transport: Transport::Udp,
+        ways: Ways::default(),
         params: SourceParams::default(),
         law: Box::new(Fixed::new(UpdateRate::from_period(PERIOD))),
         sampler: Box::new(Synthetic::new(PAYLOAD.len())),

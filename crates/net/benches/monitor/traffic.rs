@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use freshline_core::path::PathId;
 use freshline_core::session::{Reach, Sample, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -45,10 +46,12 @@ impl Blaster {
         while source.reach() != Reach::Open {
             let now = self.clock.now();
             let sample = Sample { generated_at: now, payload: &PAYLOAD };
-            let len = source.write_update(now, sample, &mut datagram).unwrap();
+            let len = source.write_update(now, PathId::FIRST, sample, &mut datagram).unwrap();
             self.socket.udp.send_to(&datagram[..len], self.monitor).unwrap();
             let len = self.socket.udp.recv(&mut datagram).expect("the monitor answers");
-            source.on_datagram(self.clock.now(), &datagram[..len]).expect("with sense");
+            source
+                .on_datagram(self.clock.now(), PathId::FIRST, &datagram[..len])
+                .expect("with sense");
         }
         self.socket.udp.set_nonblocking(true).unwrap();
         self.next_seq = source.counters().sent;

@@ -96,7 +96,7 @@ struct Device {
 
 /// The queues of this host's devices, in the network namespace of the thread that made this.
 #[derive(Debug)]
-pub(super) struct DeviceQueues {
+pub(crate) struct DeviceQueues {
     socket: Option<OwnedFd>,
     devices: HashMap<u32, Device>,
     /// By which device packets leave for an address, and since when that is known.
@@ -107,7 +107,7 @@ pub(super) struct DeviceQueues {
 }
 
 impl DeviceQueues {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let socket = socket(
             AddressFamily::Netlink,
             SockType::Raw,
@@ -124,7 +124,7 @@ impl DeviceQueues {
     }
 
     /// Paths with the local address `label` leave by this interface.
-    pub(super) fn label(&mut self, label: IpAddr, interface: &str) {
+    pub(crate) fn label(&mut self, label: IpAddr, interface: &str) {
         self.labels.insert(label, interface.to_owned());
         self.routes.remove(&label);
     }

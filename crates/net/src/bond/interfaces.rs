@@ -10,11 +10,11 @@ use super::Via;
 
 /// Interfaces that are up, with an address each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Interfaces(Vec<(String, IpAddr)>);
+pub(crate) struct Interfaces(Vec<(String, IpAddr)>);
 
 impl Interfaces {
     /// As they are now.
-    pub(super) fn read() -> io::Result<Self> {
+    pub(crate) fn read() -> io::Result<Self> {
         let mut found = Vec::new();
         for interface in getifaddrs()? {
             let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
@@ -29,18 +29,22 @@ impl Interfaces {
     }
 
     /// Whether packets to `peer` can leave by `via` now.
-    pub(super) fn has(&self, via: &Via, peer: SocketAddr) -> bool {
-        match via {
-            Via::Any => true,
-            Via::Address(address) => self.0.iter().any(|(_, ip)| ip == address),
-            Via::Interface(name) => {
-                self.0.iter().any(|(known, ip)| known == name && ip.is_ipv4() == peer.is_ipv4())
-            }
-        }
+    pub(crate) fn has(&self, via: &Via, peer: SocketAddr) -> bool {
+        *via == Via::Any || self.address(via, peer).is_some()
+    }
+
+    /// From which address packets to `peer` leave by `via`, where that says it.
+    pub(crate) fn address(&self, via: &Via, peer: SocketAddr) -> Option<IpAddr> {
+        let is_it = |(name, ip): &&(String, IpAddr)| match via {
+            Via::Any => false,
+            Via::Address(address) => ip == address,
+            Via::Interface(wanted) => name == wanted && ip.is_ipv4() == peer.is_ipv4(),
+        };
+        self.0.iter().find(is_it).map(|(_, ip)| *ip)
     }
 
     /// The interface by which `via` leaves, if that is given.
-    pub(super) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
+    pub(crate) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
         match via {
             Via::Any => None,
             Via::Interface(name) => Some(name),

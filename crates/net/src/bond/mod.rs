@@ -11,17 +11,17 @@
 
 mod client;
 mod config;
-mod device_queue;
+pub(crate) mod device_queue;
 mod flow;
 mod gate;
 mod head;
-mod interfaces;
+pub(crate) mod interfaces;
 mod link;
-mod paths;
+pub(crate) mod paths;
 mod resolve;
 mod rules;
 mod server;
-mod socket;
+pub(crate) mod socket;
 mod socks;
 mod status;
 #[cfg(test)]

@@ -52,7 +52,7 @@ const QUIET: Duration = Duration::from_millis(150);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Tells what waits in front of a path on this host.
-pub(super) trait Queues {
+pub(crate) trait Queues {
     /// The queue that packets of this path stand in; `None` where nobody can tell.
     fn queue(&mut self, now: Instant, path: FourTuple) -> Option<DeviceQueue>;
 }

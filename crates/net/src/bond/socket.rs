@@ -42,6 +42,26 @@ impl From<&str> for Via {
     }
 }
 
+/// A socket that leaves by `via`, for the family of `peer`; calls of it never wait.
+pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let domain = Domain::for_address(peer);
+    let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = match via {
+        Via::Interface(name) => {
+            socket.bind_device(Some(name.as_bytes()))?;
+            any
+        }
+        Via::Address(address) => *address,
+        Via::Any => any,
+    };
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    Ok(socket.into())
+}
+
 /// Datagrams of one length to one address.
 #[derive(Debug)]
 struct Train {
@@ -64,22 +84,7 @@ pub(super) struct Outlet {
 impl Outlet {
     /// A socket that leaves by `via`, for the family of `peer`.
     pub(super) fn open(via: &Via, peer: SocketAddr) -> io::Result<Self> {
-        let domain = Domain::for_address(peer);
-        let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-        let any: IpAddr = match peer {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let from = match via {
-            Via::Interface(name) => {
-                socket.bind_device(Some(name.as_bytes()))?;
-                any
-            }
-            Via::Address(address) => *address,
-            Via::Any => any,
-        };
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-        Self::of(socket.into())
+        Self::of(bind(via, peer)?)
     }
 
     /// A socket that listens.

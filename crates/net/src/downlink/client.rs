@@ -16,6 +16,7 @@ use super::air::{Air, CaptureTrouble};
 use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamps};
 use crate::alarm::Alarm;
+use crate::bond::Via;
 use crate::clock::Clock;
 use crate::link::{Link, LinkError};
 use crate::quic;
@@ -210,7 +211,13 @@ impl Client {
             (Some(source), _) => Some(Air::open(source, config.server, Arc::clone(&waker))?),
         };
         let inlet = Stamps::new(clock);
-        let link = Link::open(config.transport, config.server, (registry, SOCKET), inlet, clock)?;
+        let link = Link::open(
+            config.transport,
+            (Via::Any, config.server),
+            (registry, SOCKET),
+            inlet,
+            clock,
+        )?;
         let id = getrandom::u64().map_err(ClientError::Random)?;
         let session = Session::new(config.params, SessionId(id), config.counter, now)?;
         Ok(Self {

@@ -13,6 +13,7 @@ pub mod output;
 mod status;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 
 use freshline_core::session::{self, MonitorCounters, MonitorParams, SourceKey, Verdict};
 use freshline_core::unit::Time;
@@ -29,7 +30,23 @@ pub use status::{MonitorReport, SourceStatus};
 use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
-pub type Record = session::Record<SocketAddr>;
+pub type Record = session::Record<Sender>;
+
+/// Where an update came from, and from whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sender {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Stands for the certificate that it has shown, if it was asked for one.
+    identity: Option<NonZeroU64>,
+}
+
+impl Sender {
+    /// A session may come by several paths, of one source alone.
+    fn may_follow(before: &Self, now: &Self) -> bool {
+        before.identity == now.identity
+    }
+}
 
 /// Asks a monitor that runs on another thread.
 pub type Asker = ask::Asker<MonitorReport>;
@@ -82,7 +99,7 @@ impl Watch for () {}
 /// A monitor that is ready to run.
 pub struct Monitor {
     endpoint: Endpoint,
-    sessions: session::Monitor<SocketAddr>,
+    sessions: session::Monitor<Sender>,
     details: Details,
     desk: Desk<MonitorReport>,
     began_at: Time,
@@ -98,7 +115,8 @@ impl Monitor {
         let params = MonitorParams { admission: endpoint.admission(), ..config.params };
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
-            sessions: session::Monitor::new(params, endpoint::secret()?),
+            sessions: session::Monitor::new(params, endpoint::secret()?)
+                .with_owners(Sender::may_follow),
             details: Details::new(config.detailed),
             began_at: endpoint.clock.now(),
             endpoint,
@@ -160,7 +178,7 @@ impl Monitor {
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 let records = self.sessions.records();
-                let sessions = records.map(|(_, record)| (record.peer, record.session));
+                let sessions = records.map(|(_, record)| (record.peer.address, record.session));
                 self.endpoint.say_goodbye(now, sessions);
                 return Ok(());
             }
@@ -186,7 +204,8 @@ impl Monitor {
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sessions, details, .. } = self;
         endpoint.receive(BATCHES_A_TURN, |at, from, datagram, reply| {
-            let receipt = sessions.on_datagram(at, from.address.remote, datagram, reply);
+            let sender = Sender { address: from.remote(), identity: from.identity };
+            let receipt = sessions.on_datagram(at, sender, datagram, reply);
             let now = at.received_at;
             match receipt.verdict {
                 Verdict::Fresh { source, opened, .. } => {

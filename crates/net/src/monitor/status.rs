@@ -8,7 +8,7 @@ use freshline_core::session::{self, MonitorCounters, SourceKey};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-use super::Record;
+use super::{Record, Sender};
 
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -130,7 +130,7 @@ impl Details {
     /// At most `most` sources; those watched in detail first.
     pub(super) fn statuses(
         &self,
-        sessions: &session::Monitor<SocketAddr>,
+        sessions: &session::Monitor<Sender>,
         now: Time,
         most: usize,
         replaced: impl Fn(SourceKey) -> u64,
@@ -153,7 +153,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
     SourceStatus {
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
-        address: record.peer,
+        address: record.peer.address,
         age_ms: ms(record.age.age(now)),
         age_mean_ms: ms(record.age.mean(now)),
         age_p95_ms: ms(meter.and_then(|meter| meter.summary(now)).map(|summary| summary.p95)),

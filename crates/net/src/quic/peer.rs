@@ -1,5 +1,6 @@
 //! One connection of a [`Server`](super::Server).
 
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 use noq_proto::{Connection, PathId};
@@ -11,6 +12,8 @@ pub(super) struct Peer {
     pub(super) key: ConnKey,
     pub(super) connection: Connection,
     pub(super) phase: Phase,
+    /// Stands for the certificate that it has shown, if any.
+    pub(super) identity: Option<NonZeroU64>,
     /// Its entry in `timers`.
     pub(super) wake_at: Option<Instant>,
     /// Whether it stands in `sendable` and in `readable`.

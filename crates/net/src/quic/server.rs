@@ -6,7 +6,9 @@
 //! something to read.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +17,8 @@ use noq_proto::{
     Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
     Incoming, PathId, VarInt,
 };
+
+use rustls::pki_types::CertificateDer;
 
 use super::peer::{Peer, Phase};
 use super::token_clock::TokenClock;
@@ -74,6 +78,8 @@ pub struct Server {
     readable: VecDeque<usize>,
     written: Written,
     events: VecDeque<ServerEvent>,
+    /// Keyed, so that nobody can look for a certificate with the digest of another one.
+    digests: RandomState,
 }
 
 impl Server {
@@ -95,6 +101,7 @@ impl Server {
             readable: VecDeque::new(),
             written: Written::new(),
             events: VecDeque::new(),
+            digests: RandomState::new(),
         }
     }
 
@@ -227,6 +234,13 @@ impl Server {
         peer.connection.network_path(PathId::ZERO).ok().map(|path| path.remote())
     }
 
+    /// What stands for the certificate that the source of a connection has shown: the same number
+    /// for the same certificate, as long as this monitor lives. `None` where none was asked for.
+    pub fn identity(&self, key: ConnKey) -> Option<NonZeroU64> {
+        let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
+        peer.identity
+    }
+
     /// Connections held, unfinished handshakes and closing ones included.
     pub fn connections(&self) -> usize {
         self.open
@@ -271,6 +285,7 @@ impl Server {
             key,
             connection,
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
+            identity: None,
             wake_at: None,
             sendable: false,
             readable: false,
@@ -324,6 +339,7 @@ impl Server {
             match event {
                 Event::Connected if takes_our_datagrams(&mut peer.connection) => {
                     peer.phase = Phase::Established;
+                    peer.identity = identity(&peer.connection, &self.digests);
                 }
                 Event::Connected => {
                     peer.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
@@ -374,4 +390,12 @@ impl Server {
             }
         }
     }
+}
+
+/// The digest of the certificate that the other end has shown.
+fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
+    let shown = connection.crypto_session().peer_identity()?;
+    let chain = shown.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    let digest = digests.hash_one(chain.first()?.as_ref());
+    Some(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN))
 }

@@ -2,9 +2,9 @@
 //! says so.
 //!
 //! ```text
-//!   sampler ──► session::Source ──► link (UDP or QUIC) ──► monitor
-//!                     ▲  what and when                        │
-//!                     └───────────────── acks ◄───────────────┘
+//!   sampler ──► session::Source ──► link (UDP or QUIC), or one of several ──► monitor
+//!                     ▲  what, when and by which                                 │
+//!                     └────────────────────────── acks ◄─────────────────────────┘
 //! ```
 //!
 //! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`];
@@ -12,12 +12,14 @@
 
 mod report;
 pub mod sampler;
+mod ways;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use freshline_core::session::{self, Reach, Sample, SourceEvent, SourceParams};
+use freshline_core::path::PathId;
+use freshline_core::session::{self, PathsError, Reach, Sample, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
 use freshline_core::wire::{OpeningTooLong, SessionId, Update};
@@ -25,15 +27,18 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::link::{Link, LinkError, Plain, Sent};
+use crate::link::{LinkError, Sent};
 use crate::quic;
 use crate::stop::Stop;
 use sampler::{Need, Sampler, Take};
 
+pub use crate::bond::Via;
 pub use crate::link::{LinkEvent, Transport};
-pub use report::SourceReport;
+pub use report::{PathReport, SourceReport};
+pub use ways::Ways;
 
-const SOCKET: Token = Token(0);
+use ways::{Change, Links};
+
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
 
@@ -50,6 +55,8 @@ pub struct SourceConfig {
     pub monitor: SocketAddr,
     /// How datagrams are carried.
     pub transport: Transport,
+    /// By which interfaces.
+    pub ways: Ways,
     /// The session: name, token, patience.
     pub params: SourceParams,
     /// When to send.
@@ -78,6 +85,9 @@ pub enum SourceError {
     /// The monitor cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
+    /// There are no such paths.
+    #[error(transparent)]
+    Paths(#[from] PathsError),
     /// A payload does not fit into one datagram.
     #[error(
         "a payload of {given} bytes does not fit: at most {max} bytes fit beside the header, the \
@@ -114,8 +124,15 @@ impl From<LinkError> for SourceError {
 pub enum Event<'a> {
     /// The session changed.
     Session(SourceEvent),
-    /// The transport changed.
+    /// The transport changed, of one of its paths.
     Link(&'a LinkEvent),
+    /// An interface by which a path leaves is there, or is gone.
+    Path {
+        /// The path.
+        path: PathId,
+        /// Whether it is there.
+        is_there: bool,
+    },
     /// No sample could be taken; it is tried again.
     NoSample(&'a str),
 }
@@ -136,11 +153,12 @@ pub struct Source {
     poll: Poll,
     alarm: Alarm,
     waker: Arc<Waker>,
-    link: Link<Plain>,
+    links: Links,
     session: session::Source,
     sampler: Box<dyn Sampler>,
     began_at: Time,
     max_payload: usize,
+    hint_for_more: &'static str,
     payload: Vec<u8>,
     datagram: Vec<u8>,
 }
@@ -174,11 +192,15 @@ impl Source {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(system("make a waker"))?);
         let overhead =
             Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
-        let link =
-            Link::open(config.transport, config.monitor, (poll.registry(), SOCKET), Plain, clock)?;
-        let max_payload = link.max_datagram().saturating_sub(overhead);
+        let (room, hint_for_more) =
+            (config.transport.max_datagram(), config.transport.hint_for_more());
+        let paths = config.ways.paths()?;
+        let links =
+            Links::open(&config.ways, config.transport, config.monitor, poll.registry(), clock)?;
         let id = getrandom::u64().map_err(SourceError::Random)?;
         let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
+        let mut session = session.over(paths);
+        mark_what_is_not_ready(now, &links, &mut session);
         let mut sampler = config.sampler;
         sampler.start(clock, Arc::clone(&waker));
         Ok(Self {
@@ -189,10 +211,11 @@ impl Source {
             session,
             sampler,
             began_at: now,
-            max_payload,
+            max_payload: room.saturating_sub(overhead),
+            hint_for_more,
             payload: Vec::new(),
-            datagram: vec![0; link.max_datagram()],
-            link,
+            datagram: vec![0; room],
+            links,
         })
     }
 
@@ -203,7 +226,7 @@ impl Source {
 
     /// A summary of the run until now.
     pub fn report(&self) -> SourceReport {
-        SourceReport::of(&self.session, self.began_at, self.clock.now())
+        SourceReport::of(&self.session, &self.links, self.began_at, self.clock.now())
     }
 
     /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
@@ -231,7 +254,7 @@ impl Source {
                 || stop.is_stopped()
                 || until.is_some_and(|end| self.clock.now() >= end)
             {
-                self.link.close(self.clock.now(), &self.session.close());
+                self.links.close(self.clock.now(), &self.session.close());
                 return Ok(());
             }
             // The poll does not tell again of what was left in the socket.
@@ -252,12 +275,12 @@ impl Source {
             Sampling::Over => None,
         };
         let timer = self.session.next_timer().map(|(at, _why)| at);
-        Time::earliest([update, timer, self.link.next_timer()])
+        Time::earliest([update, timer, self.links.next_timer()])
     }
 
-    /// When the session wants to send, unless the link is still being dialled.
+    /// When the session wants to send, unless its links are still being dialled.
     fn next_update_at(&self) -> Option<Time> {
-        if self.link.is_dialling() { None } else { self.session.next_update_at() }
+        if self.links.is_dialling() { None } else { self.session.next_update_at() }
     }
 
     /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
@@ -271,25 +294,44 @@ impl Source {
         Ok(events.iter().any(|event| event.token() == WAKER))
     }
 
-    /// Takes in what has come, and lets the link look at the time; whether there may be more.
+    /// Takes in what has come, and lets the links look at the time; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, SourceError> {
+        let mut busy = false;
+        for id in self.links.ids() {
+            busy |= self.receive_by(id, watch)?;
+        }
+        let Self { links, session, poll, clock, .. } = self;
+        let now = clock.now();
+        links.look_around(now, poll.registry(), |path, change| {
+            match change {
+                Change::Opened { is_ready: true } => session.on_transport_ready(now, path),
+                Change::Opened { is_ready: false } => {}
+                Change::Gone => session.on_transport_lost(now, path),
+            }
+            let is_there = matches!(change, Change::Opened { .. });
+            watch.event(now, session, &Event::Path { path, is_there });
+        })?;
+        Ok(busy)
+    }
+
+    fn receive_by(&mut self, id: PathId, watch: &mut dyn Watch) -> Result<bool, SourceError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let now = self.clock.now();
-            let Some((datagram, ())) = self.link.receive(now)? else {
+            let Some(datagram) = self.links.receive(id, now)? else {
                 busy = false;
                 break;
             };
-            if let Ok(event) = self.session.on_datagram(now, datagram) {
+            if let Ok(event) = self.session.on_datagram(now, id, datagram) {
                 watch.event(now, &self.session, &Event::Session(event));
             }
         }
         let now = self.clock.now();
-        self.link.on_timer(now)?;
-        while let Some(event) = self.link.poll_event() {
+        self.links.on_timer(id, now)?;
+        while let Some(event) = self.links.poll_event(id) {
             match event {
-                LinkEvent::Ready => self.session.on_transport_ready(now),
-                LinkEvent::Lost(_) => self.session.on_transport_lost(now),
+                LinkEvent::Ready => self.session.on_transport_ready(now, id),
+                LinkEvent::Lost(_) => self.session.on_transport_lost(now, id),
                 LinkEvent::Unreachable => {}
             }
             watch.event(now, &self.session, &Event::Link(&event));
@@ -311,12 +353,14 @@ impl Source {
             return Ok(Sampling::ByLaw);
         }
         // Before the opening and not after it: its answer comes to the socket that it left from.
-        if self.link.is_down() || self.is_link_in_doubt() {
-            self.link.renew(now, self.poll.registry())?;
-            if self.link.is_dialling() {
-                self.session.on_attempt(now);
-                return Ok(Sampling::ByLaw);
-            }
+        if self.session.reach() != Reach::Open {
+            let all = self.are_links_in_doubt();
+            self.links.renew(now, self.poll.registry(), all)?;
+            mark_what_is_not_ready(now, &self.links, &mut self.session);
+        }
+        if self.session.paths().up().next().is_none() {
+            self.session.on_attempt(now);
+            return Ok(Sampling::ByLaw);
         }
         self.payload.clear();
         let repeat_at = self.session.repeat_at();
@@ -338,8 +382,8 @@ impl Source {
         Ok(Sampling::ByLaw)
     }
 
-    /// Whether openings have gone without an answer for so long that the link may be to blame.
-    fn is_link_in_doubt(&self) -> bool {
+    /// Whether openings have gone without an answer for so long that the links may be to blame.
+    fn are_links_in_doubt(&self) -> bool {
         matches!(self.session.reach(), Reach::Opening { attempts }
             if attempts > 0 && attempts % RENEW_AFTER == 0)
     }
@@ -349,17 +393,34 @@ impl Source {
             return Err(SourceError::PayloadTooLarge {
                 given: self.payload.len(),
                 max: self.max_payload,
-                hint: self.link.hint_for_more(),
+                hint: self.hint_for_more,
             });
         }
         // The sample may have taken its time.
         let now = self.clock.now();
+        self.links.show_queues(now, &mut self.session);
+        let Some(route) = self.session.route(now) else { return Ok(()) };
         let sample = Sample { generated_at, payload: &self.payload };
-        if let Some(len) = self.session.write_update(now, sample, &mut self.datagram)
-            && self.link.send(now, &self.datagram[..len])? == Sent::Replaced
-        {
-            self.session.on_replaced();
+        for path in route.all() {
+            let out = &mut self.datagram;
+            let is_first = path == route.first;
+            let written = match is_first {
+                true => self.session.write_update(now, path, sample, out),
+                false => self.session.write_copy(now, path, sample, out),
+            };
+            let Some(len) = written else { return Ok(()) };
+            let sent = self.links.send(path, now, &self.datagram[..len])?;
+            if is_first && sent == Sent::Replaced {
+                self.session.on_replaced();
+            }
         }
         Ok(())
+    }
+}
+
+/// Tells a session which of its paths can carry nothing (yet).
+fn mark_what_is_not_ready(now: Time, links: &Links, session: &mut session::Source) {
+    for id in links.ids().filter(|id| !links.is_ready(*id)) {
+        session.on_transport_lost(now, id);
     }
 }

@@ -1,9 +1,14 @@
 //! What a source tells at its end.
 
+use std::net::SocketAddr;
+
 use freshline_core::age::AgeSummary;
-use freshline_core::session;
+use freshline_core::session::{self, PathStatus};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
+
+use super::ways::Links;
+use crate::bond::Via;
 
 /// A source's run in numbers. The ages are the source's own estimate from round trips, an upper
 /// bound by the way of the ack.
@@ -49,10 +54,76 @@ pub struct SourceReport {
     pub missing: Option<u32>,
     /// Times the session was opened.
     pub opened: u64,
+    /// Each of the paths that were named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathReport>,
+}
+
+/// One of several paths.
+#[derive(Debug, Clone, Serialize)]
+pub struct PathReport {
+    /// The interface or the address of this host by which it leaves.
+    pub via: String,
+    /// Where the monitor is on it.
+    pub monitor: String,
+    /// `live`, `silent`, `untried`, or `down`.
+    pub state: &'static str,
+    /// Updates sent by it, copies included.
+    pub sent: u64,
+    /// Those of them that left by another path first.
+    pub copies: u64,
+    /// Part of all that was sent that left by it, 0 to 1.
+    pub share: f64,
+    /// Updates sent by it per second.
+    pub updates_per_s: f64,
+    /// Updates that were answered by it.
+    pub answered: u64,
+    /// Updates by it that count as lost, they or their answers.
+    pub lost: u64,
+    /// Times it fell silent.
+    pub silences: u64,
+    /// Its smoothed round trip in ms.
+    pub srtt_ms: Option<f64>,
+    /// The way there in ms, as far as clocks can tell: how paths differ is exact.
+    pub one_way_ms: Option<f64>,
+    /// Packets in its device's queue; none where nobody can tell.
+    pub queue_packets: Option<u64>,
+}
+
+impl PathReport {
+    fn of(via: String, monitor: String, status: &PathStatus, all: u64, duration_s: f64) -> Self {
+        let PathStatus { phase, state, counters, .. } = status;
+        Self {
+            via,
+            monitor,
+            state: phase.name(),
+            sent: counters.sent,
+            copies: counters.copies,
+            share: counters.sent as f64 / all.max(1) as f64,
+            updates_per_s: counters.sent as f64 / duration_s,
+            answered: counters.answered,
+            lost: counters.lost,
+            silences: counters.silences,
+            srtt_ms: state.srtt.map(Span::as_millis_f64),
+            one_way_ms: state.one_way.map(Span::as_millis_f64),
+            queue_packets: state.queue.map(|queue| queue.packets),
+        }
+    }
+}
+
+/// The paths of a source that were named.
+fn paths(source: &session::Source, links: &Links, duration_s: f64, now: Time) -> Vec<PathReport> {
+    let statuses: Vec<_> = source.paths().statuses(now, source.clock_offset().nanos()).collect();
+    let all = statuses.iter().map(|status| status.counters.sent).sum();
+    let named = links.names().zip(&statuses);
+    let report = |((via, monitor), status): ((&Via, SocketAddr), _)| {
+        PathReport::of(via.to_string(), monitor.to_string(), status, all, duration_s)
+    };
+    named.filter(|((via, _), _)| **via != Via::Any).map(report).collect()
 }
 
 impl SourceReport {
-    pub(super) fn of(source: &session::Source, began_at: Time, now: Time) -> Self {
+    pub(super) fn of(source: &session::Source, links: &Links, began_at: Time, now: Time) -> Self {
         let counters = source.counters();
         let duration_s = now.since(began_at).as_secs_f64().max(1e-9);
         let age = source.age().summary(now);
@@ -80,6 +151,7 @@ impl SourceReport {
             replaced: counters.replaced,
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,
+            paths: paths(source, links, duration_s, now),
         }
     }
 }

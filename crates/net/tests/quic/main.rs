@@ -86,6 +86,28 @@ fn a_source_without_the_certificate_asked_for_is_refused() {
 }
 
 #[test]
+fn connections_of_one_certificate_have_one_identity() {
+    let (house, sources) = (House::new(), House::new());
+    let mut world = World::asking_certificates(&house, &sources, Some(&sources.identity));
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        world.connect();
+        let key = world.deliver(b"update");
+        seen.push((key, world.server.identity(key)));
+        world.client.redial(world.now);
+    }
+    let [(first, identity), (second, again)] = seen[..] else { panic!("{seen:?}") };
+    assert_ne!(first, second);
+    assert!(identity.is_some() && identity == again, "{seen:?}");
+
+    // Where nobody is asked, nobody has one.
+    let mut world = World::pinned(&house);
+    world.connect();
+    let key = world.deliver(b"update");
+    assert_eq!(world.server.identity(key), None);
+}
+
+#[test]
 fn a_peer_of_another_protocol_is_refused() {
     let house = House::new();
     let mut world = World::pinned(&house);

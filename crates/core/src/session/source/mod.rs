@@ -1,15 +1,19 @@
 //! The source's end of a session.
 
+mod types;
+
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::backoff::{Backoff, mix};
 use super::clock_offset::ClockOffset;
+use super::paths::{PathAck, Paths, Route};
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
+use crate::path::{DeviceQueue, PathId, PathSet};
 use crate::source::{self, Phase, RateLaw};
 use crate::unit::{Span, Time};
 use crate::wire::{self, CloseReason, Cookie, Message, Opening, OpeningTooLong, SessionId, Update};
+pub use types::{Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParams, Wake};
 
 /// Sending times are kept for this many updates; an ack of an older one is timed from the
 /// generation of its update, which it carries itself.
@@ -19,137 +23,6 @@ const REMEMBERED: u64 = 1024;
 /// session is given up: more than reordering and lost acks bring about.
 const OVERTAKEN: u32 = 8;
 
-/// Settings of [`Source`].
-#[derive(Debug, Clone)]
-pub struct SourceParams {
-    /// A name for people and metrics, at most [`Opening::MAX_NAME`] bytes.
-    pub name: String,
-    /// Shown to the monitor at the opening, at most [`Opening::MAX_TOKEN`] bytes.
-    pub token: Vec<u8>,
-    /// The wait after the first opening without an answer. 200 ms: longer than nearly all round
-    /// trips, short to a person.
-    pub first_wait: Span,
-    /// The longest wait between openings; a monitor that comes back is found after at most this
-    /// and a quarter. 2 s: one small packet then costs the path nothing.
-    pub longest_wait: Span,
-    /// No ack for this long, and for [`SourceParams::silence_rounds`] round trips and periods of
-    /// the rate, and the session is opened anew.
-    pub silence: Span,
-    /// See [`SourceParams::silence`]. 8: at 10 % loss in each direction, a false alarm in half a
-    /// million updates.
-    pub silence_rounds: u32,
-}
-
-impl Default for SourceParams {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            token: Vec::new(),
-            first_wait: Span::from_millis(200),
-            longest_wait: Span::from_secs(2),
-            silence: Span::from_secs(1),
-            silence_rounds: 8,
-        }
-    }
-}
-
-/// A state and the moment at which it was sampled.
-#[derive(Debug, Clone, Copy)]
-pub struct Sample<'a> {
-    /// When it was sampled, on the source's clock; not later than now.
-    pub generated_at: Time,
-    /// The state, at most [`Update::MAX_PAYLOAD`] bytes.
-    pub payload: &'a [u8],
-}
-
-/// Whether the monitor is known to hear us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Not yet, or no more: openings are sent, `attempts` so far.
-    Opening {
-        /// Openings sent since the monitor was last heard.
-        attempts: u32,
-    },
-    /// It answers.
-    Open,
-}
-
-/// Why a source wants to be woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
-    /// The law wants to look at the time.
-    Law,
-    /// The monitor may have fallen silent.
-    Silence,
-}
-
-/// What a datagram or the passing of time has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceEvent {
-    /// The first ack: the session is open.
-    Opened,
-    /// A fresh ack with its round trip, without the time that the monitor held the update.
-    Acked {
-        /// Round trip of the update and its ack.
-        rtt: Span,
-    },
-    /// The monitor does not know us and wants a cookie shown.
-    Challenged,
-    /// The monitor ended or refused the session; openings go on, rarely.
-    Closed(CloseReason),
-    /// No ack for too long; openings go on.
-    Silent,
-}
-
-/// Why a datagram was left aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ignored {
-    /// Not a message of ours.
-    #[error("not a message: {0}")]
-    Unreadable(#[from] wire::ParseError),
-    /// Of another session, or a message that only sources send.
-    #[error("not meant for this session")]
-    Misplaced,
-    /// An ack of an update that was never sent, or not with that generation time.
-    #[error("an ack of an update that was never sent")]
-    NeverSent,
-    /// An ack that is not fresher than one before it, or of an update that came after a fresher one.
-    #[error("an ack that came after a fresher one")]
-    Late,
-}
-
-/// What a source has counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SourceCounters {
-    /// Updates handed to the transport.
-    pub sent: u64,
-    /// Payload bytes of these.
-    pub payload_bytes: u64,
-    /// Fresh acks.
-    pub acked: u64,
-    /// Acks that came after a fresher one, or twice.
-    pub late_acks: u64,
-    /// Datagrams left aside for other reasons.
-    pub ignored: u64,
-    /// Updates that a newer one replaced before they left the host.
-    pub replaced: u64,
-    /// Times the session was opened.
-    pub opened: u64,
-    /// Payload bytes of updates known to have arrived fresh at the monitor.
-    pub delivered_bytes: u64,
-    /// Sum of the round trips of fresh acks.
-    pub rtt_sum: Span,
-    /// The shortest of these.
-    pub rtt_min: Option<Span>,
-}
-
-impl SourceCounters {
-    /// Mean round trip, once there was an ack.
-    pub fn rtt_mean(&self) -> Option<Span> {
-        (self.acked > 0).then(|| self.rtt_sum / self.acked)
-    }
-}
-
 /// One update as it was sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
@@ -158,11 +31,26 @@ struct Sent {
     payload_len: usize,
 }
 
-/// A source of updates: drives a [`RateLaw`] and speaks the protocol.
+/// How a path stands with the monitor while a session is opened.
+#[derive(Debug, Clone, Copy, Default)]
+struct Door {
+    /// The last challenge's by this path: a cookie is good for one address.
+    cookie: Cookie,
+    /// Openings that left by it since its last ack, and have no answer; a few count as a few.
+    openings: u8,
+}
+
+/// The most [`Door::openings`] that count: a monitor that has forgotten us by a path on which
+/// openings were lost is believed after so many challenges.
+const MOST_OPENINGS: u8 = 3;
+
+/// A source of updates: drives a [`RateLaw`] and speaks the protocol, over one path or several.
 ///
 /// The driver's loop: hand in what came ([`Source::on_datagram`]) and the time
-/// ([`Source::on_tick`]); when [`Source::next_update_at`] has come, take a sample and send what
-/// [`Source::write_update`] writes; sleep until the earlier of it and [`Source::next_timer`].
+/// ([`Source::on_tick`]); when [`Source::next_update_at`] has come, ask for the
+/// [`Source::route`], take a sample, and send what [`Source::write_update`] writes for its first
+/// path and [`Source::write_copy`] for the others; sleep until the earlier of it and
+/// [`Source::next_timer`]. Who has one path leaves out route and copies, and says [`PathId::FIRST`].
 pub struct Source {
     params: SourceParams,
     session: SessionId,
@@ -175,7 +63,11 @@ pub struct Source {
     short_lives: u32,
     /// While opening: when to try next.
     next_attempt_at: Time,
-    cookie: Cookie,
+    /// And by which paths alone, if challenges by them are the reason.
+    attempt_by: PathSet,
+    paths: Paths,
+    /// By the numbers of the paths.
+    doors: Vec<Door>,
     next_seq: u64,
     newest_acked: Option<u64>,
     remembered: Vec<Sent>,
@@ -184,6 +76,8 @@ pub struct Source {
     /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
     /// fresh ack.
     overtaken: u32,
+    /// Since when nothing has been fresh, at the first of these.
+    overtaken_since: Option<Time>,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
     monitor_counts: Option<wire::Ack>,
@@ -212,12 +106,15 @@ impl Source {
             opened_at: now,
             short_lives: 0,
             next_attempt_at: now,
-            cookie: Cookie::default(),
+            attempt_by: PathSet::EMPTY,
+            paths: Paths::default(),
+            doors: alloc::vec![Door::default()],
             next_seq: 0,
             newest_acked: None,
             remembered: alloc::vec![Sent::default(); REMEMBERED as usize],
             unanswered_since: None,
             overtaken: 0,
+            overtaken_since: None,
             srtt: None,
             clock_offset: ClockOffset::default(),
             monitor_counts: None,
@@ -226,18 +123,30 @@ impl Source {
             counters: SourceCounters::default(),
             params,
         };
-        source.opening().check()?;
+        source.opening(PathId::FIRST).check()?;
         Ok(source)
+    }
+
+    /// The same over these paths, before anything was sent.
+    pub fn over(mut self, paths: Paths) -> Self {
+        self.doors = alloc::vec![Door::default(); paths.count()];
+        self.paths = paths;
+        self
     }
 
     // ---- inputs ----
 
-    /// A datagram came from the monitor's address.
+    /// A datagram came from the monitor's address by a path.
     ///
     /// # Errors
-    /// [`Ignored`] says why it changed nothing.
-    pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
-        let result = self.take_in(now, datagram);
+    /// [`Ignored`] says why it changed nothing, but for what an ack tells of its path.
+    pub fn on_datagram(
+        &mut self,
+        now: Time,
+        by: PathId,
+        datagram: &[u8],
+    ) -> Result<SourceEvent, Ignored> {
+        let result = self.take_in(now, by, datagram);
         match result {
             Err(Ignored::Late) => self.counters.late_acks += 1,
             Err(_) => self.counters.ignored += 1,
@@ -259,25 +168,33 @@ impl Source {
         None
     }
 
-    /// The transport below has lost its connection: the session must be opened again over the
-    /// next one.
-    pub fn on_transport_lost(&mut self, now: Time) {
-        if self.reach == Reach::Open {
+    /// A path can carry nothing any more: its connection or its interface is gone. If it was the
+    /// last one, the session must be opened again over the next.
+    pub fn on_transport_lost(&mut self, now: Time, by: PathId) {
+        self.paths.set_up(by, false);
+        if self.reach == Reach::Open && self.paths.up().next().is_none() {
             self.open_again(now);
         }
     }
 
-    /// The transport below can carry datagrams (again): an opening that waits goes out now.
-    pub fn on_transport_ready(&mut self, now: Time) {
+    /// A path can carry datagrams (again): an opening that waits goes out by it now.
+    pub fn on_transport_ready(&mut self, now: Time, by: PathId) {
+        self.paths.set_up(by, true);
         if self.reach != Reach::Open {
-            self.next_attempt_at = now;
+            self.attempt(now, by);
         }
+    }
+
+    /// What waits in the device through which a path leaves; `None` where nobody can tell.
+    pub fn on_queue(&mut self, by: PathId, queue: Option<DeviceQueue>) {
+        self.paths.set_queue(by, queue);
     }
 
     /// There is no connection below and a new one is being made: counts as an opening.
     pub fn on_attempt(&mut self, now: Time) {
         if self.reach != Reach::Open {
             self.next_attempt_at = now + self.backoff.next();
+            self.attempt_by = PathSet::EMPTY;
             self.reach = Reach::Opening { attempts: self.backoff.attempts() };
         }
     }
@@ -287,21 +204,49 @@ impl Source {
         self.counters.replaced += 1;
     }
 
-    /// Writes the update that is due to the front of `out`; gives its length.
+    /// Which paths the update takes that is due now; `None` where none is up. An opening takes all
+    /// of them: the first answer counts.
+    pub fn route(&mut self, now: Time) -> Option<Route> {
+        if self.reach == Reach::Open {
+            let interval = self.law.rate().period();
+            return self.paths.route(now, interval, self.clock_offset.nanos());
+        }
+        let by = self.attempt_by;
+        let challenged = self.paths.up().filter(|path| by.contains(*path));
+        Route::over(challenged).or_else(|| Route::over(self.paths.up()))
+    }
+
+    /// Writes the update that is due to the front of `out`, as it goes by its first path; gives its
+    /// length.
     ///
     /// `None` where the payload does not fit the buffer or [`Update::MAX_PAYLOAD`]; then nothing
     /// has changed.
-    pub fn write_update(&mut self, now: Time, sample: Sample<'_>, out: &mut [u8]) -> Option<usize> {
-        let update = Update {
-            session: self.session,
-            seq: self.next_seq,
-            generated_at: sample.generated_at,
-            clock_offset: self.clock_offset.nanos(),
-            opening: (self.reach != Reach::Open).then(|| self.opening()),
-            payload: sample.payload,
-        };
-        let len = update.write(out)?;
+    pub fn write_update(
+        &mut self,
+        now: Time,
+        by: PathId,
+        sample: Sample<'_>,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let seq = self.next_seq;
+        let len = self.update(seq, by, sample).write(out)?;
+        self.on_sent_by(now, by, seq, false);
         self.on_sent(now, sample);
+        Some(len)
+    }
+
+    /// Writes the last update once more, with the sample that it had, as it goes by another path,
+    /// right after [`Source::write_update`].
+    pub fn write_copy(
+        &mut self,
+        now: Time,
+        by: PathId,
+        sample: Sample<'_>,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let seq = self.next_seq.checked_sub(1)?;
+        let len = self.update(seq, by, sample).write(out)?;
+        self.on_sent_by(now, by, seq, true);
         Some(len)
     }
 
@@ -370,6 +315,11 @@ impl Source {
         &self.backlog
     }
 
+    /// Its paths.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
     /// How far the monitor's clock is ahead.
     pub fn clock_offset(&self) -> &ClockOffset {
         &self.clock_offset
@@ -387,29 +337,36 @@ impl Source {
 
     // ---- steps ----
 
-    fn take_in(&mut self, now: Time, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
+    fn take_in(&mut self, now: Time, by: PathId, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
         let message = Message::parse(datagram)?;
         if message.session() != self.session {
             return Err(Ignored::Misplaced);
         }
         match message {
-            Message::Ack(ack) => self.on_ack(now, &ack),
-            Message::Challenge(challenge) => Ok(self.on_challenge(now, challenge.cookie)),
+            Message::Ack(ack) => self.on_ack(now, by, &ack),
+            Message::Challenge(challenge) => Ok(self.on_challenge(now, by, challenge.cookie)),
             Message::Close(close) => Ok(self.on_close(now, close.reason)),
             _ => Err(Ignored::Misplaced),
         }
     }
 
-    fn on_ack(&mut self, now: Time, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
+    fn on_ack(&mut self, now: Time, by: PathId, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
         let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
+        let wire::Ack { seq, hold, received_at, .. } = *ack;
+        self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
+        if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
+            door.openings = 0;
+        }
         if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
             return Err(Ignored::Late);
         }
-        if !ack.was_fresh {
-            self.on_overtaken(now);
+        // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
+        let opens = self.reach != Reach::Open && self.paths.count() > 1;
+        if !ack.was_fresh && !opens {
+            self.on_overtaken(now, ack.seq);
             return Err(Ignored::Late);
         }
-        self.overtaken = 0;
+        (self.overtaken, self.overtaken_since) = (0, None);
         self.newest_acked = Some(ack.seq);
         self.monitor_counts = Some(*ack);
         let answers_all = ack.seq + 1 == self.next_seq;
@@ -448,13 +405,17 @@ impl Source {
     }
 
     /// The monitor calls an update stale that is newer than all that were fresh.
-    fn on_overtaken(&mut self, now: Time) {
+    fn on_overtaken(&mut self, now: Time, seq: u64) {
         self.overtaken = self.overtaken.saturating_add(1);
-        let since = self.unanswered_since.unwrap_or(now);
+        let since = *self.overtaken_since.get_or_insert(self.unanswered_since.unwrap_or(now));
+        if self.paths.count() > 1 {
+            // The ack of the fresher one may be lost on another path: somebody is there all the same.
+            self.unanswered_since = (seq + 1 < self.next_seq).then_some(now);
+        }
         if self.overtaken >= OVERTAKEN && now.since(since) >= self.params.silence {
             // It holds a number that we never sent, of a damaged update: nothing of this session
             // would ever be fresh again.
-            self.overtaken = 0;
+            (self.overtaken, self.overtaken_since) = (0, None);
             self.session = SessionId(mix(self.session.0));
             self.open_again(now);
         }
@@ -471,22 +432,38 @@ impl Source {
         (age_in_updates > 0 && sent.generated_at == ack.generated_at).then_some(sent)
     }
 
-    fn on_challenge(&mut self, now: Time, cookie: Cookie) -> SourceEvent {
-        let first = self.cookie != cookie;
-        self.cookie = cookie;
-        if self.reach == Reach::Open {
-            self.open_again(now);
-        } else if first {
+    fn on_challenge(&mut self, now: Time, by: PathId, cookie: Cookie) -> SourceEvent {
+        let several = self.doors.len() > 1;
+        let Some(door) = self.doors.get_mut(usize::from(by.0)) else {
+            return SourceEvent::Challenged;
+        };
+        let first = door.cookie != cookie;
+        // Another path was faster, and the session is open by now.
+        let is_overtaken = several && door.openings > 0;
+        door.cookie = cookie;
+        door.openings = door.openings.saturating_sub(1);
+        if self.reach != Reach::Open {
             // The same cookie twice means that it was not accepted: then the backoff holds.
-            self.next_attempt_at = now;
+            if first {
+                self.attempt(now, by);
+            }
+        } else if !is_overtaken {
+            self.open_again(now);
         }
         SourceEvent::Challenged
+    }
+
+    /// The next opening goes out now, by one path.
+    fn attempt(&mut self, now: Time, by: PathId) {
+        self.attempt_by = self.attempt_by.with(by);
+        self.next_attempt_at = now;
     }
 
     fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
         if self.reach == Reach::Open {
             self.open_again(now);
         }
+        self.attempt_by = PathSet::EMPTY;
         self.next_attempt_at = match reason {
             CloseReason::Done | CloseReason::ShuttingDown => now + self.backoff.next(),
             _ => now + self.params.longest_wait,
@@ -495,6 +472,7 @@ impl Source {
     }
 
     fn open_again(&mut self, now: Time) {
+        self.attempt_by = PathSet::EMPTY;
         if now.since(self.opened_at) >= self.params.longest_wait {
             self.short_lives = 0;
             self.backoff.reset(0);
@@ -511,6 +489,26 @@ impl Source {
         self.unanswered_since = None;
         // The monitor may be another process, with another clock.
         self.clock_offset = ClockOffset::default();
+        self.paths.forget_clock();
+    }
+
+    fn update<'a>(&'a self, seq: u64, by: PathId, sample: Sample<'a>) -> Update<'a> {
+        Update {
+            session: self.session,
+            seq,
+            generated_at: sample.generated_at,
+            clock_offset: self.clock_offset.nanos(),
+            opening: (self.reach != Reach::Open).then(|| self.opening(by)),
+            payload: sample.payload,
+        }
+    }
+
+    fn on_sent_by(&mut self, now: Time, by: PathId, seq: u64, is_copy: bool) {
+        self.paths.on_sent(now, by, seq, is_copy);
+        let is_opening = self.reach != Reach::Open;
+        if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
+            door.openings = (door.openings + u8::from(is_opening)).min(MOST_OPENINGS);
+        }
     }
 
     fn on_sent(&mut self, now: Time, sample: Sample<'_>) {
@@ -541,7 +539,9 @@ impl Source {
         self.unanswered_since.map(|since| since + patience)
     }
 
-    fn opening(&self) -> Opening<'_> {
-        Opening { cookie: self.cookie, name: &self.params.name, token: &self.params.token }
+    fn opening(&self, by: PathId) -> Opening<'_> {
+        let cookie =
+            self.doors.get(usize::from(by.0)).map_or(Cookie::default(), |door| door.cookie);
+        Opening { cookie, name: &self.params.name, token: &self.params.token }
     }
 }

@@ -1,0 +1,497 @@
+//! The paths of a source: which of them the next update takes, and what acks tell of each.
+//!
+//! ```text
+//!              law: now!
+//!                 │          live ones' states      first, copies
+//!   update ─► route ─────────────► scheduler ─────────────┬──────► path 0 ─► …
+//!                 │                                       └──────► path 1 ─► …
+//!                 └─ silent, untried, long unused ones: a copy now and then ──► path 2 ─► …
+//!
+//!               set_up            ack                3 without an answer, or one for very long
+//!   Down ───────────────► Untried ───► Live ──────────────────────────────────────────► Silent
+//!     ▲                                 ▲                     ack                          │
+//!     └── set_up(false), from any       └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! There is one session and one law; paths only carry its updates. Answers go to where an update
+//! came from, so the path by which an ack comes, with its number, tells of that path alone, however
+//! late it is for the session.
+//!
+//! - **A scheduler** chooses among live paths. Those for streams that wait for a better path, `ecf`,
+//!   `blest` and `daps`, are refused: an update that waits grows old.
+//! - **A path is silent** when an update of it is overdue, by srtt + 4·rttvar (and at least srtt/2
+//!   and 10 ms more than srtt), and two more have no answer, or by twice that time. So it takes two
+//!   or three round trips; until then `freshest` sees how long the oldest one waits.
+//! - **Probes** are copies. A silent path gets one after the time by which an update of it is
+//!   overdue, and then after twice as long each time, up to 2 s; an untried one after 0.2, 0.4 … 2 s;
+//!   a live one that the scheduler leaves aside once a second, so that it is seen when it has become
+//!   the better one.
+//!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path.
+//! - **Where none is live** the update takes the one heard last, with copies to others as above.
+
+mod path;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::path::{
+    Choice, DeviceQueue, Flow, MOST_PATHS, PathId, PathSet, PathState, Scheduler, SchedulerConfig,
+    SchedulerError,
+};
+use crate::unit::{Bytes, Span, Time};
+use path::Path;
+pub use path::{PathAck, PathCounters, PathPhase};
+
+/// How many probes there may be for each update.
+pub const PROBE_SHARE: f64 = 0.04;
+
+/// So many probes may be saved.
+const MOST_CREDIT: f64 = 4.0;
+
+/// A path that was not used for this long is probed whatever it costs.
+const AT_THE_LATEST: Span = Span::from_secs(10);
+
+/// Where an update goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// By this path.
+    pub first: PathId,
+    /// And as a copy by these.
+    pub copies: PathSet,
+}
+
+impl Route {
+    /// By one path alone.
+    pub fn by(first: PathId) -> Self {
+        Self { first, copies: PathSet::EMPTY }
+    }
+
+    /// By each of these; `None` if there are none.
+    pub fn over(mut paths: impl Iterator<Item = PathId>) -> Option<Self> {
+        let first = paths.next()?;
+        Some(Self { first, copies: paths.fold(PathSet::EMPTY, PathSet::with) })
+    }
+
+    /// All paths that it takes, the first one first.
+    pub fn all(self) -> impl Iterator<Item = PathId> {
+        let copies = self.copies.iter().filter(move |path| *path != self.first);
+        core::iter::once(self.first).chain(copies)
+    }
+}
+
+/// Why there are no such paths.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum PathsError {
+    /// None, or more than a set of paths holds.
+    #[error("{0} paths; there are from 1 to {MOST_PATHS}")]
+    Count(usize),
+    /// The scheduler makes packets wait.
+    #[error(
+        "`{0}` lets packets of a stream wait for a faster path, and an update that waits grows old; \
+         take freshest, qaware, min_srtt, round_robin or redundant"
+    )]
+    Waits(&'static str),
+    /// A setting of it is out of range.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+}
+
+/// A path as it is now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PathStatus {
+    /// How it is.
+    pub phase: PathPhase,
+    /// What a scheduler sees of it.
+    pub state: PathState,
+    /// Updates without an answer.
+    pub in_flight: usize,
+    /// What it has carried.
+    pub counters: PathCounters,
+}
+
+/// The paths of one source.
+#[derive(Debug)]
+pub struct Paths {
+    scheduler: Box<dyn Scheduler>,
+    paths: Vec<Path>,
+    /// The live ones; kept for its memory.
+    live: Vec<PathState>,
+    credit: f64,
+}
+
+impl Paths {
+    /// So many paths, all of which can carry updates.
+    ///
+    /// # Errors
+    /// [`PathsError`] says what cannot be.
+    pub fn new(count: usize, scheduler: &SchedulerConfig) -> Result<Self, PathsError> {
+        if !(1..=MOST_PATHS).contains(&count) {
+            return Err(PathsError::Count(count));
+        }
+        if let SchedulerConfig::Ecf(_) | SchedulerConfig::Blest(_) | SchedulerConfig::Daps =
+            scheduler
+        {
+            return Err(PathsError::Waits(scheduler.name()));
+        }
+        let mut paths = Self::one(scheduler.build()?);
+        paths.paths.resize_with(count, Path::new);
+        paths.live.reserve_exact(count);
+        Ok(paths)
+    }
+
+    fn one(scheduler: Box<dyn Scheduler>) -> Self {
+        Self { scheduler, paths: alloc::vec![Path::new()], live: Vec::new(), credit: MOST_CREDIT }
+    }
+
+    // ---- inputs ----
+
+    /// A path can carry updates, or cannot. What was known of it is forgotten.
+    pub fn set_up(&mut self, path: PathId, is_up: bool) {
+        if let Some(path) = self.path_mut(path) {
+            path.set_up(is_up);
+        }
+    }
+
+    /// What waits in the device through which a path leaves; `None` where nobody can tell.
+    pub fn set_queue(&mut self, path: PathId, queue: Option<DeviceQueue>) {
+        if let Some(path) = self.path_mut(path) {
+            path.queue = queue;
+        }
+    }
+
+    /// Update `seq` has just left by a path; not as the first one, if it is a copy.
+    pub fn on_sent(&mut self, now: Time, path: PathId, seq: u64, is_copy: bool) {
+        if let Some(path) = self.path_mut(path) {
+            path.on_sent(now, seq, is_copy);
+        }
+    }
+
+    /// An ack has come by a path; whether it answers an update that took it.
+    pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) -> bool {
+        self.path_mut(path).is_some_and(|path| path.on_ack(now, ack))
+    }
+
+    /// The far end may have another clock from now on.
+    pub fn forget_clock(&mut self) {
+        self.paths.iter_mut().for_each(Path::forget_clock);
+    }
+
+    // ---- what it wants ----
+
+    /// Where the update goes that leaves now; the next one is expected an `interval` later.
+    /// `clock_offset` is how far the far end's clock is ahead, in ns. `None` where no path is up.
+    pub fn route(&mut self, now: Time, interval: Span, clock_offset: Option<i64>) -> Option<Route> {
+        self.paths.iter_mut().for_each(|path| path.on_tick(now));
+        if let [only] = &self.paths[..] {
+            return (only.phase != PathPhase::Down).then_some(Route::by(PathId(0)));
+        }
+        self.live.clear();
+        let live = numbered(&self.paths).filter(|(_, path)| path.is_live());
+        self.live.extend(live.map(|(id, path)| path.state(now, id, clock_offset)));
+        let mut route = match self.live.first() {
+            None => Route::by(self.heard_last()?),
+            Some(any) => {
+                let plenty = Bytes::new(u64::MAX);
+                let flow = Flow { unsent: plenty, window_left: plenty, interval };
+                match self.scheduler.choose(now, &flow, &self.live) {
+                    Choice::Send(first) => Route::by(first),
+                    Choice::Copies(first, copies) => Route { first, copies },
+                    // Each has room: none of these schedulers waits.
+                    Choice::Wait => Route::by(any.id),
+                }
+            }
+        };
+        self.add_probes(now, &mut route);
+        Some(route)
+    }
+
+    // ---- getters ----
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// The scheduler's name.
+    pub fn scheduler(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    /// Those that can carry updates.
+    pub fn up(&self) -> impl Iterator<Item = PathId> {
+        numbered(&self.paths).filter(|(_, path)| path.phase != PathPhase::Down).map(|(id, _)| id)
+    }
+
+    /// Each path as it is now, the first one first.
+    pub fn statuses(
+        &self,
+        now: Time,
+        clock_offset: Option<i64>,
+    ) -> impl Iterator<Item = PathStatus> {
+        numbered(&self.paths).map(move |(id, path)| PathStatus {
+            phase: path.phase,
+            state: path.state(now, id, clock_offset),
+            in_flight: path.in_flight(),
+            counters: path.counters,
+        })
+    }
+
+    // ---- steps ----
+
+    fn path_mut(&mut self, path: PathId) -> Option<&mut Path> {
+        self.paths.get_mut(usize::from(path.0))
+    }
+
+    fn heard_last(&self) -> Option<PathId> {
+        let heard_at = |id: &PathId| self.paths[usize::from(id.0)].heard_at;
+        self.up().max_by_key(heard_at)
+    }
+
+    fn add_probes(&mut self, now: Time, route: &mut Route) {
+        self.credit = (self.credit + PROBE_SHARE).min(MOST_CREDIT);
+        let is_free = self.live.is_empty();
+        for (id, path) in numbered(&self.paths) {
+            let is_due = path.probe_at().is_some_and(|at| at <= now);
+            if !is_due || id == route.first || route.copies.contains(id) {
+                continue;
+            }
+            let is_late = path.used_at.is_none_or(|at| now.since(at) >= AT_THE_LATEST);
+            if is_free || is_late || self.credit >= 1.0 {
+                self.credit = (self.credit - 1.0).max(0.0);
+                route.copies = route.copies.with(id);
+            }
+        }
+    }
+}
+
+impl Default for Paths {
+    /// One path.
+    fn default() -> Self {
+        Self::one(Box::new(crate::path::MinSrtt::new()))
+    }
+}
+
+fn numbered(paths: &[Path]) -> impl Iterator<Item = (PathId, &Path)> {
+    (0..).map(PathId).zip(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::path::QAwareParams;
+    use proptest::prelude::*;
+
+    const INTERVAL: Span = Span::from_millis(20);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn named(name: &str) -> SchedulerConfig {
+        SchedulerConfig::named(name).expect("there is one")
+    }
+
+    fn ack(seq: u64, received_at: Time) -> PathAck {
+        PathAck { seq, hold: Span::ZERO, received_at }
+    }
+
+    /// Paths with these round trips, in ms, or dead ones; 50 updates a second.
+    struct World {
+        paths: Paths,
+        rtts: Vec<Option<u64>>,
+        seq: u64,
+        /// When which ack comes by which path.
+        acks: Vec<(u64, u8, u64)>,
+    }
+
+    impl World {
+        fn new(scheduler: &str, rtts: &[Option<u64>]) -> Self {
+            let paths = Paths::new(rtts.len(), &named(scheduler)).expect("a few paths");
+            Self { paths, rtts: rtts.to_vec(), seq: 0, acks: Vec::new() }
+        }
+
+        /// Gives the routes of so many updates.
+        fn run(&mut self, updates: u64) -> Vec<Route> {
+            (0..updates).map(|_| self.step()).collect()
+        }
+
+        fn step(&mut self) -> Route {
+            let now = 20 * self.seq;
+            self.acks.sort_unstable();
+            while let Some((at_ms, path, seq)) = self.acks.first().copied().filter(|a| a.0 <= now) {
+                self.acks.remove(0);
+                let received_at = at(at_ms - self.rtts[usize::from(path)].unwrap_or(0) / 2);
+                self.paths.on_ack(at(at_ms), PathId(path), &ack(seq, received_at));
+            }
+            let route = self.paths.route(at(now), INTERVAL, Some(0)).expect("all are up");
+            for (place, path) in route.all().enumerate() {
+                self.paths.on_sent(at(now), path, self.seq, place > 0);
+                let rtt = self.rtts[usize::from(path.0)];
+                self.acks.extend(rtt.map(|rtt| (now + rtt, path.0, self.seq)));
+            }
+            self.seq += 1;
+            route
+        }
+    }
+
+    #[test]
+    fn schedulers_that_let_packets_wait_are_refused() {
+        for name in ["ecf", "blest", "daps"] {
+            let error = Paths::new(2, &named(name)).unwrap_err();
+            assert!(error.to_string().contains("grows old"), "{error}");
+        }
+        for name in ["freshest", "qaware", "min_srtt", "round_robin", "redundant"] {
+            assert_eq!(Paths::new(2, &named(name)).unwrap().scheduler(), name);
+        }
+        assert_eq!(Paths::new(0, &named("freshest")).unwrap_err(), PathsError::Count(0));
+        let alpha = SchedulerConfig::QAware(QAwareParams { alpha: 2.0 });
+        assert!(matches!(Paths::new(2, &alpha), Err(PathsError::Scheduler(_))));
+    }
+
+    #[test]
+    fn a_path_that_is_cut_is_left_within_three_round_trips_and_taken_again() {
+        for scheduler in ["freshest", "qaware", "min_srtt", "redundant"] {
+            let mut world = World::new(scheduler, &[Some(20), Some(60)]);
+            world.run(200);
+            world.rtts[0] = None;
+            let routes = world.run(500);
+            let last = routes.iter().rposition(|route| route.first == PathId(0));
+            assert!(last.is_some_and(|last| last < 4), "{scheduler}: {last:?}");
+            let copies = routes[4..].iter().filter(|route| !route.copies.is_empty()).count();
+            assert!((4..=12).contains(&copies), "{scheduler}: {copies} probes in 10 s");
+            world.rtts[0] = Some(20);
+            let routes = world.run(150);
+            let first = routes.iter().position(|route| route.first == PathId(0));
+            assert!(first.is_some_and(|first| first <= 102), "{scheduler}: after {first:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_left_aside_is_seen_when_it_has_become_the_better_one() {
+        for scheduler in ["freshest", "qaware", "min_srtt"] {
+            let mut world = World::new(scheduler, &[Some(40), Some(80)]);
+            world.run(200);
+            world.rtts[1] = Some(10);
+            let routes = world.run(300);
+            assert!(routes[299].first == PathId(1), "{scheduler}");
+        }
+    }
+
+    #[test]
+    fn probes_and_copies_of_freshest_are_less_than_three_tenths() {
+        let mut world = World::new("freshest", &[Some(40), Some(41), None, Some(200)]);
+        let routes = world.run(5_000);
+        let sent: usize = routes.iter().map(|route| route.all().count()).sum();
+        assert!(sent <= 5_000 * 13 / 10 + 20, "{sent}");
+    }
+
+    #[test]
+    fn what_is_down_takes_nothing_and_is_new_when_it_comes_back() {
+        let mut world = World::new("freshest", &[Some(20), Some(60)]);
+        world.run(100);
+        world.paths.set_up(PathId(0), false);
+        let only = Route::by(PathId(1));
+        assert!(world.run(200).iter().all(|route| *route == only));
+        world.paths.set_up(PathId(0), true);
+        let route = world.step();
+        assert_eq!(route.copies, PathSet::EMPTY.with(PathId(0)), "it is tried at once");
+        assert!(world.run(3).iter().any(|route| route.first == PathId(0)));
+        world.paths.set_up(PathId(0), false);
+        world.paths.set_up(PathId(1), false);
+        assert_eq!(world.paths.route(at(1 << 20), INTERVAL, None), None);
+        let phases = world.paths.statuses(at(1 << 20), None).map(|status| status.phase);
+        assert!(phases.eq([PathPhase::Down; 2]));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Wait(u64),
+        Update,
+        Ack { path: u8, back: u64, hold: u64, received_at: u64 },
+        SetUp(u8, bool),
+        Queue(u8, Option<(u64, f64)>),
+        ForgetClock,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let ack = (0..5u8, 0..40u64, 0..1u64 << 40, any::<u64>());
+        prop_oneof![
+            (0..300_000_000u64).prop_map(Step::Wait),
+            Just(Step::Update),
+            Just(Step::Update),
+            ack.clone().prop_map(|(path, back, hold, received_at)| Step::Ack {
+                path,
+                back,
+                hold,
+                received_at
+            }),
+            ack.prop_map(|(path, back, _, received_at)| Step::Ack {
+                path,
+                back,
+                hold: 0,
+                received_at
+            }),
+            (0..5u8, any::<bool>()).prop_map(|(path, up)| Step::SetUp(path, up)),
+            (0..5u8, proptest::option::of((any::<u64>(), -1.0..1e12)))
+                .prop_map(|(path, queue)| Step::Queue(path, queue)),
+            Just(Step::ForgetClock),
+        ]
+    }
+
+    proptest! {
+        /// Acks for what was never sent or was answered long ago, by paths that there are not, with
+        /// any times: nothing panics, memory is bounded, and while one is live none is first that is
+        /// not; nor does anything take a path that is down.
+        #[test]
+        fn whatever_acks_say_only_live_paths_come_first(
+            steps in prop::collection::vec(any_step(), 1..400),
+            scheduler in 0..5usize,
+            offset in proptest::option::of(any::<i64>()),
+        ) {
+            let name = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"][scheduler];
+            let mut paths = Paths::new(3, &named(name)).unwrap();
+            let (mut now, mut seq) = (Time::ZERO, 0u64);
+            for step in steps {
+                match step {
+                    Step::Wait(nanos) => now += Span::from_nanos(nanos),
+                    Step::Update => {
+                        let route = paths.route(now, INTERVAL, offset);
+                        let statuses: Vec<_> = paths.statuses(now, offset).collect();
+                        let phase = |path: PathId| statuses[usize::from(path.0)].phase;
+                        let any_live = statuses.iter().any(|one| one.phase == PathPhase::Live);
+                        prop_assert_eq!(route.is_none(), paths.up().next().is_none());
+                        let Some(route) = route else { continue };
+                        prop_assert!(route.all().all(|path| phase(path) != PathPhase::Down));
+                        prop_assert!(!any_live || phase(route.first) == PathPhase::Live);
+                        for (place, path) in route.all().enumerate() {
+                            paths.on_sent(now, path, seq, place > 0);
+                        }
+                        seq += 1;
+                    }
+                    Step::Ack { path, back, hold, received_at } => {
+                        let hold = Span::from_nanos(hold);
+                        let received_at = Time::from_nanos(received_at);
+                        let ack = PathAck { seq: seq.wrapping_sub(back), hold, received_at };
+                        paths.on_ack(now, PathId(path), &ack);
+                    }
+                    Step::SetUp(path, up) => paths.set_up(PathId(path), up),
+                    Step::Queue(path, queue) => {
+                        let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate });
+                        paths.set_queue(PathId(path), queue);
+                    }
+                    Step::ForgetClock => paths.forget_clock(),
+                }
+                for status in paths.statuses(now, offset) {
+                    prop_assert!((0.0..=1.0).contains(&status.state.loss));
+                }
+            }
+            // As many as it likes without a word: they are not remembered for ever.
+            for seq in seq..seq + 5_000 {
+                paths.on_sent(now, PathId(0), seq, false);
+            }
+            prop_assert!(paths.statuses(now, offset).all(|status| status.in_flight <= 1024));
+        }
+    }
+}

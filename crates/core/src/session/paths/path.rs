@@ -1,0 +1,401 @@
+//! What is known of one path, from the updates that took it and the acks that came back by it.
+
+use alloc::collections::VecDeque;
+
+use crate::path::{DeviceQueue, PathId, PathState};
+use crate::session::ClockOffset;
+use crate::unit::{Bytes, Span, Time};
+
+/// Updates without an answer that are remembered of a path; of more, the oldest are forgotten.
+const REMEMBERED: usize = 1024;
+
+/// An update is lost when so many later ones were acknowledged (RFC 9002 section 6.1.1).
+const REORDERED: usize = 3;
+
+/// So many updates without an answer, the first of them overdue, and a path is silent. 3: at 10 %
+/// loss both ways together, one false alarm in a thousand updates, which costs little.
+const MISSED: usize = 3;
+
+/// The least that round trips may vary before an update is overdue: hosts answer late, too.
+const LEAST_VARIATION: Span = Span::from_millis(10);
+
+/// After this long an update is overdue on a path without a round trip; and the first wait between
+/// probes of it.
+const FIRST_WAIT: Span = Span::from_millis(200);
+
+/// The longest wait between probes of a silent path.
+const LONGEST_WAIT: Span = Span::from_secs(2);
+
+/// What was heard counts for about this long, and for eight samples. A path that only probes take is
+/// known anew after a few of them.
+const MEMORY: Span = Span::from_secs(1);
+
+/// Of the loss, what one update counts. 1/32: 5 % are known within 3 %.
+const LOSS_GAIN: f64 = 1.0 / 32.0;
+
+/// How a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathPhase {
+    /// It cannot carry anything: its interface is down, or its connection is being made.
+    Down,
+    /// Nothing has been heard by it yet.
+    Untried,
+    /// It answers.
+    Live,
+    /// It does not answer any more.
+    Silent,
+}
+
+impl PathPhase {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Untried => "untried",
+            Self::Live => "live",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// What a path has carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathCounters {
+    /// Updates sent, copies included.
+    pub sent: u64,
+    /// Those of them that took another path too, and this one not first.
+    pub copies: u64,
+    /// Those that were answered.
+    pub answered: u64,
+    /// Those that count as lost, they or their answers.
+    pub lost: u64,
+    /// How many times it fell silent.
+    pub silences: u64,
+}
+
+/// An update on its way.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seq: u64,
+    at: Time,
+    /// What the device queue was expected to take.
+    wait: Span,
+}
+
+/// What an ack says of the path by which it came.
+#[derive(Debug, Clone, Copy)]
+pub struct PathAck {
+    /// The update that it answers.
+    pub seq: u64,
+    /// How long the monitor held it.
+    pub hold: Span,
+    /// When the update arrived, on the monitor's clock.
+    pub received_at: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) phase: PathPhase,
+    pub(super) counters: PathCounters,
+    pub(super) queue: Option<DeviceQueue>,
+    /// When something was sent by it last.
+    pub(super) used_at: Option<Time>,
+    pub(super) heard_at: Option<Time>,
+    in_flight: VecDeque<Sent>,
+    srtt: Option<Span>,
+    rttvar: Span,
+    /// The mean way there as the difference of two clocks, ns, without the device queue.
+    way: Option<i64>,
+    /// For its shortest round trip of late.
+    clocks: ClockOffset,
+    loss: f64,
+    /// While it is not live: how long after the last probe the next one follows.
+    probe_wait: Span,
+}
+
+impl Path {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: PathPhase::Untried,
+            counters: PathCounters::default(),
+            queue: None,
+            used_at: None,
+            heard_at: None,
+            in_flight: VecDeque::new(),
+            srtt: None,
+            rttvar: Span::ZERO,
+            way: None,
+            clocks: ClockOffset::default(),
+            loss: 0.0,
+            probe_wait: FIRST_WAIT,
+        }
+    }
+
+    // ---- inputs ----
+
+    /// It can carry updates, or cannot. What was known of it is of another network, perhaps.
+    pub(super) fn set_up(&mut self, is_up: bool) {
+        if is_up != (self.phase == PathPhase::Down) {
+            return;
+        }
+        let counters = self.counters;
+        *self = Self { counters, ..Self::new() };
+        if !is_up {
+            self.phase = PathPhase::Down;
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, is_copy: bool) {
+        self.counters.sent += 1;
+        self.counters.copies += u64::from(is_copy);
+        self.used_at = Some(now);
+        if self.phase != PathPhase::Live {
+            self.probe_wait = (self.probe_wait * 2).min(LONGEST_WAIT);
+        }
+        // They are looked for by their numbers, which rise.
+        if self.in_flight.back().is_some_and(|last| last.seq >= seq) {
+            return;
+        }
+        if self.in_flight.len() == REMEMBERED {
+            self.in_flight.pop_front();
+        }
+        let wait = self.queue.and_then(|queue| queue.wait()).unwrap_or(Span::ZERO);
+        self.in_flight.push_back(Sent { seq, at: now, wait });
+    }
+
+    /// Whether the ack answers an update that took this path and was not answered yet.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) -> bool {
+        let Ok(at) = self.in_flight.binary_search_by_key(&ack.seq, |sent| sent.seq) else {
+            return false;
+        };
+        let sent = self.in_flight[at];
+        self.in_flight.remove(at);
+        self.drop_lost(now, at);
+        self.counters.answered += 1;
+        self.loss -= self.loss * LOSS_GAIN;
+        let span = self.heard_at.map_or(MEMORY, |heard| now.since(heard));
+        self.measure(now, sent, ack, span);
+        self.heard_at = Some(now);
+        (self.phase, self.probe_wait) = (PathPhase::Live, FIRST_WAIT);
+        true
+    }
+
+    /// Looks whether it has fallen silent.
+    pub(super) fn on_tick(&mut self, now: Time) {
+        let Some(silence) = self.unanswered(now).filter(|_| self.phase == PathPhase::Live) else {
+            return;
+        };
+        let timeout = self.timeout();
+        let missed = self.in_flight.len() >= MISSED;
+        if silence >= timeout * 2 || (missed && silence >= timeout) {
+            self.phase = PathPhase::Silent;
+            self.counters.silences += 1;
+            // One that has only lost a few is found at once.
+            self.probe_wait = timeout.min(LONGEST_WAIT);
+        }
+    }
+
+    /// The monitor may have another clock now.
+    pub(super) fn forget_clock(&mut self) {
+        self.way = None;
+    }
+
+    // ---- what it is like ----
+
+    /// As a scheduler sees it. Windows are counted in updates, of one byte each: no scheduler of
+    /// updates looks at their size, and how many there are is the law's affair.
+    pub(super) fn state(&self, now: Time, id: PathId, clock_offset: Option<i64>) -> PathState {
+        let inflight = Bytes::new(self.in_flight.len() as u64);
+        PathState {
+            srtt: self.srtt,
+            rttvar: self.rttvar,
+            min_rtt: self.clocks.min_rtt(),
+            one_way: self.one_way(clock_offset),
+            unanswered: self.unanswered(now),
+            cwnd: inflight + Bytes::new(10),
+            inflight,
+            is_in_slow_start: false,
+            queue: self.queue,
+            loss: self.loss,
+            ..PathState::new(id, Bytes::new(1))
+        }
+    }
+
+    /// When it should be tried again if nothing else takes it: at once where it never was.
+    pub(super) fn probe_at(&self) -> Option<Time> {
+        let wait = match self.phase {
+            PathPhase::Down => return None,
+            PathPhase::Live => MEMORY,
+            PathPhase::Untried | PathPhase::Silent => self.probe_wait,
+        };
+        Some(self.used_at.map_or(Time::ZERO, |used| used + wait))
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.phase == PathPhase::Live
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    // ---- steps ----
+
+    /// What left before the update at `at`, and by now should have been answered.
+    fn drop_lost(&mut self, now: Time, at: usize) {
+        let timeout = self.timeout();
+        for before in (1..=at).rev() {
+            let Some(first) = self.in_flight.front() else { return };
+            if before < REORDERED && now.since(first.at) < timeout {
+                return;
+            }
+            self.in_flight.pop_front();
+            self.counters.lost += 1;
+            // An outage tells nothing of the losses after it.
+            if self.phase == PathPhase::Live {
+                self.loss += (1.0 - self.loss) * LOSS_GAIN;
+            }
+        }
+    }
+
+    /// RFC 6298 section 2.3, with more weight on samples that are rare.
+    fn measure(&mut self, now: Time, sent: Sent, ack: &PathAck, span: Span) {
+        let rtt = now.since(sent.at) - ack.hold;
+        let gain = (span.as_secs_f64() / MEMORY.as_secs_f64()).clamp(0.125, 1.0);
+        let toward = |old: Span, new: Span, gain: f64| {
+            let [old, new] = [old, new].map(Span::as_secs_f64);
+            Span::from_secs_f64(old + (new - old) * gain)
+        };
+        match self.srtt {
+            None => (self.srtt, self.rttvar) = (Some(rtt), rtt / 2),
+            Some(srtt) => {
+                let deviation = if rtt > srtt { rtt - srtt } else { srtt - rtt };
+                self.rttvar = toward(self.rttvar, deviation, (2.0 * gain).min(1.0));
+                self.srtt = Some(toward(srtt, rtt, gain));
+            }
+        }
+        self.clocks.on_ack(now, sent.at, ack.received_at, rtt);
+        // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
+        let left_at = sent.at + sent.wait;
+        let way = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
+        self.way = Some(
+            self.way
+                .map_or(way, |old| old.wrapping_add((way.wrapping_sub(old) as f64 * gain) as i64)),
+        );
+    }
+
+    fn one_way(&self, clock_offset: Option<i64>) -> Option<Span> {
+        let way = self.way?.wrapping_sub(clock_offset?);
+        Some(Span::from_nanos(way.max(0).unsigned_abs()))
+    }
+
+    fn unanswered(&self, now: Time) -> Option<Span> {
+        self.in_flight.front().map(|sent| now.since(sent.at))
+    }
+
+    /// After this long an update is overdue.
+    fn timeout(&self) -> Span {
+        self.srtt
+            .map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(LEAST_VARIATION))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn ack(seq: u64, received_at: Time) -> PathAck {
+        PathAck { seq, hold: Span::ZERO, received_at }
+    }
+
+    /// An update every 20 ms from `first` on, each answered after `rtt`, until so many were sent.
+    fn run(path: &mut Path, first: u64, count: u64, rtt: u64) {
+        for seq in first..first + count {
+            path.on_sent(at(20 * seq), seq, false);
+            assert!(path.on_ack(at(20 * seq + rtt), &ack(seq, at(20 * seq + rtt / 2))));
+        }
+    }
+
+    #[test]
+    fn round_trips_and_ways_are_measured_whatever_the_clocks_are() {
+        let mut path = Path::new();
+        path.queue = Some(DeviceQueue { packets: 4, rate: 1_000.0 });
+        for seq in 0..20 {
+            path.on_sent(at(20 * seq), seq, false);
+            // A clock that is behind by the whole range, and 7 ms of the 10 there, 4 of them here.
+            let received_at = Time::from_nanos(at(20 * seq + 7).as_nanos().wrapping_add(1 << 63));
+            path.on_ack(at(20 * seq + 10), &ack(seq, received_at));
+        }
+        let state = path.state(at(400), PathId(0), Some(i64::MIN));
+        assert_eq!(state.srtt, Some(Span::from_millis(10)));
+        assert_eq!(state.min_rtt, Some(Span::from_millis(10)));
+        assert_eq!(state.one_way, Some(Span::from_millis(3)));
+        assert_eq!((state.unanswered, state.loss), (None, 0.0));
+    }
+
+    #[test]
+    fn a_path_is_silent_after_a_few_round_trips_and_live_with_the_next_answer() {
+        let mut path = Path::new();
+        run(&mut path, 0, 50, 20);
+        for seq in 50..60 {
+            path.on_sent(at(20 * seq), seq, false);
+        }
+        // One that is lost tells little: 30 ms are srtt and half of it, twice that is much.
+        path.on_tick(at(20 * 50 + 29));
+        assert!(path.is_live());
+        path.on_tick(at(20 * 50 + 31));
+        assert_eq!(path.phase, PathPhase::Silent, "ten are on their way");
+        // What was late all the while is no loss.
+        assert!(path.on_ack(at(1_300), &ack(59, at(1_300))));
+        assert!(path.is_live());
+        let PathCounters { sent, answered, lost, silences, .. } = path.counters;
+        assert_eq!((sent, answered, lost, silences), (60, 51, 9, 1));
+        assert_eq!(path.loss, 0.0);
+    }
+
+    #[test]
+    fn one_update_without_an_answer_makes_silent_after_twice_the_time() {
+        let mut path = Path::new();
+        run(&mut path, 0, 50, 20);
+        path.on_sent(at(2_000), 100, false);
+        path.on_tick(at(2_059));
+        assert!(path.is_live());
+        path.on_tick(at(2_060));
+        assert!(!path.is_live());
+        // A probe that is answered ends it, and what came before is not waited for any more.
+        path.on_sent(at(3_000), 150, true);
+        path.on_ack(at(3_020), &ack(150, at(3_010)));
+        path.on_tick(at(9_000));
+        assert!(path.is_live());
+    }
+
+    #[test]
+    fn losses_are_counted_by_what_overtook_them() {
+        let mut path = Path::new();
+        for seq in 0..2_000 {
+            path.on_sent(at(5 * seq), seq, false);
+            if seq >= 4 && seq % 10 != 0 {
+                path.on_ack(at(5 * seq + 1), &ack(seq - 4, at(5 * seq)));
+            }
+        }
+        assert!((0.05..0.15).contains(&path.loss), "{}", path.loss);
+        assert!(path.in_flight() < 10);
+    }
+
+    #[test]
+    fn rare_probes_tell_of_a_recovery_within_a_few() {
+        let mut path = Path::new();
+        run(&mut path, 0, 100, 15);
+        run(&mut path, 100, 10, 300);
+        let slow = path.srtt.unwrap();
+        assert!(slow > Span::from_millis(150), "{slow}");
+        for seq in [140, 165, 190] {
+            run(&mut path, seq, 1, 15);
+        }
+        assert!(path.srtt.unwrap() < Span::from_millis(60), "{:?}", path.srtt);
+    }
+}

@@ -1,0 +1,138 @@
+//! What a source is told, what it tells, and its settings.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::unit::{Span, Time};
+use crate::wire::{self, CloseReason};
+
+/// Settings of [`Source`](super::Source).
+#[derive(Debug, Clone)]
+pub struct SourceParams {
+    /// A name for people and metrics, at most [`Opening::MAX_NAME`](wire::Opening::MAX_NAME) bytes.
+    pub name: String,
+    /// Shown to the monitor at the opening, at most [`Opening::MAX_TOKEN`](wire::Opening::MAX_TOKEN) bytes.
+    pub token: Vec<u8>,
+    /// The wait after the first opening without an answer. 200 ms: longer than nearly all round
+    /// trips, short to a person.
+    pub first_wait: Span,
+    /// The longest wait between openings; a monitor that comes back is found after at most this
+    /// and a quarter. 2 s: one small packet then costs the path nothing.
+    pub longest_wait: Span,
+    /// No ack for this long, and for [`SourceParams::silence_rounds`] round trips and periods of
+    /// the rate, and the session is opened anew.
+    pub silence: Span,
+    /// See [`SourceParams::silence`]. 8: at 10 % loss in each direction, a false alarm in half a
+    /// million updates.
+    pub silence_rounds: u32,
+}
+
+impl Default for SourceParams {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            token: Vec::new(),
+            first_wait: Span::from_millis(200),
+            longest_wait: Span::from_secs(2),
+            silence: Span::from_secs(1),
+            silence_rounds: 8,
+        }
+    }
+}
+
+/// A state and the moment at which it was sampled.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample<'a> {
+    /// When it was sampled, on the source's clock; not later than now.
+    pub generated_at: Time,
+    /// The state, at most [`Update::MAX_PAYLOAD`](wire::Update::MAX_PAYLOAD) bytes.
+    pub payload: &'a [u8],
+}
+
+/// Whether the monitor is known to hear us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Not yet, or no more: openings are sent, `attempts` so far.
+    Opening {
+        /// Openings sent since the monitor was last heard.
+        attempts: u32,
+    },
+    /// It answers.
+    Open,
+}
+
+/// Why a source wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The law wants to look at the time.
+    Law,
+    /// The monitor may have fallen silent.
+    Silence,
+}
+
+/// What a datagram or the passing of time has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// The first ack: the session is open.
+    Opened,
+    /// A fresh ack with its round trip, without the time that the monitor held the update.
+    Acked {
+        /// Round trip of the update and its ack.
+        rtt: Span,
+    },
+    /// The monitor does not know us and wants a cookie shown.
+    Challenged,
+    /// The monitor ended or refused the session; openings go on, rarely.
+    Closed(CloseReason),
+    /// No ack for too long; openings go on.
+    Silent,
+}
+
+/// Why a datagram was left aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// Not a message of ours.
+    #[error("not a message: {0}")]
+    Unreadable(#[from] wire::ParseError),
+    /// Of another session, or a message that only sources send.
+    #[error("not meant for this session")]
+    Misplaced,
+    /// An ack of an update that was never sent, or not with that generation time.
+    #[error("an ack of an update that was never sent")]
+    NeverSent,
+    /// An ack that is not fresher than one before it, or of an update that came after a fresher one.
+    #[error("an ack that came after a fresher one")]
+    Late,
+}
+
+/// What a source has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SourceCounters {
+    /// Updates handed to the transport.
+    pub sent: u64,
+    /// Payload bytes of these.
+    pub payload_bytes: u64,
+    /// Fresh acks.
+    pub acked: u64,
+    /// Acks that came after a fresher one, or twice.
+    pub late_acks: u64,
+    /// Datagrams left aside for other reasons.
+    pub ignored: u64,
+    /// Updates that a newer one replaced before they left the host.
+    pub replaced: u64,
+    /// Times the session was opened.
+    pub opened: u64,
+    /// Payload bytes of updates known to have arrived fresh at the monitor.
+    pub delivered_bytes: u64,
+    /// Sum of the round trips of fresh acks.
+    pub rtt_sum: Span,
+    /// The shortest of these.
+    pub rtt_min: Option<Span>,
+}
+
+impl SourceCounters {
+    /// Mean round trip, once there was an ack.
+    pub fn rtt_mean(&self) -> Option<Span> {
+        (self.acked > 0).then(|| self.rtt_sum / self.acked)
+    }
+}

@@ -1,0 +1,226 @@
+//! One session over several paths: openings, each with the cookie of its address; answers that come
+//! late; a path that is cut; a monitor that is restarted.
+
+use std::collections::BinaryHeap;
+
+use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::session::{
+    Clocked, Monitor, MonitorParams, PathPhase, Paths, Reach, Sample, Secret, Source, SourceParams,
+};
+use freshline_core::source::Fixed;
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{Ack, SessionId};
+
+/// How long a path takes there and back, in ms; `None`: nothing comes through.
+type Delays = [Option<u64>; 2];
+
+/// A datagram on its way: when it comes, a number for its place, by which path, whether there.
+type OnTheWay = std::cmp::Reverse<(Time, u64, u8, bool, Vec<u8>)>;
+
+struct World {
+    now: Time,
+    source: Source,
+    monitor: Monitor<u8>,
+    delays: Vec<Delays>,
+    under_way: BinaryHeap<OnTheWay>,
+    number: u64,
+    fresh_at: Time,
+    longest_gap: Span,
+}
+
+impl World {
+    /// 50 updates a second over paths with these delays.
+    fn new(scheduler: &str, delays: &[Delays]) -> Self {
+        let scheduler = SchedulerConfig::named(scheduler).expect("there is one");
+        let paths = Paths::new(delays.len(), &scheduler).expect("a few paths");
+        let law = Box::new(Fixed::new(UpdateRate::saturating(50.0)));
+        let source = Source::new(SourceParams::default(), SessionId(7), law, Time::ZERO);
+        Self {
+            now: Time::ZERO,
+            source: source.expect("no name").over(paths),
+            monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
+            delays: delays.to_vec(),
+            under_way: BinaryHeap::new(),
+            number: 0,
+            fresh_at: Time::ZERO,
+            longest_gap: Span::ZERO,
+        }
+    }
+
+    fn run(&mut self, length: Span) {
+        let end = self.now + length;
+        loop {
+            let timer = self.source.next_timer().map(|(at, _)| at);
+            let first = self.under_way.peek().map(|next| next.0.0);
+            let next = Time::earliest([timer, first, self.source.next_update_at()]);
+            let next = next.expect("a source always wants something").max(self.now);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            self.arrive();
+            self.source.on_tick(self.now);
+            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
+                self.send();
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let Some(route) = self.source.route(self.now) else {
+            return self.source.on_attempt(self.now);
+        };
+        let sample = Sample { generated_at: self.now, payload: b"state" };
+        let mut out = [0; 256];
+        for path in route.all() {
+            let written = match path == route.first {
+                true => self.source.write_update(self.now, path, sample, &mut out),
+                false => self.source.write_copy(self.now, path, sample, &mut out),
+            };
+            let len = written.expect("it fits");
+            self.carry(path.0, true, &out[..len]);
+        }
+    }
+
+    fn carry(&mut self, path: u8, is_there: bool, datagram: &[u8]) {
+        let delay = self.delays[usize::from(path)][usize::from(!is_there)];
+        let Some(delay) = delay else { return };
+        self.number += 1;
+        let at = self.now + Span::from_millis(delay);
+        let datagram = datagram.to_vec();
+        self.under_way.push(std::cmp::Reverse((at, self.number, path, is_there, datagram)));
+    }
+
+    fn arrive(&mut self) {
+        while self.under_way.peek().is_some_and(|next| next.0.0 <= self.now) {
+            let Some(std::cmp::Reverse((_, _, path, is_there, datagram))) = self.under_way.pop()
+            else {
+                return;
+            };
+            if !is_there {
+                let _ = self.source.on_datagram(self.now, PathId(path), &datagram);
+                continue;
+            }
+            let at = Clocked { received_at: self.now, now: self.now };
+            let before = self.monitor.counters().fresh;
+            let mut reply = [0; Ack::LEN];
+            let len = self.monitor.on_datagram(at, path, &datagram, &mut reply).reply;
+            if self.monitor.counters().fresh > before {
+                self.longest_gap = self.longest_gap.max(self.now.since(self.fresh_at));
+                self.fresh_at = self.now;
+            }
+            self.carry(path, false, &reply[..len]);
+        }
+    }
+
+    fn phase(&self, path: usize) -> PathPhase {
+        let mut statuses = self.source.paths().statuses(self.now, None);
+        statuses.nth(path).expect("there is one").phase
+    }
+
+    /// How many times the session was opened at either end, and whether it is.
+    fn opened(&self) -> (u64, u64, bool) {
+        let is_open = self.source.reach() == Reach::Open;
+        (self.source.counters().opened, self.monitor.counters().opened, is_open)
+    }
+}
+
+const ONCE: (u64, u64, bool) = (1, 1, true);
+
+fn both(ms: u64) -> Delays {
+    [Some(ms), Some(ms)]
+}
+
+#[test]
+fn the_first_answer_opens_and_the_challenge_of_a_slower_path_changes_nothing() {
+    for scheduler in ["freshest", "qaware", "min_srtt", "round_robin", "redundant"] {
+        let mut world = World::new(scheduler, &[both(10), both(150)]);
+        world.run(Span::from_millis(45));
+        assert_eq!(world.opened(), ONCE, "{scheduler}: two round trips of the faster path");
+        world.run(Span::from_secs(5));
+        assert_eq!(world.opened(), ONCE, "{scheduler}");
+        assert_eq!(world.phase(0), PathPhase::Live);
+        assert_eq!(world.phase(1), PathPhase::Live, "{scheduler}: copies of openings came back");
+    }
+}
+
+#[test]
+fn a_path_that_is_dead_from_the_beginning_does_not_delay_the_opening() {
+    let mut world = World::new("freshest", &[[None, None], both(30)]);
+    world.run(Span::from_millis(125));
+    assert_eq!(world.opened(), ONCE);
+    world.run(Span::from_secs(3));
+    assert_eq!((world.phase(0), world.phase(1)), (PathPhase::Untried, PathPhase::Live));
+    // Then it lives, and is faster.
+    world.delays[0] = both(5);
+    world.run(Span::from_secs(3));
+    assert_eq!((world.phase(0), world.opened()), (PathPhase::Live, ONCE));
+}
+
+#[test]
+fn the_faster_path_may_swallow_all_answers() {
+    // Its copies come first, so that those of the other path are never fresh.
+    let mut world = World::new("redundant", &[[Some(5), None], both(30)]);
+    world.run(Span::from_secs(1));
+    assert!(world.opened().2, "by the ack of a copy");
+    world.run(Span::from_secs(20));
+    let (source, monitor, is_open) = world.opened();
+    assert!(is_open && source == 1 && monitor <= 2, "{source} {monitor}");
+}
+
+#[test]
+fn a_cut_path_costs_a_few_round_trips_and_no_new_session() {
+    for scheduler in ["freshest", "qaware", "min_srtt", "redundant"] {
+        let mut world = World::new(scheduler, &[both(10), both(40)]);
+        world.run(Span::from_secs(5));
+        world.longest_gap = Span::ZERO;
+        world.delays[0] = [None, None];
+        world.run(Span::from_secs(10));
+        assert_eq!(world.phase(0), PathPhase::Silent, "{scheduler}");
+        // Overdue after 30 ms, of which the first is up to 20 ms late; the next update; the way.
+        assert!(world.longest_gap <= Span::from_millis(120), "{scheduler}: {}", world.longest_gap);
+        world.delays[0] = both(10);
+        world.run(Span::from_secs(4));
+        assert_eq!((world.phase(0), world.opened()), (PathPhase::Live, ONCE), "{scheduler}");
+    }
+}
+
+#[test]
+fn all_cut_is_a_silence_and_either_path_ends_it() {
+    let mut world = World::new("freshest", &[both(10), both(40)]);
+    world.run(Span::from_secs(5));
+    world.delays = vec![[None, None]; 2];
+    world.run(Span::from_secs(10));
+    assert!(matches!(world.source.reach(), Reach::Opening { .. }));
+    world.delays[1] = both(40);
+    world.run(Span::from_secs(3));
+    assert_eq!(world.opened(), (2, 1, true), "the monitor still knows it");
+}
+
+#[test]
+fn a_monitor_that_was_restarted_is_opened_again_by_all_paths() {
+    let mut world = World::new("freshest", &[both(10), both(40)]);
+    world.run(Span::from_secs(5));
+    world.monitor = Monitor::new(MonitorParams::default(), Secret::new([2; 16]));
+    world.run(Span::from_secs(1));
+    assert_eq!(world.opened(), (2, 1, true));
+    world.run(Span::from_secs(2));
+    assert!((0..2).all(|path| world.phase(path) == PathPhase::Live));
+}
+
+#[test]
+fn a_path_without_its_interface_is_left_at_once() {
+    let mut world = World::new("freshest", &[both(10), both(40)]);
+    world.run(Span::from_secs(5));
+    world.source.on_transport_lost(world.now, PathId(0));
+    world.longest_gap = Span::ZERO;
+    world.run(Span::from_secs(2));
+    assert!(world.longest_gap <= Span::from_millis(60), "{}", world.longest_gap);
+    world.source.on_transport_lost(world.now, PathId(1));
+    world.run(Span::from_secs(5));
+    assert!(matches!(world.source.reach(), Reach::Opening { .. }), "none is left");
+    world.source.on_transport_ready(world.now, PathId(0));
+    world.run(Span::from_millis(50));
+    assert_eq!(world.opened(), (2, 1, true), "it tries at once");
+}
