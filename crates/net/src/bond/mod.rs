@@ -12,6 +12,7 @@
 mod client;
 mod config;
 mod device_queue;
+mod endpoint;
 mod flow;
 mod gate;
 mod head;

@@ -5,13 +5,13 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use mio::net::TcpStream;
-use mio::{Interest, Token};
 use noq_proto::{Dir, StreamId};
 
+use super::super::endpoint::Watched;
 use super::super::flow::{self, Incoming, Moved, Pipe, Pumped};
 use super::super::link::Link;
 use super::super::{Target, head, socks};
-use super::{Client, FLOWS};
+use super::Client;
 
 /// A program's connection.
 pub(super) enum Flow {
@@ -28,7 +28,7 @@ pub(super) enum Flow {
 
 impl Client {
     /// Takes programs that have come to a listener.
-    pub(super) fn accept(&mut self, index: usize) {
+    pub(super) fn accept_programs(&mut self, index: usize) {
         let Some(listener) = self.listeners.get(index) else { return };
         loop {
             let (mut tcp, _) = match listener.socket.accept() {
@@ -41,20 +41,18 @@ impl Client {
             };
             let _ = tcp.set_nodelay(true);
             let entry = self.flows.vacant_entry();
-            let token = Token(FLOWS + entry.key());
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            if entry.key() >= self.sending.streams as usize
-                || self.poll.registry().register(&mut tcp, token, interest).is_err()
+            if entry.key() >= self.driver.sending.streams as usize
+                || self.driver.watch(&mut tcp, Watched::Flow(entry.key())).is_err()
             {
                 flow::abort(&tcp);
                 continue;
             }
-            self.ready.push_back(entry.key());
+            self.driver.ready.push_back(entry.key());
             entry.insert(match &listener.target {
                 Some(target) => Flow::Waiting(tcp, target.clone(), false),
                 None => Flow::Greeting(tcp, Vec::new(), false),
             });
-            self.streams += 1;
+            self.driver.streams += 1;
         }
     }
 }

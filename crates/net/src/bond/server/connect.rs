@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use mio::net::TcpStream;
-use mio::{Interest, Token};
 
 use super::super::Target;
+use super::super::endpoint::Watched;
 use super::super::flow::{self, Pipe};
 use super::super::head::{self, Parsed, Reply};
-use super::{FLOWS, Flow, Server, Step};
+use super::{Flow, Server, Step};
 
 impl Server {
     pub(super) fn read_head(&mut self, key: usize) {
@@ -69,9 +69,8 @@ impl Server {
                 why = Reply::Forbidden;
                 continue;
             }
-            let both = Interest::READABLE | Interest::WRITABLE;
             let connected = TcpStream::connect(address).and_then(|mut tcp| {
-                self.poll.registry().register(&mut tcp, Token(FLOWS + key), both)?;
+                self.driver.watch(&mut tcp, Watched::Flow(key))?;
                 Ok(tcp)
             });
             match connected {
@@ -112,7 +111,7 @@ impl Server {
                 match link.connection.send_stream(flow.stream).write(&answer) {
                     Ok(_) => {
                         flow.step = Step::Open(Pipe::new(tcp, flow.stream, rest));
-                        self.ready.push_back(key);
+                        self.driver.ready.push_back(key);
                     }
                     // Windows are full of others' bytes; this is tried again with the next event.
                     Err(noq_proto::WriteError::Blocked) => {
