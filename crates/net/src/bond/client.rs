@@ -11,7 +11,7 @@ use mio::net::TcpListener;
 use noq_proto::{
     DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId, VarInt,
 };
-use program::{Flow, advance};
+use program::{Flow, Step, advance};
 use slab::Slab;
 
 use super::endpoint::{Driver, End, Watched, run};
@@ -24,7 +24,8 @@ use super::{BondError, Sending, Target, config, system};
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
 
-/// How often interfaces are looked at, and paths that are missing are opened.
+/// How often interfaces are looked at, paths that are missing are opened, and flows that take too
+/// long are ended.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
 /// How long a handshake may take before the next interface is tried.
@@ -63,6 +64,10 @@ struct Way {
     /// Its local address towards noq-proto: made up, so that it stays when the real one changes.
     label: IpAddr,
     outlet: Option<Outlet>,
+    /// The number of the interface that it is bound to.
+    device: Option<u32>,
+    /// There was no socket to be had, which was said.
+    is_in_trouble: bool,
     path: Option<PathId>,
     retry_at: Time,
 }
@@ -70,6 +75,8 @@ struct Way {
 struct Listener {
     socket: TcpListener,
     target: Option<Target>,
+    /// The system has no descriptors left for who waits there.
+    is_short: bool,
 }
 
 /// A client that is ready to run.
@@ -85,6 +92,8 @@ pub struct Client {
     give_up_at: Time,
     look_at: Time,
     was_ready: bool,
+    /// The server does not answer, which was said.
+    is_without_answer: bool,
     listeners: Vec<Listener>,
     flows: Slab<Flow>,
     by_stream: HashMap<StreamId, usize>,
@@ -106,7 +115,7 @@ impl Client {
             let failed = |error| BondError::Listen { address, error };
             let mut socket = TcpListener::bind(address).map_err(failed)?;
             driver.watch(&mut socket, Watched::Listener(listeners.len())).map_err(failed)?;
-            listeners.push(Listener { socket, target });
+            listeners.push(Listener { socket, target, is_short: false });
         }
         let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
         let label = |index: usize| Ipv4Addr::from(0xf000_0001 + index as u32).into();
@@ -115,6 +124,8 @@ impl Client {
             peer: FourTuple::from_remote(peer.unwrap_or(config.server)).remote(),
             label: label(index),
             outlet: None,
+            device: None,
+            is_in_trouble: false,
             path: None,
             retry_at: Time::ZERO,
         });
@@ -129,6 +140,7 @@ impl Client {
             give_up_at: Time::ZERO,
             look_at: Time::ZERO,
             was_ready: false,
+            is_without_answer: false,
             listeners,
             flows: Slab::new(),
             by_stream: HashMap::new(),
@@ -182,45 +194,70 @@ impl Client {
         Ok(busy)
     }
 
-    /// Opens sockets of interfaces that have come, closes those of interfaces that have gone, and
-    /// opens the paths that are missing.
+    /// Now and then: opens sockets of interfaces that have come, closes those of interfaces that have
+    /// gone, opens the paths that are missing, and ends what takes too long.
     fn look_around(&mut self, now: Time) -> Result<(), BondError> {
         if now < self.look_at {
             return Ok(());
         }
         self.look_at = now + LOOK_AROUND;
-        let interfaces = Interfaces::read().map_err(system("list interfaces"))?;
-        let instant = self.driver.clock.instant_of(now);
-        for (index, way) in self.ways.iter_mut().enumerate() {
-            let is_there = interfaces.has(&way.via, way.peer);
-            if !is_there && way.outlet.is_some() {
-                tracing::info!(via = %way.via, "gone");
-                way.outlet = None;
-                if let (Some(link), Some(path)) = (&mut self.link, way.path) {
-                    // The last path stays, for when the interface comes back.
-                    let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].is_short {
+                self.accept_programs(index);
+            }
+        }
+        self.sweep(now);
+        match Interfaces::read() {
+            Ok(interfaces) => {
+                for index in 0..self.ways.len() {
+                    self.look_at_way(index, &interfaces, now);
                 }
             }
-            if is_there && way.outlet.is_none() {
-                match Outlet::open(&way.via, way.peer) {
-                    Ok(mut outlet) => {
-                        self.driver
-                            .watch(&mut outlet.socket.udp, Watched::Socket(index))
-                            .map_err(system("watch a socket"))?;
-                        way.outlet = Some(outlet);
-                        if let Some(name) = interfaces.name(&way.via) {
-                            self.driver.queues.label(way.label, name);
-                        }
-                    }
-                    Err(error) => tracing::warn!(via = %way.via, "no socket: {error}"),
-                }
-            }
+            // No descriptors are left, perhaps; what was known still holds.
+            Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
         }
         if self.link.is_none() {
             self.dial(now)?;
         }
         self.open_paths(now);
         Ok(())
+    }
+
+    fn look_at_way(&mut self, index: usize, interfaces: &Interfaces, now: Time) {
+        let Self { driver, ways, link, .. } = self;
+        let way = &mut ways[index];
+        let is_there = interfaces.has(&way.via, way.peer);
+        // A new interface with an old name is none that the socket is bound to.
+        let device = is_there.then(|| interfaces.index(&way.via)).flatten();
+        if way.outlet.is_some() && (!is_there || device != way.device) {
+            tracing::info!(via = %way.via, "gone");
+            way.outlet = None;
+            if let (Some(link), Some(path)) = (link, way.path) {
+                // The last path stays, for when the interface comes back.
+                let instant = driver.clock.instant_of(now);
+                let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
+            }
+        }
+        if !is_there || way.outlet.is_some() {
+            return;
+        }
+        let opened = Outlet::open(&way.via, way.peer).and_then(|mut outlet| {
+            driver.watch(&mut outlet.socket.udp, Watched::Socket(index))?;
+            Ok(outlet)
+        });
+        match opened {
+            Ok(outlet) => {
+                (way.outlet, way.device, way.is_in_trouble) = (Some(outlet), device, false);
+                if let Some(name) = interfaces.name(&way.via) {
+                    driver.queues.label(way.label, name);
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut way.is_in_trouble, true) {
+                    tracing::warn!(via = %way.via, "no socket: {error}");
+                }
+            }
+        }
     }
 
     fn dial(&mut self, now: Time) -> Result<(), BondError> {
@@ -271,7 +308,9 @@ impl Client {
         link.connection.handle_timeout(instant);
         if !link.is_ready && !link.connection.is_closed() && now >= self.give_up_at {
             link.close(instant, "no answer");
-            tracing::warn!(server = %self.server, "no answer; trying again");
+            if !std::mem::replace(&mut self.is_without_answer, true) {
+                tracing::warn!(server = %self.server, "no answer; trying again");
+            }
             self.lose();
             // By another interface, if there is one.
             self.dialled = (self.dialled + 1) % self.ways.len();
@@ -293,7 +332,7 @@ impl Client {
             };
             match event {
                 LinkEvent::Ready => {
-                    self.was_ready = true;
+                    (self.was_ready, self.is_without_answer) = (true, false);
                     tracing::info!(server = %self.server, "connected");
                     self.open_paths(now);
                     self.wake_all();
@@ -343,45 +382,62 @@ impl Client {
         }
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
-            let tcp = match flow {
-                Flow::Waiting(..) | Flow::Greeting(..) => return true,
-                Flow::Gone => return false,
-                Flow::Asked(tcp, ..) => tcp,
-                Flow::Open(pipe) => &pipe.tcp,
+            let tcp = match &flow.step {
+                Step::Waiting(..) | Step::Greeting(..) => return true,
+                Step::Gone => return false,
+                Step::Asked(program, ..) => &program.tcp,
+                Step::Open(pipe) => &pipe.tcp,
             };
             flow::abort(tcp);
             false
         });
     }
 
+    /// Ends flows that wait for too long, and those of whom nothing is to be expected.
+    fn sweep(&mut self, now: Time) {
+        let late = self.flows.iter_mut().filter_map(|(key, flow)| flow.is_late(now).then_some(key));
+        let mut over: Vec<_> = late.collect();
+        self.driver.refused += over.len() as u64;
+        let open = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
+            Step::Open(pipe) => Some((key, pipe)),
+            _ => None,
+        });
+        over.extend(flow::overdue(open, self.driver.sending.most_stuck(), now));
+        for key in over {
+            if let (Some(link), Some(stream)) = (&mut self.link, self.flows[key].stream()) {
+                flow::reset(&mut link.connection, stream);
+            }
+            if let Step::Open(pipe) = &self.flows[key].step {
+                flow::abort(&pipe.tcp);
+            }
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: usize) {
+        if let Some(stream) = self.flows.remove(key).stream() {
+            self.by_stream.remove(&stream);
+        }
+    }
+
     /// Moves bytes of the flows that can go on; whether some could go on at once.
     fn pump(&mut self) -> bool {
-        let Self { link, flows, by_stream, driver, .. } = self;
-        let Driver { ready, scratch, moved, refused, .. } = driver;
-        let Some(link) = link.as_mut().filter(|link| link.is_ready) else {
-            ready.clear();
-            return false;
-        };
-        for _ in 0..ready.len() {
-            let Some(key) = ready.pop_front() else { break };
+        for _ in 0..self.driver.ready.len() {
+            let Self { link, flows, by_stream, driver, .. } = self;
+            let Some(key) = driver.ready.pop_front() else { break };
             let Some(flow) = flows.get_mut(key) else { continue };
-            let before = *moved;
-            let was_asked = matches!(flow, Flow::Asked(..));
-            let pumped = advance(flow, link, by_stream, key, scratch, moved);
-            link.paths.on_written(moved.up - before.up);
-            match pumped {
+            let link = link.as_mut().filter(|link| link.is_ready);
+            let was_asked = matches!(flow.step, Step::Asked(..));
+            match advance(flow, link, by_stream, key, driver) {
                 Pumped::Waits => {}
-                Pumped::Again => ready.push_back(key),
+                Pumped::Again => driver.ready.push_back(key),
                 Pumped::Over => {
-                    *refused += u64::from(was_asked && matches!(flow, Flow::Gone));
-                    if let Flow::Asked(_, stream, ..) | Flow::Open(Pipe { stream, .. }) = flow {
-                        by_stream.remove(stream);
-                    }
-                    flows.remove(key);
+                    driver.refused += u64::from(was_asked && matches!(flow.step, Step::Gone));
+                    self.forget(key);
                 }
             }
         }
-        !ready.is_empty()
+        !self.driver.ready.is_empty()
     }
 }
 
@@ -397,8 +453,8 @@ impl End for Client {
     }
 
     fn pipe(&mut self, flow: usize) -> Option<&mut Pipe> {
-        match self.flows.get_mut(flow) {
-            Some(Flow::Open(pipe)) => Some(pipe),
+        match &mut self.flows.get_mut(flow)?.step {
+            Step::Open(pipe) => Some(pipe),
             _ => None,
         }
     }

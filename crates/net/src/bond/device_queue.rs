@@ -72,13 +72,13 @@ const ROUTE_HEADER: usize = 12;
 
 /// What a discipline says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+pub struct Told {
     /// Packets that wait.
-    waiting: u64,
-    /// Packets that have left, ever.
-    left: u32,
+    pub waiting: u64,
+    /// Packets that have left, ever; it wraps.
+    pub left: u32,
     /// It is none.
-    is_noqueue: bool,
+    pub is_noqueue: bool,
 }
 
 /// One device.
@@ -280,8 +280,8 @@ fn read_number(file: &std::path::Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Reads a discipline's answer.
-fn parse(answer: &[u8]) -> Option<Told> {
+/// Reads a discipline's answer (`RTM_NEWQDISC`) behind the header of its message.
+pub fn parse(answer: &[u8]) -> Option<Told> {
     let attributes = answer.get(TC_HEADER..)?;
     let stats = attribute(attributes, STATS2)?;
     let queue = attribute(stats, QUEUE)?;

@@ -183,7 +183,8 @@ impl Driver {
     /// Moves what an open flow can move.
     pub(super) fn pump(&mut self, pipe: &mut Pipe, link: &mut Link) -> Pumped {
         let before = self.moved.up;
-        let pumped = pipe.pump(&mut link.connection, &mut self.scratch, &mut self.moved);
+        let (scratch, now) = (&mut self.scratch, self.clock.now());
+        let pumped = pipe.pump(&mut link.connection, scratch, &mut self.moved, now);
         link.paths.on_written(self.moved.up - before);
         pumped
     }

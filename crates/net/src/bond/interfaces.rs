@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
 use super::Via;
 
@@ -28,14 +28,25 @@ impl Interfaces {
         Ok(Self(found))
     }
 
-    /// Whether packets to `peer` can leave by `via` now.
+    /// Whether packets to `peer` can leave by `via` now. An address of its link alone leads nowhere
+    /// else.
     pub(super) fn has(&self, via: &Via, peer: SocketAddr) -> bool {
         match via {
             Via::Any => true,
             Via::Address(address) => self.0.iter().any(|(_, ip)| ip == address),
-            Via::Interface(name) => {
-                self.0.iter().any(|(known, ip)| known == name && ip.is_ipv4() == peer.is_ipv4())
-            }
+            Via::Interface(name) => self.0.iter().any(|(known, ip)| {
+                known == name
+                    && ip.is_ipv4() == peer.is_ipv4()
+                    && (!is_of_link(*ip) || is_of_link(peer.ip()))
+            }),
+        }
+    }
+
+    /// The number of the interface that `via` is bound to, if it is bound to one.
+    pub(super) fn index(&self, via: &Via) -> Option<u32> {
+        match via {
+            Via::Interface(name) => if_nametoindex(name.as_str()).ok(),
+            Via::Address(_) | Via::Any => None,
         }
     }
 
@@ -49,6 +60,11 @@ impl Interfaces {
             }
         }
     }
+}
+
+/// Whether this is an IPv6 address that an interface gives to itself.
+fn is_of_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 #[cfg(test)]

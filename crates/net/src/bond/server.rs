@@ -28,12 +28,19 @@ use crate::stop::Stop;
 /// The most clients at a time.
 const LINKS: usize = 64;
 
+/// The most unfinished handshakes at a time; beyond them, the oldest makes room for the next, so that
+/// nobody keeps others out who only begins.
+const HANDSHAKES: usize = 64;
+
 /// From so many unfinished handshakes on, newcomers must prove their addresses first (RFC 9000,
 /// section 8.1.2).
 const RETRY_ABOVE: usize = 8;
 
-/// How long a handshake, a head or a TCP connection may take.
+/// How long a handshake, and how long a stream's way from its head to a TCP connection may take.
 const PATIENCE: Span = Span::from_secs(10);
+
+/// How long one of several addresses of a name may take to answer before the next one is tried.
+const ADDRESS_PATIENCE: Span = Span::from_secs(3);
 
 /// How often those that take too long are looked for.
 const SWEEP: Span = Span::from_secs(1);
@@ -69,11 +76,17 @@ enum Step {
     Gone,
     /// The head is not whole yet.
     Head(Vec<u8>),
-    /// The name is being looked up; what has come after the head waits.
-    Resolving(u64, Target, Bytes),
-    /// TCP's handshake; what comes next if it fails.
-    Connecting(TcpStream, Vec<SocketAddr>, Target, Bytes),
+    /// The name is being looked up, by the question of this number.
+    Resolving(u64, Wish),
+    /// TCP's handshake, since when, and where else the wish may lead.
+    Connecting(TcpStream, Time, Vec<SocketAddr>, Wish),
     Open(Pipe),
+}
+
+/// What a head has asked for; what has come after it waits.
+struct Wish {
+    target: Target,
+    rest: Bytes,
 }
 
 /// A server that is ready to run.
@@ -168,8 +181,9 @@ impl Server {
     fn welcome(&mut self, incoming: Incoming, now: Time) -> Result<(), BondError> {
         let instant = self.driver.clock.instant_of(now);
         let mut reply = Vec::new();
-        let handshakes = self.links.values().filter(|(link, _)| !link.is_ready).count();
-        let answer = if self.links.len() >= LINKS {
+        let clients = self.clients();
+        let handshakes = self.links.len() - clients;
+        let answer = if clients >= LINKS {
             Some(self.driver.endpoint.refuse(incoming, &mut reply))
         } else if handshakes >= RETRY_ABOVE && !incoming.remote_address_validated() {
             match self.driver.endpoint.retry(incoming, &mut reply) {
@@ -182,6 +196,9 @@ impl Server {
         } else {
             match self.driver.endpoint.accept(incoming, instant, &mut reply, None) {
                 Ok((handle, connection)) => {
+                    if handshakes >= HANDSHAKES {
+                        self.drop_oldest_handshake();
+                    }
                     let link = self.driver.link(handle, connection, instant)?;
                     self.links.insert(handle, (link, now));
                     self.settle(handle);
@@ -195,6 +212,27 @@ impl Server {
             self.outlet.push(to, &reply[..transmit.size], 1);
         }
         Ok(())
+    }
+
+    /// How many clients there are.
+    fn clients(&self) -> usize {
+        self.links.values().filter(|(link, _)| link.is_ready).count()
+    }
+
+    fn drop_oldest_handshake(&mut self) {
+        let unfinished =
+            self.links.iter().filter(|(_, (link, _))| link.connection.is_handshaking());
+        let oldest =
+            unfinished.min_by_key(|(_, (_, began_at))| *began_at).map(|(handle, _)| *handle);
+        if let Some(handle) = oldest {
+            self.drop_handshake(handle);
+        }
+    }
+
+    /// Without a word: the address may well be a spoofed one.
+    fn drop_handshake(&mut self, handle: ConnectionHandle) {
+        self.driver.endpoint.handle_event(handle, noq_proto::EndpointEvent::drained());
+        self.links.remove(&handle);
     }
 
     /// Takes note of what has happened to a connection.
@@ -211,6 +249,11 @@ impl Server {
                 return;
             };
             match event {
+                LinkEvent::Ready if self.clients() > LINKS => {
+                    if let Some((link, _)) = self.links.get_mut(&handle) {
+                        link.close(self.driver.clock.instant_of(now), "too many clients");
+                    }
+                }
                 LinkEvent::Ready => tracing::info!(client = handle.0, "connected"),
                 LinkEvent::Lost(reason) => {
                     tracing::info!(client = handle.0, "gone: {reason}");
@@ -270,25 +313,37 @@ impl Server {
             return;
         }
         self.sweep_at = now + SWEEP;
-        let slow = |began_at: Time| now.since(began_at) > PATIENCE;
-        // Without a word: the address may well be a spoofed one.
-        let stuck = self.links.iter().filter(|(_, (link, at))| !link.is_ready && slow(*at));
-        let stuck: Vec<_> = stuck
-            .filter(|(_, (link, _))| link.connection.is_handshaking())
-            .map(|(handle, _)| *handle)
-            .collect();
-        for handle in stuck {
-            self.driver.endpoint.handle_event(handle, noq_proto::EndpointEvent::drained());
-            self.links.remove(&handle);
-        }
-        let late: Vec<_> = self
-            .flows
+        let is_slow = |began_at: Time| now.since(began_at) > PATIENCE;
+        let stuck = self
+            .links
             .iter()
-            .filter(|(_, flow)| !matches!(flow.step, Step::Open(_)) && slow(flow.began_at))
-            .map(|(key, _)| key)
-            .collect();
-        for key in late {
-            self.refuse(key, Reply::HostUnreachable);
+            .filter(|(_, (link, began_at))| link.connection.is_handshaking() && is_slow(*began_at));
+        for handle in stuck.map(|(handle, _)| *handle).collect::<Vec<_>>() {
+            self.drop_handshake(handle);
+        }
+        let waiting = self.flows.iter().filter(|(_, flow)| !matches!(flow.step, Step::Open(_)));
+        let late = waiting.filter(|(_, flow)| is_slow(flow.began_at)).map(|(key, _)| key);
+        for key in late.collect::<Vec<_>>() {
+            self.refuse(key, Reply::TimedOut);
+        }
+        self.go_on_to_other_addresses(now);
+        self.give_up_overdue(now);
+    }
+
+    fn give_up_overdue(&mut self, now: Time) {
+        let most = self.driver.sending.most_stuck();
+        for (handle, (link, _)) in &mut self.links {
+            let open = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
+                Step::Open(pipe) if flow.link == *handle => Some((key, pipe)),
+                _ => None,
+            });
+            for key in flow::overdue(open, most, now) {
+                let flow = self.flows.remove(key);
+                self.by_stream.remove(&(flow.link, flow.stream));
+                if let Step::Open(pipe) = flow.step {
+                    pipe.give_up(&mut link.connection);
+                }
+            }
         }
     }
 
@@ -359,8 +414,8 @@ impl End for Server {
 
     fn turn(&mut self, now: Time) -> Result<bool, BondError> {
         let is_more_to_read = self.receive(now)?;
-        while let Some((question, addresses)) = self.resolver.poll() {
-            self.on_resolved(question, addresses);
+        while let Some((asker, addresses)) = self.resolver.poll() {
+            self.on_resolved(asker, addresses);
         }
         self.on_timeout(now);
         Ok(self.pump() | is_more_to_read)
