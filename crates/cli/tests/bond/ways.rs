@@ -28,9 +28,12 @@ impl<'a> Carries<'a> {
     }
 }
 
+/// Something to do, and the interface that is to be used after it.
+type Step = (fn(&Net), &'static str);
+
 /// Downloads without end; does one thing after the other as soon as what was done before has led to
 /// the interface beside it being used.
-fn download_through(net: &Net, steps: &[(fn(&Net), &str)]) {
+fn download_through(net: &Net, steps: &[Step]) {
     let mut steps = steps.iter();
     let mut carries = Carries::by(net, "v1");
     let mut next_at = Duration::ZERO;

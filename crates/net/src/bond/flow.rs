@@ -306,3 +306,48 @@ pub(super) fn reset(connection: &mut Connection, stream: StreamId) {
 pub(super) fn abort(tcp: &TcpStream) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
 }
+
+#[cfg(test)]
+mod tests {
+    use noq_proto::{Dir, Side};
+
+    use super::*;
+
+    fn pipe(number: u64) -> Pipe {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = StreamId::new(Side::Client, Dir::Bi, number);
+        Pipe::new(tcp, stream, [Bytes::new(), Bytes::new()], Time::ZERO)
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Span::from_secs(seconds)
+    }
+
+    #[test]
+    fn of_too_many_that_are_stuck_the_longest_so_are_given_up() {
+        let mut pipes: Vec<_> = (0..4).map(pipe).collect();
+        for (pipe, since) in pipes.iter_mut().zip([3, 1, 2]) {
+            pipe.stuck_since = Some(at(since));
+        }
+        let overdue = |most, now| overdue(pipes.iter().enumerate(), most, at(now));
+        assert!(overdue(3, 10).is_empty());
+        assert_eq!(overdue(2, 10), [1]);
+        assert_eq!(overdue(1, 10), [1, 2]);
+        // Not stuck for long enough yet.
+        assert_eq!(overdue(0, 7), [1, 2]);
+        assert!(overdue(0, 5).is_empty());
+    }
+
+    #[test]
+    fn half_a_connection_ends_when_nothing_comes_by_the_other_half() {
+        let mut pipes: Vec<_> = (0..3).map(pipe).collect();
+        pipes[1].is_finished = true;
+        pipes[2].is_shut = true;
+        let overdue = |now| overdue(pipes.iter().enumerate(), 9, at(now));
+        assert!(overdue(5 * 60).is_empty());
+        assert_eq!(overdue(5 * 60 + 1), [1, 2]);
+        // A whole one may be idle for ever.
+        assert_eq!(overdue(1_000_000), [1, 2]);
+    }
+}
