@@ -11,6 +11,7 @@ use freshline_core::unit::Bytes;
 use freshline_net::bond::{BondError, Congestion, Sending};
 use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::Failure;
 use crate::listening::state_dir;
@@ -25,11 +26,12 @@ The server takes one client, by its fingerprint; `freshline bond identity` print
 
     freshline bond server 0.0.0.0:3775 --client-pin sha256:…
 
-The client leaves by two interfaces; programs reach it by SOCKS5, or by a port of their own:
+The client leaves by two interfaces; programs reach it by SOCKS5 or as an HTTP proxy, or by a port
+of their own:
 
     freshline bond client --via wlan0,wwan0 --pin sha256:… \\
         --listen 127.0.0.1:1080 --forward 127.0.0.1:8080=example.org:80 server.example:3775
-    curl --socks5-hostname 127.0.0.1:1080 https://example.org/
+    curl --proxy http://127.0.0.1:1080 https://example.org/
 
 EXIT CODES
 
@@ -93,6 +95,10 @@ struct How {
     /// What one connection may hold here while its program does not read.
     #[arg(long, value_name = "BYTES", default_value = "1MB", help_heading = "Sending")]
     window: Bytes,
+    /// What all connections of a peer may hold here together; when those that take nothing hold
+    /// three quarters of it, the ones that have been stuck for longest are ended.
+    #[arg(long, value_name = "BYTES", default_value = "32MB", help_heading = "Sending")]
+    memory: Bytes,
     /// The most connections of one client.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Sending")]
     streams: u32,
@@ -121,6 +127,16 @@ impl How {
         let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));
         let window =
             window.ok_or_else(|| Failure::Usage(miette!("--window is from 65536B to 2MB: more gaps than that holds end a connection of noq-proto")))?;
+        let least = u64::from(window) * u64::from(Sending::LEAST_WINDOWS);
+        let memory = Some(self.memory.get()).filter(|memory| *memory >= least);
+        let memory =
+            memory.and_then(|memory| u32::try_from(memory).ok()).filter(|it| *it < 1 << 30);
+        let memory = memory.ok_or_else(|| {
+            Failure::Usage(miette!(
+                "--memory is from {} times --window to 1 GB",
+                Sending::LEAST_WINDOWS
+            ))
+        })?;
         if !(1..=65_536).contains(&self.streams) {
             return Err(Failure::Usage(miette!("--streams is from 1 to 65536")));
         }
@@ -131,12 +147,18 @@ impl How {
                 CongestionName::Bbr => Congestion::Bbr,
             },
             stream_window: window,
+            memory,
             streams: self.streams,
         })
     }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    // Each connection is a descriptor, and what is usual are 1024 of them. Who may not have more has
+    // to do with those.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     match args.command {
         Command::Client(args) => client::run(args),
         Command::Server(args) => server::run(args),

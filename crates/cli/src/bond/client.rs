@@ -26,7 +26,8 @@ pub(crate) struct Args {
     /// server is at another address, IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
     via: Vec<Way>,
-    /// Listen here for programs that speak SOCKS5; names are looked up by the server.
+    /// Listen here for programs that speak SOCKS5, or HTTP's CONNECT as to a proxy; names are looked
+    /// up by the server.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
     /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.

@@ -230,7 +230,8 @@ impl ClientWatch for Outputs {
                 eprintln!("packets come");
             }
             Event::Silent => self.trouble("no packets any more; joining again".into()),
-            Event::Closed(reason) => self.trouble(why(*reason).into()),
+            Event::Closed(CloseReason::Done) => self.trouble(CloseReason::Done.to_string()),
+            Event::Closed(reason) => self.trouble(format!("{reason}; trying again")),
             Event::Link(LinkEvent::Lost(reason)) => self.trouble(format!("{reason}; trying again")),
             Event::Link(LinkEvent::Unreachable) => {
                 self.trouble("nobody listens at the server's address; trying again".into());
@@ -251,21 +252,6 @@ impl ClientWatch for Outputs {
         }
         self.next = now + self.every;
         let _ = print_summary(&mut io::stderr().lock(), &client.report());
-    }
-}
-
-/// In a client's words: those of the reason itself are a source's.
-fn why(reason: CloseReason) -> &'static str {
-    match reason {
-        CloseReason::Done => "the server has nothing more to send",
-        CloseReason::ShuttingDown => "the server is shutting down",
-        CloseReason::Full => {
-            "the server has as many clients as it may have; raise its --stations; trying again"
-        }
-        CloseReason::BadToken => "the server does not accept the token; trying again",
-        CloseReason::Version | CloseReason::TooLarge => {
-            "the server speaks another version of the protocol; trying again"
-        }
     }
 }
 

@@ -5,6 +5,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
+mod programs;
+mod ways;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +21,10 @@ const LEAST: f64 = 0.75;
 
 /// A download over both paths, as part of the sum of their rates, in frames on the wire.
 fn share_of_sum(rates: [Rate; 2], options: &str, megabytes: u64) -> f64 {
-    let net = Net::new(rates);
+    share_on(&Net::new(rates), rates, options, megabytes)
+}
+
+fn share_on(net: &Net, rates: [Rate; 2], options: &str, megabytes: u64) -> f64 {
     net.serve(made_up);
     let _server = net.server(&format!("--allow 10.79.0.0/16 {options}"));
     let _client = net.client(options);
@@ -50,9 +55,15 @@ fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
     if !can_run() {
         return;
     }
-    for scheduler in ["ecf", "blest", "daps", "round_robin", "freshest"] {
-        share_of_sum([10, 5], &format!("--scheduler {scheduler}"), 10);
-    }
+    // Each on cables of its own, at the same time.
+    std::thread::scope(|scope| {
+        for scheduler in ["ecf", "blest", "daps", "round_robin", "freshest"] {
+            scope.spawn(move || {
+                let (net, options) = (Net::beside([10, 5]), format!("--scheduler {scheduler}"));
+                share_on(&net, [10, 5], &options, 10)
+            });
+        }
+    });
     let net = Net::new([10, 5]);
     match net.mptcp(made_up) {
         None => println!("skipped: needs a kernel with MPTCP for the figure beside"),
@@ -110,13 +121,19 @@ fn a_device_queue_is_seen_and_gone_around() {
 }
 
 /// A metric of one path.
+#[track_caller]
 fn number(metrics: &str, name: &str, interface: &str) -> f64 {
+    let number = number_if(metrics, name, interface);
+    number.unwrap_or_else(|| panic!("no {name} of {interface} in {metrics}"))
+}
+
+/// The same, if there is one.
+fn number_if(metrics: &str, name: &str, interface: &str) -> Option<f64> {
     let labels = format!("interface=\"{interface}\"");
     let name = format!("freshline_{name}{{");
     let mut lines = metrics.lines();
     let line = lines.find(|line| line.starts_with(&name) && line.contains(&labels));
-    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-    value.unwrap_or_else(|| panic!("no {name} of {interface} in {metrics}"))
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
 }
 
 #[test]
@@ -178,7 +195,7 @@ fn an_end_is_passed_on_and_the_answer_comes_after_it() {
     if !can_run() {
         return;
     }
-    let net = Net::new([50, 50]);
+    let net = Net::beside([50, 50]);
     net.serve(|mut stream: TcpStream| {
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
@@ -200,7 +217,7 @@ fn private_destinations_are_closed_unless_they_are_allowed() {
     if !can_run() {
         return;
     }
-    let net = Net::new([50, 50]);
+    let net = Net::beside([50, 50]);
     net.serve(made_up);
     for (allow, is_open) in [
         ("", false),
@@ -224,7 +241,7 @@ fn strangers_cannot_use_the_relay() {
     if !can_run() {
         return;
     }
-    let net = Net::new([50, 50]);
+    let net = Net::beside([50, 50]);
     let _server = net.server("");
     let forward = "--forward 127.0.0.1:8001=10.79.9.9:8000 --duration 20s";
     let stranger = ended(net.client_of("x", &format!("--via v1,v2 {forward}")));
@@ -239,41 +256,11 @@ fn strangers_cannot_use_the_relay() {
 }
 
 #[test]
-fn programs_say_by_socks_where_they_want_to_go() {
-    if !can_run() {
-        return;
-    }
-    let net = Net::new([50, 50]);
-    net.serve(made_up);
-    let _server = net.server("--allow localhost:8000,10.79.9.9:8000");
-    let _client = net.client("--listen 127.0.0.1:1080");
-    let ask = |target: &[u8]| {
-        let mut stream = net.connect_to("127.0.0.1:1080");
-        stream.write_all(&[5, 1, 0]).unwrap();
-        let mut greeted = [0; 2];
-        stream.read_exact(&mut greeted).unwrap();
-        assert_eq!(greeted, [5, 0]);
-        stream.write_all(&[&[5, 1, 0], target].concat()).unwrap();
-        let mut answer = [0; 10];
-        stream.read_exact(&mut answer).unwrap();
-        (stream, answer[1])
-    };
-    let (stream, reply) = ask(&[1, 10, 79, 9, 9, 31, 64]);
-    assert_eq!(reply, 0);
-    download(stream, 100_000);
-    // A name is looked up by the server; nobody listens at its own address.
-    let (_, reply) = ask(&[&[3, 9], &b"localhost"[..], &[31, 64]].concat());
-    assert_eq!(reply, 5, "refused by the destination");
-    let (_, reply) = ask(&[1, 10, 79, 9, 9, 31, 65]);
-    assert_eq!(reply, 2, "forbidden");
-}
-
-#[test]
 fn a_thousand_connections_are_carried_at_once_and_one_that_does_not_read_stops_none() {
     if !can_run() {
         return;
     }
-    let net = Net::new([100, 100]);
+    let net = Net::beside([100, 100]);
     net.serve(made_up);
     let _server = net.server("--allow 10.79.9.9:8000");
     let _client = net.client("");
@@ -303,7 +290,7 @@ fn the_summary_and_the_metrics_tell_of_both_paths() {
     if !can_run() {
         return;
     }
-    let net = Net::new([50, 50]);
+    let net = Net::beside([50, 50]);
     net.serve(made_up);
     let _server = net.server("--allow 10.79.9.9:8000");
     let forward = "--via v1,v2 --forward 127.0.0.1:8001=10.79.9.9:8000 --metrics 127.0.0.1:9099";

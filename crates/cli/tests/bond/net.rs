@@ -5,6 +5,8 @@
 //!   client                                  server 10.79.9.9, the destination as well
 //!            v2 10.79.2.1 ── 10.79.2.2 v2
 //! ```
+//!
+//! And the same in IPv6: `fd79:1::1` and so on, the server at `fd79:9::9`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, t
 
 /// Where the server listens, and what it connects to.
 pub(crate) const SERVER: &str = "10.79.9.9";
+pub(crate) const SERVER_6: &str = "fd79:9::9";
 
 /// Whether the tests can run; they say so if not.
 pub(crate) fn can_run() -> bool {
@@ -31,42 +34,70 @@ pub(crate) fn can_run() -> bool {
 /// The rate of a path in Mbit/s.
 pub(crate) type Rate = u32;
 
+/// Those that measure are alone; others may be beside each other.
+static BESIDE: RwLock<()> = RwLock::new(());
+
+/// Held for as long as a test uses its hosts.
+#[expect(dead_code)]
+enum Turn {
+    Alone(RwLockWriteGuard<'static, ()>),
+    Beside(RwLockReadGuard<'static, ()>),
+}
+
 /// Both hosts, for as long as this is.
 pub(crate) struct Net {
-    /// One at a time: they measure.
-    _alone: MutexGuard<'static, ()>,
+    _turn: Turn,
     prefix: String,
     state: tempfile::TempDir,
 }
 
 impl Net {
+    /// For a test that measures.
     pub(crate) fn new(rates: [Rate; 2]) -> Self {
+        Self::at(Turn::Alone(BESIDE.write().unwrap_or_else(PoisonError::into_inner)), rates)
+    }
+
+    /// For one that does not mind others.
+    pub(crate) fn beside(rates: [Rate; 2]) -> Self {
+        Self::at(Turn::Beside(BESIDE.read().unwrap_or_else(PoisonError::into_inner)), rates)
+    }
+
+    fn at(turn: Turn, rates: [Rate; 2]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         remove_orphans();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fl-bond-{}-{number}", std::process::id());
-        let net = Self { _alone: alone, prefix, state: tempfile::tempdir().unwrap() };
+        let net = Self { _turn: turn, prefix, state: tempfile::tempdir().unwrap() };
         for host in ["c", "s"] {
             ip(&format!("netns add {}", net.name(host)));
             net.ip(host, "link set dev lo up");
         }
         for (path, rate) in [1, 2].into_iter().zip(rates) {
-            let [c, s] = ["c", "s"].map(|host| net.name(host));
-            ip(&format!("link add v{path} netns {c} type veth peer name v{path} netns {s}"));
-            for (host, number) in [("c", 1), ("s", 2)] {
-                net.ip(host, &format!("addr add 10.79.{path}.{number}/24 dev v{path}"));
-                net.ip(host, &format!("link set dev v{path} up"));
-                net.tc(
-                    host,
-                    &format!("qdisc add dev v{path} root tbf rate {rate}mbit burst 8k limit 150k"),
-                );
-            }
-            net.ip("c", &format!("route add default via 10.79.{path}.2 metric {path}"));
+            net.cable(path, rate);
         }
         net.ip("s", &format!("addr add {SERVER}/32 dev lo"));
+        net.ip("s", &format!("addr add {SERVER_6}/128 dev lo"));
         net
+    }
+
+    /// Lays a cable between the hosts, and a way over it to everywhere.
+    pub(crate) fn cable(&self, path: usize, rate: Rate) {
+        let [c, s] = ["c", "s"].map(|host| self.name(host));
+        ip(&format!("link add v{path} netns {c} type veth peer name v{path} netns {s}"));
+        for (host, number) in [("c", 1), ("s", 2)] {
+            self.ip(host, &format!("addr add 10.79.{path}.{number}/24 dev v{path}"));
+            self.ip(host, &format!("addr add fd79:{path}::{number}/64 dev v{path} nodad"));
+            self.ip(host, &format!("link set dev v{path} up"));
+            let bucket = format!("tbf rate {rate}mbit burst 8k limit 150k");
+            self.tc(host, &format!("qdisc add dev v{path} root {bucket}"));
+        }
+        self.route(path);
+        self.ip("c", &format!("-6 route add default via fd79:{path}::2 metric {path}"));
+    }
+
+    /// Has the client's host reach everything by this cable.
+    pub(crate) fn route(&self, path: usize) {
+        self.ip("c", &format!("route add default via 10.79.{path}.2 metric {path}"));
     }
 
     fn name(&self, host: &str) -> String {
@@ -115,9 +146,31 @@ impl Net {
 
     /// A server that takes the client `c`.
     pub(crate) fn server(&self, options: &str) -> Running {
+        self.server_at("0.0.0.0:3775", options)
+    }
+
+    /// The same at an address.
+    pub(crate) fn server_at(&self, listen: &str, options: &str) -> Running {
+        Running::start(self.bond("s", &self.server_words(listen, options)), "fingerprint")
+    }
+
+    fn server_words(&self, listen: &str, options: &str) -> String {
         let (state, pin) = (self.state("s"), self.pin("c"));
-        let arguments = format!("server 0.0.0.0:3775 --state {state} --client-pin {pin} {options}");
-        Running::start(self.bond("s", &arguments), "fingerprint")
+        format!("server {listen} --state {state} --client-pin {pin} {options}")
+    }
+
+    /// The same on a host that asks `resolver` for names.
+    pub(crate) fn server_with_names(&self, resolver: &str, options: &str) -> Running {
+        let file = self.state.path().join("resolv.conf");
+        fs::write(&file, format!("nameserver {resolver}\noptions timeout:1 attempts:1\n")).unwrap();
+        let mut command = self.command("s", "unshare");
+        let script = format!(
+            "mount --bind {} /etc/resolv.conf && exec {FRESHLINE} bond {}",
+            file.display(),
+            self.server_words("0.0.0.0:3775", options)
+        );
+        command.args(["--mount", "sh", "-c", &script]);
+        Running::start(command, "fingerprint")
     }
 
     /// Cuts the first path without a word, or mends it: its frames are for nobody.
@@ -145,9 +198,29 @@ impl Net {
 
     /// The words of a client that is who `who` is.
     pub(crate) fn client_of(&self, who: &str, options: &str) -> Command {
-        let (state, pin) = (self.state(who), self.pin("s"));
-        let arguments = format!("client --state {state} --pin {pin} {options} {SERVER}:3775");
-        self.bond("c", &arguments)
+        let words = self.client_words(who, &format!("{options} {SERVER}:3775"));
+        self.bond("c", &words)
+    }
+
+    fn client_words(&self, who: &str, options: &str) -> String {
+        format!("client --state {} --pin {} {options}", self.state(who), self.pin("s"))
+    }
+
+    /// A client that may have so many files open.
+    pub(crate) fn client_with_files(&self, files: u32, options: &str) -> Running {
+        let words = self.client_words("c", &format!("{options} {SERVER}:3775"));
+        let script = format!("ulimit -n {files} && exec {FRESHLINE} bond {words}");
+        let mut command = self.command("c", "sh");
+        command.args(["-c", &script]);
+        Running::start(command, "listening")
+    }
+
+    /// A client of a server at another address than usual.
+    pub(crate) fn client_to(&self, server: &str, options: &str) -> Running {
+        Running::start(
+            self.bond("c", &self.client_words("c", &format!("{options} {server}"))),
+            "listening",
+        )
     }
 
     /// A client that forwards its port 8001 to port 8000 of the server's host.
@@ -167,7 +240,12 @@ impl Net {
 
     /// Answers everybody who connects to port 8000 of the server's host.
     pub(crate) fn serve(&self, answer: fn(TcpStream)) {
-        let address: SocketAddr = (SERVER.parse::<Ipv4Addr>().unwrap(), 8000).into();
+        self.serve_at(&format!("{SERVER}:8000"), answer);
+    }
+
+    /// The same at another address.
+    pub(crate) fn serve_at(&self, address: &str, answer: fn(TcpStream)) {
+        let address: SocketAddr = address.parse().unwrap();
         let listener = self.within("s", || TcpListener::bind(address).unwrap());
         // It ends with this process; its namespace lives as long, without a name.
         thread::spawn(move || {
@@ -294,6 +372,16 @@ impl Running {
     }
 }
 
+impl Running {
+    /// The time for which it has had a processor.
+    pub(crate) fn worked(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // Behind the command's name: the 12th and 13th field, in hundredths of a second.
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
+        Duration::from_millis(fields.map(|field| 10 * field.parse::<u64>().unwrap()).sum())
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -395,6 +483,17 @@ pub(crate) fn download_while(
     }
     assert_eq!(sum.at, bytes, "the file is not whole");
     Download { elapsed: began_at.elapsed(), curve }
+}
+
+/// Reads made-up bytes, each of which must be right, until all that was to be done meanwhile is.
+pub(crate) fn download_until(mut stream: TcpStream, mut is_done: impl FnMut(Duration) -> bool) {
+    stream.write_all(&u64::MAX.to_be_bytes()).unwrap();
+    let (began_at, mut sum, mut piece) = (Instant::now(), Sum::default(), vec![0; 64 * 1024]);
+    while !is_done(began_at.elapsed()) {
+        let len = stream.read(&mut piece).unwrap();
+        assert!(len > 0, "it has ended after {} bytes", sum.at);
+        sum.check(&piece[..len]);
+    }
 }
 
 /// Runs a command to its end, which must come soon.

@@ -32,7 +32,7 @@ impl Challenge {
     }
 }
 
-/// The end of a session, from either side, or its refusal by the monitor.
+/// The end of a session, from either side, or its refusal by the monitor or the server of a downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Close {
     /// The session that ends.
@@ -41,27 +41,27 @@ pub struct Close {
     pub reason: CloseReason,
 }
 
-/// Why a session ends or never begins.
+/// Why a session ends or never begins. The words are for who hears it, whichever end that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum CloseReason {
-    /// The source has nothing more to say.
-    #[error("the source is done")]
+    /// Who sends has nothing more to send: the source, or the server of a downlink.
+    #[error("there is nothing more to send")]
     Done = 0,
-    /// The monitor stops.
-    #[error("the monitor is shutting down")]
+    /// The monitor, or the server of a downlink, stops.
+    #[error("the far end is shutting down")]
     ShuttingDown = 1,
-    /// The monitor has as many sources as it may have.
-    #[error("the monitor has as many sources as it may have; raise its --max-sources")]
+    /// It has as many sources, or clients, as it may have.
+    #[error("the far end serves as many as it may; raise its --max-sources or --stations")]
     Full = 2,
-    /// The token is not one that the monitor accepts.
-    #[error("the monitor does not accept the token")]
+    /// The token is not one that it accepts.
+    #[error("the far end does not accept the token")]
     BadToken = 3,
-    /// The monitor does not speak the source's version of the protocol.
-    #[error("the monitor speaks another version of the protocol")]
+    /// It does not speak this version of the protocol.
+    #[error("the far end speaks another version of the protocol")]
     Version = 4,
-    /// The payload is longer than the monitor takes.
-    #[error("the payload is longer than the monitor takes; raise its --max-payload")]
+    /// The payload is longer than it takes.
+    #[error("the payload is longer than the far end takes; raise its --max-payload")]
     TooLarge = 5,
 }
 

@@ -2,42 +2,30 @@
 
 mod program;
 
-use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
 use noq_proto::{
     DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId, VarInt,
 };
-use program::{Flow, advance};
+use program::{Flow, Step, advance};
 use slab::Slab;
 
-use super::device_queue::DeviceQueues;
-use super::flow::{self, Moved, PIECE, Pipe, Pumped};
+use super::endpoint::{Driver, End, Watched, run};
+use super::flow::{self, Pipe, Pumped};
 use super::interfaces::Interfaces;
 use super::link::{Link, LinkEvent, send_by};
-use super::paths::Paths;
 use super::socket::{Outlet, Via};
-use super::status::{BondReport, Watcher, paths_of};
+use super::status::Watcher;
 use super::{BondError, Sending, Target, config, system};
-use crate::alarm::Alarm;
-use crate::batch::Inbox;
-use crate::clock::Clock;
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
 
-const ALARM: Token = Token(0);
-const WAKER: Token = Token(1);
-const LISTENERS: usize = 16;
-const SOCKETS: usize = 64;
-const FLOWS: usize = 1024;
-
-/// How often interfaces are looked at, and paths that are missing are opened.
+/// How often interfaces are looked at, paths that are missing are opened, and flows that take too
+/// long are ended.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
 /// How long a handshake may take before the next interface is tried.
@@ -45,12 +33,6 @@ const DIAL_TIMEOUT: Span = Span::from_secs(3);
 
 /// A path that was given up is tried again after this time.
 const RETRY: Span = Span::from_millis(500);
-
-/// How often the client says how it fares.
-const TELL: Span = Span::from_millis(200);
-
-/// Receives of one socket before others are looked after.
-const BATCHES_A_TURN: usize = 8;
 
 /// What a client needs to run.
 #[derive(Debug)]
@@ -82,6 +64,10 @@ struct Way {
     /// Its local address towards noq-proto: made up, so that it stays when the real one changes.
     label: IpAddr,
     outlet: Option<Outlet>,
+    /// The number of the interface that it is bound to.
+    device: Option<u32>,
+    /// There was no socket to be had, which was said.
+    is_in_trouble: bool,
     path: Option<PathId>,
     retry_at: Time,
 }
@@ -89,19 +75,16 @@ struct Way {
 struct Listener {
     socket: TcpListener,
     target: Option<Target>,
+    /// The system has no descriptors left for who waits there.
+    is_short: bool,
 }
 
 /// A client that is ready to run.
 pub struct Client {
-    clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
-    endpoint: Endpoint,
+    driver: Driver,
     quic: noq_proto::ClientConfig,
     server: SocketAddr,
     server_name: String,
-    sending: Sending,
     link: Option<Link>,
     ways: Vec<Way>,
     /// The one by which the first path goes.
@@ -109,21 +92,11 @@ pub struct Client {
     give_up_at: Time,
     look_at: Time,
     was_ready: bool,
+    /// The server does not answer, which was said.
+    is_without_answer: bool,
     listeners: Vec<Listener>,
     flows: Slab<Flow>,
     by_stream: HashMap<StreamId, usize>,
-    ready: VecDeque<usize>,
-    inbox: Inbox,
-    scratch: Vec<u8>,
-    packet: Vec<u8>,
-    moved: Moved,
-    queues: DeviceQueues,
-    /// Programs' connections so far, and those that came to nothing.
-    streams: u64,
-    refused: u64,
-    began_at: Time,
-    tell_at: Time,
-    watcher: Watcher,
 }
 
 impl Client {
@@ -132,21 +105,17 @@ impl Client {
     /// # Errors
     /// [`BondError`] says what is missing.
     pub fn bind(config: ClientConfig) -> Result<Self, BondError> {
-        let clock = Clock::new();
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let registry = poll.registry();
-        registry
-            .register(&mut alarm, ALARM, Interest::READABLE)
-            .map_err(system("watch a timer"))?;
-        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
+        let quic = config::client(&config.trust, &config.identity, &config.sending)?;
+        let mut endpoint = EndpointConfig::default();
+        endpoint.supported_versions(vec![1]);
+        let endpoint = Endpoint::new(Arc::new(endpoint), None, true);
+        let driver = Driver::new(endpoint, config.sending)?;
         let mut listeners = Vec::new();
         for (address, target) in config.listen {
             let failed = |error| BondError::Listen { address, error };
             let mut socket = TcpListener::bind(address).map_err(failed)?;
-            let token = Token(LISTENERS + listeners.len());
-            registry.register(&mut socket, token, Interest::READABLE).map_err(failed)?;
-            listeners.push(Listener { socket, target });
+            driver.watch(&mut socket, Watched::Listener(listeners.len())).map_err(failed)?;
+            listeners.push(Listener { socket, target, is_short: false });
         }
         let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
         let label = |index: usize| Ipv4Addr::from(0xf000_0001 + index as u32).into();
@@ -155,42 +124,26 @@ impl Client {
             peer: FourTuple::from_remote(peer.unwrap_or(config.server)).remote(),
             label: label(index),
             outlet: None,
+            device: None,
+            is_in_trouble: false,
             path: None,
             retry_at: Time::ZERO,
         });
-        let mut endpoint = EndpointConfig::default();
-        endpoint.supported_versions(vec![1]);
-        config.sending.scheduler.build()?;
         Ok(Self {
-            quic: config::client(&config.trust, &config.identity, &config.sending)?,
-            endpoint: Endpoint::new(Arc::new(endpoint), None, true),
-            clock,
-            poll,
-            alarm,
-            waker,
+            driver,
+            quic,
             server: FourTuple::from_remote(config.server).remote(),
             server_name: config.server_name,
-            sending: config.sending,
             link: None,
             ways: ways.collect(),
             dialled: 0,
             give_up_at: Time::ZERO,
             look_at: Time::ZERO,
             was_ready: false,
+            is_without_answer: false,
             listeners,
             flows: Slab::new(),
             by_stream: HashMap::new(),
-            ready: VecDeque::new(),
-            inbox: Inbox::new(),
-            scratch: vec![0; PIECE],
-            packet: Vec::new(),
-            moved: Moved::default(),
-            queues: DeviceQueues::new(),
-            streams: 0,
-            refused: 0,
-            began_at: clock.now(),
-            tell_at: Time::ZERO,
-            watcher: Watcher::default(),
         })
     }
 
@@ -208,141 +161,60 @@ impl Client {
     /// # Errors
     /// [`BondError`] where it cannot go on; that no path is there is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
-        stop.wakes(Arc::clone(&self.waker));
-        let mut events = Events::with_capacity(256);
-        loop {
-            let now = self.clock.now();
-            for event in &events {
-                self.on_event(event.token().0, event.is_readable(), event.is_writable());
-            }
-            let mut busy = self.receive()?;
-            self.look_around(now)?;
-            self.on_timeout(now)?;
-            busy |= self.pump();
-            self.transmit();
-            self.tell(now);
-            if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                self.close();
-                return Ok(());
-            }
-            let now = self.clock.now();
-            let wake = Time::earliest([
-                busy.then_some(now),
-                self.link_timeout(now),
-                Some(self.look_at),
-                Some(self.tell_at),
-                until,
-            ]);
-            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                polled => polled.map_err(system("wait for its sockets"))?,
-            }
-        }
+        run(self, stop, until)?;
+        self.lose();
+        Ok(())
     }
 
-    fn now(&self) -> Instant {
-        self.clock.instant_of(self.clock.now())
-    }
-
-    fn link_timeout(&self, now: Time) -> Option<Time> {
-        let instant = self.clock.instant_of(now);
-        let at = self.link.as_ref()?.next_timeout(instant)?;
-        Some(now + at.saturating_duration_since(instant).into())
-    }
-
-    fn on_event(&mut self, token: usize, is_readable: bool, is_writable: bool) {
-        if token >= FLOWS {
-            let key = token - FLOWS;
-            if let Some(Flow::Open(pipe)) = self.flows.get_mut(key) {
-                pipe.is_readable |= is_readable;
-                pipe.is_writable |= is_writable;
-            }
-            self.ready.push_back(key);
-        } else if token >= SOCKETS {
-            if let Some(outlet) = self.ways.get_mut(token - SOCKETS).and_then(|w| w.outlet.as_mut())
-                && is_writable
-            {
-                outlet.is_full = false;
-            }
-        } else if token >= LISTENERS {
-            self.accept(token - LISTENERS);
-        }
+    /// Something through which other threads see how the client fares.
+    pub fn watcher(&self) -> Watcher {
+        self.driver.watcher.clone()
     }
 
     /// Takes in what has come; whether there may be more.
     fn receive(&mut self) -> Result<bool, BondError> {
         let mut busy = false;
-        let now = self.now();
-        let Self { ways, inbox, endpoint, link, .. } = self;
+        let now = self.driver.instant();
+        let Self { driver, ways, link, .. } = self;
         for way in ways {
-            let Some(outlet) = &way.outlet else { continue };
-            busy |= (0..BATCHES_A_TURN).all(|_| match inbox.fill(&outlet.socket) {
-                Ok(filled) => {
-                    let datagrams = inbox.trains().flat_map(|train| {
-                        let from = train.from.remote;
-                        train.datagrams().map(move |datagram| (from, datagram))
-                    });
-                    for (from, datagram) in datagrams {
-                        let path = FourTuple::new(from, Some(way.label));
-                        // Replies to unknown packets stay unsent.
-                        let mut unsent = Vec::new();
-                        let event = endpoint.handle(now, path, None, datagram.into(), &mut unsent);
-                        if let (Some(DatagramEvent::ConnectionEvent(_, event)), Some(link)) =
-                            (event, link.as_mut())
-                        {
-                            link.connection.handle_event(event);
-                            link.paths.on_received(now);
-                        }
-                    }
-                    filled
+            let Some(outlet) = &mut way.outlet else { continue };
+            // Replies to unknown packets stay unsent.
+            let received = driver.receive(outlet, Some(way.label), |_, _, event, _| {
+                if let (DatagramEvent::ConnectionEvent(_, event), Some(link)) =
+                    (event, link.as_mut())
+                {
+                    link.connection.handle_event(event);
+                    link.paths.on_received(now);
                 }
-                // The interface is down, perhaps; that is seen elsewhere.
-                Err(_) => false,
             });
+            // An error: the interface is down, perhaps; that is seen elsewhere.
+            busy |= received.unwrap_or(false);
         }
         self.settle()?;
         Ok(busy)
     }
 
-    /// Opens sockets of interfaces that have come, closes those of interfaces that have gone, and
-    /// opens the paths that are missing.
+    /// Now and then: opens sockets of interfaces that have come, closes those of interfaces that have
+    /// gone, opens the paths that are missing, and ends what takes too long.
     fn look_around(&mut self, now: Time) -> Result<(), BondError> {
         if now < self.look_at {
             return Ok(());
         }
         self.look_at = now + LOOK_AROUND;
-        let interfaces = Interfaces::read().map_err(system("list interfaces"))?;
-        let instant = self.clock.instant_of(now);
-        for (index, way) in self.ways.iter_mut().enumerate() {
-            let is_there = interfaces.has(&way.via, way.peer);
-            if !is_there && way.outlet.is_some() {
-                tracing::info!(via = %way.via, "gone");
-                way.outlet = None;
-                if let (Some(link), Some(path)) = (&mut self.link, way.path) {
-                    // The last path stays, for when the interface comes back.
-                    let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].is_short {
+                self.accept_programs(index);
+            }
+        }
+        self.sweep(now);
+        match Interfaces::read() {
+            Ok(interfaces) => {
+                for index in 0..self.ways.len() {
+                    self.look_at_way(index, &interfaces, now);
                 }
             }
-            if is_there && way.outlet.is_none() {
-                match Outlet::open(&way.via, way.peer) {
-                    Ok(mut outlet) => {
-                        self.poll
-                            .registry()
-                            .register(
-                                &mut outlet.socket.udp,
-                                Token(SOCKETS + index),
-                                Interest::READABLE | Interest::WRITABLE,
-                            )
-                            .map_err(system("watch a socket"))?;
-                        way.outlet = Some(outlet);
-                        if let Some(name) = interfaces.name(&way.via) {
-                            self.queues.label(way.label, name);
-                        }
-                    }
-                    Err(error) => tracing::warn!(via = %way.via, "no socket: {error}"),
-                }
-            }
+            // No descriptors are left, perhaps; what was known still holds.
+            Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
         }
         if self.link.is_none() {
             self.dial(now)?;
@@ -351,21 +223,57 @@ impl Client {
         Ok(())
     }
 
+    fn look_at_way(&mut self, index: usize, interfaces: &Interfaces, now: Time) {
+        let Self { driver, ways, link, .. } = self;
+        let way = &mut ways[index];
+        let is_there = interfaces.has(&way.via, way.peer);
+        // A new interface with an old name is none that the socket is bound to.
+        let device = is_there.then(|| interfaces.index(&way.via)).flatten();
+        if way.outlet.is_some() && (!is_there || device != way.device) {
+            tracing::info!(via = %way.via, "gone");
+            way.outlet = None;
+            if let (Some(link), Some(path)) = (link, way.path) {
+                // The last path stays, for when the interface comes back.
+                let instant = driver.clock.instant_of(now);
+                let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
+            }
+        }
+        if !is_there || way.outlet.is_some() {
+            return;
+        }
+        let opened = Outlet::open(&way.via, way.peer).and_then(|mut outlet| {
+            driver.watch(&mut outlet.socket.udp, Watched::Socket(index))?;
+            Ok(outlet)
+        });
+        match opened {
+            Ok(outlet) => {
+                (way.outlet, way.device, way.is_in_trouble) = (Some(outlet), device, false);
+                if let Some(name) = interfaces.name(&way.via) {
+                    driver.queues.label(way.label, name);
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut way.is_in_trouble, true) {
+                    tracing::warn!(via = %way.via, "no socket: {error}");
+                }
+            }
+        }
+    }
+
     fn dial(&mut self, now: Time) -> Result<(), BondError> {
         let count = self.ways.len();
         let next = (0..count).map(|step| (self.dialled + step) % count);
         let Some(index) = next.into_iter().find(|index| self.ways[*index].outlet.is_some()) else {
             return Ok(());
         };
-        let instant = self.clock.instant_of(now);
+        let instant = self.driver.clock.instant_of(now);
         let server = self.ways[index].peer;
         let (handle, connection) = self
+            .driver
             .endpoint
             .connect(instant, self.quic.clone(), server, &self.server_name)
             .map_err(|error| BondError::Dial { server, error })?;
-        let scheduler = self.sending.scheduler.build()?;
-        let paths = Paths::new(scheduler, self.sending.stream_window.into(), instant);
-        self.link = Some(Link::new(handle, connection, paths));
+        self.link = Some(self.driver.link(handle, connection, instant)?);
         self.dialled = index;
         self.give_up_at = now + DIAL_TIMEOUT;
         for way in &mut self.ways {
@@ -377,7 +285,7 @@ impl Client {
 
     fn open_paths(&mut self, now: Time) {
         let Some(link) = self.link.as_mut().filter(|link| link.is_ready) else { return };
-        let instant = self.clock.instant_of(now);
+        let instant = self.driver.clock.instant_of(now);
         for way in &mut self.ways {
             if way.path.is_some() || way.outlet.is_none() || now < way.retry_at {
                 continue;
@@ -395,12 +303,14 @@ impl Client {
     }
 
     fn on_timeout(&mut self, now: Time) -> Result<(), BondError> {
-        let instant = self.clock.instant_of(now);
+        let instant = self.driver.clock.instant_of(now);
         let Some(link) = &mut self.link else { return Ok(()) };
         link.connection.handle_timeout(instant);
         if !link.is_ready && !link.connection.is_closed() && now >= self.give_up_at {
             link.close(instant, "no answer");
-            tracing::warn!(server = %self.server, "no answer; trying again");
+            if !std::mem::replace(&mut self.is_without_answer, true) {
+                tracing::warn!(server = %self.server, "no answer; trying again");
+            }
             self.lose();
             // By another interface, if there is one.
             self.dialled = (self.dialled + 1) % self.ways.len();
@@ -410,10 +320,10 @@ impl Client {
 
     /// Takes note of what has happened to the connection.
     fn settle(&mut self) -> Result<(), BondError> {
-        let now = self.clock.now();
+        let now = self.driver.clock.now();
         loop {
             let Some(link) = &mut self.link else { return Ok(()) };
-            let is_drained = link.settle(&mut self.endpoint);
+            let is_drained = link.settle(&mut self.driver.endpoint);
             let Some(event) = link.poll_event() else {
                 if is_drained {
                     self.lose();
@@ -422,7 +332,7 @@ impl Client {
             };
             match event {
                 LinkEvent::Ready => {
-                    self.was_ready = true;
+                    (self.was_ready, self.is_without_answer) = (true, false);
                     tracing::info!(server = %self.server, "connected");
                     self.open_paths(now);
                     self.wake_all();
@@ -441,7 +351,7 @@ impl Client {
                     self.lose();
                 }
                 LinkEvent::Opened => {}
-                LinkEvent::Stream(id) => self.ready.extend(self.by_stream.get(&id)),
+                LinkEvent::Stream(id) => self.driver.ready.extend(self.by_stream.get(&id)),
                 LinkEvent::Room => self.wake_all(),
                 LinkEvent::PathUp(id) => {
                     if let Some(way) = self.ways.iter().find(|way| way.path == Some(id)) {
@@ -460,61 +370,113 @@ impl Client {
     }
 
     fn wake_all(&mut self) {
-        self.ready.extend(self.flows.iter().map(|(key, _)| key));
+        self.driver.ready.extend(self.flows.iter().map(|(key, _)| key));
     }
 
     /// The connection is gone, and all streams with it.
     fn lose(&mut self) {
         if let Some(mut link) = self.link.take() {
             let drained = noq_proto::EndpointEvent::drained();
-            self.endpoint.handle_event(link.handle, drained);
+            self.driver.endpoint.handle_event(link.handle, drained);
             while link.connection.poll_endpoint_events().is_some() {}
         }
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
-            let tcp = match flow {
-                Flow::Waiting(..) | Flow::Greeting(..) => return true,
-                Flow::Gone => return false,
-                Flow::Asked(tcp, ..) => tcp,
-                Flow::Open(pipe) => &pipe.tcp,
+            let tcp = match &flow.step {
+                Step::Waiting(..) | Step::Greeting(..) => return true,
+                Step::Gone => return false,
+                Step::Asked(program, ..) => &program.tcp,
+                Step::Open(pipe) => &pipe.tcp,
             };
             flow::abort(tcp);
             false
         });
     }
 
+    /// Ends flows that wait for too long, and those of whom nothing is to be expected.
+    fn sweep(&mut self, now: Time) {
+        let late = self.flows.iter_mut().filter_map(|(key, flow)| flow.is_late(now).then_some(key));
+        let mut over: Vec<_> = late.collect();
+        self.driver.refused += over.len() as u64;
+        let open = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
+            Step::Open(pipe) => Some((key, pipe)),
+            _ => None,
+        });
+        over.extend(flow::overdue(open, self.driver.sending.most_stuck(), now));
+        for key in over {
+            if let (Some(link), Some(stream)) = (&mut self.link, self.flows[key].stream()) {
+                flow::reset(&mut link.connection, stream);
+            }
+            if let Step::Open(pipe) = &self.flows[key].step {
+                flow::abort(&pipe.tcp);
+            }
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: usize) {
+        if let Some(stream) = self.flows.remove(key).stream() {
+            self.by_stream.remove(&stream);
+        }
+    }
+
     /// Moves bytes of the flows that can go on; whether some could go on at once.
     fn pump(&mut self) -> bool {
-        let Self { link, flows, by_stream, ready, scratch, moved, refused, .. } = self;
-        let Some(link) = link.as_mut().filter(|link| link.is_ready) else {
-            ready.clear();
-            return false;
-        };
-        for _ in 0..ready.len() {
-            let Some(key) = ready.pop_front() else { break };
+        for _ in 0..self.driver.ready.len() {
+            let Self { link, flows, by_stream, driver, .. } = self;
+            let Some(key) = driver.ready.pop_front() else { break };
             let Some(flow) = flows.get_mut(key) else { continue };
-            let before = *moved;
-            let was_asked = matches!(flow, Flow::Asked(..));
-            let pumped = advance(flow, link, by_stream, key, scratch, moved);
-            link.paths.on_written(moved.up - before.up);
-            match pumped {
+            let link = link.as_mut().filter(|link| link.is_ready);
+            let was_asked = matches!(flow.step, Step::Asked(..));
+            match advance(flow, link, by_stream, key, driver) {
                 Pumped::Waits => {}
-                Pumped::Again => ready.push_back(key),
+                Pumped::Again => driver.ready.push_back(key),
                 Pumped::Over => {
-                    *refused += u64::from(was_asked && matches!(flow, Flow::Gone));
-                    if let Flow::Asked(_, stream, ..) | Flow::Open(Pipe { stream, .. }) = flow {
-                        by_stream.remove(stream);
-                    }
-                    flows.remove(key);
+                    driver.refused += u64::from(was_asked && matches!(flow.step, Step::Gone));
+                    self.forget(key);
                 }
             }
         }
-        !ready.is_empty()
+        !self.driver.ready.is_empty()
+    }
+}
+
+impl End for Client {
+    const FAREWELL: &'static str = "the client has ended";
+
+    fn parts(&mut self) -> (&mut Driver, impl Iterator<Item = &mut Link>) {
+        (&mut self.driver, self.link.iter_mut())
+    }
+
+    fn outlet(&mut self, socket: usize) -> Option<&mut Outlet> {
+        self.ways.get_mut(socket)?.outlet.as_mut()
+    }
+
+    fn pipe(&mut self, flow: usize) -> Option<&mut Pipe> {
+        match &mut self.flows.get_mut(flow)?.step {
+            Step::Open(pipe) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn accept(&mut self, listener: usize) {
+        self.accept_programs(listener);
+    }
+
+    fn turn(&mut self, now: Time) -> Result<bool, BondError> {
+        let is_more_to_read = self.receive()?;
+        self.look_around(now)?;
+        self.on_timeout(now)?;
+        Ok(self.pump() | is_more_to_read)
     }
 
     fn transmit(&mut self) {
-        let now = self.now();
-        let Self { link, ways, packet, dialled, queues, .. } = self;
+        let now = self.driver.instant();
+        let Self { link, ways, dialled, driver, .. } = self;
         let Some(link) = link else { return };
         for outlet in ways.iter_mut().filter_map(|way| way.outlet.as_mut()) {
             if !outlet.is_full {
@@ -527,6 +489,7 @@ impl Client {
             .map(|way| way.label)
             .collect();
         let is_full = |network: FourTuple| network.local_ip().is_some_and(|ip| full.contains(&ip));
+        let Driver { queues, packet, .. } = driver;
         link.transmit(now, queues, packet, is_full, |local, mut to, datagram, train| {
             let way = ways.iter_mut().enumerate().find(|(index, way)| match local {
                 Some(ip) => ip == way.label,
@@ -541,39 +504,7 @@ impl Client {
         }
     }
 
-    /// Something through which other threads see how the client fares.
-    pub fn watcher(&self) -> Watcher {
-        self.watcher.clone()
-    }
-
-    fn tell(&mut self, now: Time) {
-        if now < self.tell_at {
-            return;
-        }
-        self.tell_at = now + TELL;
-        let instant = self.clock.instant_of(now);
-        let paths = self.link.as_mut().map(|link| paths_of(link, &mut self.queues, instant));
-        self.watcher.tell(BondReport {
-            duration_s: now.since(self.began_at).as_secs_f64(),
-            scheduler: self.sending.scheduler.name(),
-            links: self.link.iter().filter(|link| link.is_ready).count(),
-            streams_open: self.flows.len(),
-            streams: self.streams,
-            streams_refused: self.refused,
-            taken_bytes: self.moved.up,
-            given_bytes: self.moved.down,
-            paths: paths.unwrap_or_default(),
-        });
-    }
-
-    fn close(&mut self) {
-        self.tell_at = Time::ZERO;
-        self.tell(self.clock.now());
-        let now = self.now();
-        if let Some(link) = &mut self.link {
-            link.close(now, "the client has ended");
-        }
-        self.transmit();
-        self.lose();
+    fn next_timeout(&self) -> Option<Time> {
+        Some(self.look_at)
     }
 }

@@ -51,10 +51,11 @@ pub struct Sending {
     pub scheduler: SchedulerConfig,
     /// Finds out how much may be in flight on each.
     pub congestion: Congestion,
-    /// What one stream may hold at its receiver, in bytes. A connection that carries the most
-    /// streams to readers that do not read costs so many times as much memory. At most
-    /// [`Sending::WIDEST`].
+    /// What one stream may hold at its receiver, in bytes; at most [`Sending::WIDEST`].
     pub stream_window: u32,
+    /// What all streams of a peer may hold here together, in bytes; half as much again is what waits
+    /// here for the peer's acks. At least [`Sending::LEAST_WINDOWS`] windows.
+    pub memory: u32,
     /// The most streams of one client.
     pub streams: u32,
 }
@@ -64,15 +65,25 @@ impl Sending {
     /// of one stream have come with gaps between them, as packets of 1200 bytes by two paths do that
     /// take turns; so many packets and gaps do not fit in this.
     pub const WIDEST: u32 = 2_000_000;
+
+    /// So many windows of a stream have room in all that streams may hold.
+    pub const LEAST_WINDOWS: u32 = 4;
+
+    /// So many streams of a peer may be stuck, before those that have been so for longest are given
+    /// up: together they hold at most three quarters of the memory, and the others go on.
+    pub(super) fn most_stuck(&self) -> usize {
+        (self.memory / 4 * 3 / self.stream_window.max(1)) as usize
+    }
 }
 
 impl Default for Sending {
-    /// QAware over Cubic; 1 MB a stream, 1024 streams.
+    /// QAware over Cubic; 1 MB a stream, 32 MB and 1024 streams a peer.
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::QAware(Default::default()),
             congestion: Congestion::default(),
             stream_window: 1_000_000,
+            memory: 32_000_000,
             streams: 1024,
         }
     }
@@ -109,16 +120,13 @@ pub(super) fn server(
 
 fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
     let idle = u32::try_from(IDLE_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
-    let window = u64::from(sending.stream_window.min(Sending::WIDEST));
-    let all = window * u64::from(sending.streams);
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(sending.stream_window.min(Sending::WIDEST)))
-        // Each stream has its own; so one that is not read takes nothing from the others.
-        .receive_window(VarInt::from_u64(all).unwrap_or(VarInt::MAX))
-        .send_window(all.min(16 * window))
+        .receive_window(VarInt::from_u32(sending.memory))
+        .send_window(u64::from(sending.memory / 2))
         .max_idle_timeout(Some(VarInt::from_u32(idle).into()))
         .default_path_max_idle_timeout(None)
         .default_path_keep_alive_interval(Some(KEEP_ALIVE))

@@ -20,7 +20,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freshline_core::path::DeviceQueue;
@@ -40,6 +40,9 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long it is known which device a path leaves by.
 const ROUTE: Duration = Duration::from_secs(1);
+
+/// Where the kernel tells of its devices.
+const SYSFS: &str = "/sys/class/net";
 
 /// Bytes of a packet in the ring.
 const PACKET: u64 = 1500;
@@ -72,13 +75,13 @@ const ROUTE_HEADER: usize = 12;
 
 /// What a discipline says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+pub struct Told {
     /// Packets that wait.
-    waiting: u64,
-    /// Packets that have left, ever.
-    left: u32,
+    pub waiting: u64,
+    /// Packets that have left, ever; it wraps.
+    pub left: u32,
     /// It is none.
-    is_noqueue: bool,
+    pub is_noqueue: bool,
 }
 
 /// One device.
@@ -131,8 +134,7 @@ impl DeviceQueues {
 
     /// The name of the device by which a path leaves.
     pub(super) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
-        let name = if_indextoname(self.device_of(now, path)?).ok()?;
-        name.into_string().ok()
+        name_of(self.device_of(now, path)?)
     }
 
     fn device_of(&mut self, now: Instant, path: FourTuple) -> Option<u32> {
@@ -217,7 +219,7 @@ impl Queues for DeviceQueues {
                 queue: None,
                 counted: None,
                 rate: 0.0,
-                rings: rings(index),
+                rings: rings(Path::new(SYSFS), index),
                 looked_at: now,
             })
         });
@@ -227,14 +229,15 @@ impl Queues for DeviceQueues {
             if let Some(index) = index
                 && now.saturating_duration_since(device.looked_at) >= ROUTE
             {
-                (device.rings, device.looked_at) = (rings(index), now);
+                (device.rings, device.looked_at) = (rings(Path::new(SYSFS), index), now);
             }
             device.queue = told.and_then(|told| device.update(now, told));
             device.queue
         });
-        if queue.is_none() && self.silent.insert(index) {
-            let name = index.and_then(|index| if_indextoname(index).ok());
-            let name = name.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("a path");
+        if queue.is_none()
+            && let Some(name) = index.and_then(name_of)
+            && self.silent.insert(index)
+        {
             tracing::warn!("{name} has no queue that can be seen; its round trip alone counts");
         }
         queue
@@ -262,12 +265,20 @@ impl Device {
     }
 }
 
-/// The files in which a driver tells how many bytes its rings hold.
-fn rings(device: u32) -> Vec<PathBuf> {
-    let Some(name) = if_indextoname(device).ok().and_then(|name| name.into_string().ok()) else {
-        return Vec::new();
-    };
-    let queues = fs::read_dir(format!("/sys/class/net/{name}/queues")).into_iter().flatten();
+/// The files in which a driver tells how many bytes its rings hold; `sysfs` has a folder for each
+/// device.
+fn rings(sysfs: &Path, device: u32) -> Vec<PathBuf> {
+    name_of(device).map_or_else(Vec::new, |name| rings_of(&sysfs.join(name)))
+}
+
+fn name_of(device: u32) -> Option<String> {
+    let name = if_indextoname(device).ok()?.into_string().ok()?;
+    // What has just gone has an empty one.
+    (!name.is_empty()).then_some(name)
+}
+
+fn rings_of(device: &Path) -> Vec<PathBuf> {
+    let queues = fs::read_dir(device.join("queues")).into_iter().flatten();
     let rings = queues.flatten().map(|queue| queue.path().join("byte_queue_limits"));
     // Drivers without it have the folder all the same, with a limit that is never set.
     rings
@@ -276,12 +287,12 @@ fn rings(device: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read_number(file: &std::path::Path) -> Option<u64> {
+fn read_number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Reads a discipline's answer.
-fn parse(answer: &[u8]) -> Option<Told> {
+/// Reads a discipline's answer (`RTM_NEWQDISC`) behind the header of its message.
+pub fn parse(answer: &[u8]) -> Option<Told> {
     let attributes = answer.get(TC_HEADER..)?;
     let stats = attribute(attributes, STATS2)?;
     let queue = attribute(stats, QUEUE)?;
@@ -334,17 +345,14 @@ mod tests {
         assert_eq!(queues.interface(now(), path).as_deref(), Some("lo"));
     }
 
+    fn device_with(rings: Vec<PathBuf>, at: Instant) -> Device {
+        Device { read_at: at, queue: None, counted: None, rate: 0.0, rings, looked_at: at }
+    }
+
     #[test]
     fn packets_that_left_make_the_rate() {
         let at = now();
-        let mut device = Device {
-            read_at: at,
-            queue: None,
-            counted: None,
-            rate: 0.0,
-            rings: Vec::new(),
-            looked_at: at,
-        };
+        let mut device = device_with(Vec::new(), at);
         let told = |waiting, left| Told { waiting, left, is_noqueue: false };
         let first = device.update(at, told(3, u32::MAX));
         assert_eq!(first, Some(DeviceQueue { packets: 3, rate: 0.0 }));
@@ -354,6 +362,36 @@ mod tests {
         // Too soon for another rate.
         let soon = device.update(at + Duration::from_millis(101), told(0, 99));
         assert_eq!(soon, Some(DeviceQueue { packets: 0, rate: 1000.0 }));
+    }
+
+    #[test]
+    fn rings_are_read_where_a_driver_tells_of_them() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let device = sysfs.path().join("eth0");
+        // A receive queue; a driver that never sets its limit; two that tell; and nonsense.
+        fs::create_dir_all(device.join("queues/rx-0")).unwrap();
+        for (queue, limit, inflight) in [
+            ("tx-0", "0", "77"),
+            ("tx-1", "3028", "3000"),
+            ("tx-2", "9000", "1501"),
+            ("tx-3", "?", ""),
+        ] {
+            let limits = device.join("queues").join(queue).join("byte_queue_limits");
+            fs::create_dir_all(&limits).unwrap();
+            fs::write(limits.join("limit"), format!("{limit}\n")).unwrap();
+            fs::write(limits.join("inflight"), format!("{inflight}\n")).unwrap();
+        }
+        let told_of = rings_of(&device);
+        assert_eq!(told_of.len(), 2);
+        let at = now();
+        let mut device = device_with(told_of, at);
+        // Two packets wait, and 4501 bytes are some four more; also without a discipline.
+        for is_noqueue in [false, true] {
+            let told = Told { waiting: 2, left: 0, is_noqueue };
+            assert_eq!(device.update(at, told).map(|queue| queue.packets), Some(6));
+        }
+        assert!(rings_of(&sysfs.path().join("eth1")).is_empty());
+        assert!(rings(sysfs.path(), u32::MAX).is_empty());
     }
 
     proptest! {

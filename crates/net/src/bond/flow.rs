@@ -6,21 +6,35 @@
 //! ```
 //!
 //! Neither side is read while the other does not take what was read. So a reader that is slow fills
-//! its own stream's window, and nobody else's.
+//! its own stream's window, and nobody else's; of many that do not read at all, those that have
+//! waited longest are given up, before they fill what all streams of a connection have together.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
 use bytes::Bytes;
+use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId, VarInt, WriteError};
+use socket2::{SockRef, TcpKeepalive};
 
-/// The most that is read at once, either way.
-pub(super) const PIECE: usize = 64 * 1024;
+/// The most that is read at once, either way; and the most of TCP's bytes that waits for a stream.
+pub(super) const PIECE: usize = 32 * 1024;
 
 /// The most that one flow moves in one direction before it is the others' turn.
 const SHARE: usize = 256 * 1024;
+
+/// TCP that takes nothing for so long is stuck.
+const STUCK: Span = Span::from_secs(5);
+
+/// A connection that is closed one way, and over which nothing has come the other way for so long, is
+/// over: at least 4 minutes (RFC 5382, REQ-5).
+const HALF_CLOSED: Span = Span::from_secs(5 * 60);
+
+/// A TCP peer that is silent for so long is asked whether it is there, and then this often, and given
+/// up when it does not answer so many times.
+const ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 
 /// The code of streams that end as their TCP connection was reset.
 const RESET: u32 = 1;
@@ -59,22 +73,32 @@ pub(super) struct Pipe {
     down: Bytes,
     is_stream_over: bool,
     is_shut: bool,
+    moved_at: Time,
+    /// Since when TCP has taken nothing of what waits.
+    stuck_since: Option<Time>,
 }
 
 impl Pipe {
-    /// With what was read from the stream already.
-    pub(super) fn new(tcp: TcpStream, stream: StreamId, down: Bytes) -> Self {
+    /// With what was read already: from TCP, and from the stream.
+    pub(super) fn new(tcp: TcpStream, stream: StreamId, [up, down]: [Bytes; 2], now: Time) -> Self {
+        let _ = tcp.set_nodelay(true);
+        let (silence, interval, retries) = ALIVE;
+        let alive = TcpKeepalive::new().with_time(silence);
+        let alive = alive.with_interval(interval).with_retries(retries);
+        let _ = SockRef::from(&tcp).set_tcp_keepalive(&alive);
         Self {
             tcp,
             stream,
             is_readable: true,
             is_writable: true,
-            up: Bytes::new(),
+            up,
             is_tcp_over: false,
             is_finished: false,
             down,
             is_stream_over: false,
             is_shut: false,
+            moved_at: now,
+            stuck_since: None,
         }
     }
 
@@ -84,16 +108,25 @@ impl Pipe {
         connection: &mut Connection,
         scratch: &mut [u8],
         moved: &mut Moved,
+        now: Time,
     ) -> Pumped {
         let mut again = false;
-        for result in [self.pump_up(connection, scratch, moved), self.pump_down(connection, moved)]
-        {
+        let before = *moved;
+        let results = [self.pump_up(connection, scratch, moved), self.pump_down(connection, moved)];
+        if *moved != before {
+            self.moved_at = now;
+        }
+        if self.down.is_empty() {
+            self.stuck_since = None;
+        } else if moved.down > before.down || self.stuck_since.is_none() {
+            self.stuck_since = Some(now);
+        }
+        for result in results {
             match result {
                 Ok(more) => again |= more,
                 Err(error) => {
                     tracing::debug!("a connection broke: {error}");
-                    reset(connection, self.stream);
-                    abort(&self.tcp);
+                    self.give_up(connection);
                     return Pumped::Over;
                 }
             }
@@ -103,6 +136,22 @@ impl Pipe {
             (false, true) => Pumped::Again,
             (false, false) => Pumped::Waits,
         }
+    }
+
+    /// Ends both sides by a reset.
+    pub(super) fn give_up(&self, connection: &mut Connection) {
+        reset(connection, self.stream);
+        abort(&self.tcp);
+    }
+
+    /// Nothing has come for long by the one direction that is left.
+    fn is_forsaken(&self, now: Time) -> bool {
+        self.is_finished != self.is_shut && now.since(self.moved_at) > HALF_CLOSED
+    }
+
+    /// For how long TCP has taken nothing, if that is long.
+    fn is_stuck_for(&self, now: Time) -> Option<Span> {
+        self.stuck_since.map(|since| now.since(since)).filter(|span| *span >= STUCK)
     }
 
     /// Whether there is more to do.
@@ -196,6 +245,28 @@ impl Pipe {
     }
 }
 
+/// Which of the flows of one connection must end: what is half closed and forsaken; and, of more than
+/// `most` that are stuck, those that have been so for longest.
+pub(super) fn overdue<'a>(
+    pipes: impl Iterator<Item = (usize, &'a Pipe)> + Clone,
+    most: usize,
+    now: Time,
+) -> Vec<usize> {
+    let stuck = pipes.clone().filter_map(|(key, pipe)| Some((pipe.is_stuck_for(now)?, key)));
+    let mut stuck: Vec<_> = stuck.collect();
+    stuck.sort_unstable();
+    let too_many = stuck.len().saturating_sub(most);
+    if too_many > 0 {
+        tracing::warn!("{too_many} connections that take nothing are given up, of {}", stuck.len());
+    }
+    let forsaken = pipes.filter(|(_, pipe)| pipe.is_forsaken(now)).map(|(key, _)| key);
+    let mut keys: Vec<_> =
+        forsaken.chain(stuck.into_iter().rev().take(too_many).map(|(_, key)| key)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 /// What a stream has for us.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
@@ -233,5 +304,50 @@ pub(super) fn reset(connection: &mut Connection, stream: StreamId) {
 
 /// Has the end of a TCP connection be a reset.
 pub(super) fn abort(tcp: &TcpStream) {
-    let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use noq_proto::{Dir, Side};
+
+    use super::*;
+
+    fn pipe(number: u64) -> Pipe {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = StreamId::new(Side::Client, Dir::Bi, number);
+        Pipe::new(tcp, stream, [Bytes::new(), Bytes::new()], Time::ZERO)
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Span::from_secs(seconds)
+    }
+
+    #[test]
+    fn of_too_many_that_are_stuck_the_longest_so_are_given_up() {
+        let mut pipes: Vec<_> = (0..4).map(pipe).collect();
+        for (pipe, since) in pipes.iter_mut().zip([3, 1, 2]) {
+            pipe.stuck_since = Some(at(since));
+        }
+        let overdue = |most, now| overdue(pipes.iter().enumerate(), most, at(now));
+        assert!(overdue(3, 10).is_empty());
+        assert_eq!(overdue(2, 10), [1]);
+        assert_eq!(overdue(1, 10), [1, 2]);
+        // Not stuck for long enough yet.
+        assert_eq!(overdue(0, 7), [1, 2]);
+        assert!(overdue(0, 5).is_empty());
+    }
+
+    #[test]
+    fn half_a_connection_ends_when_nothing_comes_by_the_other_half() {
+        let mut pipes: Vec<_> = (0..3).map(pipe).collect();
+        pipes[1].is_finished = true;
+        pipes[2].is_shut = true;
+        let overdue = |now| overdue(pipes.iter().enumerate(), 9, at(now));
+        assert!(overdue(5 * 60).is_empty());
+        assert_eq!(overdue(5 * 60 + 1), [1, 2]);
+        // A whole one may be idle for ever.
+        assert_eq!(overdue(1_000_000), [1, 2]);
+    }
 }

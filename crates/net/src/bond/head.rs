@@ -13,7 +13,7 @@ use std::str::FromStr;
 const VERSION: u8 = 1;
 
 /// The longest head: version, kind, length, a name of 255 bytes, port.
-pub(super) const LONGEST: usize = 3 + 255 + 2;
+pub const LONGEST: usize = 3 + 255 + 2;
 
 /// Where a stream wants to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn is_name(name: &[u8]) -> bool {
 
 /// What the first bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Parsed<T> {
+pub enum Parsed<T> {
     /// The whole, and its length.
     Whole(T, usize),
     /// The beginning of one.
@@ -127,7 +127,7 @@ pub(super) fn parse_target(bytes: &[u8]) -> Parsed<Target> {
 }
 
 /// Reads a head.
-pub(super) fn parse(bytes: &[u8]) -> Parsed<Target> {
+pub fn parse(bytes: &[u8]) -> Parsed<Target> {
     match bytes.split_first() {
         None => Parsed::Partial,
         Some((&VERSION, rest)) => match parse_target(rest) {
@@ -139,7 +139,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Target> {
 }
 
 /// Writes a head.
-pub(super) fn write(target: &Target) -> Vec<u8> {
+pub fn write(target: &Target) -> Vec<u8> {
     let mut head = vec![VERSION];
     match target {
         Target::Address(SocketAddr::V4(address)) => {
@@ -171,6 +171,22 @@ pub(super) enum Reply {
     NetworkUnreachable = 3,
     HostUnreachable = 4,
     Refused = 5,
+    /// Nobody has answered in time; SOCKS5's "TTL expired".
+    TimedOut = 6,
+}
+
+impl From<u8> for Reply {
+    fn from(code: u8) -> Self {
+        let known = [
+            Self::Connected,
+            Self::Forbidden,
+            Self::NetworkUnreachable,
+            Self::HostUnreachable,
+            Self::Refused,
+            Self::TimedOut,
+        ];
+        known.into_iter().find(|reply| *reply as u8 == code).unwrap_or(Self::Failed)
+    }
 }
 
 impl Reply {
@@ -179,9 +195,8 @@ impl Reply {
         match error.kind() {
             std::io::ErrorKind::ConnectionRefused => Self::Refused,
             std::io::ErrorKind::NetworkUnreachable => Self::NetworkUnreachable,
-            std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::TimedOut => {
-                Self::HostUnreachable
-            }
+            std::io::ErrorKind::HostUnreachable => Self::HostUnreachable,
+            std::io::ErrorKind::TimedOut => Self::TimedOut,
             _ => Self::Failed,
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
 use super::Via;
 
@@ -33,14 +33,27 @@ impl Interfaces {
         *via == Via::Any || self.address(via, peer).is_some()
     }
 
-    /// From which address packets to `peer` leave by `via`, where that says it.
+    /// From which address packets to `peer` leave by `via`, where that says it. An address of its
+    /// link alone leads nowhere else.
     pub(crate) fn address(&self, via: &Via, peer: SocketAddr) -> Option<IpAddr> {
         let is_it = |(name, ip): &&(String, IpAddr)| match via {
             Via::Any => false,
             Via::Address(address) => ip == address,
-            Via::Interface(wanted) => name == wanted && ip.is_ipv4() == peer.is_ipv4(),
+            Via::Interface(wanted) => {
+                name == wanted
+                    && ip.is_ipv4() == peer.is_ipv4()
+                    && (!is_of_link(*ip) || is_of_link(peer.ip()))
+            }
         };
         self.0.iter().find(is_it).map(|(_, ip)| *ip)
+    }
+
+    /// The number of the interface that `via` is bound to, if it is bound to one.
+    pub(super) fn index(&self, via: &Via) -> Option<u32> {
+        match via {
+            Via::Interface(name) => if_nametoindex(name.as_str()).ok(),
+            Via::Address(_) | Via::Any => None,
+        }
     }
 
     /// The interface by which `via` leaves, if that is given.
@@ -53,6 +66,11 @@ impl Interfaces {
             }
         }
     }
+}
+
+/// Whether this is an IPv6 address that an interface gives to itself.
+fn is_of_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 #[cfg(test)]

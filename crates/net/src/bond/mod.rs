@@ -12,9 +12,12 @@
 mod client;
 mod config;
 pub(crate) mod device_queue;
+mod endpoint;
 mod flow;
 mod gate;
-mod head;
+pub mod greeting;
+pub mod head;
+mod http;
 pub(crate) mod interfaces;
 mod link;
 pub(crate) mod paths;
@@ -31,6 +34,7 @@ use std::io;
 
 pub use client::{Client, ClientConfig};
 pub use config::{Congestion, Sending};
+pub use device_queue::{Told, parse as parse_discipline};
 pub use head::{BadTarget, Target};
 pub use rules::{Allow, BadAllow};
 pub use server::{Server, ServerConfig};

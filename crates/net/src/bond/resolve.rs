@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mio::Waker;
 
 /// Threads: so many slow names do not hold up the next one.
-const THREADS: usize = 4;
+const THREADS: usize = 16;
 
 /// Questions that wait, at most.
 const WAITING: usize = 256;
@@ -15,11 +15,13 @@ const WAITING: usize = 256;
 /// The most addresses of a name that are tried.
 const ADDRESSES: usize = 8;
 
-/// A question, with what the asker knows it by.
-type Question = (u64, String, u16);
+/// By what the asker knows a question: a flow's key, and a number, as keys are used again.
+pub(super) type Asker = (usize, u64);
+
+type Question = (Asker, String, u16);
 
 /// An answer; no addresses: there is none, or nobody knows.
-pub(super) type Answer = (u64, Vec<SocketAddr>);
+pub(super) type Answer = (Asker, Vec<SocketAddr>);
 
 #[derive(Debug)]
 pub(super) struct Resolver {
@@ -41,8 +43,8 @@ impl Resolver {
     }
 
     /// Asks for a name; whether there was room for the question.
-    pub(super) fn ask(&self, key: u64, name: &str, port: u16) -> bool {
-        self.questions.try_send((key, name.to_owned(), port)).is_ok()
+    pub(super) fn ask(&self, asker: Asker, name: &str, port: u16) -> bool {
+        self.questions.try_send((asker, name.to_owned(), port)).is_ok()
     }
 
     /// The next answer.
@@ -54,10 +56,10 @@ impl Resolver {
 fn work(asked: &Mutex<Receiver<Question>>, answer: &Sender<Answer>, waker: &Waker) {
     loop {
         let question = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((key, name, port)) = question else { return };
+        let Ok((asker, name, port)) = question else { return };
         let found = (name.as_str(), port).to_socket_addrs();
         let addresses = found.map(|found| found.take(ADDRESSES).collect()).unwrap_or_default();
-        if answer.send((key, addresses)).is_err() || waker.wake().is_err() {
+        if answer.send((asker, addresses)).is_err() || waker.wake().is_err() {
             return;
         }
     }

@@ -1,10 +1,12 @@
 //! Where a server connects to on behalf of its clients.
 //!
-//! Anywhere on the Internet; nowhere on the server's own host and networks, which are closer to it
-//! than its clients should be, unless it is told to. A name is judged by the addresses that it has,
-//! just before one of them is used, so that no name can lead inside.
+//! Anywhere on the Internet; nowhere on the server's own host, whatever its addresses are, and on
+//! private networks, which are closer to it than its clients should be, unless it is told to. A name
+//! is judged by the addresses that it has, just before one of them is used, so that no name can lead
+//! inside.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use super::Target;
@@ -48,19 +50,39 @@ pub(super) struct Rules(pub(super) Vec<Allow>);
 
 impl Rules {
     /// Whether `address`, to which `target` has led, may be connected to.
-    pub(super) fn allow(&self, target: &Target, address: IpAddr) -> bool {
-        let address = plain(address);
-        is_public(address)
-            || self.0.iter().any(|allow| match allow {
-                Allow::Network(network, len) => contains(*network, *len, address),
-                Allow::Port(host, port) => {
-                    let named = target.host();
-                    *port == target.port()
-                        && (host.eq_ignore_ascii_case(&named)
-                            || host.parse().is_ok_and(|host: IpAddr| plain(host) == address))
-                }
-            })
+    ///
+    /// # Errors
+    /// If the system does not say whether it is this host's.
+    pub(super) fn allow(&self, target: &Target, address: IpAddr) -> io::Result<bool> {
+        Ok(self.is_listed(target, address) || (is_public(plain(address)) && !is_own(address)?))
     }
+
+    /// Whether it was allowed expressly.
+    fn is_listed(&self, target: &Target, address: IpAddr) -> bool {
+        let address = plain(address);
+        self.0.iter().any(|allow| match allow {
+            Allow::Network(network, len) => contains(*network, *len, address),
+            Allow::Port(host, port) => {
+                let named = target.host();
+                *port == target.port()
+                    && (host.eq_ignore_ascii_case(&named)
+                        || host.parse().is_ok_and(|host: IpAddr| plain(host) == address))
+            }
+        })
+    }
+}
+
+/// Whether packets to this address stay on this host: then they leave from the very same one. Nothing
+/// is sent to find out.
+fn is_own(address: IpAddr) -> io::Result<bool> {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+    // Any port but 0.
+    socket.connect(SocketAddr::new(address, 9))?;
+    Ok(plain(socket.local_addr()?.ip()) == plain(address))
 }
 
 /// The IPv4 address that an IPv6 address stands for, if it does.
@@ -131,10 +153,20 @@ fn contains(network: IpAddr, len: u8, address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
+    /// Whether the rules allow it, were it another host's.
     fn allows(rules: &[&str], address: &str) -> bool {
         let rules = Rules(rules.iter().map(|rule| rule.parse().unwrap()).collect());
         let ip = address.parse().unwrap();
-        rules.allow(&Target::Address((ip, 80).into()), ip)
+        rules.is_listed(&Target::Address((ip, 80).into()), ip) || is_public(plain(ip))
+    }
+
+    #[test]
+    fn this_host_is_known_by_any_of_its_addresses() {
+        for own in ["127.0.0.1", "::ffff:127.0.0.1"] {
+            assert!(is_own(own.parse().unwrap()).unwrap(), "{own}");
+        }
+        // There may be no route, which is no error of the rules.
+        assert!(!is_own("192.0.2.1".parse().unwrap()).unwrap_or(false));
     }
 
     #[test]
@@ -179,8 +211,8 @@ mod tests {
         assert!(allows(&["192.168.0.7"], "192.168.0.7"));
         let named = Rules(vec!["nas.lan:80".parse().unwrap()]);
         let inside = "192.168.0.7".parse().unwrap();
-        assert!(named.allow(&Target::Name("NAS.lan".into(), 80), inside));
-        assert!(!named.allow(&Target::Name("evil.example".into(), 80), inside));
+        assert!(named.is_listed(&Target::Name("NAS.lan".into(), 80), inside));
+        assert!(!named.is_listed(&Target::Name("evil.example".into(), 80), inside));
     }
 
     #[test]

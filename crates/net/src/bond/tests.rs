@@ -68,10 +68,13 @@ const FAR: usize = 1;
 impl World {
     /// Connected, with two paths, which can carry data.
     fn new(client: Box<dyn Scheduler>, server: Box<dyn Scheduler>) -> Self {
+        Self::with(client, server, Sending::default())
+    }
+
+    fn with(client: Box<dyn Scheduler>, server: Box<dyn Scheduler>, sending: Sending) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ours = Identity::from_state_dir(&dir.path().join("c")).unwrap();
         let theirs = Identity::from_state_dir(&dir.path().join("s")).unwrap();
-        let sending = Sending::default();
         let clients = Clients::Pinned(vec![ours.fingerprint()]);
         let (endpoint, quic) = config::server(&theirs, &clients, &sending).unwrap();
         let far = Endpoint::new(Arc::new(endpoint), Some(Arc::new(quic)), true);
@@ -299,4 +302,23 @@ fn a_path_that_is_cut_costs_a_stream_nothing_but_time() {
         let up = world.link(CLIENT).paths.all().iter().filter(|path| path.is_established);
         assert_eq!(up.count(), 2);
     }
+}
+
+#[test]
+fn a_peer_has_an_end_hold_no_more_than_its_memory_whatever_its_streams() {
+    let sending = Sending { stream_window: 200_000, memory: 1_000_000, ..Sending::default() };
+    let mut world = World::with(only(Some(0)), only(Some(0)), sending);
+    let streams: Vec<_> =
+        (0..50).map(|_| world.link(CLIENT).connection.streams().open(Dir::Bi).unwrap()).collect();
+    // Nobody reads.
+    let mut taken = 0;
+    for _ in 0..500 {
+        for stream in &streams {
+            let mut stream = world.link(CLIENT).connection.send_stream(*stream);
+            taken += stream.write(&[7; 10_000]).unwrap_or(0);
+        }
+        world.run(Duration::from_millis(10));
+    }
+    let got: usize = streams.iter().map(|stream| world.drain(*stream)).sum();
+    assert_eq!((taken, got), (1_000_000, 1_000_000));
 }

@@ -1,165 +1,223 @@
-//! A program's connection on its way to a stream: SOCKS5, the head, the server's answer.
+//! A program's connection on its way to a stream: where it wants to go, the head, the server's
+//! answer.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
+use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
-use mio::{Interest, Token};
 use noq_proto::{Dir, StreamId};
 
-use super::super::flow::{self, Incoming, Moved, Pipe, Pumped};
+use super::super::Target;
+use super::super::endpoint::{Driver, Watched};
+use super::super::flow::{self, Incoming, Pipe, Pumped};
+use super::super::greeting::{Greeting, Next, Protocol};
+use super::super::head::{self, Reply};
 use super::super::link::Link;
-use super::super::{Target, head, socks};
-use super::{Client, FLOWS};
+use super::Client;
+
+/// How long a program may take to say where it wants to go.
+const GREETING: Span = Span::from_secs(10);
+
+/// How long a program waits for the server: the server's own patience, and a connection to it first.
+const PATIENCE: Span = Span::from_secs(30);
 
 /// A program's connection.
-pub(super) enum Flow {
+pub(super) struct Flow {
+    pub(super) step: Step,
+    began_at: Time,
+}
+
+pub(super) enum Step {
     /// It is being moved on.
     Gone,
-    /// It speaks SOCKS5: what it has said, and whether it was greeted.
-    Greeting(TcpStream, Vec<u8>, bool),
-    /// It waits for a stream; does it speak SOCKS5?
-    Waiting(TcpStream, Target, bool),
+    /// It says where it wants to go.
+    Greeting(TcpStream, Greeting),
+    /// It waits for a stream.
+    Waiting(Program, Target),
     /// The server connects to the target. The rest of the head waits to leave.
-    Asked(TcpStream, StreamId, Bytes, bool),
+    Asked(Program, StreamId, Bytes),
     Open(Pipe),
 }
 
-impl Client {
-    /// Takes programs that have come to a listener.
-    pub(super) fn accept(&mut self, index: usize) {
-        let Some(listener) = self.listeners.get(index) else { return };
-        loop {
-            let (mut tcp, _) = match listener.socket.accept() {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    tracing::debug!("a connection was not accepted: {error}");
-                    return;
-                }
-            };
-            let _ = tcp.set_nodelay(true);
-            let entry = self.flows.vacant_entry();
-            let token = Token(FLOWS + entry.key());
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            if entry.key() >= self.sending.streams as usize
-                || self.poll.registry().register(&mut tcp, token, interest).is_err()
-            {
-                flow::abort(&tcp);
-                continue;
-            }
-            self.ready.push_back(entry.key());
-            entry.insert(match &listener.target {
-                Some(target) => Flow::Waiting(tcp, target.clone(), false),
-                None => Flow::Greeting(tcp, Vec::new(), false),
-            });
-            self.streams += 1;
+/// A program whose destination is known.
+pub(super) struct Program {
+    pub(super) tcp: TcpStream,
+    /// How it has asked; not at all, where its port says where it goes.
+    protocol: Option<Protocol>,
+    /// What it has said already beyond that.
+    said: Bytes,
+}
+
+impl Program {
+    /// Tells it how its wish has fared.
+    fn answer(&mut self, reply: Reply) {
+        match self.protocol {
+            // A socket that is new has room for it.
+            Some(protocol) => drop(self.tcp.write(&protocol.answer(reply))),
+            None if reply == Reply::Connected => {}
+            None => flow::abort(&self.tcp),
         }
     }
 }
 
-/// Carries a flow on from where it stands.
+impl Flow {
+    /// Its stream, once it has one.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        match &self.step {
+            Step::Asked(_, stream, _) | Step::Open(Pipe { stream, .. }) => Some(*stream),
+            Step::Gone | Step::Greeting(..) | Step::Waiting(..) => None,
+        }
+    }
+
+    /// Whether it has waited for too long; its program is told.
+    pub(super) fn is_late(&mut self, now: Time) -> bool {
+        let waited = now.since(self.began_at);
+        match &mut self.step {
+            Step::Gone | Step::Open(_) => false,
+            Step::Greeting(..) => waited > GREETING,
+            Step::Waiting(..) | Step::Asked(..) if waited <= PATIENCE => false,
+            Step::Waiting(program, _) | Step::Asked(program, ..) => {
+                program.answer(Reply::TimedOut);
+                true
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Takes programs that have come to a listener.
+    pub(super) fn accept_programs(&mut self, index: usize) {
+        let Some(listener) = self.listeners.get_mut(index) else { return };
+        loop {
+            let (mut tcp, _) = match listener.socket.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    // No descriptors or memory are left. The poll does not tell of this one again.
+                    if !std::mem::replace(&mut listener.is_short, true) {
+                        tracing::warn!("programs have to wait: {error}");
+                    }
+                    return;
+                }
+            };
+            let entry = self.flows.vacant_entry();
+            if entry.key() >= self.driver.sending.streams as usize
+                || self.driver.watch(&mut tcp, Watched::Flow(entry.key())).is_err()
+            {
+                flow::abort(&tcp);
+                continue;
+            }
+            self.driver.ready.push_back(entry.key());
+            let step = match listener.target.clone() {
+                Some(target) => {
+                    Step::Waiting(Program { tcp, protocol: None, said: Bytes::new() }, target)
+                }
+                None => Step::Greeting(tcp, Greeting::default()),
+            };
+            entry.insert(Flow { step, began_at: self.driver.clock.now() });
+            self.driver.streams += 1;
+        }
+        listener.is_short = false;
+    }
+}
+
+/// Carries a flow on from where it stands; without a link, to where it waits for one.
 pub(super) fn advance(
     flow: &mut Flow,
-    link: &mut Link,
+    link: Option<&mut Link>,
     by_stream: &mut HashMap<StreamId, usize>,
     key: usize,
-    scratch: &mut [u8],
-    moved: &mut Moved,
+    driver: &mut Driver,
 ) -> Pumped {
+    if let Step::Greeting(..) = flow.step {
+        let Step::Greeting(tcp, greeting) = std::mem::replace(&mut flow.step, Step::Gone) else {
+            return Pumped::Over;
+        };
+        match greet(tcp, greeting) {
+            Some(next) => flow.step = next,
+            None => return Pumped::Over,
+        }
+    }
+    let Some(link) = link else { return Pumped::Waits };
     loop {
         let connection = &mut link.connection;
-        match std::mem::replace(flow, Flow::Gone) {
-            Flow::Gone => return Pumped::Over,
-            Flow::Greeting(tcp, said, was_greeted) => match greet(tcp, said, was_greeted) {
-                Some(next @ Flow::Greeting(..)) => {
-                    *flow = next;
-                    return Pumped::Waits;
-                }
-                Some(next) => *flow = next,
-                None => return Pumped::Over,
-            },
-            Flow::Waiting(tcp, target, is_socks) => {
+        match std::mem::replace(&mut flow.step, Step::Gone) {
+            Step::Gone => return Pumped::Over,
+            step @ Step::Greeting(..) => {
+                flow.step = step;
+                return Pumped::Waits;
+            }
+            Step::Waiting(program, target) => {
                 let Some(stream) = connection.streams().open(Dir::Bi) else {
-                    *flow = Flow::Waiting(tcp, target, is_socks);
+                    flow.step = Step::Waiting(program, target);
                     return Pumped::Waits;
                 };
                 by_stream.insert(stream, key);
-                *flow = Flow::Asked(tcp, stream, head::write(&target).into(), is_socks);
+                flow.step = Step::Asked(program, stream, head::write(&target).into());
             }
-            Flow::Asked(mut tcp, stream, mut rest, is_socks) => {
+            Step::Asked(mut program, stream, mut rest) => {
                 if !rest.is_empty() {
                     let taken = connection.send_stream(stream).write(&rest).unwrap_or(0);
                     drop(rest.split_to(taken));
-                    moved.up += taken as u64;
+                    link.paths.on_written(taken as u64);
                 }
                 let reply = match flow::read(connection, stream, 1) {
-                    Incoming::Bytes(reply) => reply.first().copied().unwrap_or_default(),
+                    Incoming::Bytes(reply) => {
+                        reply.first().map_or(Reply::Failed, |it| (*it).into())
+                    }
                     Incoming::Nothing => {
-                        *flow = Flow::Asked(tcp, stream, rest, is_socks);
+                        flow.step = Step::Asked(program, stream, rest);
                         return Pumped::Waits;
                     }
-                    Incoming::End | Incoming::Reset => head::Reply::Failed as u8,
+                    Incoming::End | Incoming::Reset => Reply::Failed,
                 };
-                // A socket that is new has room for ten bytes.
-                if is_socks {
-                    let _ = tcp.write(&socks::answer(reply));
-                }
-                if reply != head::Reply::Connected as u8 {
+                program.answer(reply);
+                if reply != Reply::Connected {
                     flow::reset(connection, stream);
                     by_stream.remove(&stream);
-                    if !is_socks {
-                        flow::abort(&tcp);
-                    }
                     return Pumped::Over;
                 }
-                *flow = Flow::Open(Pipe::new(tcp, stream, Bytes::new()));
+                let read = [program.said, Bytes::new()];
+                flow.step = Step::Open(Pipe::new(program.tcp, stream, read, driver.clock.now()));
             }
-            Flow::Open(mut pipe) => {
-                let pumped = pipe.pump(connection, scratch, moved);
-                *flow = Flow::Open(pipe);
+            Step::Open(mut pipe) => {
+                let pumped = driver.pump(&mut pipe, link);
+                flow.step = Step::Open(pipe);
                 return pumped;
             }
         }
     }
 }
 
-/// Reads what a program says by SOCKS5; `None`: it has gone, or is sent away.
-fn greet(mut tcp: TcpStream, mut said: Vec<u8>, mut was_greeted: bool) -> Option<Flow> {
+/// Hears what a program says; `None`: it has gone, or is sent away.
+fn greet(mut tcp: TcpStream, mut greeting: Greeting) -> Option<Step> {
+    let mut piece = [0; 1024];
     loop {
-        let step = if was_greeted { socks::request(&said) } else { socks::greeting(&said) };
-        match step {
-            socks::Step::Greet(len, words) => {
-                // A socket that is new has room for two bytes.
-                let _ = tcp.write(&words);
-                said.drain(..len);
-                was_greeted = true;
+        let most = piece.len().min(greeting.room());
+        let len = match tcp.read(&mut piece[..most]) {
+            Ok(0) => return None,
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Some(Step::Greeting(tcp, greeting));
             }
-            // A program waits for the answer before it goes on.
-            socks::Step::Connect(len, target) if len == said.len() => {
-                return Some(Flow::Waiting(tcp, target, true));
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        let (answer, next) = greeting.hear(&piece[..len]);
+        if !answer.is_empty() {
+            // A socket that is new has room for it.
+            let _ = tcp.write(&answer);
+        }
+        match next {
+            Next::Listen => {}
+            Next::Connect(protocol, target, said) => {
+                let program = Program { tcp, protocol: Some(protocol), said };
+                return Some(Step::Waiting(program, target));
             }
-            socks::Step::Connect(..) => return None,
-            socks::Step::Refuse(words) => {
-                let _ = tcp.write(words);
-                return None;
-            }
-            socks::Step::More => {
-                let len = said.len();
-                said.resize(socks::LONGEST, 0);
-                let read = tcp.read(&mut said[len..]);
-                said.truncate(len + read.as_ref().copied().unwrap_or(0));
-                match read {
-                    Ok(0) => return None,
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Some(Flow::Greeting(tcp, said, was_greeted));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return None,
-                }
-            }
+            Next::End => return None,
         }
     }
 }

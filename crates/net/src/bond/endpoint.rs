@@ -1,0 +1,332 @@
+//! What both ends of a bond are made of: one thread, one poll, one loop.
+//!
+//! ```text
+//!   wait ─► events ─► datagrams in, timeouts, flows ─► datagrams out ─► tell ─► wait
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use freshline_core::unit::{Span, Time};
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token, Waker, event};
+use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, FourTuple};
+
+use super::device_queue::DeviceQueues;
+use super::flow::{Moved, PIECE, Pipe, Pumped};
+use super::link::Link;
+use super::paths::Paths;
+use super::socket::Outlet;
+use super::status::{BondReport, Watcher, paths_of};
+use super::{BondError, Sending, system};
+use crate::alarm::Alarm;
+use crate::batch::{Address, Inbox};
+use crate::clock::Clock;
+use crate::stop::Stop;
+
+/// How often an end says how it fares.
+const TELL: Span = Span::from_millis(200);
+
+/// Receives of one socket before others are looked after.
+const BATCHES_A_TURN: usize = 8;
+
+/// What the poll watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// The alarm, or the waker, which only wake.
+    Sleep,
+    /// A TCP socket that listens, by its number.
+    Listener(usize),
+    /// A UDP socket, by its number.
+    Socket(usize),
+    /// A flow's TCP socket, by its key.
+    Flow(usize),
+}
+
+impl From<Watched> for Token {
+    fn from(watched: Watched) -> Self {
+        let (kind, index) = match watched {
+            Watched::Sleep => (0, 0),
+            Watched::Listener(index) => (1, index),
+            Watched::Socket(index) => (2, index),
+            Watched::Flow(key) => (3, key),
+        };
+        Self(index * 4 + kind)
+    }
+}
+
+impl From<Token> for Watched {
+    fn from(token: Token) -> Self {
+        let index = token.0 / 4;
+        match token.0 % 4 {
+            0 => Self::Sleep,
+            1 => Self::Listener(index),
+            2 => Self::Socket(index),
+            _ => Self::Flow(index),
+        }
+    }
+}
+
+/// What an end does beside what all ends do.
+pub(super) trait End {
+    /// What it tells the far end when it ends.
+    const FAREWELL: &'static str;
+
+    /// What all ends have, and the connections.
+    fn parts(&mut self) -> (&mut Driver, impl Iterator<Item = &mut Link>);
+
+    /// A UDP socket, by its number.
+    fn outlet(&mut self, socket: usize) -> Option<&mut Outlet>;
+
+    /// A flow that is open.
+    fn pipe(&mut self, flow: usize) -> Option<&mut Pipe>;
+
+    /// How many flows there are.
+    fn flows(&self) -> usize;
+
+    /// Takes what has come to a TCP socket that listens.
+    fn accept(&mut self, listener: usize);
+
+    /// Takes in what has come, does what is due, moves what can be moved; whether it could go on at
+    /// once.
+    fn turn(&mut self, now: Time) -> Result<bool, BondError>;
+
+    /// Has all connections send what they may.
+    fn transmit(&mut self);
+
+    /// When its next turn is due although nothing happens, but for its connections.
+    fn next_timeout(&self) -> Option<Time>;
+}
+
+/// What all ends have.
+pub(super) struct Driver {
+    pub(super) clock: Clock,
+    poll: Poll,
+    alarm: Alarm,
+    pub(super) waker: Arc<Waker>,
+    pub(super) endpoint: Endpoint,
+    pub(super) sending: Sending,
+    pub(super) queues: DeviceQueues,
+    inbox: Inbox,
+    /// The flows that may be able to go on.
+    pub(super) ready: VecDeque<usize>,
+    /// Where TCP is read to, and datagrams are written.
+    pub(super) scratch: Vec<u8>,
+    pub(super) packet: Vec<u8>,
+    pub(super) moved: Moved,
+    /// Flows so far, and those that came to nothing.
+    pub(super) streams: u64,
+    pub(super) refused: u64,
+    began_at: Time,
+    tell_at: Time,
+    pub(super) watcher: Watcher,
+}
+
+impl Driver {
+    pub(super) fn new(endpoint: Endpoint, sending: Sending) -> Result<Self, BondError> {
+        let clock = Clock::new();
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        let waker = Waker::new(poll.registry(), Watched::Sleep.into());
+        let waker = Arc::new(waker.map_err(system("make a waker"))?);
+        poll.registry()
+            .register(&mut alarm, Watched::Sleep.into(), Interest::READABLE)
+            .map_err(system("watch a timer"))?;
+        // What cannot be built is said now, not at the first connection.
+        sending.scheduler.build()?;
+        Ok(Self {
+            clock,
+            poll,
+            alarm,
+            waker,
+            endpoint,
+            sending,
+            queues: DeviceQueues::new(),
+            inbox: Inbox::new(),
+            ready: VecDeque::new(),
+            scratch: vec![0; PIECE],
+            packet: Vec::new(),
+            moved: Moved::default(),
+            streams: 0,
+            refused: 0,
+            began_at: clock.now(),
+            tell_at: Time::ZERO,
+            watcher: Watcher::default(),
+        })
+    }
+
+    /// Has the poll watch a source, for reading and writing.
+    pub(super) fn watch(&self, source: &mut impl event::Source, how: Watched) -> io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(source, how.into(), both)
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        self.clock.instant_of(self.clock.now())
+    }
+
+    /// A link for a connection that begins.
+    pub(super) fn link(
+        &self,
+        handle: ConnectionHandle,
+        connection: Connection,
+        now: Instant,
+    ) -> Result<Link, BondError> {
+        let scheduler = self.sending.scheduler.build()?;
+        let paths = Paths::new(scheduler, self.sending.stream_window.into(), now);
+        Ok(Link::new(handle, connection, paths))
+    }
+
+    /// Moves what an open flow can move.
+    pub(super) fn pump(&mut self, pipe: &mut Pipe, link: &mut Link) -> Pumped {
+        let before = self.moved.up;
+        let (scratch, now) = (&mut self.scratch, self.clock.now());
+        let pumped = pipe.pump(&mut link.connection, scratch, &mut self.moved, now);
+        link.paths.on_written(self.moved.up - before);
+        pumped
+    }
+
+    /// Takes in what has come to a socket, whose packets are for `label` if that is given; whether
+    /// there may be more. `on` is told what it was, and what QUIC answers without a connection.
+    pub(super) fn receive(
+        &mut self,
+        outlet: &mut Outlet,
+        label: Option<IpAddr>,
+        mut on: impl FnMut(&mut Outlet, Address, DatagramEvent, &[u8]),
+    ) -> io::Result<bool> {
+        let now = self.instant();
+        for _ in 0..BATCHES_A_TURN {
+            if !self.inbox.fill(&outlet.socket)? {
+                return Ok(false);
+            }
+            for train in self.inbox.trains() {
+                let path = FourTuple::new(train.from.remote, label.or(train.from.local));
+                for datagram in train.datagrams() {
+                    let mut reply = Vec::new();
+                    let event = self.endpoint.handle(now, path, None, datagram.into(), &mut reply);
+                    if let Some(event) = event {
+                        on(outlet, train.from, event, &reply);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Runs an end until `stop`, or until `until` has come.
+pub(super) fn run(end: &mut impl End, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
+    stop.wakes(Arc::clone(&end.parts().0.waker));
+    let mut events = Events::with_capacity(256);
+    loop {
+        for event in &events {
+            on_event(end, event);
+        }
+        let now = end.parts().0.clock.now();
+        let busy = end.turn(now)?;
+        end.transmit();
+        let is_over = stop.is_stopped() || until.is_some_and(|until| now >= until);
+        tell(end, now, is_over);
+        if is_over {
+            close(end);
+            return Ok(());
+        }
+        wait(end, &mut events, busy, until)?;
+    }
+}
+
+fn on_event(end: &mut impl End, event: &Event) {
+    match event.token().into() {
+        Watched::Sleep => {}
+        Watched::Listener(index) => end.accept(index),
+        Watched::Socket(index) => {
+            if let Some(outlet) = end.outlet(index)
+                && event.is_writable()
+            {
+                outlet.is_full = false;
+            }
+        }
+        Watched::Flow(key) => {
+            if let Some(pipe) = end.pipe(key) {
+                pipe.is_readable |= event.is_readable();
+                pipe.is_writable |= event.is_writable();
+            }
+            end.parts().0.ready.push_back(key);
+        }
+    }
+}
+
+/// Sleeps until something happens or is due.
+fn wait(
+    end: &mut impl End,
+    events: &mut Events,
+    busy: bool,
+    until: Option<Time>,
+) -> Result<(), BondError> {
+    let own = end.next_timeout();
+    let (driver, links) = end.parts();
+    let now = driver.clock.now();
+    let instant = driver.clock.instant_of(now);
+    let link = links.filter_map(|link| link.next_timeout(instant)).min();
+    let link = link.map(|at| now + at.saturating_duration_since(instant).into());
+    let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.tell_at), until]);
+    let timeout = driver.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
+    match driver.poll.poll(events, timeout) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        polled => polled.map_err(system("wait for its sockets")),
+    }
+}
+
+/// Says how the end fares, now and then, and at its end.
+fn tell(end: &mut impl End, now: Time, is_over: bool) {
+    let flows = end.flows();
+    let (driver, links) = end.parts();
+    if now < driver.tell_at && !is_over {
+        return;
+    }
+    driver.tell_at = now + TELL;
+    let instant = driver.clock.instant_of(now);
+    let (mut ready, mut paths) = (0, Vec::new());
+    for link in links {
+        ready += usize::from(link.is_ready);
+        paths.extend(paths_of(link, &mut driver.queues, instant));
+    }
+    paths.sort_by(|a, b| (a.link, &a.path).cmp(&(b.link, &b.path)));
+    driver.watcher.tell(BondReport {
+        duration_s: now.since(driver.began_at).as_secs_f64(),
+        scheduler: driver.sending.scheduler.name(),
+        links: ready,
+        streams_open: flows,
+        streams: driver.streams,
+        streams_refused: driver.refused,
+        taken_bytes: driver.moved.up,
+        given_bytes: driver.moved.down,
+        paths,
+    });
+}
+
+fn close<E: End>(end: &mut E) {
+    let (driver, links) = end.parts();
+    let now = driver.instant();
+    links.for_each(|link| link.close(now, E::FAREWELL));
+    end.transmit();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_watched_is_known_by_its_token() {
+        for index in [0, 1, 63, 64, 1024, 65_536] {
+            for watched in [Watched::Listener(index), Watched::Socket(index), Watched::Flow(index)]
+            {
+                assert_eq!(Watched::from(Token::from(watched)), watched);
+            }
+        }
+        assert_eq!(Watched::from(Token::from(Watched::Sleep)), Watched::Sleep);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a program says at `--listen`, in pieces as they come: where it wants to go, by SOCKS5 or by
+//! HTTP's CONNECT. The first byte tells which.
+
+use bytes::Bytes;
+
+use super::head::Reply;
+use super::{Target, http, socks};
+
+/// The most that a program may say before it is connected.
+pub const LONGEST: usize = http::LONGEST;
+
+/// How a program asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// SOCKS, version 5 (RFC 1928).
+    Socks,
+    /// CONNECT (RFC 9110, section 9.3.6).
+    Http,
+}
+
+impl Protocol {
+    /// How a program is told that it is connected, or why not.
+    pub(super) fn answer(self, reply: Reply) -> Vec<u8> {
+        match self {
+            Self::Socks => socks::answer(reply),
+            Self::Http => http::answer(reply),
+        }
+    }
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The program, with what it has not said yet.
+    Listen,
+    /// It wants to go there; what it has said beyond that is for the destination.
+    Connect(Protocol, Target, Bytes),
+    /// Nothing: it cannot be helped.
+    End,
+}
+
+/// What a program has said so far.
+#[derive(Debug, Default)]
+pub struct Greeting {
+    said: Vec<u8>,
+    was_greeted: bool,
+}
+
+impl Greeting {
+    /// How much more it may say.
+    pub fn room(&self) -> usize {
+        LONGEST - self.said.len().min(LONGEST)
+    }
+
+    /// Hears what it has said since, at most [`Greeting::room`] bytes: what to answer, which may be
+    /// nothing, and what comes next.
+    pub fn hear(&mut self, piece: &[u8]) -> (Vec<u8>, Next) {
+        self.said.extend_from_slice(piece);
+        match self.said.first() {
+            None => (Vec::new(), Next::Listen),
+            Some(&first) if self.was_greeted || first == socks::VERSION => self.hear_socks(),
+            Some(first) if first.is_ascii_alphabetic() => match http::request(&self.said) {
+                http::Step::More => (Vec::new(), Next::Listen),
+                http::Step::Connect(len, target) => {
+                    (Vec::new(), self.connect(Protocol::Http, target, len))
+                }
+                http::Step::Refuse(answer) => (answer, Next::End),
+            },
+            // In no language that we could answer in.
+            Some(_) => (Vec::new(), Next::End),
+        }
+    }
+
+    fn hear_socks(&mut self) -> (Vec<u8>, Next) {
+        let mut answer = Vec::new();
+        if !self.was_greeted {
+            match socks::greeting(&self.said) {
+                socks::Step::Greet(len, words) => {
+                    answer.extend_from_slice(words);
+                    self.said.drain(..len);
+                    self.was_greeted = true;
+                }
+                socks::Step::Refuse(words) => return (words.to_vec(), Next::End),
+                _ => return (answer, Next::Listen),
+            }
+        }
+        match socks::request(&self.said) {
+            socks::Step::Connect(len, target) => {
+                let next = self.connect(Protocol::Socks, target, len);
+                (answer, next)
+            }
+            socks::Step::Refuse(words) => {
+                answer.extend_from_slice(words);
+                (answer, Next::End)
+            }
+            _ => (answer, Next::Listen),
+        }
+    }
+
+    fn connect(&self, protocol: Protocol, target: Target, len: usize) -> Next {
+        Next::Connect(protocol, target, Bytes::copy_from_slice(&self.said[len..]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is answered to all pieces together, and where that leads.
+    fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Next) {
+        let (mut greeting, mut answers) = (Greeting::default(), Vec::new());
+        for piece in pieces {
+            let (answer, next) = greeting.hear(&piece[..piece.len().min(greeting.room())]);
+            answers.extend(answer);
+            if next != Next::Listen {
+                return (answers, next);
+            }
+        }
+        (answers, Next::Listen)
+    }
+
+    #[test]
+    fn the_first_byte_tells_the_language() {
+        let socks = [&[5, 1, 0, 5, 1, 0, 3, 11][..], b"example.org", &[1, 187], b"early"].concat();
+        let http: &[u8] = b"CONNECT example.org:443 HTTP/1.1\r\n\r\nearly";
+        let target: Target = "example.org:443".parse().unwrap();
+        for (said, protocol, answer) in
+            [(&socks[..], Protocol::Socks, &[5, 0][..]), (http, Protocol::Http, &[])]
+        {
+            let next = Next::Connect(protocol, target.clone(), Bytes::from_static(b"early"));
+            assert_eq!(heard([said].into_iter()), (answer.to_vec(), next));
+        }
+        // SOCKS4, TLS, and a request in another language than the greeting.
+        for said in [&[4, 1][..], &[22, 3, 1], &[5, 1, 0, b'C']] {
+            assert_eq!(heard([said].into_iter()).1, Next::End, "{said:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_heard_as_the_whole(
+            kind in 0..3usize,
+            bytes in prop::collection::vec(any::<u8>(), 0..600),
+            len in 1..50usize,
+        ) {
+            let begins: [&[u8]; 3] = [b"", &[5, 1, 0, 5, 1, 0], b"CONNECT "];
+            let said = [begins[kind], &bytes[..]].concat();
+            let whole = heard([&said[..]].into_iter());
+            let (answer, next) = heard(said.chunks(len));
+            prop_assert_eq!(answer, whole.0);
+            match (next, whole.1) {
+                // What has come beyond the head depends on the pieces.
+                (Next::Connect(a, to_a, _), Next::Connect(b, to_b, _)) => {
+                    prop_assert_eq!((a, to_a), (b, to_b));
+                }
+                (next, whole) => prop_assert_eq!(next, whole),
+            }
+        }
+
+        #[test]
+        fn nobody_is_listened_to_for_ever(byte: u8, first in prop::sample::select(&b"CG\x05"[..])) {
+            let said = [vec![first], vec![byte; LONGEST]].concat();
+            prop_assert_ne!(heard(said.chunks(1000)).1, Next::Listen);
+        }
+    }
+}

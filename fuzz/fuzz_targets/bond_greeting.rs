@@ -1,0 +1,52 @@
+//! Any words of a program that takes a bond for a proxy, by SOCKS5 or CONNECT, in any pieces.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use freshline_net::bond::greeting::{Greeting, LONGEST, Next};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Debug, Arbitrary)]
+struct Program<'a> {
+    beginning: Beginning,
+    pieces: Vec<&'a [u8]>,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Beginning {
+    None,
+    Socks,
+    Connect,
+}
+
+/// What is answered, and where it wants to go; how much it has said too much is a matter of pieces.
+fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Option<String>) {
+    let (mut greeting, mut answers, mut said) = (Greeting::default(), Vec::new(), 0);
+    for mut rest in pieces {
+        while !rest.is_empty() {
+            let (piece, later) = rest.split_at(rest.len().min(greeting.room()).min(1024));
+            (rest, said) = (later, said + piece.len());
+            let (answer, next) = greeting.hear(piece);
+            answers.extend(answer);
+            match next {
+                Next::Listen => assert!(greeting.room() > 0 && said <= 2 * LONGEST),
+                Next::Connect(protocol, target, rest) => {
+                    assert!(rest.len() <= said);
+                    return (answers, Some(format!("{protocol:?} {target}")));
+                }
+                Next::End => return (answers, Some("no".into())),
+            }
+        }
+    }
+    (answers, None)
+}
+
+fuzz_target!(|program: Program<'_>| {
+    let beginning: &[u8] = match program.beginning {
+        Beginning::None => b"",
+        Beginning::Socks => &[5, 1, 0, 5, 1, 0],
+        Beginning::Connect => b"CONNECT ",
+    };
+    let pieces = std::iter::once(beginning).chain(program.pieces.iter().copied());
+    let whole = [beginning, &program.pieces.concat()].concat();
+    assert_eq!(heard(pieces), heard(std::iter::once(&whole[..])));
+});
