@@ -1,6 +1,9 @@
 //! `freshline emulate run` as a user meets it. The commands behind the path are bash's own
 //! connections; this process is the host that they find there.
 
+#[path = "common/verdict.rs"]
+mod verdict;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -14,12 +17,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 use tempfile::TempDir;
+use verdict::Verdict;
 
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 
 /// 20 ms there, 10 ms back.
 const SLOW: &str = "[[forward.hop]]\ndelay = \"20ms\"\n[[return.hop]]\ndelay = \"10ms\"\n";
 const SLOW_RTT: Duration = Duration::from_millis(30);
+/// Only a test that fails waits for so long.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whether a test can run; it says so if not.
 fn can_run() -> bool {
@@ -65,9 +71,29 @@ impl Bench {
         self.command(options, script).output().unwrap()
     }
 
-    fn report(&self, script: &str) -> Value {
-        report_of(self.output(&["--json"], script))
+    /// Runs a script whose end waits until `meanwhile` has seen what it wanted: with the command
+    /// everything ends.
+    fn output_after<T>(
+        &self,
+        options: &[&str],
+        script: &str,
+        meanwhile: impl FnOnce() -> T,
+    ) -> (Output, T) {
+        let go = self.file("go");
+        let script = format!("{script}; until [ -e {go} ]; do sleep 0.01; done");
+        let child = self.command(options, &script).spawn().unwrap();
+        let seen = meanwhile();
+        fs::write(go, "").unwrap();
+        (child.wait_with_output().unwrap(), seen)
     }
+}
+
+/// A host's socket, which waits for long, and its port.
+fn host() -> (UdpSocket, u16) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -154,14 +180,18 @@ fn what_is_lost_is_counted() {
     if !can_run() {
         return;
     }
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let port = socket.local_addr().unwrap().port();
+    let (socket, port) = host();
     let bench = Bench::new("[[forward.hop]]\nloss = 0.5\n");
     let script = format!(
-        "exec 3>/dev/udp/$FRESHLINE_HOST/{port}; for i in {{1..400}}; do printf x >&3; done; \
-         sleep 0.1"
+        "exec 3>/dev/udp/$FRESHLINE_HOST/{port}; for i in {{1..400}}; do printf x >&3; done"
     );
-    let report = bench.report(&script);
+    let (done, arrived) = bench.output_after(&["--json"], &script, || {
+        let _first = socket.recv(&mut [0; 16]).unwrap();
+        // What has not come for so long has been lost.
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        1 + std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count()
+    });
+    let report = report_of(done);
     let hop = &report["forward"]["hops"][0];
     let count = |value: &Value| value.as_u64().unwrap();
     let (lost, out) = (count(&hop["drops"]["loss"]), count(&hop["packets_out"]));
@@ -169,9 +199,6 @@ fn what_is_lost_is_counted() {
     assert_eq!((count(&hop["packets_in"]), lost + out), (400, 400));
     // Five standard deviations of a binomial of 400 × 0.5.
     assert!(lost.abs_diff(200) < 50, "{lost} lost");
-
-    socket.set_nonblocking(true).unwrap();
-    let arrived = std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count();
     assert_eq!(arrived as u64, out);
 }
 
@@ -264,16 +291,23 @@ impl Ongoing {
 
     /// Waits until neither the interface nor a process is left.
     fn assert_gone(&self) {
-        let is_there =
-            || if_nametoindex(self.interface.as_str()) == Ok(self.index) || self.processes() > 0;
-        for _ in 0..200 {
-            if !is_there() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{} or {} processes are left", self.interface, self.processes());
+        let is_gone =
+            || if_nametoindex(self.interface.as_str()) != Ok(self.index) && self.processes() == 0;
+        let (interface, processes) = (&self.interface, || self.processes());
+        assert!(soon(is_gone), "{interface} or {} processes are left", processes());
     }
+}
+
+/// Whether this holds before long.
+fn soon(condition: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while !condition() {
+        if begin.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
 }
 
 fn text_lossy(bytes: &[u8]) -> String {
@@ -287,7 +321,8 @@ fn nothing_is_left_when_it_is_killed() {
     }
     let bench = Bench::new(SLOW);
     let mut run = Ongoing::start(&bench);
-    assert!(run.processes() >= 4, "the emulator, bash and two sleepers");
+    // One that is just being started has no environment for a moment.
+    assert!(soon(|| run.processes() >= 4), "the emulator, bash and two sleepers");
     run.signal(Signal::SIGKILL);
     run.child.wait().unwrap();
     run.assert_gone();
@@ -342,13 +377,13 @@ fn captures_show_packets_on_both_sides_of_a_hop() {
     if !can_run() {
         return;
     }
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let port = socket.local_addr().unwrap().port();
+    let (socket, port) = host();
     let bench = Bench::new("[[forward.hop]]\ndelay = \"3ms\"\n[[forward.hop]]\ndelay = \"4ms\"\n");
     let files = ["0", "1", "2"].map(|hop| bench.file(hop));
     let [entry, middle, end] = [0, 1, 2].map(|hop| format!("--pcap=forward.{hop}={}", files[hop]));
-    let script = format!("echo captured > /dev/udp/$FRESHLINE_HOST/{port}; sleep 0.1");
-    let done = bench.output(&[&entry, &middle, &end], &script);
+    let script = format!("echo captured > /dev/udp/$FRESHLINE_HOST/{port}");
+    let arrives = || socket.recv(&mut [0; 16]).unwrap();
+    let (done, _) = bench.output_after(&[&entry, &middle, &end], &script, arrives);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let seen = files.map(|file| packets(&fs::read(file).unwrap()));
     let [(sent, packet)] = &seen[0][..] else { panic!("one packet: {seen:?}") };
@@ -362,12 +397,12 @@ fn a_trace_is_replayed_from_beside_the_path_file() {
     if !can_run() {
         return;
     }
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let port = socket.local_addr().unwrap().port();
+    let (socket, port) = host();
     let bench = Bench::new("[[forward.hop]]\ntrace = \"slow.trace\"\n");
     fs::write(bench.file("slow.trace"), "50\n").unwrap();
-    let script = format!("echo x > /dev/udp/$FRESHLINE_HOST/{port}; sleep 0.2");
-    let report = bench.report(&script);
+    let script = format!("echo x > /dev/udp/$FRESHLINE_HOST/{port}");
+    let (done, _) = bench.output_after(&["--json"], &script, || socket.recv(&mut [0; 16]).unwrap());
+    let report = report_of(done);
     let hop = &report["forward"]["hops"][0];
     assert_eq!((&hop["packets_in"], &hop["packets_out"]), (&Value::from(1), &Value::from(1)));
     assert!(hop["sojourn_max_ms"].as_f64().unwrap() <= 50.0);
@@ -389,9 +424,27 @@ fn rtt(stream: &mut TcpStream) -> Duration {
 
 #[test]
 fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
+    /// Half of what the delay without the download is to be, twice: later than this, the emulator
+    /// shows another cell than it is to be.
+    const TIMELY_MS: f64 = 1.0;
     if !can_run() {
         return;
     }
+    let fills = || {
+        let (grew, report) = download_over_wifi();
+        let command = &report["wlan"]["stations"][1];
+        let level = command["level_received"].as_f64().unwrap();
+        let late = ["forward", "return"].map(|way| report[way]["timing_error"]["p99_ms"].as_f64());
+        let late = late.into_iter().flatten().fold(0.0, f64::max);
+        println!("round trips {grew:.1} times as long, level {level:.1}, late by {late:.1} ms");
+        // What goes to the command is aggregated.
+        Verdict::of(grew >= 10.0 && level > 2.0, late, TIMELY_MS)
+    };
+    assert!(fills().or_again(fills));
+}
+
+/// How many times as long round trips become by a download beside them, and the emulator's report.
+fn download_over_wifi() -> (f64, Value) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let bench = Bench::new("[wlan]\nstandard = \"802.11n\"\nrate = \"mcs3\"\n");
     let frames = bench.file("frames.csv");
@@ -405,27 +458,27 @@ fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
 
     let mut writer = bulk.try_clone().unwrap();
     let download = std::thread::spawn(move || while writer.write_all(&[0; 1 << 16]).is_ok() {});
-    // Only a test that fails waits for long.
+    // Only on a machine that is too busy does it wait for long.
     let start = Instant::now();
     let mut loaded = Duration::ZERO;
-    while loaded < 10 * idle && start.elapsed() < Duration::from_secs(20) {
+    while loaded < 10 * idle && start.elapsed() < PATIENCE / 4 {
         loaded = (0..3).map(|_| rtt(&mut echo)).min().unwrap();
     }
     bulk.shutdown(std::net::Shutdown::Both).unwrap();
     download.join().unwrap();
     drop(echo);
-    assert!(loaded >= 10 * idle, "{loaded:?} with the download, {idle:?} without");
 
     let report = report_of(child.wait_with_output().unwrap());
     let [access_point, command] = &report["wlan"]["stations"].as_array().unwrap()[..] else {
         panic!("{report}");
     };
     let count = |value: &Value| value.as_u64().unwrap();
-    // What goes to the command is aggregated, and its acknowledgements contend with it.
-    assert!(command["level_received"].as_f64().unwrap() > 2.0, "{command}");
+    // The command's acknowledgements contend with what goes to it.
     assert!(count(&access_point["frames_received"]) > 0, "{access_point}");
+    assert!(count(&command["frames_received"]) > 0, "{command}");
     let logged: u64 = fs::read_to_string(frames).unwrap().lines().skip(1).map(packets_down).sum();
     assert_eq!(logged, count(&access_point["packets_out"]));
+    (loaded.as_secs_f64() / idle.as_secs_f64(), report)
 }
 
 /// The packets to the command in a line of the log of frames.

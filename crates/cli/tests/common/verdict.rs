@@ -16,12 +16,12 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Of a try by an emulator that sent one packet in a hundred later than `late_ms`; beyond
-    /// `timely_ms` it showed another path than it is to be.
-    pub(crate) fn of(is_as_wanted: bool, late_ms: f64, timely_ms: f64) -> Self {
+    /// Of a try by an emulator that was so `late` (one packet in a hundred later than so many ms,
+    /// or a part of its frames); beyond `timely` it showed another path than it is to be.
+    pub(crate) fn of(is_as_wanted: bool, late: f64, timely: f64) -> Self {
         match is_as_wanted {
             true => Self::AsWanted,
-            false if late_ms > timely_ms => Self::Unknown,
+            false if late > timely => Self::Unknown,
             false => Self::Otherwise,
         }
     }

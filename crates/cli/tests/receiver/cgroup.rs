@@ -75,7 +75,8 @@ impl TestCgroup {
         self.inside(|| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
     }
 
-    /// Has this process be in the cgroup for as long as `what` takes.
+    /// Has this process be in the cgroup for as long as `what` takes, and with it whatever other
+    /// tests start meanwhile, which would end with the cgroup: hence each of them is `alone`.
     fn inside<T>(&self, what: impl FnOnce() -> T) -> T {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
@@ -390,6 +391,7 @@ fn root_without_its_rights_is_told_so() {
     if !can_run() {
         return;
     }
+    let _alone = alone();
     for what in [&["attach"][..], &["status"], &["detach"], &["run", "--", "true"]] {
         let done = Command::new("setpriv")
             .args(["--bounding-set=-sys_admin", FRESHLINE, "receiver"])
@@ -408,6 +410,7 @@ fn without_root_it_says_what_it_needs() {
     if !can_run() {
         return;
     }
+    let _alone = alone();
     assert_needs_root(&[
         "receiver attach",
         "receiver status",
@@ -421,6 +424,7 @@ fn what_the_kernel_lacks_is_named() {
     if !can_run() {
         return;
     }
+    let _alone = alone();
     // Hidden from one process.
     let without = |hide: &str| {
         let script = format!("{hide} && exec {FRESHLINE} receiver attach");
@@ -438,6 +442,7 @@ fn wrong_usage_is_told_from_failure() {
     if !can_run() {
         return;
     }
+    let _alone = alone();
     for (flag, value, why) in [
         ("--cgroup", "/tmp", "no cgroup"),
         ("--theta", "1", "`theta` is 1, which is not from 1.01 to 10"),

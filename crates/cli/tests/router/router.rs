@@ -11,8 +11,11 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
+use super::TIMELY_MS;
+use super::lateness::Sleeper;
 use super::net::{DEVICE, Net, Running, can_run};
 use super::traffic::Bulk;
+use super::verdict::Verdict;
 
 /// A router that is up.
 pub(crate) struct Router<'a> {
@@ -314,15 +317,19 @@ fn an_aqm_marks_in_place_of_drops_where_senders_take_part() {
     }
     let flags = ["--rate", "10mbit", "--queue", "fq_codel"];
     for start in [Router::start, Router::behind_tun] {
-        let router = start(&net, &flags);
-        let bulk = Bulk::start(&net);
-        let goodput = bulk.goodput(Duration::from_secs(2));
-        drop(bulk);
-        let class = router.stop()["classes"][1].clone();
-        // What is marked arrives, so its checksums are right.
-        let (marked, dropped) = (count(&class["marked"]), count(&class["congestion"]));
-        assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
-        assert!(goodput > 8e6, "{goodput}");
+        let carried = || {
+            let (sleeper, router) = (Sleeper::start(), start(&net, &flags));
+            let bulk = Bulk::start(&net);
+            let goodput = bulk.goodput(Duration::from_secs(2));
+            drop(bulk);
+            let class = router.stop()["classes"][1].clone();
+            // What is marked arrives, so its checksums are right.
+            let (marked, dropped) = (count(&class["marked"]), count(&class["congestion"]));
+            assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
+            println!("{goodput} bit/s");
+            Verdict::of(goodput > 8e6, sleeper.late_ms(), TIMELY_MS)
+        };
+        assert!(carried().or_again(carried));
     }
 }
 

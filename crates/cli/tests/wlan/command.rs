@@ -143,6 +143,7 @@ fn metrics_tell_of_clients_while_they_are_there() {
     let told = told.into_iter().find(|told| told.contains(&level)).expect("it reports");
     assert!(told.contains(&format!("freshline_downlink_rate_bps{{{named}")), "{told}");
     assert!(told.contains("freshline_downlink_clients 1"), "{told}");
+    assert!(told.contains("number=\"1\"") && !told.contains("session"), "{told}");
     kill(Pid::from_raw(client.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(client.wait().unwrap().success());
     let gone = (0..400).any(|_| {

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::cmp::Ordering;
 
 use super::pace::Pace;
 use crate::session::clock_offset::ClockOffset;
@@ -65,8 +66,8 @@ pub struct ClientRecord<P> {
     pub(super) pace: Pace,
     /// When the last packets were sent, the oldest first.
     sent_at: VecDeque<Time>,
-    /// When the last report was taken, and its number.
-    pub(super) reported: Option<(Time, u32)>,
+    /// When the last report was taken, its newest packet, and its number.
+    pub(super) reported: Option<(Time, u64, u32)>,
 }
 
 impl<P> ClientRecord<P> {
@@ -103,6 +104,16 @@ impl<P> ClientRecord<P> {
         let back = self.packets.checked_sub(report.newest_seq).filter(|back| *back > 0);
         let at = back.and_then(|back| (self.sent_at.len() as u64).checked_sub(back));
         at.is_some_and(|at| self.sent_at[at as usize] == report.newest_sent_at)
+    }
+
+    /// Whether a report is newer than the last one. What packet it tells of was proven; its number,
+    /// which was not, decides only between reports of the same packet: else one that was damaged on
+    /// its way would outdate all that follow.
+    pub(super) fn is_news(&self, report: &Report) -> bool {
+        self.reported.is_none_or(|(_, seq, number)| match report.newest_seq.cmp(&seq) {
+            Ordering::Equal => report.number.wrapping_sub(number).cast_signed() > 0,
+            order => order.is_gt(),
+        })
     }
 
     /// A packet with so much payload leaves now.

@@ -361,12 +361,11 @@ impl<P: Copy + Eq + Hash> Server<P> {
         }
         let now = at.received_at;
         let too_soon = self.params.interval / 4;
-        if record.reported.is_some_and(|(last, number)| {
-            now.since(last) < too_soon || report.number.wrapping_sub(number).cast_signed() <= 0
-        }) {
+        let is_too_soon = record.reported.is_some_and(|(last, ..)| now.since(last) < too_soon);
+        if is_too_soon || !record.is_news(report) {
             return self.ignore(ServerIgnored::Untimely);
         }
-        record.reported = Some((now, report.number));
+        record.reported = Some((now, report.newest_seq, report.number));
         record.heard_at = now;
         record.reports += 1;
         record.received = report.received;
@@ -482,5 +481,43 @@ mod tests {
         assert_eq!(join(1, b"one"), (true, Some(1)));
         assert_eq!(join(2, b"two"), (false, Some(1)), "it knows the session, but is another");
         assert_eq!(join(3, b"one"), (true, Some(3)));
+    }
+
+    #[test]
+    fn a_report_whose_number_was_damaged_does_not_outdate_those_that_follow() {
+        let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
+        let law = Box::new(Fixed::new(BitRate::from_mbps(1)));
+        let mut server = Server::new(params, law, Secret::new([7; 16]));
+        let (session, mut bytes) = (SessionId(9), [0; 400]);
+        let mut reply = [0; Challenge::LEN];
+        let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
+        let len = Join { session, opening }.write(&mut bytes).unwrap();
+        let clocked = |now| Clocked { received_at: now, now };
+        server.on_datagram(clocked(Time::ZERO), 1, &bytes[..len], &mut reply);
+        let client = server.clients().next().unwrap().0;
+        let mut reported = |second: u64, seq: u64, number: u32| {
+            let sent_at = |seq: u64| Time::ZERO + Span::from_secs(seq);
+            while server.client(client).unwrap().packets <= seq {
+                let now = sent_at(server.client(client).unwrap().packets);
+                server.write_packet(now, client, b"", &mut bytes).unwrap();
+            }
+            let report = Report {
+                session,
+                number,
+                newest_seq: seq,
+                newest_sent_at: sent_at(seq),
+                newest_received_at: sent_at(seq),
+                hold: Span::ZERO,
+                received: 1,
+                seen: None,
+            };
+            let at = clocked(Time::ZERO + Span::from_secs(second));
+            let verdict = server.on_datagram(at, 1, &report.bytes(), &mut reply).verdict;
+            matches!(verdict, ServerVerdict::Reported(_))
+        };
+        assert!(reported(1, 0, 1 << 30), "this one was damaged");
+        assert!(!reported(2, 0, 1), "it tells of the same packet");
+        assert!(reported(3, 2, 2) && reported(4, 2, 3));
+        assert!(!reported(5, 2, 3) && !reported(6, 0, 4), "copies and stragglers");
     }
 }
