@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
+mod flood;
 mod net;
 
 use std::io::{Read, Write};
