@@ -4,7 +4,7 @@
 //! ```text
 //!   writer, 5 Mbit/s ─► client ─► v1, tbf 9 Mbit/s ─► 40 ms there and back
 //!                             │   ▲ flood, 20 Mbit/s of UDP, for 2 s
-//!                             └─► v2, tbf 6 Mbit/s ─► 50 ms
+//!                             └─► v2, tbf 6 Mbit/s ─► 60 ms
 //! ```
 //!
 //! What the client gives to either device is mirrored as it comes, before the queue: behind it, a
@@ -132,10 +132,10 @@ fn floods(scheduler: &str) -> (Curve, Vec<Duration>) {
     });
     let _server = net.server("--allow 10.79.9.9:8000");
     let _near = net.emulated("10.79.1.2:3776", "delay=20ms", "delay=20ms");
-    let _far = net.emulated("10.79.2.2:3777", "delay=25ms", "delay=25ms");
+    let _far = net.emulated("10.79.2.2:3777", "delay=30ms", "delay=30ms");
     mirror(&net);
     let via = "--via v1@10.79.1.2:3776,v2@10.79.2.2:3777";
-    let _client = net.client_via(&format!("{via} --scheduler {scheduler}"));
+    let _client = net.client_via(&format!("{via} --scheduler {scheduler} --every 500ms"));
     let stream = net.connect();
     let all = SETTLED + PERIOD * FLOODS;
     let began_at = Instant::now();
