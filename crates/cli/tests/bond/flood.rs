@@ -73,7 +73,12 @@ impl Curve {
 
     /// How long after `from` the share of the first path is on the other side of `limit`, and stays
     /// there for the next 100 ms in the mean.
-    fn shifted(&self, from: Duration, within: Duration, is_there: impl Fn(f64) -> bool) -> Option<Duration> {
+    fn shifted(
+        &self,
+        from: Duration,
+        within: Duration,
+        is_there: impl Fn(f64) -> bool,
+    ) -> Option<Duration> {
         let steps = (WINDOW.as_millis() as u64..).step_by(GRAIN.as_millis() as usize);
         steps.map(Duration::from_millis).take_while(|after| *after <= within).find(|after| {
             let end = from + *after;
@@ -135,7 +140,7 @@ fn floods(scheduler: &str) -> (Curve, Vec<Duration>) {
     let _far = net.emulated("10.79.2.2:3777", "delay=30ms", "delay=30ms");
     mirror(&net);
     let via = "--via v1@10.79.1.2:3776,v2@10.79.2.2:3777";
-    let _client = net.client_via(&format!("{via} --scheduler {scheduler} --every 500ms"));
+    let _client = net.client_via(&format!("{via} --scheduler {scheduler}"));
     let stream = net.connect();
     let all = SETTLED + PERIOD * FLOODS;
     let began_at = Instant::now();

@@ -101,7 +101,7 @@ impl Net {
         command
     }
 
-    fn state(&self, who: &str) -> String {
+    pub(crate) fn state(&self, who: &str) -> String {
         self.state.path().join(who).to_str().unwrap().to_owned()
     }
 
@@ -167,8 +167,12 @@ impl Net {
 
     /// Answers everybody who connects to port 8000 of the server's host.
     pub(crate) fn serve(&self, answer: fn(TcpStream)) {
-        let address: SocketAddr = (SERVER.parse::<Ipv4Addr>().unwrap(), 8000).into();
-        let listener = self.within("s", || TcpListener::bind(address).unwrap());
+        self.serve_at("s", &format!("{SERVER}:8000"), answer);
+    }
+
+    /// Answers everybody who connects to this address of a host.
+    pub(crate) fn serve_at(&self, host: &str, address: &str, answer: fn(TcpStream)) {
+        let listener = self.within(host, || TcpListener::bind(address).unwrap());
         // It ends with this process; its namespace lives as long, without a name.
         thread::spawn(move || {
             for connection in listener.incoming() {
@@ -241,6 +245,13 @@ impl Net {
         self.connect_to("127.0.0.1:8001")
     }
 
+    /// Asks somebody who makes up files for so many bytes.
+    pub(crate) fn ask(&self, bytes: u64) -> TcpStream {
+        let mut stream = self.connect();
+        stream.write_all(&bytes.to_be_bytes()).unwrap();
+        stream
+    }
+
     /// Connects to a port of the client's.
     pub(crate) fn connect_to(&self, address: &str) -> TcpStream {
         let address: SocketAddr = address.parse().unwrap();
@@ -269,6 +280,9 @@ fn remove_orphans() {
     }
 }
 
+/// USER_HZ: the unit of CPU time in proc(5), a second's.
+const TICKS: f64 = 100.0;
+
 /// A command that runs until it is dropped.
 pub(crate) struct Running {
     child: Child,
@@ -276,7 +290,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Waits until it has said `word`.
-    fn start(mut command: Command, word: &str) -> Self {
+    pub(crate) fn start(mut command: Command, word: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -291,6 +305,20 @@ impl Running {
             eprint!("{rest}");
         });
         Self { child }
+    }
+
+    /// What it has taken of the machine so far: CPU time, and memory at most.
+    pub(crate) fn cost(&self) -> String {
+        let proc =
+            |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap();
+        let stat = proc("stat");
+        // After the name, which may be anything: from the third field on (proc(5)).
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+        let status = proc("status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+        format!("{:.2} s of CPU, {:.0} MB", ticks / TICKS, kilobytes.unwrap() / 1e3)
     }
 }
 

@@ -51,14 +51,21 @@ const QUIET: Duration = Duration::from_millis(150);
 /// A path that was opened must show itself within this time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// What a device's queue was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    pub(super) queue: DeviceQueue,
+}
+
 /// Tells what waits in front of a path on this host.
 pub(super) trait Queues {
     /// The queue that packets of this path stand in; `None` where nobody can tell.
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<DeviceQueue>;
+    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen>;
 }
 
 impl Queues for () {
-    fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<DeviceQueue> {
+    fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<Seen> {
         None
     }
 }
@@ -94,8 +101,8 @@ pub(super) struct Path {
     is_backup: bool,
     /// The pacer has held it back in this turn.
     is_paced: bool,
-    pub(super) queue: Option<DeviceQueue>,
-    /// What this turn has added to the queue since it was read.
+    pub(super) seen: Option<Seen>,
+    /// Packets of this path that have come to the queue since it was looked at.
     added: u64,
 }
 
@@ -145,9 +152,10 @@ impl Path {
     fn state(&self, now: Instant) -> PathState {
         let reading = self.gate.read();
         let span = Span::from;
-        let queue = self
-            .queue
-            .map(|queue| DeviceQueue { packets: queue.packets + self.added, rate: queue.rate });
+        let queue = self.seen.map(|Seen { queue, .. }| DeviceQueue {
+            packets: queue.packets + self.added,
+            rate: queue.rate,
+        });
         let total = reading.acked_bytes + reading.lost_bytes;
         PathState {
             srtt: reading.srtt.map(span),
@@ -249,7 +257,7 @@ impl Paths {
                 was_asked: false,
                 is_backup: false,
                 is_paced: false,
-                queue: None,
+                seen: None,
                 added: 0,
             });
         }
@@ -276,9 +284,9 @@ impl Paths {
         let mut lost = 0;
         for path in &mut self.paths {
             path.is_paced = false;
-            let queue = queues.queue(now, path.network);
-            if queue != path.queue {
-                (path.queue, path.added) = (queue, 0);
+            let seen = queues.queue(now, path.network);
+            if seen != path.seen {
+                (path.seen, path.added) = (seen, 0);
             }
             lost += path.gate.read().lost_bytes;
         }
