@@ -12,14 +12,14 @@ const BYTES: usize = 500_000_000;
 const ROUNDS: usize = 3;
 const PIECE: usize = 64 * 1024;
 
-/// Sends much to who asks.
+/// Sends as much as is asked for.
 fn plenty(mut stream: TcpStream) {
-    let mut asked = [0];
+    let mut asked = [0; 8];
     if stream.read_exact(&mut asked).is_err() {
         return;
     }
     let piece = [7; PIECE];
-    let mut left = BYTES;
+    let mut left = usize::try_from(u64::from_be_bytes(asked)).unwrap();
     while left > 0 {
         let len = piece.len().min(left);
         stream.write_all(&piece[..len]).unwrap();
@@ -27,20 +27,27 @@ fn plenty(mut stream: TcpStream) {
     }
 }
 
-/// Asks, and reads it all; in Mbit/s.
-fn fetch(net: &Net, at: &str) -> f64 {
-    let mut stream = net.connect_to(at);
+/// Asks for all of it, by so many connections at once, and reads it; in Mbit/s.
+fn fetch(net: &Net, at: &str, connections: usize) -> f64 {
+    let part = BYTES / connections;
+    let streams: Vec<_> = (0..connections).map(|_| net.connect_to(at)).collect();
     let began_at = Instant::now();
-    stream.write_all(&[1]).unwrap();
-    let (mut got, mut piece) = (0, vec![0; PIECE]);
-    loop {
-        match stream.read(&mut piece).unwrap() {
-            0 => break,
-            len => got += len,
+    thread::scope(|scope| {
+        for mut stream in streams {
+            scope.spawn(move || {
+                stream.write_all(&(part as u64).to_be_bytes()).unwrap();
+                let (mut got, mut piece) = (0, vec![0; PIECE]);
+                loop {
+                    match stream.read(&mut piece).unwrap() {
+                        0 => break,
+                        len => got += len,
+                    }
+                }
+                assert_eq!(got, part);
+            });
         }
-    }
-    assert_eq!(got, BYTES);
-    got as f64 * 8e-6 / began_at.elapsed().as_secs_f64()
+    });
+    BYTES as f64 * 8e-6 / began_at.elapsed().as_secs_f64()
 }
 
 /// Carries what connects to `at` to `to`, by plain TCP.
@@ -68,7 +75,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
 }
 
 /// By a bond with these ways.
-fn bonded(net: &Net, via: &str) -> (f64, String) {
+fn bonded(net: &Net, via: &str, connections: usize) -> (f64, String) {
     let (server, client) = (net.pin("s"), net.pin("c"));
     let options = |who: &str| format!("--state {} --window 2MB", net.state(who));
     let words = format!(
@@ -83,7 +90,7 @@ fn bonded(net: &Net, via: &str) -> (f64, String) {
     let near = Running::start(net.bond("c", &words), "listening");
     // Both paths are there before it begins.
     thread::sleep(std::time::Duration::from_secs(1));
-    let mbps = fetch(net, "127.0.0.1:8001");
+    let mbps = fetch(net, "127.0.0.1:8001", connections);
     (mbps, format!("client {}, server {}", near.cost(), far.cost()))
 }
 
@@ -100,21 +107,27 @@ fn loopback_is_carried_by_one_path_and_by_two() {
         relay(&net, "127.0.0.1:8011", "127.0.0.1:8000");
         relay(&net, "127.0.0.1:8010", "127.0.0.1:8011");
     });
-    let mut best = [0.0f64; 3];
+    let mut best = ROWS.map(|_| 0.0f64);
     for _ in 0..ROUNDS {
-        let plain = (fetch(&net, "127.0.0.1:8010"), String::new());
-        let rows = [plain, bonded(&net, "127.0.0.1"), bonded(&net, "127.0.0.1,127.0.0.2")];
-        for ((name, best), (mbps, cost)) in NAMES.iter().zip(&mut best).zip(rows) {
+        for ((name, via, connections), best) in ROWS.iter().zip(&mut best) {
+            let (mbps, cost) = match via {
+                Some(via) => bonded(&net, via, *connections),
+                None => (fetch(&net, "127.0.0.1:8010", *connections), String::new()),
+            };
             println!("loopback | {name} | {mbps:.0} Mbit/s | {cost}");
             *best = best.max(mbps);
         }
     }
-    for (name, mbps) in NAMES.iter().zip(best) {
-        println!(
-            "loopback, best of {ROUNDS} | {name} | {mbps:.0} Mbit/s | {:.2} of one path",
-            mbps / best[1]
-        );
+    for ((name, ..), mbps) in ROWS.iter().zip(best) {
+        let part = mbps / best[1];
+        println!("loopback, best of {ROUNDS} | {name} | {mbps:.0} Mbit/s | {part:.2} of one path");
     }
 }
 
-const NAMES: [&str; 3] = ["two relays of TCP", "bond, one path", "bond, two paths"];
+/// What is compared: by which ways, if by a bond, and by how many connections at once.
+const ROWS: [(&str, Option<&str>, usize); 4] = [
+    ("two relays of TCP", None, 1),
+    ("bond, one path", Some("127.0.0.1"), 1),
+    ("bond, two paths", Some("127.0.0.1,127.0.0.2"), 1),
+    ("bond, two paths, 4 connections", Some("127.0.0.1,127.0.0.2"), 4),
+];
