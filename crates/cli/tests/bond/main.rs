@@ -4,74 +4,21 @@
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
+mod cut;
+mod flood;
+mod loopback;
 mod net;
 mod programs;
+mod sum;
 mod ways;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::assert_fails;
-use net::{Net, Rate, can_run, download, download_while, ended, made_up};
-
-/// What a whole machine to itself shows is in the book; this is what a busy one must.
-const LEAST: f64 = 0.75;
-
-/// A download over both paths, as part of the sum of their rates, in frames on the wire.
-fn share_of_sum(rates: [Rate; 2], options: &str, megabytes: u64) -> f64 {
-    share_on(&Net::new(rates), rates, options, megabytes)
-}
-
-fn share_on(net: &Net, rates: [Rate; 2], options: &str, megabytes: u64) -> f64 {
-    net.serve(made_up);
-    let _server = net.server(&format!("--allow 10.79.0.0/16 {options}"));
-    let _client = net.client(options);
-    told(&rates, options, download(net.connect(), megabytes * 1_000_000).mbps())
-}
-
-fn told(rates: &[Rate; 2], how: &str, mbps: f64) -> f64 {
-    let share = mbps / f64::from(rates.iter().sum::<Rate>());
-    println!("{rates:?} Mbit/s, {how}: {mbps:.2} Mbit/s, {:.1} % of the sum", 100.0 * share);
-    share
-}
-
-#[test]
-fn a_download_gets_the_sum_of_two_paths() {
-    if !can_run() {
-        return;
-    }
-    for scheduler in ["qaware", "min_srtt"] {
-        let options = format!("--scheduler {scheduler}");
-        let mut shares = (0..3).map(|_| share_of_sum([10, 5], &options, 10));
-        assert!(shares.any(|share| share > LEAST), "{scheduler}");
-    }
-}
-
-/// Beside it, what the others come to, and the kernel's own.
-#[test]
-fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
-    if !can_run() {
-        return;
-    }
-    // Each on cables of its own, at the same time.
-    std::thread::scope(|scope| {
-        for scheduler in ["ecf", "blest", "daps", "round_robin", "freshest"] {
-            scope.spawn(move || {
-                let (net, options) = (Net::beside([10, 5]), format!("--scheduler {scheduler}"));
-                share_on(&net, [10, 5], &options, 10)
-            });
-        }
-    });
-    let net = Net::new([10, 5]);
-    match net.mptcp(made_up) {
-        None => println!("skipped: needs a kernel with MPTCP for the figure beside"),
-        Some(stream) => {
-            told(&[10, 5], "kernel MPTCP", download(stream, 10_000_000).mbps());
-        }
-    }
-}
+use net::{Net, can_run, download, ended, made_up};
 
 /// Somebody else's packets fill the queue of one path: that is seen, and the other is taken.
 #[test]
@@ -112,7 +59,7 @@ fn a_device_queue_is_seen_and_gone_around() {
         let [free, busy] = [rate(&free_a, &free_b), rate(&busy_a, &busy_b)];
         let queue = number(&busy_b, "bond_path_queue_packets", "v1");
         println!(
-            "v1, v2 in Mbit/s: {free:.1?}, with a flood on v1 {busy:.1?}; {queue} packets wait"
+            "flood | bulk | v1, v2 in Mbit/s: {free:.1?} | with a flood on v1 {busy:.1?} | {queue} packets wait"
         );
         stop.store(true, Ordering::Relaxed);
         assert!(queue > 20.0, "{busy_b}");
@@ -134,59 +81,6 @@ fn number_if(metrics: &str, name: &str, interface: &str) -> Option<f64> {
     let mut lines = metrics.lines();
     let line = lines.find(|line| line.starts_with(&name) && line.contains(&labels));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
-}
-
-#[test]
-fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
-    if !can_run() {
-        return;
-    }
-    let net = Net::new([100, 100]);
-    net.serve(made_up);
-    let _server = net.server("--allow 10.79.0.0/16");
-    let hop = "rate=20mbit,queue=100p";
-    let _near = net.emulated("10.79.1.2:3776", "delay=5ms", &format!("{hop},delay=5ms"));
-    let _far = net.emulated("10.79.2.2:3776", "delay=20ms", &format!("{hop},delay=20ms"));
-    let _client = net.client_via("--via v1@10.79.1.2:3776,v2@10.79.2.2:3776");
-    let share = |_| {
-        let share = download(net.connect(), 20_000_000).mbps() / 40.0;
-        println!("20 Mbit/s with 10 ms and 20 with 40 ms: {:.1} % of the sum", 100.0 * share);
-        share
-    };
-    assert!((0..3).map(share).any(|share| share > LEAST));
-}
-
-#[test]
-fn a_file_arrives_whole_although_a_path_is_cut_and_comes_back() {
-    if !can_run() {
-        return;
-    }
-    let net = Net::new([10, 5]);
-    net.serve(made_up);
-    let _server = net.server("--allow 10.79.0.0/16");
-    let _client = net.client("");
-    // First the path goes without a word, and then the interface.
-    let mut step = 0;
-    let got = download_while(net.connect(), 25_000_000, |at| {
-        let due = [2, 5, 8, 11].map(Duration::from_secs);
-        if due.get(step).is_some_and(|due| at > *due) {
-            step += 1;
-            match step {
-                1 => net.cut(true),
-                2 => net.cut(false),
-                3 => net.ip("c", "link set dev v1 down"),
-                _ => {
-                    net.ip("c", "link set dev v1 up");
-                    net.ip("c", "route add default via 10.79.1.2 metric 1");
-                }
-            }
-        }
-    });
-    assert_eq!(step, 4, "the file came too soon");
-    for second in 0..got.elapsed.as_secs() {
-        let [from, to] = [second, second + 1].map(Duration::from_secs);
-        println!("second {second}: {:.1} Mbit/s", got.mbps_between(from, to));
-    }
 }
 
 /// A stream's end is passed on while the other direction goes on.
@@ -262,17 +156,12 @@ fn a_thousand_connections_are_carried_at_once_and_one_that_does_not_read_stops_n
     }
     let net = Net::beside([100, 100]);
     net.serve(made_up);
-    let _server = net.server("--allow 10.79.9.9:8000");
-    let _client = net.client("");
+    let server = net.server("--allow 10.79.9.9:8000");
+    let client = net.client("");
     // They want much and read nothing.
-    let lazy: Vec<_> = (0..8)
-        .map(|_| {
-            let mut stream = net.connect();
-            stream.write_all(&100_000_000u64.to_be_bytes()).unwrap();
-            stream
-        })
-        .collect();
+    let lazy: Vec<_> = (0..8).map(|_| net.ask(100_000_000)).collect();
     std::thread::sleep(Duration::from_millis(500));
+    let began_at = Instant::now();
     let mut streams: Vec<_> = (0..1000).map(|_| net.connect()).collect();
     for stream in &mut streams {
         stream.write_all(&10_000u64.to_be_bytes()).unwrap();
@@ -282,6 +171,12 @@ fn a_thousand_connections_are_carried_at_once_and_one_that_does_not_read_stops_n
         stream.read_to_end(&mut got).unwrap();
         assert_eq!(got.len(), 10_000, "connection {index}");
     }
+    println!(
+        "thousand | all had their 10 kB after {:.1?} | client {}, server {}",
+        began_at.elapsed(),
+        client.cost(),
+        server.cost(),
+    );
     drop(lazy);
 }
 

@@ -132,7 +132,7 @@ impl Net {
         command
     }
 
-    fn state(&self, who: &str) -> String {
+    pub(crate) fn state(&self, who: &str) -> String {
         self.state.path().join(who).to_str().unwrap().to_owned()
     }
 
@@ -240,13 +240,13 @@ impl Net {
 
     /// Answers everybody who connects to port 8000 of the server's host.
     pub(crate) fn serve(&self, answer: fn(TcpStream)) {
-        self.serve_at(&format!("{SERVER}:8000"), answer);
+        self.serve_at("s", &format!("{SERVER}:8000"), answer);
     }
 
-    /// The same at another address.
-    pub(crate) fn serve_at(&self, address: &str, answer: fn(TcpStream)) {
+    /// Answers everybody who connects to this address of a host.
+    pub(crate) fn serve_at(&self, host: &str, address: &str, answer: fn(TcpStream)) {
         let address: SocketAddr = address.parse().unwrap();
-        let listener = self.within("s", || TcpListener::bind(address).unwrap());
+        let listener = self.within(host, || TcpListener::bind(address).unwrap());
         // It ends with this process; its namespace lives as long, without a name.
         thread::spawn(move || {
             for connection in listener.incoming() {
@@ -319,6 +319,13 @@ impl Net {
         self.connect_to("127.0.0.1:8001")
     }
 
+    /// Asks somebody who makes up files for so many bytes.
+    pub(crate) fn ask(&self, bytes: u64) -> TcpStream {
+        let mut stream = self.connect();
+        stream.write_all(&bytes.to_be_bytes()).unwrap();
+        stream
+    }
+
     /// Connects to a port of the client's.
     pub(crate) fn connect_to(&self, address: &str) -> TcpStream {
         let address: SocketAddr = address.parse().unwrap();
@@ -347,6 +354,9 @@ fn remove_orphans() {
     }
 }
 
+/// USER_HZ: the unit of CPU time in proc(5), a second's.
+const TICKS: f64 = 100.0;
+
 /// A command that runs until it is dropped.
 pub(crate) struct Running {
     child: Child,
@@ -370,15 +380,27 @@ impl Running {
         });
         Self { child }
     }
-}
 
-impl Running {
+    /// What it has taken of the machine so far: CPU time, and memory at most.
+    pub(crate) fn cost(&self) -> String {
+        let status = self.proc("status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+        let (worked, megabytes) = (self.worked().as_secs_f64(), kilobytes.unwrap() / 1e3);
+        format!("{worked:.2} s of CPU, {megabytes:.0} MB")
+    }
+
     /// The time for which it has had a processor.
     pub(crate) fn worked(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // Behind the command's name: the 12th and 13th field, in hundredths of a second.
-        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
-        Duration::from_millis(fields.map(|field| 10 * field.parse::<u64>().unwrap()).sum())
+        let stat = self.proc("stat");
+        // After the name, which may be anything: from the third field on (proc(5)).
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.map(|field| field.parse::<u64>().unwrap()).sum();
+        Duration::from_secs_f64(ticks as f64 / TICKS)
+    }
+
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
     }
 }
 

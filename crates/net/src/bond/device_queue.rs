@@ -30,7 +30,7 @@ use nix::sys::socket::{
 };
 use noq_proto::FourTuple;
 
-use super::paths::Queues;
+use super::paths::{Queues, Seen};
 
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_millis(1);
@@ -88,7 +88,7 @@ pub struct Told {
 #[derive(Debug)]
 struct Device {
     read_at: Instant,
-    queue: Option<DeviceQueue>,
+    seen: Option<Seen>,
     /// From when the rate is counted.
     counted: Option<(Instant, u32)>,
     rate: f64,
@@ -204,26 +204,26 @@ impl DeviceQueues {
 }
 
 impl Queues for DeviceQueues {
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<DeviceQueue> {
+    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
         let index = self.device_of(now, path);
         let known = index.and_then(|index| self.devices.get(&index));
         if let Some(device) = known
             && now.saturating_duration_since(device.read_at) < FRESH
         {
-            return device.queue;
+            return device.seen;
         }
         let told = index.and_then(|index| self.discipline(index));
         let device = index.map(|index| {
             self.devices.entry(index).or_insert_with(|| Device {
                 read_at: now,
-                queue: None,
+                seen: None,
                 counted: None,
                 rate: 0.0,
                 rings: rings(Path::new(SYSFS), index),
                 looked_at: now,
             })
         });
-        let queue = device.and_then(|device| {
+        let seen = device.and_then(|device| {
             device.read_at = now;
             // A driver sets its limit with its first packets.
             if let Some(index) = index
@@ -231,16 +231,17 @@ impl Queues for DeviceQueues {
             {
                 (device.rings, device.looked_at) = (rings(Path::new(SYSFS), index), now);
             }
-            device.queue = told.and_then(|told| device.update(now, told));
-            device.queue
+            let queue = told.and_then(|told| device.update(now, told));
+            device.seen = queue.map(|queue| Seen { at: now, queue });
+            device.seen
         });
-        if queue.is_none()
+        if seen.is_none()
             && let Some(name) = index.and_then(name_of)
             && self.silent.insert(index)
         {
             tracing::warn!("{name} has no queue that can be seen; its round trip alone counts");
         }
-        queue
+        seen
     }
 }
 
@@ -346,7 +347,7 @@ mod tests {
     }
 
     fn device_with(rings: Vec<PathBuf>, at: Instant) -> Device {
-        Device { read_at: at, queue: None, counted: None, rate: 0.0, rings, looked_at: at }
+        Device { read_at: at, seen: None, counted: None, rate: 0.0, rings, looked_at: at }
     }
 
     #[test]

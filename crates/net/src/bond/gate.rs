@@ -236,6 +236,10 @@ impl Controller for Gate {
         let mut reading = self.handle.lock();
         reading.inflight = reading.inflight.saturating_sub(lost_bytes.into());
         reading.lost_bytes += u64::from(lost_bytes);
+        if reading.inflight == 0 {
+            // No answer is to come any more.
+            reading.waiting_since = None;
+        }
     }
 
     fn on_spurious_congestion_event(&mut self) {
@@ -323,6 +327,10 @@ mod tests {
         gate.on_end_acks(at, 0, false, Some(2));
         let reading = handle.read();
         assert_eq!((reading.inflight, reading.waiting_since), (0, None));
+        gate.on_packet_sent(at, 1000, 3);
+        assert_eq!(handle.read().waiting_since, Some(at));
+        gate.on_packet_lost(1000, 3, at);
+        assert_eq!(handle.read().waiting_since, None);
     }
 
     #[test]

@@ -109,14 +109,15 @@ impl Link {
         LinkEvent::Ready
     }
 
-    /// Has the connection send what it may. `outlet` finds the socket for a local address.
-    pub(super) fn transmit<'a>(
+    /// Has the connection send what it may, by `send`: for a path's local address, to whom, what,
+    /// and how many such may leave as one. `is_full` says of a path that its socket takes no more.
+    pub(super) fn transmit(
         &mut self,
         now: Instant,
         queues: &mut dyn Queues,
         buf: &mut Vec<u8>,
         is_full: impl Fn(FourTuple) -> bool,
-        mut send: impl FnMut(Option<IpAddr>, Address, &[u8], usize) + 'a,
+        mut send: impl FnMut(Option<IpAddr>, Address, &[u8], usize),
     ) {
         self.begin(queues, now);
         self.paths.hold(is_full);

@@ -13,13 +13,13 @@
 //!   When all paths wait and acks are overdue by [`ACK_LATE`], the fastest path's gate is opened for
 //!   one datagram, which takes the acks along. A path without a datagram for [`LOOK`] is given one,
 //!   so that its round trip stays known and its far end knows of it.
-//! - **Paths that fall silent.** One that has not answered for two probe timeouts is not used while
-//!   another answers; after [`DEAD_AFTER`] of them it is closed, so that what was in flight on it is
-//!   sent again over the others, and may be opened anew by the client.
+//! - **Paths that do not answer.** One that has not answered for two probe timeouts is in doubt: it
+//!   is not used while another answers. After [`DEAD_AFTER`] of them it is closed, so that what was
+//!   in flight on it is sent again over the others, and may be opened anew by the client.
 //! - **Acks leave by the first path** that noq-proto has, also when that one is dead, and then no
 //!   path seems to answer at the far end. So a path that was heard and falls silent for [`QUIET`]
-//!   while another is heard is asked for an answer, and one in doubt is made a backup, which carries
-//!   no acks while there is another.
+//!   while another is heard is asked for an answer, and is in doubt, and given up, sooner; and one
+//!   in doubt is made a backup, which carries no acks while there is another.
 //! - **Unsent data** is what was written less what has left; noq-proto does not say. It is set right
 //!   each time that nothing waits.
 
@@ -40,8 +40,8 @@ const ACK_LATE: Duration = Duration::from_millis(25);
 /// The longest time for which a path is not looked at while data waits.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// After so many probe timeouts without an answer a path is given up, but not before
-/// [`DEAD_AT_LEAST`].
+/// After so many probe timeouts without an answer a path is given up, or half as many where it was
+/// heard and has fallen silent while another is heard; but not before [`DEAD_AT_LEAST`].
 const DEAD_AFTER: u32 = 4;
 const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
 
@@ -51,14 +51,21 @@ const QUIET: Duration = Duration::from_millis(150);
 /// A path that was opened must show itself within this time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// What a device's queue was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) queue: DeviceQueue,
+}
+
 /// Tells what waits in front of a path on this host.
 pub(crate) trait Queues {
     /// The queue that packets of this path stand in; `None` where nobody can tell.
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<DeviceQueue>;
+    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen>;
 }
 
 impl Queues for () {
-    fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<DeviceQueue> {
+    fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<Seen> {
         None
     }
 }
@@ -94,8 +101,8 @@ pub(super) struct Path {
     is_backup: bool,
     /// The pacer has held it back in this turn.
     is_paced: bool,
-    pub(super) queue: Option<DeviceQueue>,
-    /// What this turn has added to the queue since it was read.
+    pub(super) seen: Option<Seen>,
+    /// Packets of this path that have come to the queue since it was looked at.
     added: u64,
 }
 
@@ -118,8 +125,20 @@ impl Path {
         self.gate.read().waiting_since.map(|since| now.saturating_duration_since(since))
     }
 
+    /// After how long without an answer it is in doubt; sooner where the far end has fallen silent on
+    /// it, too.
     fn doubt_after(&self) -> Duration {
-        2 * self.gate.read().probe_timeout() + ACK_LATE
+        let reading = self.gate.read();
+        match self.was_asked {
+            true => reading.srtt.unwrap_or_default() + 2 * reading.rttvar + ACK_LATE,
+            false => 2 * reading.probe_timeout() + ACK_LATE,
+        }
+    }
+
+    /// And after how long it is given up.
+    fn dead_after(&self) -> Duration {
+        let timeouts = if self.was_asked { DEAD_AFTER / 2 } else { DEAD_AFTER };
+        (timeouts * self.gate.read().probe_timeout()).max(DEAD_AT_LEAST)
     }
 
     fn is_doubtful(&self, now: Instant) -> bool {
@@ -127,16 +146,16 @@ impl Path {
     }
 
     fn is_dead(&self, now: Instant) -> bool {
-        let limit = (DEAD_AFTER * self.gate.read().probe_timeout()).max(DEAD_AT_LEAST);
-        self.unanswered(now).is_some_and(|silence| silence > limit)
+        self.unanswered(now).is_some_and(|silence| silence > self.dead_after())
     }
 
     fn state(&self, now: Instant) -> PathState {
         let reading = self.gate.read();
         let span = Span::from;
-        let queue = self
-            .queue
-            .map(|queue| DeviceQueue { packets: queue.packets + self.added, rate: queue.rate });
+        let queue = self.seen.map(|Seen { queue, .. }| DeviceQueue {
+            packets: queue.packets + self.added,
+            rate: queue.rate,
+        });
         let total = reading.acked_bytes + reading.lost_bytes;
         PathState {
             srtt: reading.srtt.map(span),
@@ -238,7 +257,7 @@ impl Paths {
                 was_asked: false,
                 is_backup: false,
                 is_paced: false,
-                queue: None,
+                seen: None,
                 added: 0,
             });
         }
@@ -265,9 +284,9 @@ impl Paths {
         let mut lost = 0;
         for path in &mut self.paths {
             path.is_paced = false;
-            let queue = queues.queue(now, path.network);
-            if queue != path.queue {
-                (path.queue, path.added) = (queue, 0);
+            let seen = queues.queue(now, path.network);
+            if seen != path.seen {
+                (path.seen, path.added) = (seen, 0);
             }
             lost += path.gate.read().lost_bytes;
         }
@@ -334,10 +353,9 @@ impl Paths {
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let waits = self.paths.iter().flat_map(|path| {
             let reading = path.gate.read();
-            let dead = (DEAD_AFTER * reading.probe_timeout()).max(DEAD_AT_LEAST);
             let after = |span| reading.waiting_since.map(|since| since + span);
             match path.is_established {
-                true => [after(path.doubt_after()), after(dead)],
+                true => [after(path.doubt_after()), after(path.dead_after())],
                 false => [Some(path.opened_at + OPEN_TIMEOUT), None],
             }
         });

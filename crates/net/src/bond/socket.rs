@@ -13,7 +13,7 @@ use crate::batch::{Address, Socket};
 const SEND_BUFFER: usize = 4 << 20;
 
 /// The most datagrams of equal length that go out in one call.
-const MOST_SEGMENTS: usize = 16;
+const MOST_SEGMENTS: usize = 32;
 
 /// By what a path leaves this host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,6 +41,9 @@ impl From<&str> for Via {
         text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
     }
 }
+
+/// The most that wait while a socket is full: acks and probes, which no gate holds back.
+const MOST_WAITING: usize = 256;
 
 /// A socket that leaves by `via`, for the family of `peer`; calls of it never wait.
 pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
@@ -103,11 +106,15 @@ impl Outlet {
     }
 
     /// Sends a datagram with the next [`Outlet::flush`], or before; in one call with others to the
-    /// same address, at most `train` together.
+    /// same address, at most `train` together. Loses it where too many wait.
     pub(super) fn push(&mut self, to: Address, datagram: &[u8], train: usize) {
         let most = train.min(MOST_SEGMENTS).min(self.socket.segments());
         if self.waiting.len() > 1 && !self.is_full {
             self.flush();
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            // Lost, as in any full queue.
+            return;
         }
         let last = self.waiting.back_mut().filter(|train| {
             let room = most * train.segment;

@@ -94,7 +94,7 @@ pub(super) fn paths_of(
             srtt_ms: reading.srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
             window_bytes: reading.window,
             inflight_bytes: reading.inflight,
-            queue_packets: path.queue.map(|queue| queue.packets),
+            queue_packets: path.seen.map(|seen| seen.queue.packets),
             sent_bytes: stats.udp_tx.bytes,
             received_bytes: stats.udp_rx.bytes,
             lost_packets: stats.lost_packets,

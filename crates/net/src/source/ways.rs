@@ -233,7 +233,7 @@ impl Links {
     pub(super) fn queue(&mut self, id: PathId, now: Time) -> Option<DeviceQueue> {
         let way = self.ways.get(usize::from(id.0)).filter(|way| way.link.is_some())?;
         let path = FourTuple::new(way.remote, Some(way.label));
-        self.queues.queue(self.clock.instant_of(now), path)
+        self.queues.queue(self.clock.instant_of(now), path).map(|seen| seen.queue)
     }
 
     /// Shows the session the queues, where it has a choice.

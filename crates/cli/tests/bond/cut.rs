@@ -1,0 +1,115 @@
+//! A path that carries a download goes without a word, or its interface goes down, and comes back.
+
+use std::time::Duration;
+
+use super::net::{Download, Net, can_run, download_while, made_up};
+
+/// After so long the rate must be that of the path that is left, or of both again.
+const SOON: Duration = Duration::from_secs(3);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What happens to the first path.
+#[derive(Debug, Clone, Copy)]
+enum Blow {
+    Cut,
+    Mended,
+    Down,
+    Up,
+}
+
+impl Blow {
+    fn strike(self, net: &Net) {
+        match self {
+            Self::Cut => net.cut(true),
+            Self::Mended => net.cut(false),
+            Self::Down => net.ip("c", "link set dev v1 down"),
+            Self::Up => {
+                net.ip("c", "link set dev v1 up");
+                net.ip("c", "route add default via 10.79.1.2 metric 1");
+            }
+        }
+    }
+
+    /// What a second must carry afterwards, in Mbit/s: 70 % of what the paths have in frames.
+    fn wanted(self) -> f64 {
+        match self {
+            Self::Cut | Self::Down => 0.7 * 5.0,
+            Self::Mended | Self::Up => 0.7 * 15.0,
+        }
+    }
+
+    /// After how long nothing is missing any more: the first second from which on each quarter has
+    /// something, and that comes to what is wanted.
+    fn recovered(self, got: &Download, at: Duration) -> Option<Duration> {
+        let quarters = (0..24).map(|quarter| at + SECOND / 4 * quarter);
+        let is_well = |from: &Duration| {
+            let flows = (0..4).all(|quarter| {
+                got.mbps_between(*from + SECOND / 4 * quarter, *from + SECOND / 4 * (quarter + 1))
+                    > 0.0
+            });
+            flows && got.mbps_between(*from, *from + SECOND) > self.wanted()
+        };
+        quarters.into_iter().find(is_well).map(|from| from - at)
+    }
+}
+
+/// A download through these blows; after how long each was made good.
+fn through(blows: &[(u64, Blow)], bytes: u64) -> Vec<Option<Duration>> {
+    let net = Net::new([10, 5]);
+    net.serve(made_up);
+    let _server = net.server("--allow 10.79.0.0/16");
+    let _client = net.client("");
+    let mut struck = Vec::new();
+    // Each byte is checked.
+    let got = download_while(net.connect(), bytes, |at| {
+        if let Some((due, blow)) =
+            blows.get(struck.len()).filter(|(due, _)| at > Duration::from_millis(*due))
+        {
+            blow.strike(&net);
+            println!("struck by {blow:?} at {due} ms");
+            struck.push(at);
+        }
+    });
+    assert_eq!(struck.len(), blows.len(), "the file came too soon");
+    let seconds = got.elapsed.as_secs();
+    let rates = (0..seconds)
+        .map(|second| got.mbps_between(SECOND * second as u32, SECOND * (second as u32 + 1)));
+    let rates: Vec<_> = rates.map(|rate| format!("{rate:.1}")).collect();
+    println!("cut | Mbit/s, second by second | {}", rates.join(" "));
+    let recovered = blows.iter().zip(struck).map(|((_, blow), at)| {
+        let after = blow.recovered(&got, at);
+        println!("cut | {blow:?} after {:.1} s | made good after {after:.2?}", at.as_secs_f64());
+        after
+    });
+    recovered.collect()
+}
+
+#[test]
+fn a_file_arrives_whole_although_a_path_is_cut_and_comes_back() {
+    if !can_run() {
+        return;
+    }
+    let blows = [(2000, Blow::Cut), (6000, Blow::Mended), (10_000, Blow::Down), (13_000, Blow::Up)];
+    // A busy machine holds up both ends, and what they measure.
+    let soon = |made_good: Vec<Option<Duration>>| {
+        made_good.into_iter().all(|after| after.is_some_and(|after| after <= SOON))
+    };
+    assert!((0..3).any(|_| soon(through(&blows, 30_000_000))));
+}
+
+/// From slow start to round trips that have settled.
+#[test]
+fn a_silent_cut_is_made_good_whenever_it_comes() {
+    if !can_run() {
+        return;
+    }
+    let mut late = Vec::new();
+    for due in [400, 900, 1500, 2500, 4000, 6000] {
+        let made_good = (0..3).any(|_| {
+            let after = through(&[(due, Blow::Cut)], 4_000_000 + 1800 * due)[0];
+            after.is_some_and(|after| after <= SOON)
+        });
+        late.extend((!made_good).then_some(due));
+    }
+    assert_eq!(late, [0; 0], "cuts after so many ms were not made good within {SOON:?}");
+}
