@@ -396,7 +396,7 @@ mod tests {
         run(&mut path, 100, 10, 300);
         let slow = path.srtt.unwrap();
         assert!(slow > Span::from_millis(150), "{slow}");
-        run(&mut path, 145, 1, 15);
+        run(&mut path, 150, 1, 15);
         assert!(path.srtt.unwrap() < Span::from_millis(20), "{:?}", path.srtt);
     }
 }
