@@ -10,16 +10,15 @@
 //!
 //! W is what the device queue takes, Ŵ its mean over the round trips of which srtt tells, p the loss,
 //! T the time between updates. What has been on its way for long without an answer tells that a
-//! path stands still, a round trip before srtt does; or that one update was lost, so that D is as
-//! uncertain as it is longer for that.
+//! path stands still, a round trip before srtt does; or that it was lost, with odds of p to 1/32, by
+//! which part D is as uncertain as it is longer for that.
 //!
 //! The update takes the path with the least E. It is copied to the second if that makes the
 //! expectation shorter by [`FreshestParams::worth`]: by the mean of the earlier of two normal times
 //! (Clark, The Greatest of a Finite Set of Random Variables, Operations Research 9(2), 1961), and by
 //! what is lost on one way only. Copies cost: of a hundred updates at most
 //! [`FreshestParams::copies`] are copied. A path of which nothing was heard for
-//! [`FreshestParams::forget`] gets a copy too, for which one is always kept: it may have become the
-//! better one.
+//! [`FreshestParams::forget`] gets a copy too: it may have become the better one.
 //!
 //! Our own law; the thesis 000 names age control over several paths as future work (chapter 6).
 
@@ -51,6 +50,9 @@ impl Default for FreshestParams {
 
 /// So many copies may be saved for when they are worth most.
 const MOST_CREDIT: f64 = 10.0;
+
+/// How likely a path is to stand still when an update has no answer, beside its loss.
+const STANDSTILL: f64 = 1.0 / 32.0;
 
 /// What is remembered of a path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,12 +93,13 @@ impl Freshest {
         known.wait = self.params.alpha * known.wait + (1.0 - self.params.alpha) * wait;
         let way = path.one_way.map_or((round_trip - known.wait).max(0.0) / 2.0, Span::as_secs_f64);
         let stands = path.unanswered.map_or(0.0, |span| span.as_secs_f64() - round_trip / 2.0);
-        let doubt = (stands - (wait + way)).max(0.0);
+        let loss = path.loss.clamp(0.0, 0.99);
+        let doubt = (stands - (wait + way)).max(0.0) * loss / (loss + STANDSTILL);
         Expected {
             mean: (wait + way).max(stands),
             // A mean deviation of both ways, as a standard deviation of one: ·√(π/2)/√2.
             deviation: libm::hypot(path.rttvar.as_secs_f64() * 0.886, doubt),
-            loss: path.loss.clamp(0.0, 0.99),
+            loss,
         }
     }
 
@@ -165,8 +168,6 @@ impl Scheduler for Freshest {
         let pays = best[1].filter(|(_, second, _)| {
             first_age - age_of_both(first, *second, interval) > self.params.worth * first_age
         });
-        // One is kept for paths of which nothing was heard.
-        let pays = pays.filter(|_| self.credit >= 2.0);
         let copy = pays.map(|(_, _, second)| second).or(forgotten);
         match copy.filter(|copy| copy.id != path.id && self.credit >= 1.0) {
             Some(copy) => {

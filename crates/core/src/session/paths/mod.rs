@@ -217,6 +217,11 @@ impl Paths {
         self.scheduler.name()
     }
 
+    /// Whether there is such a path, and it can carry updates.
+    pub fn is_up(&self, path: PathId) -> bool {
+        self.paths.get(usize::from(path.0)).is_some_and(|path| path.phase != PathPhase::Down)
+    }
+
     /// Those that can carry updates.
     pub fn up(&self) -> impl Iterator<Item = PathId> {
         numbered(&self.paths).filter(|(_, path)| path.phase != PathPhase::Down).map(|(id, _)| id)

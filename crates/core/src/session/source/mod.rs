@@ -339,7 +339,8 @@ impl Source {
 
     fn take_in(&mut self, now: Time, by: PathId, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
         let message = Message::parse(datagram)?;
-        if message.session() != self.session {
+        // What comes late by a path that is gone must not open a session that nothing can carry.
+        if message.session() != self.session || !self.paths.is_up(by) {
             return Err(Ignored::Misplaced);
         }
         match message {

@@ -94,7 +94,7 @@ pub enum Ignored {
     /// Not a message of ours.
     #[error("not a message: {0}")]
     Unreadable(#[from] wire::ParseError),
-    /// Of another session, or a message that only sources send.
+    /// Of another session, by a path that cannot carry anything, or a message that only sources send.
     #[error("not meant for this session")]
     Misplaced,
     /// An ack of an update that was never sent, or not with that generation time.
