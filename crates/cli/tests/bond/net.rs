@@ -240,13 +240,12 @@ impl Net {
 
     /// Answers everybody who connects to port 8000 of the server's host.
     pub(crate) fn serve(&self, answer: fn(TcpStream)) {
-        self.serve_at(&format!("{SERVER}:8000"), answer);
+        self.serve_at("s", &format!("{SERVER}:8000"), answer);
     }
 
-    /// The same at another address.
-    pub(crate) fn serve_at(&self, address: &str, answer: fn(TcpStream)) {
-        let address: SocketAddr = address.parse().unwrap();
-        let listener = self.within("s", || TcpListener::bind(address).unwrap());
+    /// Answers everybody who connects to this address of a host.
+    pub(crate) fn serve_at(&self, host: &str, address: &str, answer: fn(TcpStream)) {
+        let listener = self.within(host, || TcpListener::bind(address).unwrap());
         // It ends with this process; its namespace lives as long, without a name.
         thread::spawn(move || {
             for connection in listener.incoming() {

@@ -32,7 +32,7 @@ fn curl_reaches_ipv4_ipv6_and_names_by_connect_and_by_socks() {
     let net = Net::beside([50, 50]);
     let there = [format!("{SERVER}:8000"), format!("[{SERVER_6}]:8000"), "127.0.0.1:8000".into()];
     for at in &there {
-        net.serve_at(at, http);
+        net.serve_at("s", at, http);
     }
     let _server = net.server(&format!("--allow {SERVER}:8000,{SERVER_6}/128,localhost:8000"));
     let _client = net.client("--listen 127.0.0.1:1080");
@@ -100,7 +100,7 @@ fn no_name_and_no_address_of_its_own_leads_into_the_servers_host() {
     thread::spawn(move || names(&socket));
     // A public one of its own.
     net.ip("s", "addr add 93.184.216.35/32 dev lo");
-    net.serve_at("0.0.0.0:8000", http);
+    net.serve_at("s", "0.0.0.0:8000", http);
     let _server = net.server_with_names("127.0.0.1", "");
     let _client = net.client("--listen 127.0.0.1:1080");
     let status = |target: &str| {

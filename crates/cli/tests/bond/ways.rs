@@ -97,7 +97,7 @@ fn two_paths_of_ipv6_carry_a_download_and_the_same_server_takes_ipv4() {
         return;
     }
     let net = Net::beside([20, 20]);
-    net.serve_at(&format!("[{SERVER_6}]:8000"), made_up);
+    net.serve_at("s", &format!("[{SERVER_6}]:8000"), made_up);
     let _server = net.server_at("[::]:3775", "--allow fd79::/16");
     let forward = format!("--forward 127.0.0.1:8001=[{SERVER_6}]:8000 --metrics 127.0.0.1:9099");
     for server in [SERVER_6, SERVER] {
