@@ -245,7 +245,6 @@ impl Net {
 
     /// Answers everybody who connects to this address of a host.
     pub(crate) fn serve_at(&self, host: &str, address: &str, answer: fn(TcpStream)) {
-        let address: SocketAddr = address.parse().unwrap();
         let listener = self.within(host, || TcpListener::bind(address).unwrap());
         // It ends with this process; its namespace lives as long, without a name.
         thread::spawn(move || {

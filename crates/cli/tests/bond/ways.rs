@@ -80,7 +80,7 @@ fn a_download_survives_other_addresses_and_interfaces_that_come_and_go() {
             (|net| net.ip("c", "link del v1"), "v2"),
             (|net| net.cable(1, 20), "v1"),
             (
-                // Gone and back between two looks: the same name, another interface.
+                // Gone and back at once: the same name, another interface.
                 |net| {
                     net.ip("c", "link del v3");
                     net.cable(3, 20);
