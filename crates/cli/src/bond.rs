@@ -85,8 +85,8 @@ impl Who {
 /// How data is sent.
 #[derive(Debug, clap::Args)]
 struct How {
-    /// Which path the next packet takes: qaware, min_srtt, round_robin, ecf, blest, daps or
-    /// freshest. Each end chooses for what it sends.
+    /// Which path the next packet takes: qaware, earliest, min_srtt, round_robin, ecf, blest,
+    /// daps or freshest. Each end chooses for what it sends.
     #[arg(long, value_name = "NAME", default_value = "qaware", help_heading = "Sending")]
     scheduler: String,
     /// What finds out how much may be in flight on each path.

@@ -101,9 +101,12 @@ impl Scheduler for Earliest {
             }
         }
         let [Some((fast, first)), Some((slow, with_room))] = best else { return Choice::Wait };
+        if first.has_room() {
+            return Choice::Send(first.id);
+        }
         let left = flow.unsent.min(flow.window_left);
         let margin = if self.is_waiting { 1.0 + self.params.beta } else { 1.0 };
-        self.is_waiting = !first.has_room() && (1.0 + rounds(left, first)) * fast < margin * slow;
+        self.is_waiting = (1.0 + rounds(left, first)) * fast < margin * slow;
         if self.is_waiting { Choice::Wait } else { Choice::Send(with_room.id) }
     }
 }
@@ -160,7 +163,9 @@ mod tests {
         for flow in few(89) {
             let mut earliest = Earliest::new(EarliestParams::default());
             assert_eq!(choose(&mut earliest, &flow, &paths), Choice::Wait);
-            // It has waited, and the margin is 125 ms.
+            let room = [path(0, 10, 10, 9), paths[1]];
+            assert_eq!(choose(&mut earliest, &flow, &room), Choice::Send(PathId(0)));
+            // It has waited, and what took the fast path since does not end that: 125 ms.
             assert_eq!(choose(&mut earliest, &few(110)[0], &paths), Choice::Wait);
             assert_eq!(choose(&mut earliest, &few(116)[0], &paths), Choice::Send(PathId(1)));
             assert_eq!(choose(&mut earliest, &few(110)[0], &paths), Choice::Send(PathId(1)));

@@ -49,17 +49,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_that_of_the_last_whole_window_in_which_somebody_looked() {
+    fn the_rate_is_that_of_the_last_time_under_load() {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let mut meter = DeviceMeter::default();
-        for ms in 0..=25 {
+        for ms in 0..=21 {
             meter.look(at(ms), 3, 2 * ms);
         }
         assert_eq!(meter.queue(), DeviceQueue { packets: 3, rate: 2_000.0 });
-        // A pause of a second, in which 10 more packets left.
-        meter.look(at(1025), 0, 60);
-        assert_eq!(meter.queue(), DeviceQueue { packets: 0, rate: 2_000.0 });
-        meter.look(at(1037), 1, 66);
-        assert_eq!(meter.queue(), DeviceQueue { packets: 1, rate: 500.0 });
+        // It runs empty, and for a second next to nothing is sent.
+        meter.look(at(1_021), 0, 60);
+        meter.look(at(1_033), 1, 66);
+        assert_eq!(meter.queue(), DeviceQueue { packets: 1, rate: 2_000.0 });
+        // Under load again, at a quarter of the rate.
+        meter.look(at(1_045), 4, 72);
+        assert_eq!(meter.queue(), DeviceQueue { packets: 4, rate: 500.0 });
+    }
+
+    #[test]
+    fn the_first_packets_tell_at_once() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut meter = DeviceMeter::default();
+        meter.look(at(0), 8, 0);
+        assert_eq!(meter.queue(), DeviceQueue { packets: 8, rate: 0.0 });
+        meter.look(at(2), 7, 1);
+        assert_eq!(meter.queue(), DeviceQueue { packets: 7, rate: 500.0 });
     }
 }
