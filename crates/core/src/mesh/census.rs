@@ -7,11 +7,15 @@
 //! mesh.
 //!
 //! ```text
-//! c = gain · heard / (nodes · time)          over a window, then smoothed
+//! c = gain · max(heard / nodes, the parent's own) / time          over a window, then smoothed
 //! ```
 //!
 //! Above 1, gain lets all rates rise until losses or long round trips, and not periods, limit those
 //! who have least. Nothing is sent for it, and nobody needs to know the network's size.
+//!
+//! Far from the border router a node hears of few others, who may all be worse off than most: it
+//! must not hold itself down to their mean. Its parent, one hop nearer, knows better, and what that
+//! one sends of its own tells. So the mean of the whole mesh comes down the tree.
 //!
 //! Nodes are counted without a table of them, by linear counting (Whang, Vander-Zanden, Taylor
 //! 1990): each address sets one bit of m, and with z of them unset there were about −m·ln(z/m). For
@@ -41,11 +45,28 @@ impl Default for CensusParams {
     }
 }
 
+/// What a node hears its parent send: a segment that comes home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// An ack for this node, which asks for nothing again.
+    Ack {
+        /// The node.
+        node: u16,
+    },
+    /// A segment of the parent's own, whose ack nobody below it hears.
+    OfParent {
+        /// The parent.
+        node: u16,
+    },
+}
+
 /// Who is there, and how much they bring home.
 #[derive(Debug, Clone, Copy)]
 pub struct Census {
     seen: u128,
     heard: u32,
+    /// Of these, the parent's own.
+    of_parent: u32,
     began_at: Option<Time>,
     /// Segments a second, smoothed; 0 before the first window's end.
     share: f32,
@@ -60,30 +81,27 @@ impl Default for Census {
 impl Census {
     /// Has heard nothing yet.
     pub const fn new() -> Self {
-        Self { seen: 0, heard: 0, began_at: None, share: 0.0 }
+        Self { seen: 0, heard: 0, of_parent: 0, began_at: None, share: 0.0 }
     }
 
-    /// The parent has sent an ack for `segments` segments of the node with this address down, or
-    /// was sent by it. Tells the share where a window has ended with it.
-    pub fn on_heard(
-        &mut self,
-        params: &CensusParams,
-        now: Time,
-        node: u16,
-        segments: u32,
-    ) -> Option<Share> {
+    /// The parent has sent an ack down, or a segment of its own up. Tells the share where a window
+    /// has ended with it.
+    pub fn on_heard(&mut self, params: &CensusParams, now: Time, heard: Heard) -> Option<Share> {
         let began_at = *self.began_at.get_or_insert(now);
         let elapsed = now.since(began_at);
         let mut told = None;
         if elapsed >= params.window && self.heard > 0 {
-            let mean = self.heard as f32 / (self.nodes() * elapsed.as_secs_f64() as f32);
+            let most = (self.heard as f32 / self.nodes()).max(self.of_parent as f32);
+            let rate = most / elapsed.as_secs_f64() as f32;
             let weight = if self.share > 0.0 { params.weight as f32 } else { 1.0 };
-            self.share += weight * (mean - self.share);
-            (self.seen, self.heard, self.began_at) = (0, 0, Some(now));
+            self.share += weight * (rate - self.share);
+            *self = Self { began_at: Some(now), share: self.share, ..Self::new() };
             told = Share::per_second(params.gain * f64::from(self.share));
         }
+        let (Heard::Ack { node } | Heard::OfParent { node }) = heard;
         self.seen |= 1 << (mixed(node) % BITS);
-        self.heard = self.heard.saturating_add(segments);
+        self.heard = self.heard.saturating_add(1);
+        self.of_parent += u32::from(matches!(heard, Heard::OfParent { .. }));
         told
     }
 
@@ -119,7 +137,7 @@ mod tests {
         for second in seconds {
             for node in 0..nodes {
                 let now = Time::ZERO + Span::from_secs(second);
-                told = census.on_heard(&PARAMS, now, node, 1).or(told);
+                told = census.on_heard(&PARAMS, now, Heard::Ack { node }).or(told);
             }
         }
         told
@@ -132,6 +150,21 @@ mod tests {
             let share = f64::from(told.per_1000_s()) / 1e3;
             assert!((share - 1.0).abs() < 0.15, "{nodes} nodes: {share}");
         }
+    }
+
+    /// The parent sends 4 a second, its three other children and this one 1 each.
+    #[test]
+    fn a_parent_that_has_more_than_the_mean_tells_the_share() {
+        let mut census = Census::new();
+        let mut told = None;
+        for tick in 0..44 {
+            let now = Time::ZERO + Span::from_millis(250 * tick);
+            told = census.on_heard(&PARAMS, now, Heard::OfParent { node: 1 }).or(told);
+            let node = 2 + (tick % 4) as u16;
+            told = census.on_heard(&PARAMS, now, Heard::Ack { node }).or(told);
+        }
+        let share = f64::from(told.unwrap().per_1000_s()) / 1e3;
+        assert!((share - 4.0).abs() < 0.2, "{share}");
     }
 
     #[test]

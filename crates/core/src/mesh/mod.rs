@@ -16,5 +16,5 @@
 pub mod census;
 pub mod dtpa;
 
-pub use census::{Census, CensusParams};
+pub use census::{Census, CensusParams, Heard};
 pub use dtpa::{Dtpa, DtpaParams, DtpaParamsError, Share};

@@ -33,11 +33,13 @@ pub struct Csma {
     pub max_backoffs: u8,
     /// `macMaxFrameRetries`: 3.
     pub max_retries: u8,
+    /// How long a node waits before it sends a frame again: not at all.
+    pub retry_delay: Span,
 }
 
 impl Default for Csma {
     fn default() -> Self {
-        Self { min_be: 3, max_be: 5, max_backoffs: 4, max_retries: 3 }
+        Self { min_be: 3, max_be: 5, max_backoffs: 4, max_retries: 3, retry_delay: Span::ZERO }
     }
 }
 
@@ -244,10 +246,10 @@ impl Radio {
         self.agenda.set(2 * node as usize + usize::from(is_answer), at);
     }
 
-    fn back_off(&mut self, now: Time, node: u32, exponent: u8) {
+    fn back_off(&mut self, from: Time, node: u32, exponent: u8) {
         let slots = self.rng.random_range(0..1u64 << exponent);
         self.nodes[node as usize].state = State::Looking;
-        self.set(node, false, Some(now + BACKOFF * slots + CCA));
+        self.set(node, false, Some(from + BACKOFF * slots + CCA));
     }
 
     fn on_sender(&mut self, at: Time, node: u32) -> Option<Event> {
@@ -384,14 +386,14 @@ impl Radio {
     }
 
     fn miss_ack(&mut self, at: Time, node: u32) -> Option<Event> {
-        let Csma { min_be, max_retries, .. } = self.csma;
+        let Csma { min_be, max_retries, retry_delay, .. } = self.csma;
         let frame = self.nodes[node as usize].frame.as_mut()?;
         frame.tries += 1;
         if frame.tries > max_retries {
             return Some(self.done(node, Outcome::NoAck));
         }
         (frame.backoffs, frame.exponent) = (0, min_be);
-        self.back_off(at, node, min_be);
+        self.back_off(at + retry_delay, node, min_be);
         None
     }
 

@@ -1,5 +1,6 @@
 //! What flows hear of a mesh: drops, and what their nodes overhear.
 
+use freshline_core::mesh::Heard;
 use freshline_core::unit::Time;
 
 use super::parcel::{Body, Direction, Parcel};
@@ -53,26 +54,24 @@ impl Observer<Parcel> for MeshObserver<'_> {
     fn heard(&mut self, node: u32, from: u32, parcel: &Parcel) {
         let owner = &self.flows[parcel.flow as usize];
         let Some((_, whose)) = owner.mesh_node() else { return };
-        if !brings_home(owner, from == whose, parcel) {
-            return;
-        }
+        let Some(heard) = brings_home(owner, whose, from, parcel) else { return };
         for listener in &self.listeners[node as usize] {
             if let Flow::Stream(stream) = &mut self.flows[*listener as usize].flow {
-                stream.on_heard(self.now, whose as u16);
+                stream.on_heard(self.now, heard);
             }
         }
     }
 }
 
-/// Whether who hears the packet can tell that a segment comes home with it: an ack that asks for
-/// nothing again, or the sender's own data, whose ack nobody below it hears.
-fn brings_home(owner: &Routed, is_its_own: bool, parcel: &Parcel) -> bool {
+/// What who hears `from` send a packet of the node `whose` knows: a segment comes home.
+fn brings_home(owner: &Routed, whose: u32, from: u32, parcel: &Parcel) -> Option<Heard> {
     let (Flow::Stream(stream), Body::Segment(number)) = (&owner.flow, parcel.load.body) else {
-        return false;
+        return None;
     };
-    let Some(segment) = stream.segment(number) else { return false };
+    let segment = stream.segment(number)?;
+    let node = whose as u16;
     match parcel.direction {
-        Direction::Back => segment.sack.as_slice().is_empty(),
-        Direction::There => is_its_own && segment.len > 0,
+        Direction::Back => segment.sack.as_slice().is_empty().then_some(Heard::Ack { node }),
+        Direction::There => (from == whose && segment.len > 0).then_some(Heard::OfParent { node }),
     }
 }

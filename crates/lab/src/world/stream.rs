@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
 use freshline_core::host::{Band, BandLaw};
 use freshline_core::link::SpanHistogram;
+use freshline_core::mesh::Heard;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
@@ -252,9 +253,9 @@ impl Stream {
         self.segments.try_remove(number as usize);
     }
 
-    /// The radio of the node at which it begins has heard that a segment of `node` comes home.
-    pub(super) fn on_heard(&mut self, now: Time, node: u16) {
-        self.sender.on_heard(now, node);
+    /// What the node of a mesh at which it begins has heard its parent send.
+    pub(super) fn on_heard(&mut self, now: Time, heard: Heard) {
+        self.sender.on_heard(now, heard);
     }
 
     /// The sending end.

@@ -7,7 +7,7 @@
 //! Each segment sent counts, and each timeout or fast recovery as a loss. A retransmission is one
 //! of the node's own segments, and waits as well.
 
-use freshline_core::mesh::{self, Census, CensusParams, DtpaParams, DtpaParamsError, Share};
+use freshline_core::mesh::{self, Census, CensusParams, DtpaParams, DtpaParamsError, Heard, Share};
 use freshline_core::unit::{Packets, Span, Time};
 
 use super::{Ack, CongestionControl, Idle, Reno, Signal};
@@ -100,9 +100,9 @@ impl CongestionControl for Dtpa {
         self.listening.is_some()
     }
 
-    fn on_heard(&mut self, now: Time, node: u16) {
+    fn on_heard(&mut self, now: Time, heard: Heard) {
         if let Some((params, census)) = &mut self.listening
-            && let Some(share) = census.on_heard(params, now, node, 1)
+            && let Some(share) = census.on_heard(params, now, heard)
         {
             self.law.set_share(Some(share));
         }

@@ -55,6 +55,7 @@ pub use yeah::{Yeah, YeahParams};
 
 use std::fmt;
 
+use freshline_core::mesh::Heard;
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 
 use super::delivery_rate::RateSample;
@@ -138,8 +139,8 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// In a mesh: a segment of `node` comes home through the parent of this one.
-    fn on_heard(&mut self, _now: Time, _node: u16) {}
+    /// In a mesh: what the node has heard its parent send.
+    fn on_heard(&mut self, _now: Time, _heard: Heard) {}
 
     /// A segment leaves, for the first time or again.
     fn on_sent(&mut self, _now: Time) {}

@@ -12,6 +12,7 @@ mod timers;
 mod transmit;
 
 use freshline_core::host::SendBuffer;
+use freshline_core::mesh::Heard;
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use super::buffer::BufferParams;
@@ -294,9 +295,9 @@ impl Sender {
         self.law.on_penalty();
     }
 
-    /// In a mesh: a segment of `node` comes home through the parent of this one.
-    pub fn on_heard(&mut self, now: Time, node: u16) {
-        self.law.on_heard(now, node);
+    /// In a mesh: what the node has heard its parent send.
+    pub fn on_heard(&mut self, now: Time, heard: Heard) {
+        self.law.on_heard(now, heard);
     }
 
     /// The law that governs the window.
