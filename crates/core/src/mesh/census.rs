@@ -7,7 +7,7 @@
 //! mesh.
 //!
 //! ```text
-//! c = gain · max(heard / nodes, the parent's own) / time          over a window, then smoothed
+//! c = max(gain · heard / nodes, the parent's own) / time          over a window, then smoothed
 //! ```
 //!
 //! Above 1, gain lets all rates rise until losses or long round trips, and not periods, limit those
@@ -91,12 +91,13 @@ impl Census {
         let elapsed = now.since(began_at);
         let mut told = None;
         if elapsed >= params.window && self.heard > 0 {
-            let most = (self.heard as f32 / self.nodes()).max(self.of_parent as f32);
+            let gain = params.gain as f32;
+            let most = (gain * self.heard as f32 / self.nodes()).max(self.of_parent as f32);
             let rate = most / elapsed.as_secs_f64() as f32;
             let weight = if self.share > 0.0 { params.weight as f32 } else { 1.0 };
             self.share += weight * (rate - self.share);
             *self = Self { began_at: Some(now), share: self.share, ..Self::new() };
-            told = Share::per_second(params.gain * f64::from(self.share));
+            told = Share::per_second(f64::from(self.share));
         }
         let (Heard::Ack { node } | Heard::OfParent { node }) = heard;
         self.seen |= 1 << (mixed(node) % BITS);

@@ -33,6 +33,6 @@ mod tree;
 pub use adaptation::{Frames, HEADER};
 pub use config::{LinkLoss, MeshConfig, MeshError};
 pub use network::{Delivered, Drop, DropReason, Mesh, NodeStats, Observer};
-pub use radio::{Csma, Event, Outcome, Radio, RadioStats, Reach, exchange};
+pub use radio::{Csma, Event, Outcome, Radio, RadioStats, Reach};
 pub use saturation::Saturation;
 pub use tree::{Hears, ROOT, Tree, TreeError};

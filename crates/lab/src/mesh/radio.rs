@@ -411,8 +411,3 @@ enum Missed {
     Collision,
     Noise,
 }
-
-/// How long a try takes on a free channel, from the backoff's end to the end of the pause.
-pub fn exchange(octets: u64) -> Span {
-    CCA + TURNAROUND + airtime(octets) + TURNAROUND + airtime(ACK_OCTETS) + pause(octets)
-}
