@@ -35,13 +35,15 @@ pub struct CensusParams {
     pub window: Span,
     /// How much more than the mean each node may have, at least 1. 1.25.
     pub gain: f64,
+    /// How much more than its parent each node may have, at least 1. 1.
+    pub lead: f64,
     /// The newest window's part in the share, above 0 and at most 1. 1/4.
     pub weight: f64,
 }
 
 impl Default for CensusParams {
     fn default() -> Self {
-        Self { window: Span::from_secs(30), gain: 1.25, weight: 0.25 }
+        Self { window: Span::from_secs(30), gain: 1.25, lead: 1.0, weight: 0.25 }
     }
 }
 
@@ -92,7 +94,7 @@ impl Census {
         let mut told = None;
         if elapsed >= params.window && self.heard > 0 {
             let gain = params.gain as f32;
-            let most = (gain * self.heard as f32 / self.nodes()).max(self.of_parent as f32);
+            let most = (gain * self.heard as f32 / self.nodes()).max(params.lead as f32 * self.of_parent as f32);
             let rate = most / elapsed.as_secs_f64() as f32;
             let weight = if self.share > 0.0 { params.weight as f32 } else { 1.0 };
             self.share += weight * (rate - self.share);
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     const PARAMS: CensusParams =
-        CensusParams { window: Span::from_secs(10), gain: 1.0, weight: 0.5 };
+        CensusParams { window: Span::from_secs(10), gain: 1.0, lead: 1.0, weight: 0.5 };
 
     /// `nodes` nodes, of which each has a segment acknowledged every second.
     fn hear(census: &mut Census, nodes: u16, seconds: core::ops::Range<u64>) -> Option<Share> {

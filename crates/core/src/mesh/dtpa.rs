@@ -240,6 +240,8 @@ fn micros(span: Span) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -257,6 +259,13 @@ mod tests {
     }
 
     /// p = 6 %: a/√p = √(1.5/0.06) = 5 segments, which at 2 a second take 2.5 s.
+    #[test]
+    fn the_state_is_small() {
+        let [law, census] = [size_of::<Dtpa>(), size_of::<crate::mesh::Census>()];
+        std::println!("Dtpa: {law} bytes, Census: {census} bytes");
+        assert!(law <= 64 && census <= 64, "{law} {census}");
+    }
+
     #[test]
     fn the_period_fills_the_round_trip_up_to_the_share() {
         let mut node = node(DtpaParams::default(), 2.0, 100, 6);

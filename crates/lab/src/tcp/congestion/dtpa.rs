@@ -64,7 +64,7 @@ impl Dtpa {
         let DtpaSettings { share, law: params, census } = settings;
         let read = |share| Share::per_second(share).ok_or(DtpaSettingsError::Share(share));
         let fixed = share.map(read).transpose()?;
-        let CensusParams { window, gain, weight } = census;
+        let CensusParams { window, gain, weight, .. } = census;
         if window.is_zero() || gain.is_nan() || gain < 1.0 || !(weight > 0.0 && weight <= 1.0) {
             return Err(DtpaSettingsError::Census);
         }
@@ -124,7 +124,10 @@ impl CongestionControl for Dtpa {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        self.reno.on_ack(now, ack);
+        // While it waits for periods, less than the window is in flight, and it is in use all the
+        // same: (4.2) has it grow with every ack.
+        let waits = !self.law.period().is_zero();
+        self.reno.on_ack(now, &Ack { window_limited: ack.window_limited || waits, ..*ack });
         if let Some(round_trip) = ack.rtt {
             self.law.on_round_trip(now, round_trip);
         }
