@@ -54,7 +54,8 @@ fn has(scenario: &Scenario, of: &str) -> bool {
     let links = scenario.links.iter().map(|link| &link.name);
     let cells = scenario.cells.iter().map(|cell| &cell.name);
     let meshes = scenario.meshes.iter().map(|mesh| &mesh.name);
-    let names: BTreeSet<_> = flows.chain(links).chain(cells).chain(meshes).map(String::as_str).collect();
+    let names: BTreeSet<_> =
+        flows.chain(links).chain(cells).chain(meshes).map(String::as_str).collect();
     of.split('@').all(|part| names.contains(part.strip_suffix("/ap").unwrap_or(part)))
 }
 

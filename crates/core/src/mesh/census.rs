@@ -94,7 +94,8 @@ impl Census {
         let mut told = None;
         if elapsed >= params.window && self.heard > 0 {
             let gain = params.gain as f32;
-            let most = (gain * self.heard as f32 / self.nodes()).max(params.lead as f32 * self.of_parent as f32);
+            let most = (gain * self.heard as f32 / self.nodes())
+                .max(params.lead as f32 * self.of_parent as f32);
             let rate = most / elapsed.as_secs_f64() as f32;
             let weight = if self.share > 0.0 { params.weight as f32 } else { 1.0 };
             self.share += weight * (rate - self.share);

@@ -55,7 +55,8 @@ impl Frames {
         let left = datagram - first;
         let between = left.div_ceil(next) - 1;
         let last = left - between * next;
-        let octets = [FIRST_FRAGMENT + header + first - IPV6, NEXT_FRAGMENT + next, NEXT_FRAGMENT + last];
+        let octets =
+            [FIRST_FRAGMENT + header + first - IPV6, NEXT_FRAGMENT + next, NEXT_FRAGMENT + last];
         let octets = octets.map(|octets| (MAC_OCTETS + octets) as u8);
         Some(Self { count: (between + 2) as u8, octets })
     }

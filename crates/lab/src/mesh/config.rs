@@ -82,7 +82,9 @@ pub enum MeshError {
         last: usize,
     },
     /// Not one parent a node.
-    #[error("`parents` has {given}; give one for each of the {nodes} nodes, the border router left out")]
+    #[error(
+        "`parents` has {given}; give one for each of the {nodes} nodes, the border router left out"
+    )]
     Parents {
         /// How many are given.
         given: usize,

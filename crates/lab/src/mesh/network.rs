@@ -204,7 +204,9 @@ impl<P: Packet> Mesh<P> {
     fn on_frame(&mut self, at: Time, from: u32, arrived: bool, observer: &mut impl Observer<P>) {
         let Some(first) = self.queues[from as usize].front_mut() else { return };
         // The last of several frames tells what the packet was.
-        if let Some(packet) = first.packet.as_ref().filter(|_| first.frame + 1 == first.frames.count) {
+        if let Some(packet) =
+            first.packet.as_ref().filter(|_| first.frame + 1 == first.frames.count)
+        {
             self.radio.overheard().iter().for_each(|node| observer.heard(*node, from, packet));
         }
         if !arrived {

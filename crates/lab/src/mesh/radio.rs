@@ -225,7 +225,8 @@ impl Radio {
         loop {
             let (at, entry) = self.agenda.next().filter(|(at, _)| *at <= now)?;
             let node = (entry / 2) as u32;
-            let event = if entry % 2 == 0 { self.on_sender(at, node) } else { self.on_answer(at, node) };
+            let event =
+                if entry % 2 == 0 { self.on_sender(at, node) } else { self.on_answer(at, node) };
             if let Some(event) = event {
                 return Some((at, event));
             }

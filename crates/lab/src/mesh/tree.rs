@@ -30,7 +30,9 @@ pub enum TreeError {
         parent: u32,
     },
     /// A node that no way leads to.
-    #[error("no way leads from node {0} to the border router; raise `range`, or give other parents")]
+    #[error(
+        "no way leads from node {0} to the border router; raise `range`, or give other parents"
+    )]
     Apart(u32),
 }
 
@@ -140,7 +142,10 @@ mod tests {
     #[test]
     fn packets_climb_and_go_down_to_the_child_above_their_end() {
         let tree = Tree::given(&[0, 1, 2], &hears(0.5)).unwrap();
-        assert_eq!([tree.next(3, 0), tree.next(0, 3), tree.next(1, 3), tree.next(2, 3)], [2, 1, 2, 3]);
+        assert_eq!(
+            [tree.next(3, 0), tree.next(0, 3), tree.next(1, 3), tree.next(2, 3)],
+            [2, 1, 2, 3]
+        );
     }
 
     #[test]

@@ -439,7 +439,9 @@ impl FlowConfig {
         }
         let is_in_mesh = matches!(there.first(), Some(Leg::Mesh { .. }));
         if node.is_some() && !is_in_mesh {
-            return Err(self.refused("`node` and `each_node` need a `path` that begins with a mesh"));
+            return Err(
+                self.refused("`node` and `each_node` need a `path` that begins with a mesh")
+            );
         }
         if self.station.is_some() && !is_in_cell {
             return Err(self.refused("`station` needs a `path` that begins or ends with a cell"));

@@ -45,8 +45,8 @@ pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
 use crate::mesh::Mesh;
-use mesh::{Listeners, MeshObserver};
 use freshline_core::wlan::mac::{Category, Cell, Mode, Received, Transmission};
+use mesh::{Listeners, MeshObserver};
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
@@ -331,7 +331,8 @@ impl World {
     fn wake_hop(&mut self, hop: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { hops, flows, now, .. } = self;
-            let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop.packet)) else {
+            let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop.packet))
+            else {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
@@ -345,7 +346,8 @@ impl World {
     fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { cells, flows, now, .. } = self;
-            let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop.packet)) else {
+            let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop.packet))
+            else {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;

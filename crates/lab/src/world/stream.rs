@@ -306,7 +306,8 @@ impl Stream {
         let stats = self.sender.stats();
         let sent = stats.segments.get() - before.segments.get();
         let again = stats.retransmissions.get() - before.retransmissions.get();
-        let losses = stats.timeouts - before.timeouts + stats.fast_recoveries - before.fast_recoveries;
+        let losses =
+            stats.timeouts - before.timeouts + stats.fast_recoveries - before.fast_recoveries;
         let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
         StreamOutcome {
             age: age.summary(now),
