@@ -71,7 +71,7 @@ fn brings_home(owner: &Routed, whose: u32, from: u32, parcel: &Parcel) -> Option
     let segment = stream.segment(number)?;
     let node = whose as u16;
     match parcel.direction {
-        Direction::Back => segment.sack.as_slice().is_empty().then_some(Heard::Ack { node }),
+        Direction::Back => Some(Heard::Ack { node }),
         Direction::There => (from == whose && segment.len > 0).then_some(Heard::OfParent { node }),
     }
 }

@@ -34,7 +34,7 @@ pub enum DtpaSettingsError {
     #[error("`law`: {0}")]
     Law(#[from] DtpaParamsError),
     /// Settings of the census.
-    #[error("`census`: `window` must be above 0, `gain` from 1 on, `weight` above 0 and up to 1")]
+    #[error("`census`: `window` must be above 0, `gain` and `lead` from 1 to below 100, `weight` above 0 and up to 1")]
     Census,
 }
 
@@ -64,8 +64,9 @@ impl Dtpa {
         let DtpaSettings { share, law: params, census } = settings;
         let read = |share| Share::per_second(share).ok_or(DtpaSettingsError::Share(share));
         let fixed = share.map(read).transpose()?;
-        let CensusParams { window, gain, weight, .. } = census;
-        if window.is_zero() || gain.is_nan() || gain < 1.0 || !(weight > 0.0 && weight <= 1.0) {
+        let CensusParams { window, gain, lead, weight } = census;
+        let are_gains = [gain, lead].iter().all(|gain| (1.0..100.0).contains(gain));
+        if window.is_zero() || !are_gains || !(weight > 0.0 && weight <= 1.0) {
             return Err(DtpaSettingsError::Census);
         }
         Ok(Self {
@@ -180,7 +181,7 @@ mod tests {
         let refused = |settings| Dtpa::new(settings, Packets::new(4)).unwrap_err().to_string();
         assert!(refused(settings(Some(0.0))).contains("`share` is 0"));
         let census = CensusParams { gain: 0.5, ..CensusParams::default() };
-        assert!(refused(DtpaSettings { census, ..settings(None) }).contains("`gain` from 1 on"));
+        assert!(refused(DtpaSettings { census, ..settings(None) }).contains("`gain` and `lead` from 1"));
         let law = DtpaParams { memory: Some(1), ..DtpaParams::default() };
         assert!(refused(DtpaSettings { law, ..settings(None) }).contains("memory"));
     }
