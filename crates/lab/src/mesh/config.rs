@@ -158,10 +158,8 @@ impl MeshConfig {
         if let Some((key, node)) = ends.chain(parents).find(|(_, node)| *node as usize > last) {
             return Err(MeshError::NoNode { key, node, last });
         }
-        if let Some(parents) = &self.parents {
-            if parents.len() != last {
-                return Err(MeshError::Parents { given: parents.len(), nodes: last });
-            }
+        if let Some(parents) = self.parents.as_ref().filter(|parents| parents.len() != last) {
+            return Err(MeshError::Parents { given: parents.len(), nodes: last });
         }
         if self.queue == Packets::ZERO {
             return Err(MeshError::Queue);

@@ -4,7 +4,8 @@ use freshline_core::mesh::Heard;
 use freshline_core::unit::Time;
 
 use super::parcel::{Body, Direction, Parcel};
-use super::{Flow, Leg, Routed, dropped};
+use super::{Flow, Leg, Routed, World, dropped};
+use crate::engine::Agenda;
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
 
 /// By node, the flows that begin there and want to know what it overhears.
@@ -27,6 +28,35 @@ pub(super) fn listeners(flows: &[Routed], meshes: &mut [Mesh<Parcel>]) -> Vec<Li
 /// From where to where a packet goes through a mesh.
 pub(super) fn ends(node: u32, is_up: bool) -> [u32; 2] {
     if is_up { [node, ROOT] } else { [ROOT, node] }
+}
+
+impl World {
+    /// The same, with meshes, which come after cells where several are due.
+    pub fn with_meshes(mut self, mut meshes: Vec<Mesh<Parcel>>) -> Self {
+        let listeners = listeners(&self.flows, &mut meshes);
+        (self.meshes, self.listeners) = (meshes, listeners);
+        self.agenda = Agenda::new(self.last() + 1);
+        for flow in 0..self.flows.len() {
+            self.reschedule_flow(flow);
+        }
+        self
+    }
+
+    /// The meshes.
+    pub fn meshes(&self) -> &[Mesh<Parcel>] {
+        &self.meshes
+    }
+
+    pub(super) fn wake_mesh(&mut self, mesh: usize) {
+        loop {
+            let Self { meshes, flows, listeners, now, .. } = self;
+            let observer = &mut MeshObserver { flows, listeners: &listeners[mesh], now: *now };
+            let Some(delivered) = meshes[mesh].poll(*now, observer) else { break };
+            self.next_leg(delivered.packet, None);
+        }
+        let component = self.hops.len() + self.cells.len() + mesh;
+        self.agenda.set(component, self.meshes[mesh].next_event());
+    }
 }
 
 impl Routed {

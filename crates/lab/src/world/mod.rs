@@ -230,17 +230,6 @@ impl World {
         self
     }
 
-    /// The same, with meshes, which come after cells where several are due.
-    pub fn with_meshes(mut self, mut meshes: Vec<Mesh<Parcel>>) -> Self {
-        let listeners = mesh::listeners(&self.flows, &mut meshes);
-        (self.meshes, self.listeners) = (meshes, listeners);
-        self.agenda = Agenda::new(self.last() + 1);
-        for flow in 0..self.flows.len() {
-            self.reschedule_flow(flow);
-        }
-        self
-    }
-
     /// Runs until `end`, what is due then included.
     pub fn run_until(&mut self, end: Time) {
         self.run_watched(end, |_| {});
@@ -318,11 +307,6 @@ impl World {
         &self.cells
     }
 
-    /// The meshes.
-    pub fn meshes(&self) -> &[Mesh<Parcel>] {
-        &self.meshes
-    }
-
     /// The component behind the last flow: changes.
     fn last(&self) -> usize {
         self.hops.len() + self.cells.len() + self.meshes.len() + self.flows.len()
@@ -357,17 +341,6 @@ impl World {
             self.next_leg(delivered.packet, Some(landing));
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
-    }
-
-    fn wake_mesh(&mut self, mesh: usize) {
-        loop {
-            let Self { meshes, flows, listeners, now, .. } = self;
-            let observer = &mut MeshObserver { flows, listeners: &listeners[mesh], now: *now };
-            let Some(delivered) = meshes[mesh].poll(*now, observer) else { break };
-            self.next_leg(delivered.packet, None);
-        }
-        let component = self.hops.len() + self.cells.len() + mesh;
-        self.agenda.set(component, self.meshes[mesh].next_event());
     }
 
     fn wake_flow(&mut self, flow: usize) {

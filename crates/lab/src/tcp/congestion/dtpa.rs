@@ -34,7 +34,9 @@ pub enum DtpaSettingsError {
     #[error("`law`: {0}")]
     Law(#[from] DtpaParamsError),
     /// Settings of the census.
-    #[error("`census`: `window` must be above 0, `gain` and `lead` from 1 to below 100, `weight` above 0 and up to 1")]
+    #[error(
+        "`census`: `window` must be above 0, `gain` and `lead` from 1 to below 100, `weight` above 0 and up to 1"
+    )]
     Census,
 }
 
@@ -181,7 +183,9 @@ mod tests {
         let refused = |settings| Dtpa::new(settings, Packets::new(4)).unwrap_err().to_string();
         assert!(refused(settings(Some(0.0))).contains("`share` is 0"));
         let census = CensusParams { gain: 0.5, ..CensusParams::default() };
-        assert!(refused(DtpaSettings { census, ..settings(None) }).contains("`gain` and `lead` from 1"));
+        assert!(
+            refused(DtpaSettings { census, ..settings(None) }).contains("`gain` and `lead` from 1")
+        );
         let law = DtpaParams { memory: Some(1), ..DtpaParams::default() };
         assert!(refused(DtpaSettings { law, ..settings(None) }).contains("memory"));
     }
