@@ -33,7 +33,7 @@ const BITS: u32 = u128::BITS;
 pub struct CensusParams {
     /// How long a window is, above 0. 30 s: some ten segments of each of thirty nodes.
     pub window: Span,
-    /// How much more than the mean each node may have, at least 1. 1.4: less than its share comes
+    /// How much more than the mean each node may have, at least 1. 1.3: less than its share comes
     /// of it, as (4.1) knows nothing of timeouts, and with 1 shares would fall and fall.
     pub gain: f64,
     /// How much more than its parent each node may have, at least 1. 1.2: for the same reason.
@@ -44,7 +44,7 @@ pub struct CensusParams {
 
 impl Default for CensusParams {
     fn default() -> Self {
-        Self { window: Span::from_secs(30), gain: 1.4, lead: 1.2, weight: 0.25 }
+        Self { window: Span::from_secs(30), gain: 1.3, lead: 1.2, weight: 0.25 }
     }
 }
 
