@@ -19,6 +19,7 @@
 //! | [`router`] | what waits in a hop, and what is dropped |
 //! | [`wlan`] | how fast a sender may be without queueing in front of Wi-Fi |
 //! | [`receiver`] | the last stop: how much may be in flight (RTAC, DRWA, auto-tuning) |
+//! | [`mesh`] | all stops at once, for nodes that forward for others (DTPA) |
 //! | [`session`] | the endpoints' protocol: sessions, cookies, probes, acks, expiry |
 //!
 //! # The contract
@@ -60,6 +61,7 @@ extern crate alloc;
 pub mod age;
 pub mod host;
 pub mod link;
+pub mod mesh;
 pub mod path;
 #[cfg(feature = "serde")]
 mod reading;

@@ -66,6 +66,9 @@ start_spread = "1s"
 tcp = { control = "cubic" }
 "#;
 
+/// 200 nodes that are offered far more than they carry.
+const MESH: &str = include_str!("../../../scenarios/dtpa/two-hundred-nodes.toml");
+
 /// An established simulator of packets: events a second, and wall time for a simulated second.
 const ESTABLISHED: f64 = 0.8e6;
 const ESTABLISHED_48_SOURCES: Span = Span::from_millis(1_500);
@@ -83,7 +86,7 @@ struct Case {
     established: Option<Span>,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         name: "path of 6 hops, ACP+",
         scenario: PATH,
@@ -137,6 +140,13 @@ const CASES: [Case; 7] = [
         scenario: STREAMS,
         changes: &[],
         slice: Span::from_secs(2),
+        established: None,
+    },
+    Case {
+        name: "802.15.4 mesh, 200 nodes",
+        scenario: MESH,
+        changes: &["warm_up=0s"],
+        slice: Span::from_secs(100),
         established: None,
     },
 ];

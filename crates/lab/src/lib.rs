@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod engine;
 pub mod locate;
+pub mod mesh;
 pub mod packets;
 pub mod reproduce;
 pub mod run;

@@ -3,6 +3,8 @@
 //! One thread a run; a run knows nothing of the others, so that the numbers do not depend on how
 //! many threads there are.
 
+mod mesh;
+
 use std::collections::BTreeMap;
 
 use freshline_core::age::jain_index;
@@ -188,7 +190,9 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         }
         if !streams.is_empty() {
             group.streams(&streams);
+            mesh::by_hops(config, built, range.clone(), &streams, &mut all);
         }
+        let mut group = Group { of: &config.name, measured: &mut all };
         if !multipaths.is_empty() {
             group.multipaths(&multipaths);
             of_subflows(&config.name, &multipaths, &mut all);
@@ -207,6 +211,9 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         let access_point = &cell.stats().stations[ACCESS_POINT as usize];
         let of = &format!("{}/ap", config.name);
         Group { of, measured: &mut all }.stations([access_point], now);
+    }
+    for (config, mesh) in scenario.meshes.iter().zip(built.world.meshes()) {
+        mesh::nodes(&config.name, mesh, &mut all);
     }
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         Group { of: &config.name, measured: &mut all }.link(built, hops);

@@ -31,12 +31,21 @@ fn changes(row: &Row) -> Vec<Change> {
 }
 
 /// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, of `cell/ap` the
-/// cell, and of `flow/1` the flow with so many paths.
+/// cell, and of `flow/1` the flow with so many paths, or in a mesh with nodes so many hops away; of
+/// `mesh/1` the mesh with such a node.
 fn has(scenario: &Scenario, of: &str) -> bool {
     if let Some((name, path)) = of.split_once('/')
         && let Ok(path) = path.parse::<usize>()
     {
+        if let Some(mesh) = scenario.meshes.iter().find(|mesh| mesh.name == name) {
+            return path < mesh.at.len();
+        }
         let of_flow = |flow: &&FlowConfig| flow.name == name && flow.count > 0;
+        if scenario.flows.iter().find(of_flow).is_some_and(|flow| flow.each_node) {
+            let built = scenario.build(0).unwrap();
+            let mesh = &built.world.meshes()[0];
+            return (1..=mesh.nodes()).any(|node| mesh.tree().depth(node) as usize == path);
+        }
         let multipath = scenario.flows.iter().find(of_flow).and_then(|it| it.multipath.as_ref());
         let paths = multipath.map_or(0, |multipath| multipath.paths.len());
         return (1..=paths).contains(&path);
@@ -44,7 +53,9 @@ fn has(scenario: &Scenario, of: &str) -> bool {
     let flows = scenario.flows.iter().filter(|flow| flow.count > 0).map(|flow| &flow.name);
     let links = scenario.links.iter().map(|link| &link.name);
     let cells = scenario.cells.iter().map(|cell| &cell.name);
-    let names: BTreeSet<_> = flows.chain(links).chain(cells).map(String::as_str).collect();
+    let meshes = scenario.meshes.iter().map(|mesh| &mesh.name);
+    let names: BTreeSet<_> =
+        flows.chain(links).chain(cells).chain(meshes).map(String::as_str).collect();
     of.split('@').all(|part| names.contains(part.strip_suffix("/ap").unwrap_or(part)))
 }
 

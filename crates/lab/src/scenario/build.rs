@@ -13,6 +13,7 @@ use super::flow::{ACCESS_POINT, Servers, Stations};
 use super::topology::Network;
 use super::{CellChange, CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
+use crate::mesh::MeshConfig;
 use crate::world::{Flow, Leg, ModeChange, Parcel, Routed, Wire, World};
 use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
 
@@ -55,7 +56,7 @@ impl Scenario {
         }
         self.links.iter().try_for_each(LinkConfig::check_count)?;
         let topology = self.topology.iter().map(|_| TOPOLOGY);
-        check_names("links or cells", self.carriers().chain(topology))?;
+        check_names("links, cells or meshes", self.carriers().chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
         if let Some(flow) = self.flows.iter().find(|flow| flow.is_stream() && self.is_instant(flow))
         {
@@ -69,7 +70,8 @@ impl Scenario {
     /// The names of its links and cells.
     pub(crate) fn carriers(&self) -> impl Iterator<Item = &str> {
         let links = self.links.iter().map(|link| link.name.as_str());
-        links.chain(self.cells.iter().map(|cell| cell.name.as_str()))
+        let cells = self.cells.iter().map(|cell| cell.name.as_str());
+        links.chain(cells).chain(self.meshes.iter().map(|mesh| mesh.name.as_str()))
     }
 
     /// Whether a packet of the flow comes back in no time.
@@ -143,7 +145,14 @@ impl Scenario {
             self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index, &stations));
         let changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
         let topology = network.as_ref().map(Network::hops).unwrap_or_default();
-        let world = World::new(hops, cells?, flows).with_changes(changes);
+        let meshes = self.meshes.iter().enumerate().map(|(index, mesh)| {
+            mesh.build(streams.stream("mesh", index)).map_err(|error| {
+                let mesh = mesh.name.clone();
+                ScenarioError::Mesh { mesh, error }
+            })
+        });
+        let meshes = meshes.collect::<Result<Vec<_>, _>>()?;
+        let world = World::new(hops, cells?, flows).with_meshes(meshes).with_changes(changes);
         Ok(Built { world, flows: ranges, links, topology })
     }
 }
@@ -294,6 +303,8 @@ impl FlowConfig {
         for _ in 0..self.count {
             if self.each_pair {
                 ways.extend(self.pairwise(places)?);
+            } else if self.each_node {
+                ways.extend(self.nodewise(places, stations)?);
             } else {
                 let way = self.whole_way(places, stations)?;
                 if self.each_hop {
@@ -329,10 +340,46 @@ impl FlowConfig {
         }))
     }
 
+    /// One way for each node of the mesh at which it begins.
+    fn nodewise(
+        &self,
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Vec<Way>, ScenarioError> {
+        if self.each_hop || self.node.is_some() || self.multipath.is_some() {
+            return Err(self.refused("`each_node` excludes `node`, `each_hop` and `multipath`"));
+        }
+        let is_it = |mesh: &&MeshConfig| self.path.first() == Some(&mesh.name);
+        let mesh = places.scenario.meshes.iter().find(is_it);
+        let nodes = mesh.map_or(2, |mesh| mesh.at.len() as u32);
+        (1..nodes).map(|node| self.way(&self.path, Some(node), places, stations)).collect()
+    }
+
+    /// The legs from a node of a mesh to its border router, and back.
+    fn through(
+        &self,
+        scenario: &Scenario,
+        mesh: usize,
+        position: usize,
+        node: Option<u32>,
+    ) -> Result<[Leg; 2], ScenarioError> {
+        if position > 0 || self.backwards {
+            return Err(self.refused("a mesh can only be the first of a path, and not `backwards`"));
+        }
+        let last = scenario.meshes[mesh].at.len().saturating_sub(1) as u32;
+        let Some(node) = node.filter(|node| (1..=last).contains(node)) else {
+            return Err(self.refused(format!(
+                "begins in a mesh; give its `node` from 1 to {last}, or `each_node = true`"
+            )));
+        };
+        let mesh = mesh as u32;
+        Ok([true, false].map(|is_up| Leg::Mesh { mesh, node, is_up }))
+    }
+
     /// The way of a flow, or all of its paths.
     fn whole_way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
         let Some(paths) = self.several_paths() else {
-            return self.way(&self.path, places, stations);
+            return self.way(&self.path, self.node, places, stations);
         };
         if !self.path.is_empty() || self.each_hop {
             return Err(self.refused("a flow of several `paths` has no `path` and no `each_hop`"));
@@ -340,7 +387,7 @@ impl FlowConfig {
         if paths.iter().any(Vec::is_empty) {
             return Err(self.refused("one of its `paths` is empty; name its links or cells"));
         }
-        let mut paths = paths.iter().map(|path| self.way(path, places, stations));
+        let mut paths = paths.iter().map(|path| self.way(path, None, places, stations));
         let Some(first) = paths.next() else {
             return Err(self.refused("`paths` is empty; name the links or cells of each"));
         };
@@ -361,6 +408,7 @@ impl FlowConfig {
     fn way(
         &self,
         path: &[String],
+        node: Option<u32>,
         places: Places<'_>,
         stations: &mut Stations,
     ) -> Result<Way, ScenarioError> {
@@ -388,9 +436,19 @@ impl FlowConfig {
                 let (ahead, behind) = if self.backwards { (home, forth) } else { (forth, home) };
                 there.push(first.leg(ahead));
                 back.push(second.leg(behind));
+            } else if let Some(mesh) = scenario.meshes.iter().position(|mesh| mesh.name == *name) {
+                let [up, down] = self.through(scenario, mesh, position, node)?;
+                there.push(up);
+                back.push(down);
             } else {
                 return Err(self.unknown_link(name, scenario));
             }
+        }
+        let is_in_mesh = matches!(there.first(), Some(Leg::Mesh { .. }));
+        if node.is_some() && !is_in_mesh {
+            return Err(
+                self.refused("`node` and `each_node` need a `path` that begins with a mesh")
+            );
         }
         if self.station.is_some() && !is_in_cell {
             return Err(self.refused("`station` needs a `path` that begins or ends with a cell"));

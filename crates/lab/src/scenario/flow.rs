@@ -18,7 +18,7 @@ use super::{
 use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
-use crate::tcp::congestion::Algorithm;
+use crate::tcp::congestion::{Algorithm, CongestionControl, Dtpa};
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
 use crate::world::{
     Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Server, Sizes,
@@ -270,6 +270,7 @@ impl TcpConfig {
         let mut sender = SenderParams { ecn: ecn.is_some(), ..SenderParams::default() };
         sender.segment = self.segment();
         sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
+        sender.least_timeout = self.least_timeout.unwrap_or(sender.least_timeout);
         let mut receiver = ReceiverParams { ecn, ..ReceiverParams::default() };
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);
@@ -285,12 +286,31 @@ impl TcpConfig {
         if [receiver.buffer, sender.buffer].iter().any(|buffer| buffer.default > buffer.max) {
             return Err("a buffer begins above its maximum; give [at first, at most]".into());
         }
-        let law = self.control.build(INITIAL_WINDOW, sender.segment, rng);
+        let law = self.law(sender.segment, rng)?;
         let window = self.receiver.build(receiver.buffer.windows(), remote);
         let window = window.map_err(|error| format!("`receiver`: {error}"))?;
         let receiver = Receiver::with_law(receiver, window);
         let host = host.build().map_err(|error| format!("`host`: {error}"))?;
         Ok(Stream::new(Sender::new(sender, law), receiver, host, application, between))
+    }
+
+    fn law(
+        &self,
+        segment: Bytes,
+        rng: Pcg64,
+    ) -> Result<Box<dyn CongestionControl>, Cow<'static, str>> {
+        let initial = self.initial_window.unwrap_or(INITIAL_WINDOW);
+        if initial == Packets::ZERO {
+            return Err("`initial_window` is 0p; give at least 1p".into());
+        }
+        match (self.control, self.dtpa) {
+            (Algorithm::Dtpa, Some(settings)) => {
+                let law = Dtpa::new(settings, initial);
+                Ok(Box::new(law.map_err(|error| format!("`dtpa`: {error}"))?))
+            }
+            (_, Some(_)) => Err("`dtpa` belongs to `control = \"dtpa\"`".into()),
+            (control, None) => Ok(control.build(initial, segment, rng)),
+        }
     }
 
     fn segment(&self) -> Bytes {

@@ -20,6 +20,8 @@ struct Places {
     #[serde(default)]
     cell: Vec<Named>,
     #[serde(default)]
+    mesh: Vec<Named>,
+    #[serde(default)]
     flow: Vec<Named>,
 }
 
@@ -40,7 +42,7 @@ impl ScenarioError {
     }
 
     fn place(&self, places: &Places) -> Option<Range<usize>> {
-        let Places { duration, warm_up, runs, link, topology, cell, flow } = places;
+        let Places { duration, warm_up, runs, link, topology, cell, mesh, flow } = places;
         let (among, name) = match self {
             Self::NothingMeasured { .. } => {
                 return warm_up.as_ref().or(duration.as_ref()).map(Spanned::span);
@@ -51,15 +53,16 @@ impl ScenarioError {
             | Self::NotOneKind(name)
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
-            | Self::SameName("flows", name) => ([&flow[..], &[]], name),
+            | Self::SameName("flows", name) => ([&flow[..], &[], &[]], name),
             Self::Link { link: name, .. }
             | Self::Trace { link: name, .. }
             | Self::TooManyHops { link: name, .. }
-            | Self::NoHop(name) => ([&link[..], &[]], name),
+            | Self::NoHop(name) => ([&link[..], &[], &[]], name),
             Self::Cell { cell: name, .. } | Self::UnknownStation { cell: name, .. } => {
-                ([&cell[..], &[]], name)
+                ([&cell[..], &[], &[]], name)
             }
-            Self::SameName(_, name) => ([&link[..], &cell[..]], name),
+            Self::Mesh { mesh: name, .. } => ([&mesh[..], &[], &[]], name),
+            Self::SameName(_, name) => ([&link[..], &cell[..], &mesh[..]], name),
             Self::Malformed(_) | Self::At { .. } | Self::NoFlow => return None,
         };
         let named = among.into_iter().flatten().filter(|named| named.name.get_ref() == name);

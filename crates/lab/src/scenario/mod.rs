@@ -25,10 +25,11 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
-use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
 
-use crate::tcp::congestion::Algorithm;
+use crate::mesh::{MeshConfig, MeshError};
+use crate::tcp::congestion::{Algorithm, DtpaSettings};
 use crate::world::SizeDistribution;
 use freshline_core::wlan::DownlinkLawConfig;
 use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
@@ -67,6 +68,9 @@ pub struct Scenario {
     /// Wi-Fi cells.
     #[serde(default, rename = "cell")]
     pub cells: Vec<CellsConfig>,
+    /// Meshes of low-power nodes.
+    #[serde(default, rename = "mesh")]
+    pub meshes: Vec<MeshConfig>,
     /// Who sends what over which way.
     #[serde(rename = "flow")]
     pub flows: Vec<FlowConfig>,
@@ -142,6 +146,11 @@ pub struct FlowConfig {
     /// shortest way between the two, in place of a path.
     #[serde(default)]
     pub each_pair: bool,
+    /// Whether there is one for each node of the mesh with which its path begins.
+    #[serde(default)]
+    pub each_node: bool,
+    /// The node of the mesh with which its path begins.
+    pub node: Option<u32>,
     /// The station of the cell at which it begins or ends: flows that give the same name share one.
     pub station: Option<String>,
     /// Whether it goes from the end of its path to the beginning.
@@ -218,6 +227,12 @@ pub struct TcpConfig {
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
+    /// And at least so long in all; nothing unless said, where RFC 6298 has 1 s.
+    pub least_timeout: Option<Span>,
+    /// Segments of the initial window; 10 unless said.
+    pub initial_window: Option<Packets>,
+    /// With `control = "dtpa"`: settings that differ from its defaults.
+    pub dtpa: Option<DtpaSettings>,
     /// The law of the receive window; Linux's unless said.
     #[serde(default = "autotune")]
     pub receiver: WindowLawConfig,
@@ -388,6 +403,14 @@ pub enum ScenarioError {
         cell: String,
         /// What is wrong.
         error: CellError,
+    },
+    /// A mesh that makes no sense.
+    #[error("mesh `{mesh}`: {error}")]
+    Mesh {
+        /// The mesh.
+        mesh: String,
+        /// What is wrong.
+        error: MeshError,
     },
     /// None of the kinds, or several.
     #[error(

@@ -2,9 +2,10 @@
 //!
 //! The next segment leaves when the last one's payload has been sent at the rate, which is a rate
 //! of payload. As in Linux the first ten segments are not paced, and a sender that comes late
-//! makes up for at most half a segment.
+//! makes up for at most half a segment. A law that asks for a spacing in place of a rate gets it
+//! from the first segment on, and nothing is made up for.
 
-use freshline_core::unit::{BitRate, Bytes, Time};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
 const UNPACED: u64 = 10;
 
@@ -19,6 +20,11 @@ impl Pacer {
     /// When the next segment may leave.
     pub(super) fn next(&self) -> Time {
         self.next
+    }
+
+    /// A segment leaves, and the next one `spacing` after it.
+    pub(super) fn space(&mut self, now: Time, spacing: Span) {
+        self.next = now + spacing;
     }
 
     pub(super) fn on_sent(&mut self, now: Time, payload: Bytes, rate: Option<BitRate>) {
@@ -37,7 +43,6 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freshline_core::unit::Span;
 
     #[test]
     fn payload_leaves_at_the_rate_after_ten_segments() {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! As in Linux, `least` is the least variation, 200 ms, and not the least timeout, and 120 s the
-//! most; RFC 6298 asks for a timeout of at least 1 s.
+//! most; RFC 6298 asks for a timeout of at least 1 s, which a setting gives it.
 
 use freshline_core::unit::{Span, Time};
 
@@ -25,12 +25,13 @@ pub(super) struct RttEstimator {
     min: WindowedMin,
     backoff: u32,
     least_variation: Span,
+    least_timeout: Span,
 }
 
 impl RttEstimator {
-    pub(super) fn new(least_variation: Span) -> Self {
+    pub(super) fn new(least_variation: Span, least_timeout: Span) -> Self {
         let min = WindowedMin::new(MIN_RTT_WINDOW);
-        Self { smoothed: None, min, backoff: 0, least_variation }
+        Self { smoothed: None, min, backoff: 0, least_variation, least_timeout }
     }
 
     /// A round trip: `oldest` from the first segment that an ack covers, which holds the
@@ -63,7 +64,7 @@ impl RttEstimator {
         let base = self.smoothed.map_or(INITIAL_RTO, |(srtt, variation)| {
             srtt + (variation * 4).max(self.least_variation)
         });
-        (base * (1 << self.backoff)).min(MAX_RTO)
+        (base.max(self.least_timeout) * (1 << self.backoff)).min(MAX_RTO)
     }
 
     /// A timeout has struck: the next one takes twice as long.
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_timeout_is_200_ms_above_a_steady_round_trip() {
-        let mut rtt = RttEstimator::new(Span::from_millis(200));
+        let mut rtt = RttEstimator::new(Span::from_millis(200), Span::ZERO);
         assert_eq!(rtt.rto(), Span::from_secs(1));
         let sample = Span::from_millis(40);
         for ms in 0..50 {
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn timeouts_double_up_to_two_minutes_and_an_ack_ends_it() {
-        let mut rtt = RttEstimator::new(Span::from_millis(200));
+        let mut rtt = RttEstimator::new(Span::from_millis(200), Span::ZERO);
         for seconds in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
             assert_eq!(rtt.rto(), Span::from_secs(seconds));
             rtt.back_off();

@@ -18,6 +18,7 @@ mod exchange;
 mod host;
 mod located;
 mod memory;
+mod mesh;
 mod multipath;
 mod parcel;
 mod stream;
@@ -44,7 +45,9 @@ pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
+use crate::mesh::Mesh;
 use freshline_core::wlan::mac::{Category, Cell, Mode, Received, Transmission};
+use mesh::{Listeners, MeshObserver};
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
@@ -81,6 +84,15 @@ pub enum Leg {
         to: u32,
         /// How it contends.
         category: Category,
+    },
+    /// Through a mesh, over all of its hops: between a node and the border router.
+    Mesh {
+        /// The mesh, by its number.
+        mesh: u32,
+        /// The node.
+        node: u32,
+        /// Whether to the border router.
+        is_up: bool,
     },
 }
 
@@ -183,6 +195,9 @@ pub struct Landing {
 pub struct World {
     hops: Vec<Wire>,
     cells: Vec<Cell<Parcel>>,
+    meshes: Vec<Mesh<Parcel>>,
+    /// By mesh.
+    listeners: Vec<Listeners>,
     flows: Vec<Routed>,
     /// What is still to come, the last first.
     changes: Vec<ModeChange>,
@@ -197,7 +212,10 @@ impl World {
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
         let agenda = Agenda::new(hops.len() + cells.len() + flows.len() + 1);
         let changes = Vec::new();
-        let mut world = Self { hops, cells, flows, changes, agenda, now: Time::ZERO, events: 0 };
+        let (meshes, listeners) = (Vec::new(), Vec::new());
+        let (now, events) = (Time::ZERO, 0);
+        let mut world =
+            Self { hops, cells, meshes, listeners, flows, changes, agenda, now, events };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
@@ -221,16 +239,19 @@ impl World {
     /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
     /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
-        let (hops, cells, flows) = (self.hops.len(), self.cells.len(), self.flows.len());
+        let cells = self.hops.len() + self.cells.len();
+        let (hops, meshes, flows) = (self.hops.len(), cells + self.meshes.len(), self.last());
         while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(at);
             self.events += 1;
             if component < hops {
                 self.wake_hop(component, &mut watch);
-            } else if component < hops + cells {
+            } else if component < cells {
                 self.wake_cell(component - hops, &mut watch);
-            } else if component < hops + cells + flows {
-                self.wake_flow(component - hops - cells);
+            } else if component < meshes {
+                self.wake_mesh(component - cells);
+            } else if component < flows {
+                self.wake_flow(component - meshes);
             } else {
                 self.change_modes();
             }
@@ -287,10 +308,16 @@ impl World {
         &self.cells
     }
 
+    /// The component behind the last flow: changes.
+    fn last(&self) -> usize {
+        self.hops.len() + self.cells.len() + self.meshes.len() + self.flows.len()
+    }
+
     fn wake_hop(&mut self, hop: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { hops, flows, now, .. } = self;
-            let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop)) else {
+            let Some(delivered) = hops[hop].poll(*now, &mut |drop| dropped(flows, &drop.packet))
+            else {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
@@ -304,7 +331,8 @@ impl World {
     fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
             let Self { cells, flows, now, .. } = self;
-            let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop)) else {
+            let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop.packet))
+            else {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
@@ -408,6 +436,8 @@ impl World {
                     let left = stats.delivered.packets + stats.drops.total();
                     (own.map(|(_, packets)| packets.get()).sum(), left.get())
                 }
+                // No path of several leads through a mesh.
+                Leg::Mesh { .. } => continue,
             };
             match &mut routed.flow {
                 Flow::Multipath(multipath) => multipath.look(*now, path, held, left),
@@ -455,8 +485,16 @@ impl World {
             parcel.load.size = size;
         }
         let leg = legs[parcel.leg as usize];
-        let Self { hops, cells, flows, agenda, now, .. } = self;
-        let drops = &mut |drop: Drop<Parcel>| dropped(flows, &drop);
+        let Self { hops, cells, meshes, listeners, flows, agenda, now, .. } = self;
+        if let Leg::Mesh { mesh, node, is_up } = leg {
+            let mesh = mesh as usize;
+            let ends = mesh::ends(node, is_up);
+            let observer = &mut MeshObserver { flows, listeners: &listeners[mesh], now: *now };
+            meshes[mesh].enqueue(*now, ends, parcel, observer);
+            agenda.set(hops.len() + cells.len() + mesh, meshes[mesh].next_event());
+            return;
+        }
+        let drops = &mut |drop: Drop<Parcel>| dropped(flows, &drop.packet);
         match leg {
             Leg::Hop(hop) => {
                 let hop = hop as usize;
@@ -469,6 +507,7 @@ impl World {
                 cells[cell].enqueue(*now, sent, drops);
                 agenda.set(hops.len() + cell, cells[cell].next_event());
             }
+            Leg::Mesh { .. } => {}
         }
     }
 
@@ -533,20 +572,21 @@ impl World {
             Flow::Downlink(downlink) => downlink.next_event(),
             Flow::Cross(cross) => cross.next_event(),
         };
-        self.agenda.set(self.hops.len() + self.cells.len() + flow, next);
+        let first = self.hops.len() + self.cells.len() + self.meshes.len();
+        self.agenda.set(first + flow, next);
     }
 
     fn reschedule_changes(&mut self) {
         let next = self.changes.last().map(|change| change.at);
-        self.agenda.set(self.hops.len() + self.cells.len() + self.flows.len(), next);
+        self.agenda.set(self.last(), next);
     }
 }
 
 /// A flow hears of its packet that was dropped.
-fn dropped(flows: &mut [Routed], drop: &Drop<Parcel>) {
-    let Routed { flow, dropped, .. } = &mut flows[drop.packet.flow as usize];
+fn dropped(flows: &mut [Routed], parcel: &Parcel) {
+    let Routed { flow, dropped, .. } = &mut flows[parcel.flow as usize];
     *dropped += 1;
-    match (flow, drop.packet.load.body) {
+    match (flow, parcel.load.body) {
         (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
         (Flow::Multipath(multipath), Body::Segment(number)) => multipath.on_dropped(number),
         (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
 use freshline_core::host::{Band, BandLaw};
 use freshline_core::link::SpanHistogram;
+use freshline_core::mesh::Heard;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
@@ -74,6 +75,8 @@ struct Tally {
     source_age: AgeProcess,
     newest_ack: u64,
     round_trips: SpanHistogram,
+    /// Periods of a law that has one, as acks came, and how many.
+    periods: (Span, u64),
     before: SenderStats,
     delivered_before: Bytes,
 }
@@ -91,6 +94,10 @@ pub struct StreamOutcome {
     pub goodput_bps: f64,
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
+    /// Timeouts and fast recoveries, of all segments: p of Reno's throughput; 0 to 1.
+    pub loss_events: f64,
+    /// The mean of a period that its law waits for (DTPA's TXP); `None` if it has none.
+    pub period: Option<Span>,
     /// From the beginning until everything was acknowledged, for a file.
     pub completion: Option<Span>,
     /// What data met as it left its host.
@@ -129,6 +136,7 @@ impl Tally {
             source_age: AgeProcess::new(),
             newest_ack: 0,
             round_trips: SpanHistogram::new(),
+            periods: (Span::ZERO, 0),
             before,
             delivered_before,
         }
@@ -219,6 +227,10 @@ impl Stream {
             Direction::Back => {
                 let before = *self.sender.stats();
                 self.sender.on_segment(now, &segment);
+                if let Some(period) = self.sender.law().period() {
+                    let (sum, count) = &mut self.tally.periods;
+                    (*sum, *count) = (*sum + period, *count + 1);
+                }
                 if self.sender.stats().rtt_samples > before.rtt_samples {
                     let round_trip = self.sender.stats().rtt_sum - before.rtt_sum;
                     self.tally.round_trips.record(round_trip);
@@ -239,6 +251,11 @@ impl Stream {
     /// A segment was dropped on its way.
     pub fn on_dropped(&mut self, number: u32) {
         self.segments.try_remove(number as usize);
+    }
+
+    /// What the node of a mesh at which it begins has heard its parent send.
+    pub(super) fn on_heard(&mut self, now: Time, heard: Heard) {
+        self.sender.on_heard(now, heard);
     }
 
     /// The sending end.
@@ -283,11 +300,14 @@ impl Stream {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
-        let Tally { since, age, source_age, round_trips, before, delivered_before, .. } =
-            &self.tally;
+        let Tally {
+            since, age, source_age, round_trips, before, delivered_before, periods, ..
+        } = &self.tally;
         let stats = self.sender.stats();
         let sent = stats.segments.get() - before.segments.get();
         let again = stats.retransmissions.get() - before.retransmissions.get();
+        let losses =
+            stats.timeouts - before.timeouts + stats.fast_recoveries - before.fast_recoveries;
         let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
         StreamOutcome {
             age: age.summary(now),
@@ -295,6 +315,8 @@ impl Stream {
             rtt: RoundTrips::of(round_trips),
             goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
+            loss_events: if sent > 0 { losses as f64 / sent as f64 } else { 0.0 },
+            period: (periods.1 > 0).then(|| periods.0 / periods.1),
             completion: self.finished_at.map(|at| at.since(self.starts_at)),
             host: self.host.outcome(self.starts_at),
         }

@@ -8,8 +8,8 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bbr, BbrParams, CongestionControl, Cubic, CubicParams, Dctcp, DctcpParams, HTcp, HTcpParams,
-    Reno, Vegas, VegasParams, Westwood, Yeah, YeahParams,
+    Bbr, BbrParams, CongestionControl, Cubic, CubicParams, Dctcp, DctcpParams, Dtpa, HTcp,
+    HTcpParams, Reno, Vegas, VegasParams, Westwood, Yeah, YeahParams,
 };
 
 /// A law with its default settings, as scenario files name it: as Linux does.
@@ -32,18 +32,20 @@ pub enum Algorithm {
     Dctcp,
     /// [`Bbr`]
     Bbr,
+    /// [`Dtpa`], with the share that it finds by itself: Reno outside a mesh
+    Dtpa,
 }
 
 /// A name that no law has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a congestion control; write reno, cubic, htcp, westwood, vegas, yeah, dctcp or bbr"
+    "`{0}` is not a congestion control; write reno, cubic, htcp, westwood, vegas, yeah, dctcp, bbr or dtpa"
 )]
 pub struct ParseAlgorithmError(String);
 
 impl Algorithm {
     /// Every law.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Reno,
         Self::Cubic,
         Self::HTcp,
@@ -52,6 +54,7 @@ impl Algorithm {
         Self::Yeah,
         Self::Dctcp,
         Self::Bbr,
+        Self::Dtpa,
     ];
 
     /// The name in scenario files and reports.
@@ -65,6 +68,7 @@ impl Algorithm {
             Self::Yeah => "yeah",
             Self::Dctcp => "dctcp",
             Self::Bbr => "bbr",
+            Self::Dtpa => "dtpa",
         }
     }
 
@@ -83,6 +87,7 @@ impl Algorithm {
                 let params = BbrParams { segment, ..BbrParams::default() };
                 Box::new(Bbr::new(params, initial, rng))
             }
+            Self::Dtpa => Box::new(Dtpa::by_listening(initial)),
         }
     }
 }

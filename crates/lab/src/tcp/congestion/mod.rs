@@ -11,6 +11,7 @@
 //! | [`Yeah`] | both | Baiocchi et al. 2007 |
 //! | [`Dctcp`] | the share of marks | RFC 8257 |
 //! | [`Bbr`] | models rate and round trip instead | Cardwell et al. 2016 |
+//! | [`Dtpa`] | loss, by half; spreads a window over a round that makes all shares alike | Im 2015 |
 //! | [`Coupled`]: LIA, OLIA | loss, of the subflows of a connection together | RFC 6356; Khalili et al. 2013 |
 //!
 //! Windows are counted in segments, as in Linux, and grow only while they are what limits the
@@ -23,6 +24,7 @@ mod coupling;
 mod cubic;
 mod dctcp;
 mod delay;
+mod dtpa;
 mod fixed;
 mod htcp;
 mod hystart;
@@ -40,6 +42,7 @@ pub use bbr::{Bbr, BbrParams};
 pub use coupling::{Coupled, Coupling};
 pub use cubic::{Cubic, CubicParams};
 pub use dctcp::{Dctcp, DctcpParams};
+pub use dtpa::{Dtpa, DtpaSettings};
 pub use fixed::FixedWindow;
 pub use htcp::{HTcp, HTcpParams};
 pub use hystart::HyStartParams;
@@ -50,6 +53,7 @@ pub use yeah::{Yeah, YeahParams};
 
 use std::fmt;
 
+use freshline_core::mesh::Heard;
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 
 use super::delivery_rate::RateSample;
@@ -117,6 +121,27 @@ pub trait CongestionControl: fmt::Debug + Send {
     fn pacing_rate(&self) -> Option<BitRate> {
         None
     }
+
+    /// How far apart segments leave at least, from the first on; `None` if that does not matter.
+    fn spacing(&self) -> Option<Span> {
+        None
+    }
+
+    /// A period that the law adds to the round trip, for reports.
+    fn period(&self) -> Option<Span> {
+        None
+    }
+
+    /// Whether the law wants [`CongestionControl::on_heard`].
+    fn listens(&self) -> bool {
+        false
+    }
+
+    /// In a mesh: what the node has heard its parent send.
+    fn on_heard(&mut self, _now: Time, _heard: Heard) {}
+
+    /// A segment leaves, for the first time or again.
+    fn on_sent(&mut self, _now: Time) {}
 
     /// Whether the law's window holds during recovery too, in place of proportional rate
     /// reduction.

@@ -12,6 +12,7 @@ mod timers;
 mod transmit;
 
 use freshline_core::host::SendBuffer;
+use freshline_core::mesh::Heard;
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use super::buffer::BufferParams;
@@ -41,6 +42,8 @@ pub struct SenderParams {
     /// A retransmission timeout is at least so much above the smoothed round trip: 200 ms, as in
     /// Linux.
     pub least_variation: Span,
+    /// And at least so long in all: nothing in Linux, 1 s in RFC 6298.
+    pub least_timeout: Span,
 }
 
 impl Default for SenderParams {
@@ -51,6 +54,7 @@ impl Default for SenderParams {
             nagle: false,
             ecn: false,
             least_variation: Span::from_millis(200),
+            least_timeout: Span::ZERO,
         }
     }
 }
@@ -146,7 +150,7 @@ impl Sender {
             source: Source { written: 0, unlimited: false, closed: false },
             board: Scoreboard::default(),
             rack: Rack::default(),
-            rtt: RttEstimator::new(params.least_variation),
+            rtt: RttEstimator::new(params.least_variation, params.least_timeout),
             rate: DeliveryRate::new(),
             pacer: Pacer::default(),
             timers: Timers::default(),
@@ -289,6 +293,11 @@ impl Sender {
     /// Another subflow waits for what this one has in flight.
     pub fn penalise(&mut self) {
         self.law.on_penalty();
+    }
+
+    /// In a mesh: what the node has heard its parent send.
+    pub fn on_heard(&mut self, now: Time, heard: Heard) {
+        self.law.on_heard(now, heard);
     }
 
     /// The law that governs the window.

@@ -51,7 +51,8 @@ impl Sender {
             }
             return None;
         }
-        if self.law.pacing_rate().is_some() && self.pacer.next() > now {
+        let is_paced = self.law.pacing_rate().is_some() || self.law.spacing().is_some();
+        if is_paced && self.pacer.next() > now {
             self.window_use.paced_until = Some(self.pacer.next());
             return None;
         }
@@ -115,7 +116,11 @@ impl Sender {
     fn segment(&mut self, now: Time, seq: u64, end: u64, fin: bool, again: bool) -> Segment {
         let len = end - seq - u64::from(fin);
         self.last_sent_at = now;
-        self.pacer.on_sent(now, Bytes::new(len), self.law.pacing_rate());
+        self.law.on_sent(now);
+        match self.law.spacing() {
+            Some(spacing) => self.pacer.space(now, spacing),
+            None => self.pacer.on_sent(now, Bytes::new(len), self.law.pacing_rate()),
+        }
         if let Some(episode) = &mut self.episode {
             episode.on_sent();
         }

@@ -1,0 +1,369 @@
+//! Dynamic TX period adjustment: who has fewer losses and shorter round trips waits longer.
+//!
+//! ```text
+//! x = cwnd / (TXP + RTT)          cwnd = a/√p                  (4.1, 4.3; x in segments a second)
+//! TXP = max(a/(c·√p) − RTT, 0)    so that x = c for every node (4.5, 4.6)
+//! p = (timeouts + fast retransmits) / segments sent            Algorithm 2
+//! ```
+//!
+//! The congestion window is Reno's and stays so (4.2); a window's worth of segments takes TXP + RTT
+//! in place of RTT. What a node forwards for its children never waits. Im, PhD thesis, sections
+//! 4.3.1 and 4.3.2.
+//!
+//! All arithmetic is in integers, for nodes without a floating-point unit and for the kernel, whose
+//! program computes the same; the state is at most 64 bytes, and nothing is allocated.
+//!
+//! # Where the paper is silent
+//!
+//! - **a** is printed as √3/2, with its root's bar lost: √(3/2), of Reno with an ack for each
+//!   segment (Mathis et al. 1997).
+//! - **c has a unit**: segments a second, as MSS has been left out of (4.5).
+//! - **No loss yet** would be a period without end; there is none, TXP is 0, until the first loss.
+//! - **A window that cannot grow to a/√p.** With few losses (4.1) promises a window that small
+//!   nodes do not have, and they would wait far too long: [`DtpaParams::most_window`] bounds it.
+//!   The law as printed has no bound.
+//! - **What a loss of long ago weighs.** Algorithm 2 counts from the start;
+//!   [`DtpaParams::memory`] halves the counts now and then.
+//! - **Where the waiting goes.** "Wait, then transmit" fits a window of one segment. With more,
+//!   the window is spread over TXP + RTT ([`Dtpa::spacing`]): the same rate, and no bursts into a
+//!   parent's queue.
+
+use crate::unit::{Span, Time};
+
+/// 3/2 of a² = 3/2, as numerator and denominator.
+const A_SQUARED: (u64, u64) = (3, 2);
+/// Windows are computed with this many bits behind the point.
+const FRACTION_BITS: u32 = 8;
+/// The longest period: longer than TCP's longest timeout, a node would be taken for dead.
+const LONGEST: Span = Span::from_secs(120);
+
+/// What every node is to get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Share {
+    /// c in segments in 1000 s, so that a segment a minute can be said in an integer; above 0.
+    per_1000_s: u32,
+}
+
+impl Share {
+    /// `per_second` segments a second; `None` unless between 0.001 and 4 million.
+    pub fn per_second(per_second: f64) -> Option<Self> {
+        let scaled = per_second * 1e3;
+        (1.0..=f64::from(u32::MAX)).contains(&scaled).then_some(Self { per_1000_s: scaled as u32 })
+    }
+
+    /// Segments in 1000 s.
+    pub const fn per_1000_s(self) -> u32 {
+        self.per_1000_s
+    }
+}
+
+/// Settings of [`Dtpa`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct DtpaParams {
+    /// The weight of a new round trip is 1 in this; at least 1. 8: β is not told, and 1/8 is
+    /// TCP's own (RFC 6298).
+    pub rtt_weight: u32,
+    /// Segments that the window can grow to, at least 1; none as printed.
+    pub most_window: Option<u32>,
+    /// Segments sent after which all counts are halved, at least 2; none as printed.
+    pub memory: Option<u32>,
+}
+
+impl Default for DtpaParams {
+    fn default() -> Self {
+        Self { rtt_weight: 8, most_window: None, memory: None }
+    }
+}
+
+/// Which setting cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DtpaParamsError {
+    /// The smoothing divides by it.
+    #[error("rtt_weight is 0; give 1 or more, 8 is usual")]
+    RttWeight,
+    /// A window of nothing.
+    #[error("most_window is 0; give the segments that the window can grow to, or leave it out")]
+    MostWindow,
+    /// Counts that never hold anything.
+    #[error("memory is below 2; give the segments after which counts are halved, or leave it out")]
+    Memory,
+}
+
+impl DtpaParams {
+    /// # Errors
+    /// [`DtpaParamsError`] names the setting that is out of its range.
+    pub fn check(&self) -> Result<(), DtpaParamsError> {
+        if self.rtt_weight == 0 {
+            return Err(DtpaParamsError::RttWeight);
+        }
+        if self.most_window == Some(0) {
+            return Err(DtpaParamsError::MostWindow);
+        }
+        if self.memory.is_some_and(|memory| memory < 2) {
+            return Err(DtpaParamsError::Memory);
+        }
+        Ok(())
+    }
+}
+
+/// What a node knows of its own luck, and the period that follows from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Dtpa {
+    params: DtpaParams,
+    /// c; none: as if it had no end, and there is no period.
+    share: Option<Share>,
+    sent: u32,
+    timeouts: u32,
+    fast_retransmits: u32,
+    /// Smoothed, in µs; 0 before the first sample.
+    srtt_us: u32,
+    period_us: u32,
+}
+
+impl Dtpa {
+    /// A node that has sent nothing. Without a share it is Reno.
+    ///
+    /// # Errors
+    /// As [`DtpaParams::check`].
+    pub fn new(params: DtpaParams, share: Option<Share>) -> Result<Self, DtpaParamsError> {
+        params.check()?;
+        let none = 0;
+        Ok(Self {
+            params,
+            share,
+            sent: none,
+            timeouts: none,
+            fast_retransmits: none,
+            srtt_us: 0,
+            period_us: 0,
+        })
+    }
+
+    /// Another share, from the next round trip on.
+    pub fn set_share(&mut self, share: Option<Share>) {
+        self.share = share;
+    }
+
+    /// A segment of the node's own was sent, for the first time or again.
+    pub fn on_sent(&mut self, _now: Time) {
+        self.sent = self.sent.saturating_add(1);
+        let is_old = self.params.memory.is_some_and(|memory| self.sent >= memory);
+        if is_old || self.sent == u32::MAX {
+            self.sent /= 2;
+            self.timeouts /= 2;
+            self.fast_retransmits /= 2;
+        }
+    }
+
+    /// The retransmission timer has struck.
+    pub fn on_timeout(&mut self, _now: Time) {
+        self.timeouts = self.timeouts.saturating_add(1);
+    }
+
+    /// Three duplicate acks: a segment is sent again.
+    pub fn on_fast_retransmit(&mut self, _now: Time) {
+        self.fast_retransmits = self.fast_retransmits.saturating_add(1);
+    }
+
+    /// An ack told a valid round trip: the period is computed anew.
+    pub fn on_round_trip(&mut self, _now: Time, sample: Span) {
+        let sample = micros(sample);
+        let weight = self.params.rtt_weight;
+        self.srtt_us = if self.srtt_us == 0 {
+            sample
+        } else {
+            let sum = u64::from(self.srtt_us) * u64::from(weight - 1) + u64::from(sample);
+            (sum / u64::from(weight)) as u32
+        };
+        let round = self.fair_round_us();
+        self.period_us = round.saturating_sub(u64::from(self.srtt_us)).min(longest_us()) as u32;
+    }
+
+    /// TXP.
+    pub fn period(&self) -> Span {
+        Span::from_micros(u64::from(self.period_us))
+    }
+
+    /// R̂TT, once there was a sample.
+    pub fn round_trip(&self) -> Option<Span> {
+        (self.srtt_us > 0).then(|| Span::from_micros(u64::from(self.srtt_us)))
+    }
+
+    /// c.
+    pub fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// The node's own segments leave at least this far apart with a window of `cwnd` segments:
+    /// (TXP + RTT) / cwnd; `None` while there is no period, and TCP's own clock rules.
+    pub fn spacing(&self, cwnd: u32) -> Option<Span> {
+        let round = u64::from(self.period_us) + u64::from(self.srtt_us);
+        (self.period_us > 0).then(|| Span::from_micros(round / u64::from(cwnd.max(1))))
+    }
+
+    /// The share of its segments that were lost: timeouts and fast retransmits over segments sent.
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { f64::from(self.losses()) / f64::from(self.sent) }
+    }
+
+    fn losses(&self) -> u32 {
+        self.timeouts.saturating_add(self.fast_retransmits)
+    }
+
+    /// cwnd/c: the round in which a window brings the share; 0 where nothing asks for one.
+    fn fair_round_us(&self) -> u64 {
+        let (Some(share), losses @ 1..) = (self.share, self.losses()) else { return 0 };
+        let (over, under) = A_SQUARED;
+        // At most 3·2³²·2¹⁶ < 2⁵⁰, and its root's fraction has FRACTION_BITS bits.
+        let squared = over * (u64::from(self.sent.max(losses)) << (2 * FRACTION_BITS));
+        let mut window = (squared / (under * u64::from(losses))).isqrt();
+        if let Some(most) = self.params.most_window {
+            window = window.min(u64::from(most) << FRACTION_BITS);
+        }
+        // Below 2²⁶ · 10⁹, so below 2⁵⁶.
+        (window * 1_000_000_000 / u64::from(share.per_1000_s())) >> FRACTION_BITS
+    }
+}
+
+fn longest_us() -> u64 {
+    LONGEST.as_micros()
+}
+
+/// At most 71 minutes, and at least 1 µs: 0 says that there is none.
+fn micros(span: Span) -> u32 {
+    span.as_micros().clamp(1, u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time::ZERO;
+
+    fn node(params: DtpaParams, share: f64, sent: u32, losses: u32) -> Dtpa {
+        let mut node = Dtpa::new(params, Share::per_second(share)).unwrap();
+        for _ in 0..sent {
+            node.on_sent(NOW);
+        }
+        for _ in 0..losses {
+            node.on_timeout(NOW);
+        }
+        node
+    }
+
+    /// p = 6 %: a/√p = √(1.5/0.06) = 5 segments, which at 2 a second take 2.5 s.
+    #[test]
+    fn the_state_is_small() {
+        let [law, census] = [size_of::<Dtpa>(), size_of::<crate::mesh::Census>()];
+        std::println!("Dtpa: {law} bytes, Census: {census} bytes");
+        assert!(law <= 64 && census <= 64, "{law} {census}");
+    }
+
+    #[test]
+    fn the_period_fills_the_round_trip_up_to_the_share() {
+        let mut node = node(DtpaParams::default(), 2.0, 100, 6);
+        node.on_round_trip(NOW, Span::from_millis(500));
+        assert_eq!(node.period(), Span::from_secs(2));
+        assert_eq!(node.spacing(5), Some(Span::from_millis(500)));
+    }
+
+    #[test]
+    fn who_is_worse_off_than_the_share_does_not_wait() {
+        let mut node = node(DtpaParams::default(), 2.0, 100, 6);
+        node.on_round_trip(NOW, Span::from_secs(3));
+        assert_eq!((node.period(), node.spacing(5)), (Span::ZERO, None));
+    }
+
+    #[test]
+    fn without_a_loss_or_a_share_there_is_no_period() {
+        let mut lucky = node(DtpaParams::default(), 2.0, 100, 0);
+        let mut reno = node(DtpaParams::default(), 2.0, 100, 6);
+        reno.set_share(None);
+        for node in [&mut lucky, &mut reno] {
+            node.on_round_trip(NOW, Span::from_millis(500));
+            assert_eq!(node.period(), Span::ZERO);
+        }
+    }
+
+    /// √(1.5/0.0001) is 122 segments, 61 s at 2 a second, of which a window of 4 is 2 s.
+    #[test]
+    fn a_window_that_cannot_grow_bounds_the_wait() {
+        let bounded = DtpaParams { most_window: Some(4), ..DtpaParams::default() };
+        for (params, expected) in [(DtpaParams::default(), 60.7), (bounded, 1.5)] {
+            let mut node = node(params, 2.0, 10_000, 1);
+            node.on_round_trip(NOW, Span::from_millis(500));
+            assert!((node.period().as_secs_f64() - expected).abs() < 0.05, "{:?}", node.period());
+        }
+    }
+
+    #[test]
+    fn old_losses_are_forgotten_with_a_memory() {
+        let mut forgetful =
+            node(DtpaParams { memory: Some(64), ..DtpaParams::default() }, 2.0, 40, 20);
+        let mut printed = node(DtpaParams::default(), 2.0, 40, 20);
+        for node in [&mut forgetful, &mut printed] {
+            (0..400).for_each(|_| node.on_sent(NOW));
+        }
+        assert_eq!(forgetful.loss(), 0.0);
+        assert!((printed.loss() - 20.0 / 440.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_named() {
+        for (params, error) in [
+            (DtpaParams { rtt_weight: 0, ..DtpaParams::default() }, DtpaParamsError::RttWeight),
+            (
+                DtpaParams { most_window: Some(0), ..DtpaParams::default() },
+                DtpaParamsError::MostWindow,
+            ),
+            (DtpaParams { memory: Some(1), ..DtpaParams::default() }, DtpaParamsError::Memory),
+        ] {
+            assert_eq!(Dtpa::new(params, None).unwrap_err(), error);
+        }
+        assert_eq!([0.0, -1.0, 5e6, f64::NAN].map(Share::per_second), [None; 4]);
+    }
+
+    proptest! {
+        /// The integers against (4.6) in floating point, to a percent of the window's fraction.
+        #[test]
+        fn integers_follow_the_equation(
+            sent in 1u32..5000, losses in 1u32..500, rtt_us in 1u64..5_000_000,
+            share in 0.01f64..100.0,
+        ) {
+            let sent = sent.max(losses);
+            let mut node = node(DtpaParams::default(), share, sent, losses);
+            node.on_round_trip(NOW, Span::from_micros(rtt_us));
+            let p = f64::from(losses) / f64::from(sent);
+            let share = f64::from(node.share().unwrap().per_1000_s()) / 1e3;
+            let round = (1.5 / p).sqrt() / share;
+            let expected = (round - rtt_us as f64 / 1e6).clamp(0.0, 120.0);
+            prop_assert!((node.period().as_secs_f64() - expected).abs() <= 0.004 * round + 2e-6);
+        }
+
+        #[test]
+        fn any_events_leave_a_period_in_bounds(
+            events in prop::collection::vec((0u8..4, any::<u64>()), 0..300),
+            share in 1u32.., memory in prop::option::of(2u32..),
+        ) {
+            let share = Share { per_1000_s: share };
+            let params = DtpaParams { memory, ..DtpaParams::default() };
+            let mut node = Dtpa::new(params, Some(share)).unwrap();
+            for (kind, number) in events {
+                match kind {
+                    0 => node.on_sent(NOW),
+                    1 => node.on_timeout(NOW),
+                    2 => node.on_fast_retransmit(NOW),
+                    _ => node.on_round_trip(NOW, Span::from_nanos(number)),
+                }
+                prop_assert!(node.period() <= LONGEST);
+            }
+        }
+    }
+}

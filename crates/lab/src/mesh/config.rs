@@ -1,0 +1,210 @@
+//! A mesh as a scenario describes it.
+
+use freshline_core::router::Packet;
+use freshline_core::unit::{Bytes, Packets};
+use rand_pcg::Pcg64;
+use serde::Deserialize;
+
+use super::adaptation::HEADER;
+use super::network::Mesh;
+use super::radio::{Csma, Radio, Reach};
+use super::tree::{Tree, TreeError};
+
+/// A mesh of IEEE 802.15.4 at 250 kbit/s, with 6LoWPAN over it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeshConfig {
+    /// Its name, for ways and reports.
+    pub name: String,
+    /// Where nodes are, in m: the border router first, then nodes 1, 2, ….
+    pub at: Vec<[f64; 2]>,
+    /// So far nodes hear each other, in m.
+    pub range: f64,
+    /// So far they disturb what others receive, in m; as far as they are heard unless said.
+    pub disturbs: Option<f64>,
+    /// The part of frames and of acks that a link loses to noise, 0 to below 1.
+    #[serde(default)]
+    pub loss: f64,
+    /// Links that lose another part.
+    #[serde(default)]
+    pub losses: Vec<LinkLoss>,
+    /// The parents of nodes 1, 2, …; those with the least ETX unless said.
+    pub parents: Option<Vec<u32>>,
+    /// How many packets a node holds, with the one that it sends.
+    #[serde(default = "fifteen")]
+    pub queue: Packets,
+    /// The IPv6 header after compression.
+    #[serde(default = "header")]
+    pub header: Bytes,
+    /// Parameters of CSMA/CA.
+    #[serde(default)]
+    pub csma: Csma,
+}
+
+/// A link with its loss, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkLoss {
+    /// Its ends.
+    pub between: [u32; 2],
+    /// The part of frames and of acks that it loses, 0 to 1; with 1 they do not hear each other.
+    pub loss: f64,
+}
+
+/// A mesh that makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum MeshError {
+    /// No node, or too many.
+    #[error("`at` has {0} places; give from 2, the border router first, to {most}", most = MeshConfig::MOST_NODES)]
+    Nodes(usize),
+    /// A range or place that is no length.
+    #[error("`{0}` is no length; give one in m")]
+    Length(&'static str),
+    /// Who is heard disturbs.
+    #[error("`disturbs` is below `range`; who is heard disturbs, so give at least as much")]
+    Disturbs,
+    /// A part that is none.
+    #[error("`{key}` is {value}; give a part of 1")]
+    Part {
+        /// `loss` or `losses`.
+        key: &'static str,
+        /// The value given.
+        value: f64,
+    },
+    /// A node that is not there.
+    #[error("`{key}` names node {node}, and the last is {last}")]
+    NoNode {
+        /// `losses` or `parents`.
+        key: &'static str,
+        /// The node named.
+        node: u32,
+        /// The last that there is.
+        last: usize,
+    },
+    /// Not one parent a node.
+    #[error(
+        "`parents` has {given}; give one for each of the {nodes} nodes, the border router left out"
+    )]
+    Parents {
+        /// How many are given.
+        given: usize,
+        /// How many nodes have one.
+        nodes: usize,
+    },
+    /// No tree.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A queue for nothing.
+    #[error("`queue` is 0p; give at least 1p")]
+    Queue,
+    /// A header that no compression leaves.
+    #[error("`header` is {0}; give from 2B to 41B, that of IPv6 with the byte that says so")]
+    Header(Bytes),
+    /// Exponents beyond the standard's.
+    #[error("`csma`: exponents are {min_be} and {max_be}; give min_be up to max_be, up to 8")]
+    Exponents {
+        /// The smaller one.
+        min_be: u8,
+        /// The larger one.
+        max_be: u8,
+    },
+}
+
+impl MeshConfig {
+    /// So many nodes a mesh has at most: each may reach all others.
+    pub const MOST_NODES: usize = 2_000;
+
+    /// The mesh at rest, with its random stream.
+    ///
+    /// # Errors
+    /// [`MeshError`] names the key that makes no sense.
+    pub fn build<P: Packet>(&self, rng: Pcg64) -> Result<Mesh<P>, MeshError> {
+        self.check()?;
+        let reach = self.reach();
+        let hears: Vec<Vec<_>> = reach.iter().map(|reach| links(reach)).collect();
+        let tree = match &self.parents {
+            Some(parents) => Tree::given(parents, &hears)?,
+            None => Tree::by_etx(&hears)?,
+        };
+        Ok(Mesh::new(Radio::new(self.csma, reach, rng), tree, self.queue, self.header))
+    }
+
+    fn check(&self) -> Result<(), MeshError> {
+        let places = self.at.len();
+        if !(2..=Self::MOST_NODES).contains(&places) {
+            return Err(MeshError::Nodes(places));
+        }
+        let is_length = |length: f64| length.is_finite() && length > 0.0;
+        if !self.at.iter().flatten().all(|place| place.is_finite()) {
+            return Err(MeshError::Length("at"));
+        }
+        if !is_length(self.range) {
+            return Err(MeshError::Length("range"));
+        }
+        match self.disturbs {
+            Some(disturbs) if !is_length(disturbs) => return Err(MeshError::Length("disturbs")),
+            Some(disturbs) if disturbs < self.range => return Err(MeshError::Disturbs),
+            _ => {}
+        }
+        if !(0.0..1.0).contains(&self.loss) {
+            return Err(MeshError::Part { key: "loss", value: self.loss });
+        }
+        if let Some(bad) = self.losses.iter().find(|link| !(0.0..=1.0).contains(&link.loss)) {
+            return Err(MeshError::Part { key: "losses", value: bad.loss });
+        }
+        let last = places - 1;
+        let ends = self.losses.iter().flat_map(|link| link.between).map(|node| ("losses", node));
+        let parents = self.parents.iter().flatten().map(|node| ("parents", *node));
+        if let Some((key, node)) = ends.chain(parents).find(|(_, node)| *node as usize > last) {
+            return Err(MeshError::NoNode { key, node, last });
+        }
+        if let Some(parents) = self.parents.as_ref().filter(|parents| parents.len() != last) {
+            return Err(MeshError::Parents { given: parents.len(), nodes: last });
+        }
+        if self.queue == Packets::ZERO {
+            return Err(MeshError::Queue);
+        }
+        if !(Bytes::new(2)..=Bytes::new(41)).contains(&self.header) {
+            return Err(MeshError::Header(self.header));
+        }
+        let Csma { min_be, max_be, .. } = self.csma;
+        if min_be > max_be || max_be > 8 {
+            return Err(MeshError::Exponents { min_be, max_be });
+        }
+        Ok(())
+    }
+
+    /// By node, whom its frames reach.
+    fn reach(&self) -> Vec<Vec<Reach>> {
+        let disturbs = self.disturbs.unwrap_or(self.range);
+        let nodes = || (0u32..).zip(&self.at);
+        let reach = |from: u32, [x, y]: [f64; 2]| {
+            let others = nodes().filter(move |(to, _)| *to != from);
+            let reached = others.filter_map(move |(node, [other_x, other_y])| {
+                let distance = (other_x - x).hypot(other_y - y);
+                let loss = self.loss_between(from, node);
+                let hears = distance <= self.range && loss < 1.0;
+                (distance <= disturbs).then_some(Reach { node, hears, loss })
+            });
+            reached.collect()
+        };
+        nodes().map(|(node, place)| reach(node, *place)).collect()
+    }
+
+    fn loss_between(&self, one: u32, other: u32) -> f64 {
+        let is_it = |link: &&LinkLoss| [[one, other], [other, one]].contains(&link.between);
+        self.losses.iter().find(is_it).map_or(self.loss, |link| link.loss)
+    }
+}
+
+fn links(reach: &[Reach]) -> Vec<(u32, f64)> {
+    reach.iter().filter(|reach| reach.hears).map(|reach| (reach.node, reach.loss)).collect()
+}
+
+fn fifteen() -> Packets {
+    Packets::new(15)
+}
+
+fn header() -> Bytes {
+    HEADER
+}

@@ -1,0 +1,38 @@
+//! A mesh of battery-powered nodes: IEEE 802.15.4, 6LoWPAN, a tree to a border router.
+//!
+//! ```text
+//! a node's own packet ──►┐
+//!                        ├─► FIFO of 15 ─► frames ─► CSMA/CA ─► parent ─► … ─► border router ─► wire
+//! its children's ───────►┘                              ▲
+//!                             acks of TCP come down ────┘  the same queues, the other way
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `phy` | times and sizes of the standard |
+//! | `radio` | CSMA/CA, acknowledgements, retries, hidden nodes |
+//! | `adaptation` | 6LoWPAN: headers and fragments, as far as sizes go |
+//! | `tree` | parents, given or by ETX |
+//! | `network` | queues, forwarding, what is dropped and where |
+//! | `saturation` | what throughput ought to be, by a published model |
+//!
+//! # What is left out
+//!
+//! Routing messages, beacons, duty cycles, encryption, the time that a node's processor takes, and
+//! capture: frames that overlap at a receiver are lost. A packet whose fragments got through in part
+//! is dropped by its sender, and reassembled by nobody.
+
+mod adaptation;
+mod config;
+mod network;
+pub mod phy;
+mod radio;
+mod saturation;
+mod tree;
+
+pub use adaptation::{Frames, HEADER};
+pub use config::{LinkLoss, MeshConfig, MeshError};
+pub use network::{Delivered, Drop, DropReason, Mesh, NodeStats, Observer};
+pub use radio::{Csma, Event, Outcome, Radio, RadioStats, Reach};
+pub use saturation::Saturation;
+pub use tree::{Hears, ROOT, Tree, TreeError};

@@ -1,0 +1,259 @@
+//! The mesh: nodes with a short queue each, on a tree to their border router.
+
+use std::collections::VecDeque;
+
+use freshline_core::router::Packet;
+use freshline_core::unit::{Bytes, Packets, Time};
+
+use super::adaptation::Frames;
+use super::radio::{Event, Outcome, Radio, RadioStats};
+use super::tree::{ROOT, Tree};
+
+/// Why a packet went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// 6LoWPAN has no name for one so large.
+    TooBig,
+    /// It met a full queue.
+    QueueFull,
+    /// No try of one of its frames was acknowledged.
+    NoAck,
+    /// The channel was busy each time that the node looked.
+    NoChannel,
+}
+
+impl DropReason {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::TooBig, Self::QueueFull, Self::NoAck, Self::NoChannel];
+}
+
+/// A packet that went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drop<P> {
+    /// The packet.
+    pub packet: P,
+    /// The node at which that was.
+    pub node: u32,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Who watches a mesh.
+pub trait Observer<P> {
+    /// A packet was dropped.
+    fn dropped(&mut self, drop: Drop<P>);
+
+    /// A node that listens has heard `from`, its parent, send a packet.
+    fn heard(&mut self, node: u32, from: u32, packet: &P);
+}
+
+/// A packet that has come to its end of the mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered<P> {
+    /// When.
+    pub at: Time,
+    /// The packet.
+    pub packet: P,
+}
+
+/// What a node did since time zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeStats {
+    /// Packets that it took in, its own and those of others.
+    pub taken: u64,
+    /// Packets that it sent on, to the last frame.
+    pub passed: u64,
+    /// Packets that it dropped, by reason.
+    drops: [u64; DropReason::ALL.len()],
+}
+
+impl NodeStats {
+    /// How many packets it dropped for `reason`.
+    pub const fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+}
+
+/// A packet in a queue.
+#[derive(Debug)]
+struct Waiting<P> {
+    /// Until the next node has all of it.
+    packet: Option<P>,
+    /// The node at which it leaves the mesh.
+    to: u32,
+    frames: Frames,
+    /// The frame that is under way, and how many the next node has.
+    frame: u8,
+    arrived: u8,
+}
+
+/// Nodes 1 and on, and the border router, 0.
+///
+/// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::next_event`] says when to poll
+/// next; `now` never goes back.
+#[derive(Debug)]
+pub struct Mesh<P> {
+    radio: Radio,
+    tree: Tree,
+    queues: Vec<VecDeque<Waiting<P>>>,
+    /// What a queue holds, with the packet that is being sent.
+    limit: Packets,
+    /// An IPv6 header after compression.
+    header: Bytes,
+    outbox: VecDeque<Delivered<P>>,
+    stats: Vec<NodeStats>,
+}
+
+impl<P: Packet> Mesh<P> {
+    /// Empty queues over a radio.
+    pub fn new(radio: Radio, tree: Tree, limit: Packets, header: Bytes) -> Self {
+        let nodes = radio.stats().len();
+        Self {
+            radio,
+            tree,
+            queues: (0..nodes).map(|_| VecDeque::with_capacity(limit.get() as usize)).collect(),
+            limit,
+            header,
+            outbox: VecDeque::new(),
+            stats: vec![NodeStats::default(); nodes],
+        }
+    }
+
+    /// From now on a node overhears what its parent sends.
+    pub fn listen(&mut self, node: u32) {
+        self.radio.listen(node, self.tree.parent(node));
+    }
+
+    /// Hands in a packet at the node `from`, for `to`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        [from, to]: [u32; 2],
+        packet: P,
+        observer: &mut impl Observer<P>,
+    ) {
+        self.advance(now, observer);
+        self.take(now, from, to, packet, observer);
+    }
+
+    /// The next packet that has come to its end by `now`; call it until there is none.
+    pub fn poll(&mut self, now: Time, observer: &mut impl Observer<P>) -> Option<Delivered<P>> {
+        self.advance(now, observer);
+        self.outbox.pop_front()
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self) -> Option<Time> {
+        let waiting = self.outbox.front().map(|delivered| delivered.at);
+        Time::earliest([waiting, self.radio.next_event()])
+    }
+
+    /// Who is whose parent.
+    pub const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// How many packets a node holds.
+    pub fn held(&self, node: u32) -> usize {
+        let queue = &self.queues[node as usize];
+        queue.iter().filter(|waiting| waiting.packet.is_some()).count()
+    }
+
+    /// What each node did, with its radio.
+    pub fn stats(&self) -> impl Iterator<Item = (&NodeStats, &RadioStats)> + Clone {
+        self.stats.iter().zip(self.radio.stats())
+    }
+
+    fn advance(&mut self, now: Time, observer: &mut impl Observer<P>) {
+        while let Some((at, event)) = self.radio.poll(now) {
+            match event {
+                Event::Ended { from, arrived } => self.on_frame(at, from, arrived, observer),
+                Event::Done { from, outcome } => self.on_done(at, from, outcome, observer),
+            }
+        }
+    }
+
+    /// A packet comes to a node, from above or from another one.
+    fn take(&mut self, at: Time, node: u32, to: u32, packet: P, observer: &mut impl Observer<P>) {
+        let frames = Frames::of(packet.size(), self.header);
+        let is_full = self.queues[node as usize].len() as u64 >= self.limit.get();
+        self.stats[node as usize].taken += 1;
+        let reason = if is_full { DropReason::QueueFull } else { DropReason::TooBig };
+        let Some(frames) = frames.filter(|_| !is_full) else {
+            return self.lose(node, packet, reason, observer);
+        };
+        let waiting = Waiting { packet: Some(packet), to, frames, frame: 0, arrived: 0 };
+        self.queues[node as usize].push_back(waiting);
+        self.send_next(at, node);
+    }
+
+    /// A node sends the next frame, if it has one and is free.
+    fn send_next(&mut self, at: Time, node: u32) {
+        if let Some(first) = self.queues[node as usize].front()
+            && self.radio.is_idle(node)
+        {
+            let next = self.tree.next(node, first.to);
+            self.radio.send(at, node, next, first.frames.octets(first.frame));
+        }
+    }
+
+    fn on_frame(&mut self, at: Time, from: u32, arrived: bool, observer: &mut impl Observer<P>) {
+        let Some(first) = self.queues[from as usize].front_mut() else { return };
+        // The last of several frames tells what the packet was.
+        if let Some(packet) =
+            first.packet.as_ref().filter(|_| first.frame + 1 == first.frames.count)
+        {
+            self.radio.overheard().iter().for_each(|node| observer.heard(*node, from, packet));
+        }
+        if !arrived {
+            return;
+        }
+        first.arrived += 1;
+        if first.arrived < first.frames.count {
+            return;
+        }
+        let to = first.to;
+        let Some(packet) = first.packet.take() else { return };
+        self.stats[from as usize].passed += 1;
+        let next = self.tree.next(from, to);
+        if next == to {
+            self.outbox.push_back(Delivered { at, packet });
+        } else {
+            self.take(at, next, to, packet, observer);
+        }
+    }
+
+    fn on_done(&mut self, at: Time, from: u32, outcome: Outcome, observer: &mut impl Observer<P>) {
+        let Some(first) = self.queues[from as usize].front_mut() else { return };
+        let reason = match outcome {
+            Outcome::Acknowledged => None,
+            Outcome::NoAck => Some(DropReason::NoAck),
+            Outcome::NoChannel => Some(DropReason::NoChannel),
+        };
+        first.frame += 1;
+        if reason.is_some() || first.frame == first.frames.count {
+            let packet = self.queues[from as usize].pop_front().and_then(|first| first.packet);
+            // What the next node has got all the same is not lost.
+            if let Some((packet, reason)) = packet.zip(reason) {
+                self.lose(from, packet, reason, observer);
+            }
+        }
+        self.send_next(at, from);
+    }
+
+    fn lose(&mut self, node: u32, packet: P, reason: DropReason, observer: &mut impl Observer<P>) {
+        self.stats[node as usize].drops[reason as usize] += 1;
+        observer.dropped(Drop { packet, node, reason });
+    }
+}
+
+impl<P> Mesh<P> {
+    /// How many nodes there are, without the border router.
+    pub fn nodes(&self) -> u32 {
+        self.queues.len() as u32 - ROOT - 1
+    }
+}

@@ -1,0 +1,414 @@
+//! The air: unslotted CSMA/CA, acknowledgements and retries among nodes of which not all hear each
+//! other.
+//!
+//! ```text
+//!            ┌────────── busy: NB + 1, BE + 1 ─────────┐
+//!            ▼                                         │
+//! send ─► backoff 0 … 2^BE − 1 ─► CCA ──idle──► turnaround ─► frame ─► ack? ─► pause
+//!            ▲                     NB > 4: no channel           │ none in 864 µs
+//!            └──────────────────────────────────────────────────┘ at most 3 more tries
+//! ```
+//!
+//! IEEE 802.15.4-2015, 6.2.5.1 and 6.7.4. A frame that has been under way when another one begins to
+//! disturb its receiver is lost, and so is what comes while that one sends itself; there is no
+//! capture. A node senses what it hears, and what only disturbs it stays hidden from it. While its
+//! ack is due, a node finds the channel busy.
+
+use freshline_core::unit::{Span, Time};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use super::phy::{ACK_OCTETS, ACK_WAIT, BACKOFF, CCA, TURNAROUND, airtime, pause};
+use crate::engine::Agenda;
+
+/// Parameters of CSMA/CA, with the standard's defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Csma {
+    /// `macMinBe`: 3.
+    pub min_be: u8,
+    /// `macMaxBe`: 5; up to 8.
+    pub max_be: u8,
+    /// `macMaxCsmaBackoffs`: 4. So often a busy channel is met with another backoff.
+    pub max_backoffs: u8,
+    /// `macMaxFrameRetries`: 3.
+    pub max_retries: u8,
+    /// How long a node waits before it sends a frame again: not at all.
+    pub retry_delay: Span,
+}
+
+impl Default for Csma {
+    fn default() -> Self {
+        Self { min_be: 3, max_be: 5, max_backoffs: 4, max_retries: 3, retry_delay: Span::ZERO }
+    }
+}
+
+/// Who is disturbed by a node's frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reach {
+    /// The other node.
+    pub node: u32,
+    /// Whether it can receive them, and senses them, too.
+    pub hears: bool,
+    /// The part of them that it loses to noise, 0 to 1.
+    pub loss: f64,
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was acknowledged.
+    Acknowledged,
+    /// Nobody acknowledged any of its tries.
+    NoAck,
+    /// The channel was busy each time it looked.
+    NoChannel,
+}
+
+/// What happens on the air that those above want to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A frame of `from` has ended. It has come to its receiver for the first time, or not.
+    Ended {
+        /// Its sender.
+        from: u32,
+        /// Whether it has come.
+        arrived: bool,
+    },
+    /// `from` is done with its frame, and may send another one.
+    Done {
+        /// The sender.
+        from: u32,
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// What a node's radio did since time zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RadioStats {
+    /// Frames sent, each try counted.
+    pub sent: u64,
+    /// Of these, second and further tries.
+    pub retries: u64,
+    /// Of all sent, those that met another one at their receiver, or found it sending.
+    pub collisions: u64,
+    /// Those that were lost to noise.
+    pub noise: u64,
+    /// Frames that came again, as their ack was lost.
+    pub duplicates: u64,
+    /// How often the channel was looked at.
+    pub looks: u64,
+    /// How often it was busy then.
+    pub busy: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    to: u32,
+    octets: u64,
+    /// Whether its receiver has it.
+    arrived: bool,
+    /// How often the channel was busy for this try, and its backoff exponent.
+    backoffs: u8,
+    exponent: u8,
+    tries: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// Backs off, and looks at the channel.
+    Looking,
+    /// The channel was idle.
+    Turning,
+    Sending,
+    /// For an ack.
+    Waiting,
+}
+
+/// What a node is receiving.
+#[derive(Debug, Clone, Copy)]
+struct Reception {
+    from: u32,
+    until: Time,
+    intact: bool,
+    loss: f64,
+}
+
+#[derive(Debug)]
+struct Node {
+    state: State,
+    frame: Option<Frame>,
+    /// The pause behind its last frame ends.
+    ready_at: Time,
+    /// What it hears ends, with its own answer.
+    busy_until: Time,
+    /// What disturbs it ends.
+    disturbed_until: Time,
+    sends_until: Time,
+    reception: Reception,
+    /// To whom an ack is due, or being sent.
+    answers: Option<u32>,
+    /// Whose frames it wants to overhear.
+    listens_to: Option<u32>,
+}
+
+/// The air with all radios on it.
+#[derive(Debug)]
+pub struct Radio {
+    csma: Csma,
+    nodes: Vec<Node>,
+    /// By sender.
+    reach: Vec<Vec<Reach>>,
+    /// Two entries a node: what it sends, and its answers.
+    agenda: Agenda,
+    stats: Vec<RadioStats>,
+    overheard: Vec<u32>,
+    rng: Pcg64,
+}
+
+impl Radio {
+    /// Silent nodes, each with those that its frames reach.
+    pub fn new(csma: Csma, reach: Vec<Vec<Reach>>, rng: Pcg64) -> Self {
+        let reception = Reception { from: 0, until: Time::ZERO, intact: false, loss: 0.0 };
+        let node = |_: &Vec<Reach>| Node {
+            state: State::Idle,
+            frame: None,
+            ready_at: Time::ZERO,
+            busy_until: Time::ZERO,
+            disturbed_until: Time::ZERO,
+            sends_until: Time::ZERO,
+            reception,
+            answers: None,
+            listens_to: None,
+        };
+        let count = reach.len();
+        Self {
+            csma,
+            nodes: reach.iter().map(node).collect(),
+            reach,
+            agenda: Agenda::new(2 * count),
+            stats: vec![RadioStats::default(); count],
+            overheard: Vec::new(),
+            rng,
+        }
+    }
+
+    /// From now on `node` overhears what `other` sends.
+    pub fn listen(&mut self, node: u32, other: u32) {
+        self.nodes[node as usize].listens_to = Some(other);
+    }
+
+    /// Whether a node may be given a frame.
+    pub fn is_idle(&self, node: u32) -> bool {
+        self.nodes[node as usize].frame.is_none()
+    }
+
+    /// An idle node begins to send a frame.
+    pub fn send(&mut self, now: Time, from: u32, to: u32, octets: u64) {
+        debug_assert!(self.is_idle(from), "a frame at a time");
+        let exponent = self.csma.min_be;
+        let frame = Frame { to, octets, arrived: false, backoffs: 0, exponent, tries: 0 };
+        self.nodes[from as usize].frame = Some(frame);
+        let begins = now.max(self.nodes[from as usize].ready_at);
+        self.back_off(begins, from, exponent);
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self) -> Option<Time> {
+        self.agenda.next().map(|(at, _)| at)
+    }
+
+    /// The next event up to `now`, and when it was; call it until there is none.
+    pub fn poll(&mut self, now: Time) -> Option<(Time, Event)> {
+        loop {
+            let (at, entry) = self.agenda.next().filter(|(at, _)| *at <= now)?;
+            let node = (entry / 2) as u32;
+            let event =
+                if entry % 2 == 0 { self.on_sender(at, node) } else { self.on_answer(at, node) };
+            if let Some(event) = event {
+                return Some((at, event));
+            }
+        }
+    }
+
+    /// Who overheard the frame of the last [`Event::Ended`], its receiver included.
+    pub fn overheard(&self) -> &[u32] {
+        &self.overheard
+    }
+
+    /// By node.
+    pub fn stats(&self) -> &[RadioStats] {
+        &self.stats
+    }
+
+    fn set(&mut self, node: u32, is_answer: bool, at: Option<Time>) {
+        self.agenda.set(2 * node as usize + usize::from(is_answer), at);
+    }
+
+    fn back_off(&mut self, from: Time, node: u32, exponent: u8) {
+        let slots = self.rng.random_range(0..1u64 << exponent);
+        self.nodes[node as usize].state = State::Looking;
+        self.set(node, false, Some(from + BACKOFF * slots + CCA));
+    }
+
+    fn on_sender(&mut self, at: Time, node: u32) -> Option<Event> {
+        match self.nodes[node as usize].state {
+            State::Idle => self.set(node, false, None),
+            State::Looking => return self.look(at, node),
+            State::Turning => {
+                let frame = self.nodes[node as usize].frame?;
+                let stats = &mut self.stats[node as usize];
+                stats.sent += 1;
+                stats.retries += u64::from(frame.tries > 0);
+                let end = at + airtime(frame.octets);
+                self.transmit(at, node, end);
+                self.nodes[node as usize].state = State::Sending;
+                self.set(node, false, Some(end));
+            }
+            State::Sending => return self.end_frame(at, node),
+            State::Waiting => return self.miss_ack(at, node),
+        }
+        None
+    }
+
+    /// The channel has been looked at.
+    fn look(&mut self, at: Time, node: u32) -> Option<Event> {
+        let sender = &mut self.nodes[node as usize];
+        let frame = sender.frame.as_mut()?;
+        let stats = &mut self.stats[node as usize];
+        stats.looks += 1;
+        if sender.busy_until + CCA <= at {
+            sender.state = State::Turning;
+            self.set(node, false, Some(at + TURNAROUND));
+            return None;
+        }
+        stats.busy += 1;
+        frame.backoffs += 1;
+        frame.exponent = (frame.exponent + 1).min(self.csma.max_be);
+        if frame.backoffs > self.csma.max_backoffs {
+            return Some(self.done(node, Outcome::NoChannel));
+        }
+        let exponent = frame.exponent;
+        self.back_off(at, node, exponent);
+        None
+    }
+
+    /// `node` is on the air until `end`.
+    fn transmit(&mut self, at: Time, node: u32, end: Time) {
+        let sender = &mut self.nodes[node as usize];
+        sender.sends_until = end;
+        sender.busy_until = sender.busy_until.max(end);
+        // It hears nothing meanwhile.
+        sender.reception.intact &= sender.reception.until <= at;
+        for reach in &self.reach[node as usize] {
+            let other = &mut self.nodes[reach.node as usize];
+            if other.reception.until > at {
+                other.reception.intact = false;
+            } else if reach.hears && other.disturbed_until <= at && other.sends_until <= at {
+                let Reach { loss, .. } = *reach;
+                other.reception = Reception { from: node, until: end, intact: true, loss };
+            }
+            other.disturbed_until = other.disturbed_until.max(end);
+            if reach.hears {
+                other.busy_until = other.busy_until.max(end);
+            }
+        }
+    }
+
+    /// Whether what `from` has just ended to send has come to `node`.
+    fn receives(&mut self, at: Time, from: u32, node: u32) -> Result<(), Missed> {
+        let Reception { from: heard, until, intact, loss } = self.nodes[node as usize].reception;
+        if !intact || heard != from || until != at {
+            return Err(Missed::Collision);
+        }
+        let is_noise = loss > 0.0 && self.rng.random::<f64>() < loss;
+        if is_noise { Err(Missed::Noise) } else { Ok(()) }
+    }
+
+    fn end_frame(&mut self, at: Time, node: u32) -> Option<Event> {
+        let frame = self.nodes[node as usize].frame?;
+        self.nodes[node as usize].state = State::Waiting;
+        self.set(node, false, Some(at + ACK_WAIT));
+        self.overheard.clear();
+        let mut arrived = false;
+        match self.receives(at, node, frame.to) {
+            Ok(()) => {
+                arrived = !frame.arrived;
+                let stats = &mut self.stats[frame.to as usize];
+                stats.duplicates += u64::from(frame.arrived);
+                self.answer(at, frame.to, node);
+                if self.nodes[frame.to as usize].listens_to == Some(node) {
+                    self.overheard.push(frame.to);
+                }
+            }
+            Err(Missed::Collision) => self.stats[node as usize].collisions += 1,
+            Err(Missed::Noise) => self.stats[node as usize].noise += 1,
+        }
+        if let Some(frame) = &mut self.nodes[node as usize].frame {
+            frame.arrived |= arrived;
+        }
+        for index in 0..self.reach[node as usize].len() {
+            let other = self.reach[node as usize][index].node;
+            let listens = self.nodes[other as usize].listens_to == Some(node);
+            if listens && other != frame.to && self.receives(at, node, other).is_ok() {
+                self.overheard.push(other);
+            }
+        }
+        Some(Event::Ended { from: node, arrived })
+    }
+
+    /// `node` owes `to` an ack, and holds its own frames back for it.
+    fn answer(&mut self, at: Time, node: u32, to: u32) {
+        let answers = &mut self.nodes[node as usize];
+        answers.answers = Some(to);
+        let end = at + TURNAROUND + airtime(ACK_OCTETS);
+        answers.busy_until = answers.busy_until.max(end);
+        self.set(node, true, Some(at + TURNAROUND));
+    }
+
+    /// An ack begins, or has ended.
+    fn on_answer(&mut self, at: Time, node: u32) -> Option<Event> {
+        let to = self.nodes[node as usize].answers?;
+        if self.nodes[node as usize].sends_until < at {
+            let end = at + airtime(ACK_OCTETS);
+            self.transmit(at, node, end);
+            self.set(node, true, Some(end));
+            return None;
+        }
+        self.nodes[node as usize].answers = None;
+        self.set(node, true, None);
+        let sender = &self.nodes[to as usize];
+        let octets = sender.frame.filter(|_| sender.state == State::Waiting)?.octets;
+        self.receives(at, node, to).ok()?;
+        self.nodes[to as usize].ready_at = at + pause(octets);
+        Some(self.done(to, Outcome::Acknowledged))
+    }
+
+    fn miss_ack(&mut self, at: Time, node: u32) -> Option<Event> {
+        let Csma { min_be, max_retries, retry_delay, .. } = self.csma;
+        let frame = self.nodes[node as usize].frame.as_mut()?;
+        frame.tries += 1;
+        if frame.tries > max_retries {
+            return Some(self.done(node, Outcome::NoAck));
+        }
+        (frame.backoffs, frame.exponent) = (0, min_be);
+        self.back_off(at + retry_delay, node, min_be);
+        None
+    }
+
+    fn done(&mut self, node: u32, outcome: Outcome) -> Event {
+        let sender = &mut self.nodes[node as usize];
+        (sender.state, sender.frame) = (State::Idle, None);
+        self.set(node, false, None);
+        Event::Done { from: node, outcome }
+    }
+}
+
+/// Why a frame did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missed {
+    Collision,
+    Noise,
+}
