@@ -64,6 +64,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Attach(args) => attach::run(args),
         What::Set(law) => dtpa::set(&law.settings()).map_err(failure),
         What::Status(args) => status::run(args),
-        What::Detach => dtpa::detach().map_err(failure),
+        What::Detach => detach(),
     }
+}
+
+fn detach() -> Result<(), Failure> {
+    if dtpa::detach().map_err(failure)? {
+        eprintln!(
+            "new connections of this network namespace still have it, until its default is \
+             another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
+        );
+    }
+    Ok(())
 }

@@ -42,9 +42,10 @@ impl Collector for Snapshot {
             family(&mut encoder, name, help, values)?;
         }
         for (name, help, value) in GAUGES {
-            let values = attachment.connections.iter().map(|connection| {
-                (labels(connection), ConstGauge::new(value(connection)))
-            });
+            let values = attachment
+                .connections
+                .iter()
+                .map(|connection| (labels(connection), ConstGauge::new(value(connection))));
             family(&mut encoder, name, help, values)?;
         }
         Ok(())

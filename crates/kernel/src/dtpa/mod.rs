@@ -12,6 +12,7 @@
 
 mod status;
 
+use std::fs;
 use std::mem::MaybeUninit;
 
 use freshline_core::mesh::{DtpaParams, Share};
@@ -33,6 +34,8 @@ mod skeleton {
 pub const NAME: &str = "freshline_dtpa";
 /// Its folder of pins.
 const PINS: &str = "mesh";
+/// The default of a network namespace.
+const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// The only key of the map of settings.
 const FIRST: [u8; 4] = 0_u32.to_ne_bytes();
 
@@ -60,8 +63,7 @@ impl Settings {
         let number = |at: usize| u32::try_from(*numbers.get(at)?).ok();
         let some = |at| number(at).map(|number| (number > 0).then_some(number));
         let share = Share::per_second(f64::from(number(0)?) / 1e3)?;
-        let params =
-            DtpaParams { rtt_weight: number(1)?, most_window: some(2)?, memory: some(3)? };
+        let params = DtpaParams { rtt_weight: number(1)?, most_window: some(2)?, memory: some(3)? };
         (numbers.len() == 4 && params.check().is_ok()).then_some(Self { share, params })
     }
 
@@ -143,20 +145,27 @@ pub fn set(settings: &Settings) -> Result<(), KernelError> {
     settings.write::<MapHandle>(&maps.settings)
 }
 
-/// Ends the registration that is pinned. Connections that have chosen it go on with it.
+/// Ends the registration that is pinned. Connections that have chosen it go on with it; and while it
+/// is the default of a network namespace, so do new ones there. Tells whether it is of this one.
 ///
 /// # Errors
 ///
 /// [`KernelError::NotAttached`] if it is not registered, [`KernelError::Controlled`] if a process
 /// holds it.
-pub fn detach() -> Result<(), KernelError> {
+pub fn detach() -> Result<bool, KernelError> {
     require_root("detach programs")?;
     let _alone = pin::lock()?;
     match Folder::find(PINS)? {
-        Some(folder) => folder.detach().and(folder.remove()),
+        Some(folder) => folder.detach().and(folder.remove()).and_then(|()| is_default()),
         None if status::is_registered() => Err(registered()),
         None => Err(KernelError::NotAttached(None)),
     }
+}
+
+/// Whether connections of this network namespace have it that choose none.
+fn is_default() -> Result<bool, KernelError> {
+    let default = fs::read_to_string(DEFAULT).map_err(KernelError::file("read", DEFAULT))?;
+    Ok(default.trim() == NAME)
 }
 
 fn registered() -> KernelError {
