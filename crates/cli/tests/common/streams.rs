@@ -9,7 +9,8 @@ use std::time::Instant;
 
 /// Streams that send without end in one direction; they end with this.
 pub(crate) struct Streams {
-    ends: Vec<TcpStream>,
+    /// Of each the one that sends, then the other.
+    pub(crate) ends: Vec<TcpStream>,
     /// What each has carried.
     carried: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<()>>,
@@ -35,11 +36,6 @@ impl Streams {
             }));
         }
         streams
-    }
-
-    /// The port at B of one of them.
-    pub(crate) fn port(&self, number: usize) -> u16 {
-        self.ends[2 * number].peer_addr().unwrap().port()
     }
 
     /// What each carries while `what` happens, in Mbit/s.

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use freshline_core::age::fairness::jain_index;
+use freshline_core::age::jain_index;
 
 use super::chain::{Chain, Kind, SENDERS};
 use super::common::{assert_succeeded, can_run_with};
@@ -12,9 +12,6 @@ use super::{Alone, NAME, mesh, status};
 
 const WARM_UP: Duration = Duration::from_secs(8);
 const WINDOW: Duration = Duration::from_secs(24);
-
-/// The link carries 125 full packets a second; all of them would be a share of 41.7 for three.
-const SHARE: &str = "45";
 
 /// One run: a chain, and what its senders came to.
 struct Run {
@@ -38,7 +35,7 @@ struct Outcome {
 
 impl Outcome {
     fn new(goodputs: Vec<f64>) -> Self {
-        let jain = jain_index(&goodputs).unwrap();
+        let jain = jain_index(goodputs.iter().copied()).unwrap();
         Self { goodputs: goodputs.iter().map(|goodput| goodput * 1e3).collect(), jain }
     }
 
@@ -71,10 +68,10 @@ fn measured(kind: Kind) -> [Outcome; 2] {
 }
 
 /// With DTPA goodputs are much more alike, and not much less in all. What a run comes to is chance in
-/// part: of three, one must show it.
-fn compare(name: &str, kind: Kind) {
+/// part: of three, one must show it. Of the link's 125 segments a second, a third is 41.7.
+fn compare(name: &str, kind: Kind, share: u32) {
     let alone = Alone::new();
-    assert_succeeded(&mesh(&format!("attach --share {SHARE}")));
+    assert_succeeded(&mesh(&format!("attach --share {share}")));
     let is_shown = (0..3).any(|_| {
         let [reno, dtpa] = measured(kind);
         println!("{name}, at 1, 3 and 6 hops\n  reno {}\n  dtpa {}", reno.row(), dtpa.row());
@@ -84,18 +81,21 @@ fn compare(name: &str, kind: Kind) {
     assert!(is_shown, "{name}");
 }
 
+/// Timeouts keep who loses much below the share, so that it is to be larger than what all can have.
 #[test]
-fn nodes_have_equal_shares_where_links_lose_packets() {
+fn nodes_have_alike_shares_where_links_lose_packets() {
     if can_run_with(&[]) {
-        compare("hosts behind nodes, 2 % lost a hop", Kind { lost_of_1000: 20, has_hosts: true });
+        let kind = Kind { lost_of_1000: 20, has_hosts: true };
+        compare("hosts behind nodes, 2 % lost a hop", kind, 50);
     }
 }
 
 /// TCP sees the queue of the device through which it sends, and keeps its own packets in it to a few:
 /// without DTPA it is the near node that has least.
 #[test]
-fn nodes_that_send_themselves_have_equal_shares() {
+fn nodes_that_send_themselves_have_alike_shares() {
     if can_run_with(&[]) {
-        compare("nodes themselves, no losses", Kind { lost_of_1000: 0, has_hosts: false });
+        let kind = Kind { lost_of_1000: 0, has_hosts: false };
+        compare("nodes themselves, no losses but in queues", kind, 40);
     }
 }

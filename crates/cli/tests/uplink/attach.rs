@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, text, words};
 use super::net::{DEVICE, Net, can_run};
-use super::traffic::{Questions, downloaded, uploads};
+use super::traffic::{Questions, downloaded, port_of, uploads};
 
 /// A process that holds the program, once it does.
 fn held(net: &Net, options: &str) -> Child {
@@ -60,7 +60,7 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
 
         let mut questions = Questions::start(&net);
         let uploads = uploads(&net, 1);
-        assert_eq!(band_of(&net, uploads.port(0)).unwrap(), "bulk");
+        assert_eq!(band_of(&net, port_of(&uploads)).unwrap(), "bulk");
         questions.median_ms(Duration::from_millis(100));
         downloaded(&net);
         let status = net.status().unwrap();
@@ -235,7 +235,7 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     let _connection = listener.accept().unwrap();
     let others = uploads(&net, 1);
     assert_eq!(band_of(&net, port).unwrap(), "bulk");
-    assert_eq!(band_of(&net, others.port(0)).unwrap(), "urgent");
+    assert_eq!(band_of(&net, port_of(&others)).unwrap(), "urgent");
     assert_eq!(net.status().unwrap()["confined"], true);
     signal(&run, Signal::SIGTERM);
     assert_eq!(run.wait().unwrap().code(), Some(128 + 15));

@@ -28,6 +28,11 @@ pub(crate) fn uploads(net: &Net, how_many: usize) -> Streams {
     Streams::start((0..how_many).map(|_| connection(net)))
 }
 
+/// The port at B of the first of them.
+pub(crate) fn port_of(uploads: &Streams) -> u16 {
+    uploads.ends[0].peer_addr().unwrap().port()
+}
+
 /// The goodput of a download of 2 MB from B to A, in Mbit/s.
 pub(crate) fn downloaded(net: &Net) -> f64 {
     const LENGTH: usize = 2_000_000;

@@ -91,7 +91,8 @@ static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
  * TCP's own clock rules. */
 static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window_bytes)
 {
-	__u64 rate = window_bytes * US_PER_S / (((__u64)law->period_us + law->srtt_us) | 1);
+	__u64 round_us = (__u64)law->period_us + law->srtt_us;
+	__u64 rate = window_bytes * US_PER_S / larger(round_us, 1);
 
 	return law->period_us ? larger(rate, 1) : 0;
 }
