@@ -81,21 +81,22 @@ fn compare(name: &str, kind: Kind, share: u32) {
     assert!(is_shown, "{name}");
 }
 
-/// Timeouts keep who loses much below the share, so that it is to be larger than what all can have.
+/// Timeouts keep who loses much below the share, so that it is larger than what all can have.
 #[test]
 fn nodes_have_alike_shares_where_links_lose_packets() {
     if can_run_with(&[]) {
         let kind = Kind { lost_of_1000: 20, has_hosts: true };
-        compare("hosts behind nodes, 2 % lost a hop", kind, 50);
+        compare("hosts behind nodes, 2 % lost a hop", kind, 45);
     }
 }
 
 /// TCP sees the queue of the device through which it sends, and keeps its own packets in it to a few:
-/// without DTPA it is the near node that has least.
+/// without DTPA it is the near node that has least. Between rare losses windows are larger than what
+/// the law reckons with, so that the share is smaller than what all can have.
 #[test]
 fn nodes_that_send_themselves_have_alike_shares() {
     if can_run_with(&[]) {
         let kind = Kind { lost_of_1000: 0, has_hosts: false };
-        compare("nodes themselves, no losses but in queues", kind, 40);
+        compare("nodes themselves, no losses but in queues", kind, 36);
     }
 }

@@ -41,6 +41,8 @@ struct state {
 	struct dtpa law;
 	/* data_segs_out when it was looked at last. */
 	__u32 seen;
+	/* Whether a fast retransmit goes on. */
+	__u32 recovers;
 };
 
 static struct state *state_of(struct sock *sock)
@@ -86,6 +88,7 @@ void BPF_PROG(dtpa_init, struct sock *sock)
 	state->law.srtt_us = 0;
 	state->law.period_us = 0;
 	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
+	state->recovers = 0;
 	count(CONNECTIONS, 1);
 }
 
@@ -107,6 +110,7 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 	struct dtpa_settings *now = current_settings();
 	struct dtpa *law = &state_of(sock)->law;
 
+	state_of(sock)->recovers = next == TCP_CA_Recovery;
 	if (!now || (next != TCP_CA_Loss && next != TCP_CA_Recovery))
 		return;
 	look_at_sent(sock, now);
@@ -138,6 +142,15 @@ void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
 		tcp_cong_avoid_ai(tcp, tcp->snd_cwnd, acked);
 }
 
+/* The window that the period is divided by. While a fast retransmit goes on the kernel counts it from
+ * what is in flight, which is little because of the period, and then sets it to ssthresh. */
+static __u32 window_of(struct sock *sock)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+
+	return state_of(sock)->recovers ? larger(tcp->snd_cwnd, tcp->snd_ssthresh) : tcp->snd_cwnd;
+}
+
 /* Comes before the kernel sends. One segment makes a packet: queues are small. */
 SEC("struct_ops")
 __u32 BPF_PROG(dtpa_before_send, struct sock *sock)
@@ -148,7 +161,7 @@ __u32 BPF_PROG(dtpa_before_send, struct sock *sock)
 
 	if (now && now->most_window && tcp->snd_cwnd > now->most_window)
 		tcp->snd_cwnd = now->most_window;
-	rate = dtpa_rate(&state_of(sock)->law, (__u64)tcp->snd_cwnd * tcp->mss_cache);
+	rate = dtpa_rate(&state_of(sock)->law, (__u64)window_of(sock) * tcp->mss_cache);
 	if (rate && sock->sk_pacing_status == SK_PACING_NONE)
 		sock->sk_pacing_status = SK_PACING_NEEDED;
 	if (rate && rate < sock->sk_pacing_rate)
