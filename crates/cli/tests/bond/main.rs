@@ -5,6 +5,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -6,10 +6,8 @@
 //!            v2 10.79.2.1 ── 10.79.2.2 v2
 //! ```
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +17,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, text, within};
+use super::orphans::remove_orphans;
 
 /// Where the server listens, and what it connects to.
 pub(crate) const SERVER: &str = "10.79.9.9";
@@ -44,7 +43,7 @@ impl Net {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        remove_orphans();
+        remove_orphans("fl-bond-");
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fl-bond-{}-{number}", std::process::id());
         let net = Self { _alone: alone, prefix, state: tempfile::tempdir().unwrap() };
@@ -254,17 +253,6 @@ impl Drop for Net {
     fn drop(&mut self) {
         for host in ["c", "s"] {
             let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
-    }
-}
-
-/// Removes namespaces of tests that were killed.
-fn remove_orphans() {
-    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
-    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name.strip_prefix("fl-bond-").and_then(|rest| rest.split('-').next());
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            ip(&format!("netns del {name}"));
         }
     }
 }

@@ -5,6 +5,8 @@ mod chain;
 #[path = "../common/mod.rs"]
 mod common;
 mod fairness;
+#[path = "../common/orphans.rs"]
+mod orphans;
 #[path = "../common/streams.rs"]
 mod streams;
 
@@ -14,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use common::FRESHLINE;
+use orphans::remove_orphans;
 
 const NAME: &str = "freshline_dtpa";
 
@@ -28,6 +31,7 @@ impl Alone {
         let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // Of a test that was killed.
         mesh("detach");
+        remove_orphans("fl-mesh-");
         Self { _lock: lock }
     }
 }

@@ -1,6 +1,8 @@
 //! `freshline router` between two hosts in namespaces, with real packets.
 
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 mod router;
 mod traffic;
 

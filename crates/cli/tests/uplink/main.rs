@@ -4,6 +4,8 @@ mod attach;
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 #[path = "../common/streams.rs"]
 mod streams;
 mod traffic;
