@@ -37,10 +37,9 @@ struct Law {
     /// divided by the number of nodes. From 0.001 to 4 million.
     #[arg(long, value_name = "SEGMENTS", value_parser = share)]
     share: Share,
-    /// Hold windows to so many segments: no more than the queue of a node takes. Any number unless
-    /// said.
-    #[arg(long, value_name = "SEGMENTS")]
-    most_window: Option<u32>,
+    /// Hold windows to so many segments: no more than the queue of a node takes.
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 8)]
+    most_window: u32,
     /// Halve what is counted of losses after so many segments, so that old ones are forgotten;
     /// never unless said.
     #[arg(long, value_name = "SEGMENTS")]
@@ -55,6 +54,7 @@ fn share(text: &str) -> Result<Share, String> {
 impl Law {
     fn settings(&self) -> Settings {
         let Self { share, most_window, memory } = *self;
+        let most_window = Some(most_window);
         Settings { share, params: DtpaParams { most_window, memory, ..DtpaParams::default() } }
     }
 }

@@ -69,7 +69,7 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     carries(&mut ends);
     let told = status(Command::new(FRESHLINE)).unwrap();
     let settings = ["pinned", "share", "most_window", "memory"].map(|key| told[key].clone());
-    assert_eq!(settings, [true.into(), 50.0.into(), Value::Null, 4000.into()]);
+    assert_eq!(settings, [true.into(), 50.0.into(), 8.into(), 4000.into()]);
     assert!(told["begun"].as_u64() >= Some(1), "{told}");
     let one = told_of(&ends).unwrap();
     assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
@@ -135,6 +135,27 @@ fn a_namespace_that_has_it_by_default_has_it_until_that_is_changed() {
     assert_eq!(kept.trim(), NAME);
     assert!(said.contains("new connections of this network namespace still have it"), "{said}");
     assert!(!is_registered());
+}
+
+#[test]
+fn a_route_gives_it_to_its_connections() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 50"));
+    let namespace = format!("fl-mesh-{}-route", std::process::id());
+    ip(&format!("netns add {namespace}"));
+    ip(&format!("-n {namespace} link set dev lo up"));
+    let route = format!("local 127.0.0.2 dev lo table local congctl {NAME}");
+    ip(&format!("-n {namespace} route replace {route}"));
+    let chosen = within(&namespace, || {
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+        let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        getsockopt(&from, TcpCongestion).unwrap()
+    });
+    ip(&format!("netns del {namespace}"));
+    assert_eq!(chosen, OsString::from(NAME));
 }
 
 #[test]
