@@ -69,7 +69,7 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     carries(&mut ends);
     let told = status(Command::new(FRESHLINE)).unwrap();
     let settings = ["pinned", "share", "most_window", "memory"].map(|key| told[key].clone());
-    assert_eq!(settings, [true.into(), 50.0.into(), 8.into(), 4000.into()]);
+    assert_eq!(settings, [Value::from(true), 50.0.into(), 8.into(), 4000.into()]);
     assert!(told["begun"].as_u64() >= Some(1), "{told}");
     let one = told_of(&ends).unwrap();
     assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
