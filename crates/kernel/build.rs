@@ -7,7 +7,7 @@ use std::process::Command;
 use libbpf_cargo::SkeletonBuilder;
 
 /// The folders below `src` that hold a program each.
-const PROGRAMS: &[&str] = &["receiver/cgroup", "receiver/device", "sorpc"];
+const PROGRAMS: &[&str] = &["receiver/cgroup", "receiver/device", "sorpc", "dtpa"];
 
 fn main() {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());

@@ -12,6 +12,7 @@ mod hold;
 mod lab;
 mod law;
 mod listening;
+mod mesh;
 mod monitor;
 mod output;
 mod probe;
@@ -52,6 +53,7 @@ enum Command {
     Uplink(uplink::Args),
     Wlan(wlan::Args),
     Bond(bond::Args),
+    Mesh(mesh::Args),
 }
 
 /// Why a subcommand ended early.
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Uplink(args) => uplink::run(args),
         Command::Wlan(args) => wlan::run(args),
         Command::Bond(args) => bond::run(args),
+        Command::Mesh(args) => mesh::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io, iter};
 
 use freshline_core::host::BandLawError;
+use freshline_core::mesh::DtpaParamsError;
 use freshline_core::receiver::WindowLawError;
 use freshline_core::unit::{BitRate, Span};
 use libbpf_rs::{PrintLevel, set_print};
@@ -27,6 +28,9 @@ pub enum KernelError {
     /// Settings of the law of bands that make no sense.
     #[error(transparent)]
     BandSettings(#[from] BandLawError),
+    /// Settings of a mesh's period that make no sense.
+    #[error(transparent)]
+    PeriodSettings(#[from] DtpaParamsError),
     /// Too slow to shape to.
     #[error("a rate of {rate} is too slow to shape to; give at least {least}")]
     SlowRate {
@@ -52,8 +56,8 @@ pub enum KernelError {
     /// The kernel does not take the program.
     #[error(
         "the kernel refuses the program, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as root in a \
-         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF and CONFIG_NET_XGRESS; \
-         RUST_LOG=debug shows the kernel's reasons"
+         container), and Linux 6.12 or later with CONFIG_CGROUP_BPF, CONFIG_NET_XGRESS and \
+         CONFIG_BPF_JIT; RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// A cgroup that does not exist, or is none.
@@ -156,6 +160,7 @@ impl KernelError {
             Self::Settings(_)
                 | Self::LongDelta { .. }
                 | Self::BandSettings(_)
+                | Self::PeriodSettings(_)
                 | Self::SlowRate { .. }
                 | Self::NoCgroup { .. }
                 | Self::NoDevice(_)

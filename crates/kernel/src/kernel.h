@@ -43,6 +43,32 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 	int sk_wmem_queued;
 	int sk_sndbuf;
+	/* In bytes of payload a second; a limit for sending if the status says so. */
+	unsigned long sk_pacing_rate;
+	__u32 sk_pacing_status;
+};
+
+struct ack_sample {
+	__s32 rtt_us;
+};
+
+/* A congestion control: those of its functions that we have. */
+struct tcp_congestion_ops {
+	__u32 (*ssthresh)(struct sock *sock);
+	void (*cong_avoid)(struct sock *sock, __u32 ack, __u32 acked);
+	void (*set_state)(struct sock *sock, __u8 state);
+	void (*pkts_acked)(struct sock *sock, const struct ack_sample *sample);
+	__u32 (*min_tso_segs)(struct sock *sock);
+	__u32 (*undo_cwnd)(struct sock *sock);
+	void (*init)(struct sock *sock);
+	__u32 flags;
+	char name[16];
+};
+
+struct inet_connection_sock {
+	const struct tcp_congestion_ops *icsk_ca_ops;
+	/* What a congestion control remembers. */
+	__u64 icsk_ca_priv[13];
 };
 
 struct sk_buff {
@@ -70,6 +96,14 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 	__u64 tcp_wstamp_ns;
 	__u64 bytes_received;
+	/* What was written, and what was sent of it. */
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 mss_cache;
+	/* Again each time that a segment is sent again. */
+	__u32 data_segs_out;
 	__u32 window_clamp;
 	__u16 advmss;
 	__u8 bpf_sock_ops_cb_flags;
@@ -100,6 +134,12 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 #define TCP_ESTABLISHED 1
 #define TCP_FIN_WAIT1 4
 #define TCP_FIN_WAIT2 5
+#define TCP_LISTEN 10
+#define TCP_CA_Recovery 3
+#define TCP_CA_Loss 4
+#define TCP_CONG_NON_RESTRICTED 1
+#define SK_PACING_NONE 0
+#define SK_PACING_NEEDED 1
 #define AF_INET 2
 #define SOL_TCP 6
 

@@ -11,6 +11,7 @@
 //! | [`receiver`] `cgroup` | sockets of a cgroup | RTAC or DRWA: how much may be in flight to them |
 //! | [`receiver`] `device` | what passes a network device | the same, for all that is behind it |
 //! | [`sorpc`] | what leaves through a device | SORPC: which packets are in no hurry |
+//! | [`dtpa`] | TCP's choice of congestion controls | DTPA: how long a node waits in a mesh |
 //!
 //! What the kernel holds is found by asking the kernel: a loader keeps no state of its own in
 //! files, so there is none to go stale. A program lasts as long as its link, and a link as long as
@@ -18,6 +19,7 @@
 
 pub mod cgroup;
 mod device;
+pub mod dtpa;
 mod error;
 mod maps;
 mod pin;

@@ -8,6 +8,8 @@ mod cut;
 mod flood;
 mod loopback;
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 mod programs;
 mod sum;
 mod ways;

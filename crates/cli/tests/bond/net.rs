@@ -11,7 +11,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, text, within};
+use super::orphans::remove_orphans;
 
 /// Where the server listens, and what it connects to.
 pub(crate) const SERVER: &str = "10.79.9.9";
@@ -64,7 +64,7 @@ impl Net {
 
     fn at(turn: Turn, rates: [Rate; 2]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        remove_orphans();
+        remove_orphans("fl-bond-");
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fl-bond-{}-{number}", std::process::id());
         let net = Self { _turn: turn, prefix, state: tempfile::tempdir().unwrap() };
@@ -338,17 +338,6 @@ impl Drop for Net {
     fn drop(&mut self) {
         for host in ["c", "s"] {
             let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
-    }
-}
-
-/// Removes namespaces of tests that were killed.
-fn remove_orphans() {
-    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
-    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name.strip_prefix("fl-bond-").and_then(|rest| rest.split('-').next());
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            ip(&format!("netns del {name}"));
         }
     }
 }

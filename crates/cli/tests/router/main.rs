@@ -3,6 +3,8 @@
 #[path = "../common/lateness.rs"]
 mod lateness;
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 mod router;
 mod traffic;
 #[path = "../common/verdict.rs"]

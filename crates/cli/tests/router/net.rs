@@ -22,6 +22,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use tempfile::NamedTempFile;
 
+use super::orphans::remove_orphans;
+
 pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// The device of the router towards B.
 pub(crate) const DEVICE: &str = "b";
@@ -72,7 +74,7 @@ impl Net {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        remove_orphans();
+        remove_orphans("fl-router-");
         let prefix = format!("fl-router-{}-{number}", std::process::id());
         let net = Self { _alone: alone, prefix, path: None };
         let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
@@ -164,17 +166,6 @@ impl Drop for Net {
             // Whatever of it was made; a failing test must not leave the others.
             let name = self.name(host);
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
-        }
-    }
-}
-
-/// Removes namespaces of tests that were killed.
-fn remove_orphans() {
-    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
-    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name.strip_prefix("fl-router-").and_then(|rest| rest.split('-').next());
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            ip(&format!("netns del {name}"));
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, text, words};
 use super::net::{DEVICE, Net, can_run};
-use super::traffic::{Questions, Streams, downloaded};
+use super::traffic::{Questions, downloaded, port_of, uploads};
 
 /// A process that holds the program, once it does.
 fn held(net: &Net, options: &str) -> Child {
@@ -59,8 +59,8 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
         assert_fails(&net.on_device("attach", rate), 1, "is under control already");
 
         let mut questions = Questions::start(&net);
-        let uploads = Streams::up(&net, 1);
-        assert_eq!(band_of(&net, uploads.port(0)).unwrap(), "bulk");
+        let uploads = uploads(&net, 1);
+        assert_eq!(band_of(&net, port_of(&uploads)).unwrap(), "bulk");
         questions.median_ms(Duration::from_millis(100));
         downloaded(&net);
         let status = net.status().unwrap();
@@ -233,9 +233,9 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     let mut run = run.args([DEVICE, "--", "bash", "-c", &script]).spawn().unwrap();
     // Whoever reads nothing lets the send buffer be filled.
     let _connection = listener.accept().unwrap();
-    let others = Streams::up(&net, 1);
+    let others = uploads(&net, 1);
     assert_eq!(band_of(&net, port).unwrap(), "bulk");
-    assert_eq!(band_of(&net, others.port(0)).unwrap(), "urgent");
+    assert_eq!(band_of(&net, port_of(&others)).unwrap(), "urgent");
     assert_eq!(net.status().unwrap()["confined"], true);
     signal(&run, Signal::SIGTERM);
     assert_eq!(run.wait().unwrap().code(), Some(128 + 15));

@@ -4,6 +4,10 @@ mod attach;
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
+#[path = "../common/streams.rs"]
+mod streams;
 mod traffic;
 
 use std::thread;
@@ -11,7 +15,8 @@ use std::time::Duration;
 
 use common::assert_succeeded;
 use net::{Net, can_run};
-use traffic::{Questions, Streams, downloaded};
+use streams::Streams;
+use traffic::{Questions, downloaded, uploads};
 
 const WARM_UP: Duration = Duration::from_millis(1000);
 const WINDOW: Duration = Duration::from_millis(2000);
@@ -66,7 +71,7 @@ fn questions_do_not_wait_behind_uploads_in_the_bands_of_a_users_tbf() {
     for how_many in [1, 8] {
         let net = Net::new();
         tbf_with_bands(&net, "rate 10mbit burst 10k");
-        let uploads = Streams::up(&net, how_many);
+        let uploads = uploads(&net, how_many);
         let mut questions = Questions::start(&net);
         let without = Outcome::measured(&uploads, &mut questions);
         assert_succeeded(&net.on_device("attach", ""));
@@ -83,7 +88,7 @@ fn questions_do_not_wait_behind_uploads_in_bands_of_our_own() {
         let net = Net::new();
         net.tc("a", "qdisc add", "root handle 1: htb default 1");
         net.tc("a", "class add", "parent 1: classid 1:1 htb rate 10mbit");
-        let uploads = Streams::up(&net, how_many);
+        let uploads = uploads(&net, how_many);
         let mut questions = Questions::start(&net);
         let without = Outcome::measured(&uploads, &mut questions);
         net.tc("a", "qdisc del", "root");
@@ -103,7 +108,7 @@ fn a_download_beside_an_upload_has_most_of_its_rate_again() {
     // A busy machine makes downloads slower, never faster.
     let best = || (0..3).map(|_| downloaded(&net)).fold(0.0, f64::max);
     let alone = best();
-    let _uploads = Streams::up(&net, 4);
+    let _uploads = uploads(&net, 4);
     thread::sleep(WARM_UP);
     let beside = downloaded(&net);
     assert_succeeded(&net.on_device("attach", ""));

@@ -5,7 +5,6 @@
 //! ```
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::common::{FRESHLINE, can_run_with, command_in, ip, text, within};
+use super::orphans::remove_orphans;
 
 /// The device of either host.
 pub(crate) const DEVICE: &str = "v";
@@ -34,7 +34,7 @@ impl Net {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        remove_orphans();
+        remove_orphans("fl-uplink-");
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fl-uplink-{}-{number}", std::process::id());
         let net = Self { _alone: alone, prefix };
@@ -143,17 +143,6 @@ impl Drop for Net {
         for host in ["a", "b"] {
             let _ = self.command(host, FRESHLINE).args(["uplink", "detach"]).output();
             let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
-    }
-}
-
-/// Removes namespaces of tests that were killed.
-fn remove_orphans() {
-    let names = fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
-    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name.strip_prefix("fl-uplink-").and_then(|rest| rest.split('-').next());
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            ip(&format!("netns del {name}"));
         }
     }
 }

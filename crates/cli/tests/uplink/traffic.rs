@@ -1,15 +1,14 @@
-//! Kernel TCP between A and B: streams without end, and questions with answers.
+//! Kernel TCP between A and B: uploads and downloads, and questions with answers.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 
 use super::net::Net;
+use super::streams::Streams;
 
 /// A connection from A to B, by cubic: its ends there.
 fn connection(net: &Net) -> [TcpStream; 2] {
@@ -24,67 +23,14 @@ fn connection(net: &Net) -> [TcpStream; 2] {
     [near, far]
 }
 
-/// Streams that send without end in one direction; they end with this.
-pub(crate) struct Streams {
-    ends: Vec<TcpStream>,
-    /// What each has carried.
-    carried: Vec<Arc<AtomicU64>>,
-    threads: Vec<JoinHandle<()>>,
+/// Uploads from A to B.
+pub(crate) fn uploads(net: &Net, how_many: usize) -> Streams {
+    Streams::start((0..how_many).map(|_| connection(net)))
 }
 
-impl Streams {
-    /// From A to B.
-    pub(crate) fn up(net: &Net, how_many: usize) -> Self {
-        Self::start((0..how_many).map(|_| connection(net)))
-    }
-
-    fn start(connections: impl IntoIterator<Item = [TcpStream; 2]>) -> Self {
-        let mut streams = Self { ends: Vec::new(), carried: Vec::new(), threads: Vec::new() };
-        for [mut from, mut to] in connections {
-            let carried = Arc::new(AtomicU64::new(0));
-            streams.ends.extend([from.try_clone().unwrap(), to.try_clone().unwrap()]);
-            streams.carried.push(Arc::clone(&carried));
-            streams.threads.push(thread::spawn(move || {
-                let chunk = vec![0; 1 << 16];
-                while from.write_all(&chunk).is_ok() {}
-            }));
-            streams.threads.push(thread::spawn(move || {
-                let mut chunk = vec![0; 1 << 16];
-                while let Ok(length @ 1..) = to.read(&mut chunk) {
-                    carried.fetch_add(length as u64, Ordering::Relaxed);
-                }
-            }));
-        }
-        streams
-    }
-
-    /// The port at B of one of them.
-    pub(crate) fn port(&self, number: usize) -> u16 {
-        self.ends[2 * number].peer_addr().unwrap().port()
-    }
-
-    /// What each carries while `what` happens, in Mbit/s.
-    pub(crate) fn goodputs(&self, what: impl FnOnce()) -> Vec<f64> {
-        let carried = || self.carried.iter().map(|one| one.load(Ordering::Relaxed));
-        let (start, before): (_, Vec<_>) = (Instant::now(), carried().collect());
-        what();
-        let micros = start.elapsed().as_micros() as f64;
-        carried()
-            .zip(before)
-            .map(|(after, before)| (after - before) as f64 * 8.0 / micros)
-            .collect()
-    }
-}
-
-impl Drop for Streams {
-    fn drop(&mut self) {
-        for end in &self.ends {
-            let _ = end.shutdown(Shutdown::Both);
-        }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
+/// The port at B of the first of them.
+pub(crate) fn port_of(uploads: &Streams) -> u16 {
+    uploads.ends[0].peer_addr().unwrap().port()
 }
 
 /// The goodput of a download of 2 MB from B to A, in Mbit/s.

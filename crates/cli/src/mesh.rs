@@ -1,0 +1,79 @@
+//! `freshline mesh`: fair shares for the nodes of a mesh.
+
+mod attach;
+mod metrics;
+mod status;
+
+use clap::Subcommand;
+use freshline_core::mesh::{DtpaParams, Share};
+use freshline_kernel::dtpa::{self, Settings};
+
+use crate::Failure;
+use crate::hold::failure;
+
+/// Give the far nodes of a mesh their share: near ones wait before they send what is their own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Attach(attach::Args),
+    /// Change the settings of what `attach` began, for connections that run too. What is not given is
+    /// as `attach` has it. Needs root.
+    Set(Law),
+    Status(status::Args),
+    /// End what `attach` began: no connection can choose `freshline_dtpa` any more. Those that have
+    /// go on with it. Needs root.
+    Detach,
+}
+
+/// The settings of the law.
+#[derive(Debug, clap::Args)]
+struct Law {
+    /// What every node is to get, in full segments a second: about what the border router carries,
+    /// divided by the number of nodes. From 0.001 to 4 million.
+    #[arg(long, value_name = "SEGMENTS", value_parser = share)]
+    share: Share,
+    /// Hold windows to so many segments: no more than the queue of a node takes.
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 8)]
+    most_window: u32,
+    /// Halve what is counted of losses after so many segments, so that old ones are forgotten;
+    /// never unless said.
+    #[arg(long, value_name = "SEGMENTS")]
+    memory: Option<u32>,
+}
+
+fn share(text: &str) -> Result<Share, String> {
+    let number = text.parse().ok().and_then(Share::per_second);
+    number.ok_or_else(|| "give segments a second, from 0.001 to 4 million".to_owned())
+}
+
+impl Law {
+    fn settings(&self) -> Settings {
+        let Self { share, most_window, memory } = *self;
+        let most_window = Some(most_window);
+        Settings { share, params: DtpaParams { most_window, memory, ..DtpaParams::default() } }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::Attach(args) => attach::run(args),
+        What::Set(law) => dtpa::set(&law.settings()).map_err(failure),
+        What::Status(args) => status::run(args),
+        What::Detach => detach(),
+    }
+}
+
+fn detach() -> Result<(), Failure> {
+    if dtpa::detach().map_err(failure)? {
+        eprintln!(
+            "new connections of this network namespace still have it, until its default is \
+             another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `freshline mesh attach`: a congestion control that stays.
+
+use freshline_kernel::dtpa::{self, Held, NAME};
+
+use super::{Law, failure};
+use crate::Failure;
+use crate::hold::{ended, keep};
+
+/// Register the congestion control freshline_dtpa with the kernel. Needs root.
+///
+/// It stays when this command ends, until `freshline mesh detach` or the next start of the host, and
+/// changes no connection by itself: a network namespace, a route or a program chooses it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+A node of a mesh of 30, whose border router carries 60 segments a second:
+
+    freshline mesh attach --share 2
+    sysctl -w net.ipv4.tcp_congestion_control=freshline_dtpa
+    freshline mesh status
+
+Only for what leaves through the mesh:
+
+    ip route change default via fe80::1 dev wpan0 congctl freshline_dtpa
+
+A program chooses it by setsockopt, TCP_CONGESTION. The end:
+
+    sysctl -w net.ipv4.tcp_congestion_control=cubic
+    freshline mesh detach
+
+EXIT CODES
+
+0  registered, or, with --foreground, ended by Ctrl-C
+1  no root, the kernel lacks something, or it is registered already
+2  the flags cannot be understood")]
+pub(super) struct Args {
+    #[command(flatten)]
+    law: Law,
+    /// Until Ctrl-C, and no longer than this process lives.
+    #[arg(long)]
+    foreground: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let ended = if args.foreground { Some(ended()?) } else { None };
+    let held = dtpa::attach(&args.law.settings()).map_err(failure)?;
+    let said = format!(
+        "TCP has {NAME} now; this network namespace chooses it by `sysctl -w \
+         net.ipv4.tcp_congestion_control={NAME}`"
+    );
+    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+}

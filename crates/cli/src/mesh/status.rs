@@ -1,0 +1,139 @@
+//! `freshline mesh status`: who waits, and how long.
+
+use std::io::{self, Write};
+
+use freshline_core::unit::Span;
+use freshline_kernel::dtpa::{Attachment, Connection, Counters, NAME, Settings, attachment};
+use serde::Serialize;
+
+use super::failure;
+use super::metrics::Snapshot;
+use crate::Failure;
+use crate::hold::held;
+use crate::output::{ms, print_json, print_metrics, printed};
+
+/// Show whether `freshline_dtpa` is registered, what it has done, and the connections of this network
+/// namespace that have chosen it. Needs root.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print one JSON document on standard output.
+    #[arg(long, conflicts_with = "metrics")]
+    json: bool,
+    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
+    #[arg(long)]
+    metrics: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let found = attachment().map_err(failure)?;
+    if args.metrics {
+        print_metrics(Snapshot(found))
+    } else if args.json {
+        print_json(&Report { attachment: found.as_ref().map(AttachmentReport::from) })
+    } else {
+        printed(print_table(found.as_ref()))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    attachment: Option<AttachmentReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct AttachmentReport {
+    pinned: Option<bool>,
+    share: f64,
+    most_window: Option<u32>,
+    memory: Option<u32>,
+    #[serde(flatten)]
+    counters: Counters,
+    connections: Vec<ConnectionReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct ConnectionReport {
+    remote: String,
+    local_port: u16,
+    window: u64,
+    segment_bytes: u64,
+    segments: u64,
+    timeouts: u64,
+    fast_retransmits: u64,
+    loss: f64,
+    rtt_ms: Option<f64>,
+    period_ms: f64,
+}
+
+impl From<&Attachment> for AttachmentReport {
+    fn from(attachment: &Attachment) -> Self {
+        let Settings { share, params } = attachment.settings;
+        Self {
+            pinned: attachment.pinned,
+            share: f64::from(share.per_1000_s()) / 1e3,
+            most_window: params.most_window,
+            memory: params.memory,
+            counters: attachment.counters,
+            connections: attachment.connections.iter().map(ConnectionReport::from).collect(),
+        }
+    }
+}
+
+impl From<&Connection> for ConnectionReport {
+    fn from(connection: &Connection) -> Self {
+        Self {
+            remote: connection.remote.to_string(),
+            local_port: connection.local_port,
+            window: connection.window,
+            segment_bytes: connection.segment.get(),
+            segments: connection.sent,
+            timeouts: connection.timeouts,
+            fast_retransmits: connection.fast_retransmits,
+            loss: connection.loss(),
+            rtt_ms: connection.round_trip.map(Span::as_millis_f64),
+            period_ms: connection.period.as_millis_f64(),
+        }
+    }
+}
+
+fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let Some(attachment) = attachment else { return writeln!(out, "nothing is attached") };
+    let AttachmentReport { pinned, share, most_window, memory, counters, connections } =
+        attachment.into();
+    write!(out, "{NAME}{}: {share} segments/s", held(pinned))?;
+    if let Some(most) = most_window {
+        write!(out, ", windows of at most {most}")?;
+    }
+    if let Some(memory) = memory {
+        write!(out, ", a memory of {memory} segments")?;
+    }
+    let Counters { begun, sent, timeouts, fast_retransmits } = counters;
+    writeln!(
+        out,
+        "\n  {begun} connections began; {sent} segments, {timeouts} timeouts, {fast_retransmits} \
+         fast retransmits"
+    )?;
+    if connections.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  {:<45} {:>5} {:>8} {:>8} {:>7} {:>11} {:>11}",
+        "remote", "from", "segments", "loss", "window", "round trip", "period"
+    )?;
+    for connection in connections {
+        writeln!(
+            out,
+            "  {:<45} {:>5} {:>8} {:>6.2} % {:>7} {:>11} {:>11}",
+            connection.remote,
+            connection.local_port,
+            connection.segments,
+            connection.loss * 100.0,
+            connection.window,
+            ms(connection.rtt_ms),
+            ms(Some(connection.period_ms)),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! What `attach`, `set` and `detach` make of the kernel's choice of congestion controls.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::sockopt::TcpCongestion;
+use nix::sys::socket::{getsockopt, setsockopt};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::common::{
+    FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, can_run_with, ip, text, within,
+    words,
+};
+use super::{Alone, NAME, mesh, status};
+
+/// Whether it can be chosen.
+fn is_registered() -> bool {
+    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    all.split_whitespace().any(|name| name == NAME)
+}
+
+/// A connection over loopback, of which the first end has chosen it.
+fn connection() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    setsockopt(&from, TcpCongestion, &NAME.into()).unwrap();
+    [from, listener.accept().unwrap().0]
+}
+
+/// Data passes from one end to the other.
+fn carries([from, to]: &mut [TcpStream; 2]) {
+    let sent = vec![7; 100_000];
+    let mut received = vec![0; sent.len()];
+    thread::scope(|scope| {
+        scope.spawn(|| from.write_all(&sent).unwrap());
+        to.read_exact(&mut received).unwrap();
+    });
+    assert_eq!(received, sent);
+}
+
+/// What `status` says of this connection.
+fn told_of([from, to]: &[TcpStream; 2]) -> Option<Value> {
+    let remote = to.local_addr().unwrap().to_string();
+    let local_port = from.local_addr().unwrap().port();
+    let told = status(Command::new(FRESHLINE))?;
+    let mut all = told["connections"].as_array().unwrap().iter();
+    all.find(|one| one["remote"] == remote && one["local_port"] == local_port).cloned()
+}
+
+#[test]
+fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 50 --memory 4000"));
+    assert!(is_registered());
+    assert_fails(&mesh("attach --share 50"), 1, "is under control already");
+
+    let mut ends = connection();
+    carries(&mut ends);
+    let told = status(Command::new(FRESHLINE)).unwrap();
+    let settings = ["pinned", "share", "most_window", "memory"].map(|key| told[key].clone());
+    assert_eq!(settings, [Value::from(true), 50.0.into(), 8.into(), 4000.into()]);
+    assert!(told["begun"].as_u64() >= Some(1), "{told}");
+    let one = told_of(&ends).unwrap();
+    assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
+    let metrics = text(&mesh("status --metrics").stdout);
+    assert!(metrics.contains("freshline_mesh_connection_rtt_seconds{remote="), "{metrics}");
+
+    assert_succeeded(&mesh("set --share 2.5 --most-window 4"));
+    carries(&mut ends);
+    let told = status(Command::new(FRESHLINE)).unwrap();
+    assert_eq!([&told["share"], &told["most_window"]], [&Value::from(2.5), &4.into()]);
+    assert!(told_of(&ends).unwrap()["window"].as_u64() <= Some(4));
+
+    assert_succeeded(&mesh("detach"));
+    assert!(!is_registered());
+    assert!(!Path::new("/sys/fs/bpf/freshline/mesh").exists());
+    assert_eq!(status(Command::new(FRESHLINE)), None);
+    for (what, why) in [("detach", "nothing is attached"), ("set --share 1", "nothing is attached")]
+    {
+        assert_fails(&mesh(what), 1, why);
+    }
+}
+
+#[test]
+fn connections_keep_it_when_it_is_detached() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 50"));
+    let mut old = connection();
+    assert_succeeded(&mesh("detach"));
+    let chosen = || setsockopt(&old[1], TcpCongestion, &NAME.into());
+    assert!(chosen().is_err(), "nobody can choose it any more");
+    carries(&mut old);
+    assert_eq!(getsockopt(&old[0], TcpCongestion).unwrap(), OsString::from(NAME));
+
+    // The next one is another: settings are each one's own.
+    assert_succeeded(&mesh("attach --share 60"));
+    let mut new = connection();
+    carries(&mut new);
+    assert!(told_of(&old).is_some() && told_of(&new).is_some());
+    let told = status(Command::new(FRESHLINE)).unwrap();
+    assert_eq!([&told["share"], &told["begun"]], [&Value::from(60.0), &1.into()]);
+}
+
+#[test]
+fn a_namespace_that_has_it_by_default_has_it_until_that_is_changed() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    let namespace = format!("fl-mesh-{}-default", std::process::id());
+    ip(&format!("netns add {namespace}"));
+    let (kept, said) = within(&namespace, || {
+        let default = "/proc/sys/net/ipv4/tcp_congestion_control";
+        assert_succeeded(&mesh("attach --share 50"));
+        fs::write(default, NAME).unwrap();
+        let detached = mesh("detach");
+        assert_succeeded(&detached);
+        (fs::read_to_string(default).unwrap(), words(&detached.stderr))
+    });
+    ip(&format!("netns del {namespace}"));
+    assert_eq!(kept.trim(), NAME);
+    assert!(said.contains("new connections of this network namespace still have it"), "{said}");
+    assert!(!is_registered());
+}
+
+#[test]
+fn a_route_gives_it_to_its_connections() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 50"));
+    let namespace = format!("fl-mesh-{}-route", std::process::id());
+    ip(&format!("netns add {namespace}"));
+    ip(&format!("-n {namespace} link set dev lo up"));
+    let route = format!("local 127.0.0.2 dev lo table local congctl {NAME}");
+    ip(&format!("-n {namespace} route replace {route}"));
+    let chosen = within(&namespace, || {
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+        let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        getsockopt(&from, TcpCongestion).unwrap()
+    });
+    ip(&format!("netns del {namespace}"));
+    assert_eq!(chosen, OsString::from(NAME));
+}
+
+#[test]
+fn it_ends_with_the_process_that_holds_it() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut holder = Command::new(FRESHLINE)
+            .args(["mesh", "attach", "--share", "50", "--foreground"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains(NAME), "{said}");
+        assert_eq!(status(Command::new(FRESHLINE)).unwrap()["pinned"], false);
+        assert_fails(&mesh("detach"), 1, "if a process holds it");
+        kill(Pid::from_raw(holder.id().cast_signed()), signal).unwrap();
+        holder.wait().unwrap();
+        // The kernel clears up after the process has gone.
+        let mut is_gone = (0..100).map(|_| {
+            thread::sleep(Duration::from_millis(20));
+            !is_registered()
+        });
+        assert!(is_gone.any(|gone| gone), "{signal}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    for (arguments, why) in [
+        ("attach", "--share"),
+        ("attach --share 0", "from 0.001 to 4 million"),
+        ("attach --share nan", "from 0.001 to 4 million"),
+        ("attach --share 5 --most-window 0", "most_window is 0"),
+        ("attach --share 5 --memory 1", "memory is below 2"),
+    ] {
+        assert_fails(&mesh(arguments), 2, why);
+    }
+    assert_needs_root(&[
+        "mesh attach --share 5",
+        "mesh status",
+        "mesh detach",
+        "mesh set --share 1",
+    ]);
+}

@@ -1,0 +1,35 @@
+/* What the program and its loader share: settings (law.h) and the values of maps. Numbers are 64
+ * bits wide, so that the loader reads a value as a row of them. */
+#ifndef FRESHLINE_DTPA_INTF_H
+#define FRESHLINE_DTPA_INTF_H
+
+#include "../kernel.h"
+#include "law.h"
+
+/* The map `counters`: for each processor, of all connections. */
+enum counter {
+	/* Connections that began with it. */
+	CONNECTIONS,
+	/* Segments with data, also those sent again. */
+	SENT,
+	TIMEOUTS,
+	FAST_RETRANSMITS,
+	COUNTERS,
+};
+
+/* A row of the list of connections. */
+struct row {
+	struct address remote;
+	__u64 remote_port;
+	__u64 local_port;
+	/* The congestion window, in segments of so many bytes. */
+	__u64 window;
+	__u64 segment;
+	__u64 sent;
+	__u64 timeouts;
+	__u64 fast_retransmits;
+	__u64 srtt_us;
+	__u64 period_us;
+};
+
+#endif

@@ -1,0 +1,100 @@
+/* DTPA in integers, for BPF and, by the test that holds it against freshline-core's law, for the
+ * host: Im, PhD thesis, Seoul National University, 2015, Algorithm 2 and equation 4.6. Why each
+ * step is as it is stands with that law, and what its numbers may be.
+ *
+ *     TXP = max(a / (c sqrt(p)) - RTT, 0),    p = (timeouts + fast retransmits) / segments sent */
+#ifndef FRESHLINE_DTPA_LAW_H
+#define FRESHLINE_DTPA_LAW_H
+
+#include "../numbers.h"
+
+/* a^2 = 3/2. */
+#define A_SQUARED_OVER 3
+#define A_SQUARED_UNDER 2
+/* Windows have so many bits behind the point. */
+#define WINDOW_BITS 8
+#define LONGEST_PERIOD_US 120000000ULL
+#define US_PER_S 1000000ULL
+#define US_PER_1000_S 1000000000ULL
+#define LARGEST_COUNT (~0U)
+
+struct dtpa_settings {
+	/* c: segments in 1000 s; 0 for none, and there is no period. */
+	__u64 share_per_1000_s;
+	/* The weight of a new round trip is 1 in this, which is at least 1. */
+	__u64 rtt_weight;
+	/* Segments that the window can grow to; 0 for any number. */
+	__u64 most_window;
+	/* Segments sent after which all counts are halved, at least 2; 0 for never. */
+	__u64 memory;
+};
+
+struct dtpa {
+	__u32 sent;
+	__u32 timeouts;
+	__u32 fast_retransmits;
+	/* Smoothed; 0 before the first. */
+	__u32 srtt_us;
+	__u32 period_us;
+};
+
+/* So many segments were sent, for the first time or again. */
+static inline void dtpa_on_sent(struct dtpa *law, __u32 segments,
+				const struct dtpa_settings *settings)
+{
+	__u64 most = settings->memory ? settings->memory : LARGEST_COUNT;
+	__u64 sent = (__u64)law->sent + segments, kept = most / 2, halvings;
+
+	if (sent < most) {
+		law->sent = sent;
+		return;
+	}
+	/* At `most` they are halved, and again with each so many that make up for it. */
+	halvings = smaller(1 + (sent - most) / (most - kept), 31);
+	law->sent = kept + (sent - most) % (most - kept);
+	law->timeouts >>= halvings;
+	law->fast_retransmits >>= halvings;
+}
+
+static inline void dtpa_count(__u32 *losses)
+{
+	*losses += *losses < LARGEST_COUNT;
+}
+
+/* a / (c sqrt(p)): the round in which a window brings the share; 0 where nothing asks for one. */
+static inline __u64 dtpa_fair_round_us(const struct dtpa *law, const struct dtpa_settings *settings)
+{
+	__u64 losses = smaller((__u64)law->timeouts + law->fast_retransmits, LARGEST_COUNT);
+	__u64 sent = larger(law->sent, losses), window;
+
+	if (!losses || !settings->share_per_1000_s)
+		return 0;
+	window = square_root(A_SQUARED_OVER * (sent << 2 * WINDOW_BITS) / (A_SQUARED_UNDER * losses));
+	if (settings->most_window)
+		window = smaller(window, settings->most_window << WINDOW_BITS);
+	return window * US_PER_1000_S / settings->share_per_1000_s >> WINDOW_BITS;
+}
+
+/* An ack told a round trip: the period is computed anew. */
+static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
+				      const struct dtpa_settings *settings)
+{
+	__u64 sample = larger(sample_us, 1), weight = larger(settings->rtt_weight, 1);
+	__u64 round;
+
+	law->srtt_us = law->srtt_us ? (law->srtt_us * (weight - 1) + sample) / weight : sample;
+	round = dtpa_fair_round_us(law, settings);
+	law->period_us = round > law->srtt_us ? smaller(round - law->srtt_us, LONGEST_PERIOD_US) : 0;
+}
+
+/* At most so many bytes a second leave with a window of so many; 0 while there is no period, and
+ * TCP's own clock rules. */
+static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window_bytes)
+{
+	__u64 round_us = (__u64)law->period_us + law->srtt_us;
+	__u64 rate = window_bytes * US_PER_S / larger(round_us, 1);
+
+	return law->period_us ? larger(rate, 1) : 0;
+}
+
+#endif

@@ -1,0 +1,234 @@
+/* DTPA as a congestion control of the kernel's TCP: Reno by the kernel's own functions, and a period
+ * in which a node's own segments wait.
+ *
+ * The kernel computes a pacing rate with each ack and asks for min_tso_segs before it sends: there
+ * the rate is lowered, so that the window is spread over TXP + RTT. TCP paces by itself where no
+ * queueing discipline does. */
+#include "../kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "intf.h"
+
+#define NAME "freshline_dtpa"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+extern __u32 tcp_reno_ssthresh(struct sock *sock) __ksym;
+extern void tcp_reno_cong_avoid(struct sock *sock, __u32 ack, __u32 acked) __ksym;
+extern __u32 tcp_reno_undo_cwnd(struct sock *sock) __ksym;
+extern __u32 tcp_slow_start(struct tcp_sock *tcp, __u32 acked) __ksym;
+extern void tcp_cong_avoid_ai(struct tcp_sock *tcp, __u32 window, __u32 acked) __ksym;
+
+/* One for all connections; it may change while they run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dtpa_settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* What is remembered of a connection, in icsk_ca_priv. */
+struct state {
+	struct dtpa law;
+	/* data_segs_out when it was looked at last. */
+	__u32 seen;
+	/* Whether a fast retransmit goes on. */
+	__u32 recovers;
+};
+
+static struct state *state_of(struct sock *sock)
+{
+	return (struct state *)((struct inet_connection_sock *)sock)->icsk_ca_priv;
+}
+
+static void count(enum counter counter, __u64 by)
+{
+	__u32 key = counter;
+	__u64 *sum = bpf_map_lookup_elem(&counters, &key);
+
+	if (sum)
+		*sum += by;
+}
+
+static struct dtpa_settings *current_settings(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&settings, &first);
+}
+
+/* Takes note of what was sent since. */
+static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
+{
+	struct state *state = state_of(sock);
+	__u32 out = ((struct tcp_sock *)sock)->data_segs_out, segments = out - state->seen;
+
+	state->seen = out;
+	dtpa_on_sent(&state->law, segments, now);
+	count(SENT, segments);
+}
+
+SEC("struct_ops")
+void BPF_PROG(dtpa_init, struct sock *sock)
+{
+	struct state *state = state_of(sock);
+
+	state->law.sent = 0;
+	state->law.timeouts = 0;
+	state->law.fast_retransmits = 0;
+	state->law.srtt_us = 0;
+	state->law.period_us = 0;
+	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
+	state->recovers = 0;
+	count(CONNECTIONS, 1);
+}
+
+SEC("struct_ops")
+void BPF_PROG(freshline_acked, struct sock *sock, const struct ack_sample *sample)
+{
+	struct dtpa_settings *now = current_settings();
+
+	if (!now)
+		return;
+	look_at_sent(sock, now);
+	if (sample->rtt_us > 0)
+		dtpa_on_round_trip(&state_of(sock)->law, sample->rtt_us, now);
+}
+
+SEC("struct_ops")
+void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
+{
+	struct dtpa_settings *now = current_settings();
+	struct dtpa *law = &state_of(sock)->law;
+
+	state_of(sock)->recovers = next == TCP_CA_Recovery;
+	if (!now || (next != TCP_CA_Loss && next != TCP_CA_Recovery))
+		return;
+	look_at_sent(sock, now);
+	dtpa_count(next == TCP_CA_Loss ? &law->timeouts : &law->fast_retransmits);
+	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS, 1);
+}
+
+/* What keeps this connection back is the period. Reno lets a window grow only if that does, and with
+ * a window that stays small the rate would stay below the share. */
+static int is_waiting(struct sock *sock)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+
+	return state_of(sock)->law.period_us && tcp->write_seq != tcp->snd_nxt;
+}
+
+SEC("struct_ops")
+void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+
+	if (!is_waiting(sock)) {
+		tcp_reno_cong_avoid(sock, ack, acked);
+		return;
+	}
+	if (tcp->snd_cwnd < tcp->snd_ssthresh)
+		acked = tcp_slow_start(tcp, acked);
+	if (acked)
+		tcp_cong_avoid_ai(tcp, tcp->snd_cwnd, acked);
+}
+
+/* The window that the period is divided by. While a fast retransmit goes on the kernel counts it from
+ * what is in flight, which is little because of the period, and then sets it to ssthresh. */
+static __u32 window_of(struct sock *sock)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+
+	return state_of(sock)->recovers ? larger(tcp->snd_cwnd, tcp->snd_ssthresh) : tcp->snd_cwnd;
+}
+
+/* Comes before the kernel sends. One segment makes a packet: queues are small. */
+SEC("struct_ops")
+__u32 BPF_PROG(dtpa_before_send, struct sock *sock)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+	struct dtpa_settings *now = current_settings();
+	__u64 rate;
+
+	if (now && now->most_window && tcp->snd_cwnd > now->most_window)
+		tcp->snd_cwnd = now->most_window;
+	rate = dtpa_rate(&state_of(sock)->law, (__u64)window_of(sock) * tcp->mss_cache);
+	if (rate && sock->sk_pacing_status == SK_PACING_NONE)
+		sock->sk_pacing_status = SK_PACING_NEEDED;
+	if (rate && rate < sock->sk_pacing_rate)
+		sock->sk_pacing_rate = rate;
+	return 1;
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(dtpa_ssthresh, struct sock *sock)
+{
+	return tcp_reno_ssthresh(sock);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(dtpa_undo_cwnd, struct sock *sock)
+{
+	return tcp_reno_undo_cwnd(sock);
+}
+
+/* Every user and every network namespace may choose it, as Reno. */
+SEC(".struct_ops.link")
+struct tcp_congestion_ops freshline_dtpa = {
+	.init = (void *)dtpa_init,
+	.pkts_acked = (void *)freshline_acked,
+	.set_state = (void *)dtpa_set_state,
+	.cong_avoid = (void *)dtpa_cong_avoid,
+	.min_tso_segs = (void *)dtpa_before_send,
+	.ssthresh = (void *)dtpa_ssthresh,
+	.undo_cwnd = (void *)dtpa_undo_cwnd,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = NAME,
+};
+
+static int is_ours(struct tcp_sock *tcp)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
+	char name[sizeof(NAME)];
+
+	BPF_CORE_READ_STR_INTO(&name, connection, icsk_ca_ops, name);
+	return !bpf_strncmp(name, sizeof(name), NAME);
+}
+
+/* Reading it lists the connections of the reader's network namespace. */
+SEC("iter/tcp")
+int list(struct bpf_iter__tcp *at)
+{
+	struct sock_common *sock = at->sk_common;
+	struct tcp_sock *tcp;
+	struct dtpa *law;
+	struct row row = {};
+
+	if (!sock || sock->skc_state == TCP_LISTEN)
+		return 0;
+	tcp = bpf_skc_to_tcp_sock(sock);
+	if (!tcp || !is_ours(tcp))
+		return 0;
+	law = &state_of((struct sock *)tcp)->law;
+	row.remote = remote_address(sock);
+	row.remote_port = bpf_ntohs(sock->skc_dport);
+	row.local_port = sock->skc_num;
+	row.window = tcp->snd_cwnd;
+	row.segment = tcp->mss_cache;
+	row.sent = law->sent;
+	row.timeouts = law->timeouts;
+	row.fast_retransmits = law->fast_retransmits;
+	row.srtt_us = law->srtt_us;
+	row.period_us = law->period_us;
+	bpf_seq_write(at->meta->seq, &row, sizeof(row));
+	return 0;
+}

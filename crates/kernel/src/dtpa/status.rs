@@ -1,0 +1,188 @@
+//! Whether it is registered, what it has done, and the connections that have chosen it.
+
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use freshline_core::unit::{Bytes, Span};
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+
+use super::{FIRST, NAME, PINS, Settings, skeleton};
+use crate::error::{KernelError, require_root};
+use crate::maps::{numbers, sums};
+use crate::pin::{self, CONTROL, Folder};
+
+/// The name of the program of which its maps are known.
+const PROGRAM: &str = "freshline_acked";
+/// The length of a `struct row` of `intf.h`.
+const ROW: usize = 88;
+
+/// The congestion control, registered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attachment {
+    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// ([`KernelError::HiddenPins`]).
+    pub pinned: Option<bool>,
+    /// How it is set.
+    pub settings: Settings,
+    /// What it has done.
+    pub counters: Counters,
+    /// The connections of this network namespace that have chosen it.
+    pub connections: Vec<Connection>,
+}
+
+/// Sums over the connections of all network namespaces since it was registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counters {
+    /// Connections that began with it.
+    pub begun: u64,
+    /// Segments with data, also those sent again.
+    pub sent: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Fast retransmits.
+    pub fast_retransmits: u64,
+}
+
+/// A TCP connection that has chosen it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// Its other end.
+    pub remote: SocketAddr,
+    /// Its port here.
+    pub local_port: u16,
+    /// The congestion window, in segments.
+    pub window: u64,
+    /// The size of a full segment.
+    pub segment: Bytes,
+    /// What the law counts of it: halved now and then if there is a memory.
+    pub sent: u64,
+    /// See [`Connection::sent`].
+    pub timeouts: u64,
+    /// See [`Connection::sent`].
+    pub fast_retransmits: u64,
+    /// The smoothed round trip; none before the first.
+    pub round_trip: Option<Span>,
+    /// TXP.
+    pub period: Span,
+}
+
+impl Connection {
+    /// Timeouts and fast retransmits over segments sent.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        let losses = self.timeouts + self.fast_retransmits;
+        if self.sent == 0 { 0.0 } else { losses as f64 / self.sent as f64 }
+    }
+}
+
+/// The congestion control if it is registered, whoever holds it.
+///
+/// # Errors
+///
+/// Without root: the kernel tells nobody else. [`KernelError::OtherVersion`] if it is not ours.
+pub fn attachment() -> Result<Option<Attachment>, KernelError> {
+    require_root("ask the kernel for its programs")?;
+    let _alone = pin::lock()?;
+    let Some(maps) = maps() else { return Ok(None) };
+    let pinned = match Folder::find(PINS) {
+        Ok(folder) => Some(folder.is_some_and(|folder| folder.at(CONTROL).exists())),
+        Err(KernelError::HiddenPins) => None,
+        Err(error) => return Err(error),
+    };
+    let settings = maps
+        .settings
+        .lookup(&FIRST, MapFlags::ANY)
+        .map_err(KernelError::bpf("read the settings"))?
+        .unwrap_or_default();
+    Ok(Some(Attachment {
+        pinned,
+        settings: Settings::from_numbers(&numbers(&settings)).ok_or(KernelError::OtherVersion)?,
+        counters: counters(&maps.counters).map_err(KernelError::bpf("read the statistics"))?,
+        connections: connections()?,
+    }))
+}
+
+/// Whether anybody holds its link.
+pub(super) fn is_registered() -> bool {
+    let is_it = |link: LinkTypeInfo| match link {
+        LinkTypeInfo::StructOps(at) => {
+            MapHandle::from_map_id(at.map_id).is_ok_and(|map| map.name() == NAME)
+        }
+        _ => false,
+    };
+    LinkInfoIter::default().any(|link| is_it(link.info))
+}
+
+/// What its programs know in common.
+pub(super) struct Maps {
+    pub(super) settings: MapHandle,
+    counters: MapHandle,
+}
+
+/// Those of the one that is registered.
+pub(super) fn maps() -> Option<Maps> {
+    if !is_registered() {
+        return None;
+    }
+    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
+    // One that was registered before lives on with its last connection; the newest is in place.
+    let program = ProgInfoIter::with_query_opts(with_maps)
+        .filter(|program| program.name == PROGRAM)
+        .max_by_key(|program| program.load_time)?;
+    let named = |name: &str| {
+        let mut all = program.map_ids.iter().filter_map(|id| MapHandle::from_map_id(*id).ok());
+        all.find(|map| map.name() == name)
+    };
+    Some(Maps { settings: named("settings")?, counters: named("counters")? })
+}
+
+/// In the order of `enum counter` in `intf.h`.
+fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
+    let sum = |counter| sums(map, counter).map(|[sum]| sum);
+    Ok(Counters { begun: sum(0)?, sent: sum(1)?, timeouts: sum(2)?, fast_retransmits: sum(3)? })
+}
+
+/// Lists them by a program that is gone afterwards.
+fn connections() -> Result<Vec<Connection>, KernelError> {
+    let mut place = MaybeUninit::uninit();
+    let builder = skeleton::MainSkelBuilder::default();
+    let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
+    program
+        .maps
+        .freshline_dtpa
+        .set_autocreate(false)
+        .map_err(KernelError::bpf("leave out the congestion control"))?;
+    let program = program.load().map_err(KernelError::Refused)?;
+    let mut rows = Vec::new();
+    let iterator = program.progs.list.attach().map_err(KernelError::bpf("attach the program"))?;
+    Iter::new(&iterator)
+        .map_err(KernelError::bpf("list the connections"))?
+        .read_to_end(&mut rows)
+        .map_err(KernelError::file("read", "the connections"))?;
+    Ok(rows.chunks_exact(ROW).filter_map(connection).collect())
+}
+
+/// A `struct row` of `intf.h`.
+fn connection(value: &[u8]) -> Option<Connection> {
+    let (address, row) = value.split_first_chunk::<16>()?;
+    let [remote_port, local_port, window, segment, sent, timeouts, fast_retransmits, srtt, period] =
+        numbers(row)[..]
+    else {
+        return None;
+    };
+    Some(Connection {
+        remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
+        local_port: local_port as u16,
+        window,
+        segment: Bytes::new(segment),
+        sent,
+        timeouts,
+        fast_retransmits,
+        round_trip: (srtt > 0).then(|| Span::from_micros(srtt)),
+        period: Span::from_micros(period),
+    })
+}

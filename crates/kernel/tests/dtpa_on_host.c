@@ -1,0 +1,40 @@
+/* law.h of DTPA as a program: what it is told, line by line, and what it knows after a round trip.
+ *
+ *     new SHARE_PER_1000_S RTT_WEIGHT MOST_WINDOW MEMORY
+ *     sent SEGMENTS
+ *     timeout
+ *     fast_retransmit
+ *     round_trip SAMPLE_US WINDOW_BYTES  ->  TXP and the round trip in us, the rate in bytes a
+ *                                            second, segments and losses counted */
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/dtpa/law.h"
+
+int main(void)
+{
+	struct dtpa_settings settings = { 0 };
+	struct dtpa law = { 0 };
+	unsigned long long in[4];
+	char what[16];
+
+	while (scanf("%15s", what) == 1) {
+		if (!strcmp(what, "new") && scanf("%llu %llu %llu %llu", &in[0], &in[1], &in[2], &in[3]) == 4) {
+			settings = (struct dtpa_settings){ in[0], in[1], in[2], in[3] };
+			law = (struct dtpa){ 0 };
+		} else if (!strcmp(what, "sent") && scanf("%llu", &in[0]) == 1) {
+			dtpa_on_sent(&law, in[0], &settings);
+		} else if (!strcmp(what, "timeout")) {
+			dtpa_count(&law.timeouts);
+		} else if (!strcmp(what, "fast_retransmit")) {
+			dtpa_count(&law.fast_retransmits);
+		} else if (!strcmp(what, "round_trip") && scanf("%llu %llu", &in[0], &in[1]) == 2) {
+			dtpa_on_round_trip(&law, in[0], &settings);
+			printf("%u %u %llu %u %u\n", law.period_us, law.srtt_us, dtpa_rate(&law, in[1]),
+			       law.sent, law.timeouts + law.fast_retransmits);
+		} else {
+			return 1;
+		}
+	}
+	return 0;
+}
