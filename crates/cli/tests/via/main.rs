@@ -7,6 +7,8 @@ mod common;
 #[allow(dead_code)]
 #[path = "../bond/net.rs"]
 mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
 mod sources;
 
 use std::time::Duration;
