@@ -101,7 +101,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     let twice = said_of(r#"name = "download""#, r#"name = "robot""#);
     assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
     let two_links = said_of(r#"name = "uplink""#, r#"name = "nic""#);
-    assert_says(&two_links, &["line 10", "two links or cells are called `nic`"]);
+    assert_says(&two_links, &["line 10", "two links, cells or meshes are called `nic`"]);
     let no_hop = said_of("there = {}", "there = {}\ncount = 0");
     assert_says(&no_hop, &["line 6", "`count` of `nic` is 0"]);
     let no_run = said_of("runs = 2", "runs = 0");

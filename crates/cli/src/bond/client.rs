@@ -109,11 +109,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     })
     .map_err(failure)?;
     let stop = stop_on_signals()?;
+    let watcher = client.watcher();
+    args.show.start(&watcher)?;
+    // Last, as it says that all is ready, metrics too.
     for address in client.local_addrs().map_err(failure)? {
         eprintln!("listening at {address}");
     }
-    let watcher = client.watcher();
-    args.show.start(&watcher)?;
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     client.run(&stop, until).map_err(failure)?;
     args.show.end(&watcher)

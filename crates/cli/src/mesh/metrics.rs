@@ -90,9 +90,9 @@ mod tests {
         let text = render(Snapshot(Some(attachment))).unwrap();
         let of = "{remote=\"192.0.2.7:443\",local_port=\"5000\"}";
         for line in [
-            "freshline_mesh_share 2.5".to_owned(),
-            "freshline_mesh_connections_total 7".to_owned(),
-            "freshline_mesh_fast_retransmits_total 6".to_owned(),
+            "freshline_mesh_share{} 2.5".to_owned(),
+            "freshline_mesh_connections_total{} 7".to_owned(),
+            "freshline_mesh_fast_retransmits_total{} 6".to_owned(),
             format!("freshline_mesh_connection_loss{of} 0.02"),
             format!("freshline_mesh_connection_rtt_seconds{of} 0.25"),
             format!("freshline_mesh_connection_period_seconds{of} 1.5"),

@@ -285,7 +285,7 @@ impl Radio {
             return None;
         }
         stats.busy += 1;
-        frame.backoffs += 1;
+        frame.backoffs = frame.backoffs.saturating_add(1);
         frame.exponent = (frame.exponent + 1).min(self.csma.max_be);
         if frame.backoffs > self.csma.max_backoffs {
             return Some(self.done(node, Outcome::NoChannel));
@@ -389,7 +389,7 @@ impl Radio {
     fn miss_ack(&mut self, at: Time, node: u32) -> Option<Event> {
         let Csma { min_be, max_retries, retry_delay, .. } = self.csma;
         let frame = self.nodes[node as usize].frame.as_mut()?;
-        frame.tries += 1;
+        frame.tries = frame.tries.saturating_add(1);
         if frame.tries > max_retries {
             return Some(self.done(node, Outcome::NoAck));
         }

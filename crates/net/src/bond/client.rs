@@ -51,7 +51,7 @@ pub struct ClientConfig {
     /// How to send.
     pub sending: Sending,
     /// TCP addresses to listen at, and where what comes there goes; none: as the program says by
-    /// SOCKS5.
+    /// SOCKS5 or HTTP's CONNECT.
     pub listen: Vec<(SocketAddr, Option<Target>)>,
 }
 
@@ -161,9 +161,9 @@ impl Client {
     /// # Errors
     /// [`BondError`] where it cannot go on; that no path is there is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
-        run(self, stop, until)?;
+        let ended = run(self, stop, until);
         self.lose();
-        Ok(())
+        ended
     }
 
     /// Something through which other threads see how the client fares.
@@ -311,6 +311,8 @@ impl Client {
             if !std::mem::replace(&mut self.is_without_answer, true) {
                 tracing::warn!(server = %self.server, "no answer; trying again");
             }
+            // The server may think that it is connected.
+            self.transmit();
             self.lose();
             // By another interface, if there is one.
             self.dialled = (self.dialled + 1) % self.ways.len();

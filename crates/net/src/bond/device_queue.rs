@@ -139,7 +139,7 @@ impl DeviceQueues {
 
     fn device_of(&mut self, now: Instant, path: FourTuple) -> Option<u32> {
         let label = path.local_ip().filter(|label| self.labels.contains_key(label));
-        let key = label.unwrap_or(path.remote().ip());
+        let key = label.unwrap_or(path.remote().ip().to_canonical());
         if let Some((at, device)) = self.routes.get(&key)
             && now.saturating_duration_since(*at) < ROUTE
         {

@@ -112,8 +112,9 @@ impl Pipe {
     ) -> Pumped {
         let mut again = false;
         let before = *moved;
+        let ended = (self.is_finished, self.is_shut);
         let results = [self.pump_up(connection, scratch, moved), self.pump_down(connection, moved)];
-        if *moved != before {
+        if *moved != before || (self.is_finished, self.is_shut) != ended {
             self.moved_at = now;
         }
         if self.down.is_empty() {

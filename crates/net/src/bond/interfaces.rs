@@ -49,7 +49,7 @@ impl Interfaces {
     }
 
     /// The number of the interface that `via` is bound to, if it is bound to one.
-    pub(super) fn index(&self, via: &Via) -> Option<u32> {
+    pub(crate) fn index(&self, via: &Via) -> Option<u32> {
         match via {
             Via::Interface(name) => if_nametoindex(name.as_str()).ok(),
             Via::Address(_) | Via::Any => None,

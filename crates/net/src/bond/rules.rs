@@ -34,7 +34,9 @@ impl FromStr for Allow {
             let address: IpAddr = address.parse().map_err(|_| bad())?;
             let len: u8 = len.parse().map_err(|_| bad())?;
             let most = if address.is_ipv4() { 32 } else { 128 };
-            return if len <= most { Ok(Self::Network(address, len)) } else { Err(bad()) };
+            // Networks of addresses that stand for IPv4 have to be written as IPv4.
+            let is_one = len == most || (len < most && plain(address) == address);
+            return if is_one { Ok(Self::Network(address, len)) } else { Err(bad()) };
         }
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::Network(address, if address.is_ipv4() { 32 } else { 128 }));
@@ -54,7 +56,13 @@ impl Rules {
     /// # Errors
     /// If the system does not say whether it is this host's.
     pub(super) fn allow(&self, target: &Target, address: IpAddr) -> io::Result<bool> {
-        Ok(self.is_listed(target, address) || (is_public(plain(address)) && !is_own(address)?))
+        if self.is_listed(target, address) {
+            return Ok(true);
+        }
+        let stands_for = plain(address);
+        // Without a route it is nobody's here.
+        let leads_home = || stands_for != address && is_own(stands_for).unwrap_or(false);
+        Ok(is_public(stands_for) && !is_own(address)? && !leads_home())
     }
 
     /// Whether it was allowed expressly.

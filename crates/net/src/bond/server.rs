@@ -142,7 +142,12 @@ impl Server {
     /// # Errors
     /// [`BondError`] where it cannot go on; trouble with clients is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
-        run(self, stop, until)
+        let ended = run(self, stop, until);
+        // By a reset: to a destination, an end would look as if all had come.
+        for handle in self.links.keys().copied().collect::<Vec<_>>() {
+            self.drop_flows(handle);
+        }
+        ended
     }
 
     /// Something through which other threads see how the server fares.
@@ -220,8 +225,8 @@ impl Server {
     }
 
     fn drop_oldest_handshake(&mut self) {
-        let unfinished =
-            self.links.iter().filter(|(_, (link, _))| link.connection.is_handshaking());
+        // Also those that have failed and only linger.
+        let unfinished = self.links.iter().filter(|(_, (link, _))| !link.is_ready);
         let oldest =
             unfinished.min_by_key(|(_, (_, began_at))| *began_at).map(|(handle, _)| *handle);
         if let Some(handle) = oldest {
@@ -238,9 +243,10 @@ impl Server {
     /// Takes note of what has happened to a connection.
     fn settle(&mut self, handle: ConnectionHandle) {
         let now = self.driver.clock.now();
+        let mut is_drained = false;
         loop {
             let Some((link, _)) = self.links.get_mut(&handle) else { return };
-            let is_drained = link.settle(&mut self.driver.endpoint);
+            is_drained |= link.settle(&mut self.driver.endpoint);
             let Some(event) = link.poll_event() else {
                 if is_drained {
                     self.drop_flows(handle);

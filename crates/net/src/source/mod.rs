@@ -382,10 +382,12 @@ impl Source {
         Ok(Sampling::ByLaw)
     }
 
-    /// Whether openings have gone without an answer for so long that the links may be to blame.
+    /// Whether openings have gone without an answer for so long that the links may be to blame; not
+    /// where a challenge, or a connection that is ready, asks for the next one.
     fn are_links_in_doubt(&self) -> bool {
-        matches!(self.session.reach(), Reach::Opening { attempts }
-            if attempts > 0 && attempts % RENEW_AFTER == 0)
+        let is_due = matches!(self.session.reach(), Reach::Opening { attempts }
+            if attempts > 0 && attempts % RENEW_AFTER == 0);
+        is_due && !self.session.is_prompted()
     }
 
     fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {

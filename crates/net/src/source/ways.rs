@@ -12,7 +12,7 @@ use freshline_core::unit::{Span, Time};
 use mio::{Registry, Token};
 use noq_proto::FourTuple;
 
-use super::{SourceError, system};
+use super::SourceError;
 use crate::bond::Via;
 use crate::bond::device_queue::DeviceQueues;
 use crate::bond::interfaces::Interfaces;
@@ -23,6 +23,10 @@ use crate::link::{Link, LinkError, LinkEvent, Plain, Sent, Transport};
 /// How often it is looked which interfaces there are, and connections that were lost are dialled
 /// again.
 const LOOK_AROUND: Span = Span::from_millis(250);
+
+/// The longest wait before a lost connection is dialled again, doubled from [`LOOK_AROUND`]: as long
+/// as between openings of a session without an answer.
+const LONGEST_REDIAL: Span = Span::from_secs(2);
 
 /// The first token of the links' sockets.
 const FIRST_TOKEN: usize = 8;
@@ -57,9 +61,12 @@ struct Way {
     token: Token,
     /// Stands for its interface where queues are asked for.
     label: IpAddr,
-    /// Its own address when the link was made.
-    address: Option<IpAddr>,
+    /// Its own address when the link was made, and the number of the interface that the socket is
+    /// bound to: one that comes anew under the same name is another one.
+    place: (Option<IpAddr>, Option<u32>),
     link: Option<Link<Plain>>,
+    /// When a lost connection may be dialled again, and how long the next one waits.
+    redial: (Time, Span),
 }
 
 /// What has become of a way.
@@ -97,8 +104,9 @@ impl Links {
             token: Token(FIRST_TOKEN + index),
             // Of a block that nobody has (RFC 1112 section 4).
             label: Ipv4Addr::from(0xf000_0001 + index as u32).into(),
-            address: None,
+            place: (None, None),
             link: None,
+            redial: (Time::ZERO, LOOK_AROUND),
         };
         let mut links = Self {
             clock,
@@ -126,19 +134,34 @@ impl Links {
             return Ok(());
         }
         self.look_at = now + LOOK_AROUND;
-        let interfaces = Interfaces::read().map_err(system("list interfaces"))?;
+        let interfaces = match Interfaces::read() {
+            Ok(interfaces) => interfaces,
+            // What was known still holds.
+            Err(error) => {
+                tracing::debug!("interfaces cannot be listed: {error}");
+                return Ok(());
+            }
+        };
         for (id, way) in (0..).map(PathId).zip(&mut self.ways) {
-            let address = interfaces.address(&way.via, way.remote);
-            if address.is_none() {
+            let place = (interfaces.address(&way.via, way.remote), interfaces.index(&way.via));
+            if place.0.is_none() {
                 if way.link.take().is_some() {
                     tell(id, Change::Gone);
                 }
                 continue;
             }
             let is_lost = way.link.as_ref().is_some_and(Link::is_down);
-            if way.link.is_some() && way.address == address && !is_lost {
+            let is_same = way.link.is_some() && way.place == place;
+            if is_same && !is_lost {
+                if now >= way.redial.0 {
+                    way.redial.1 = LOOK_AROUND;
+                }
                 continue;
             }
+            if is_same && now < way.redial.0 {
+                continue;
+            }
+            way.redial = (now + way.redial.1, (way.redial.1 * 2).min(LONGEST_REDIAL));
             if way.link.take().is_some() && !is_lost {
                 tell(id, Change::Gone);
             }
@@ -146,7 +169,7 @@ impl Links {
             match way.open(self.transport.clone(), registry, self.clock) {
                 Ok(link) => {
                     let is_ready = !link.is_dialling();
-                    (way.link, way.address) = (Some(link), address);
+                    (way.link, way.place) = (Some(link), place);
                     if let Some(name) = interfaces.name(&way.via) {
                         self.queues.label(way.label, name);
                     }

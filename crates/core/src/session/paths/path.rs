@@ -279,7 +279,8 @@ impl Path {
         }
         self.clocks.on_ack(now, sent.at, ack.received_at, rtt);
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
-        let left_at = sent.at + sent.wait;
+        // Nothing has waited for longer than the round trip, whatever was expected.
+        let left_at = sent.at + sent.wait.min(rtt);
         let way = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
         self.way = Some(
             self.way

@@ -295,6 +295,12 @@ impl Source {
         self.session
     }
 
+    /// Whether the next opening is due because something came: a challenge, or a transport that is
+    /// ready.
+    pub fn is_prompted(&self) -> bool {
+        self.attempt_by != PathSet::EMPTY
+    }
+
     /// Whether the monitor is known to hear us.
     pub fn reach(&self) -> Reach {
         self.reach
@@ -435,12 +441,14 @@ impl Source {
 
     fn on_challenge(&mut self, now: Time, by: PathId, cookie: Cookie) -> SourceEvent {
         let several = self.doors.len() > 1;
+        let is_just_open = self.is_just_open(now);
         let Some(door) = self.doors.get_mut(usize::from(by.0)) else {
             return SourceEvent::Challenged;
         };
         let first = door.cookie != cookie;
-        // Another path was faster, and the session is open by now.
-        let is_overtaken = several && door.openings > 0;
+        // Another path was faster, and the session is open by now; what left before that, by the
+        // slower one, may still be challenged.
+        let is_overtaken = several && (door.openings > 0 || is_just_open);
         door.cookie = cookie;
         door.openings = door.openings.saturating_sub(1);
         if self.reach != Reach::Open {
@@ -454,6 +462,14 @@ impl Source {
         SourceEvent::Challenged
     }
 
+    /// What a slower path brings so soon may have left before the session opened by a faster one. If
+    /// it is no rumour, the next challenge tells it again, or silence.
+    fn is_just_open(&self, now: Time) -> bool {
+        self.reach == Reach::Open
+            && self.doors.len() > 1
+            && now.since(self.opened_at) < self.params.silence
+    }
+
     /// The next opening goes out now, by one path.
     fn attempt(&mut self, now: Time, by: PathId) {
         self.attempt_by = self.attempt_by.with(by);
@@ -461,6 +477,9 @@ impl Source {
     }
 
     fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
+        if self.is_just_open(now) {
+            return SourceEvent::Closed(reason);
+        }
         if self.reach == Reach::Open {
             self.open_again(now);
         }

@@ -147,8 +147,9 @@ impl Server {
                         self.driver.ready.push_back(key);
                     }
                     // Windows are full of others' bytes; this is tried again with the next event.
+                    // It has answered, so no other address is needed.
                     Err(noq_proto::WriteError::Blocked) => {
-                        flow.step = Step::Connecting(tcp, since, others, wish);
+                        flow.step = Step::Connecting(tcp, since, Vec::new(), wish);
                     }
                     Err(_) => {
                         flow::reset(&mut link.connection, flow.stream);
