@@ -76,7 +76,7 @@ impl Net {
             net.cable(path, rate);
         }
         net.ip("s", &format!("addr add {SERVER}/32 dev lo"));
-        net.ip("s", &format!("addr add {SERVER_6}/128 dev lo"));
+        net.ip("s", &format!("addr add {SERVER_6}/128 dev lo nodad"));
         net
     }
 
