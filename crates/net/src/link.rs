@@ -178,8 +178,10 @@ impl<I: Inlet> Link<I> {
         self.quic.as_ref().is_some_and(|quic| quic.state == State::Down)
     }
 
-    /// The next datagram of the protocol that has come.
-    pub(crate) fn receive(&mut self, now: Time) -> Result<Option<Came<'_, I>>, LinkError> {
+    /// The next datagram of the protocol that has come. Whoever wants to know when looks at the clock
+    /// afterwards: before, what came while this process waited for a processor would seem to have
+    /// come too early, and round trips too short.
+    pub(crate) fn receive(&mut self) -> Result<Option<Came<'_, I>>, LinkError> {
         loop {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
@@ -191,13 +193,13 @@ impl<I: Inlet> Link<I> {
                 Ok((len, mark)) => match &mut self.quic {
                     None => return Ok(Some((&self.buffer[..len], mark))),
                     Some(quic) => {
-                        let now = self.clock.instant_of(now);
+                        let now = self.clock.instant_of(self.clock.now());
                         quic.client.handle(now, self.ends.1, None, &self.buffer[..len]);
                         self.mark = mark;
                     }
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.flush(now)?;
+                    self.flush(self.clock.now())?;
                     return Ok(None);
                 }
                 Err(error) => self.notice(&error),

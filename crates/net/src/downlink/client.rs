@@ -303,11 +303,11 @@ impl Client {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let Self { link, session, rate, air, gathered, clock, .. } = self;
-            let now = clock.now();
-            let Some((datagram, kernel)) = link.receive(now)? else {
+            let Some((datagram, kernel)) = link.receive()? else {
                 busy = false;
                 break;
             };
+            let now = clock.now();
             let received_at = kernel.map_or(now, |kernel| kernel.at.min(now));
             let at = Clocked { received_at, now };
             let rate = rate.get().filter(|_| air.is_none());

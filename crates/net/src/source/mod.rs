@@ -317,11 +317,11 @@ impl Source {
     fn receive_by(&mut self, id: PathId, watch: &mut dyn Watch) -> Result<bool, SourceError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let now = self.clock.now();
-            let Some(datagram) = self.links.receive(id, now)? else {
+            let Some(datagram) = self.links.receive(id)? else {
                 busy = false;
                 break;
             };
+            let now = self.clock.now();
             if let Ok(event) = self.session.on_datagram(now, id, datagram) {
                 watch.event(now, &self.session, &Event::Session(event));
             }

@@ -185,9 +185,9 @@ impl Links {
     }
 
     /// The next datagram that has come by a way.
-    pub(super) fn receive(&mut self, id: PathId, now: Time) -> Result<Option<&[u8]>, LinkError> {
+    pub(super) fn receive(&mut self, id: PathId) -> Result<Option<&[u8]>, LinkError> {
         let Some(link) = self.link(id) else { return Ok(None) };
-        Ok(link.receive(now)?.map(|(datagram, ())| datagram))
+        Ok(link.receive()?.map(|(datagram, ())| datagram))
     }
 
     /// Sends by a way; what cannot leave is as good as replaced.
