@@ -153,7 +153,7 @@ impl Client {
     /// [`BondError::System`] if the system does not say.
     pub fn local_addrs(&self) -> Result<Vec<SocketAddr>, BondError> {
         let addresses = self.listeners.iter().map(|listener| listener.socket.local_addr());
-        addresses.collect::<Result<_, _>>().map_err(system("learn its own address"))
+        Ok(addresses.collect::<Result<_, _>>().map_err(system("learn its own address"))?)
     }
 
     /// Runs until `stop`, or until `until` has come.

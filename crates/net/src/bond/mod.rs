@@ -42,6 +42,7 @@ pub use socket::Via;
 pub use status::{BondReport, PathReport, Watcher};
 
 use crate::quic::{LostReason, TrustError};
+use crate::system::{SystemError, system};
 
 /// Why an end of a bond cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +56,8 @@ pub enum BondError {
         error: io::Error,
     },
     /// The operating system refused something else.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// TLS cannot use what it was given.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -84,8 +80,4 @@ pub enum BondError {
         /// Why.
         reason: LostReason,
     },
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> BondError {
-    move |error| BondError::System { what, error }
 }

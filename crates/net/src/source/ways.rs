@@ -175,7 +175,7 @@ impl Links {
                     }
                     tell(id, Change::Opened { is_ready });
                 }
-                Err(LinkError::System { error, .. }) => {
+                Err(LinkError::System(error)) => {
                     tracing::debug!(via = %way.via, "no link: {error}");
                 }
                 Err(error) => return Err(error.into()),
