@@ -6,6 +6,8 @@
 mod common;
 mod cut;
 mod flood;
+#[path = "../common/net.rs"]
+mod hosts;
 mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
