@@ -55,7 +55,7 @@ mod redundant;
 mod round_robin;
 
 pub use blest::{Blest, BlestParams};
-pub use config::{SchedulerConfig, SchedulerError};
+pub use config::{ParseSchedulerError, SchedulerConfig, SchedulerError};
 pub use daps::Daps;
 pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};

@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn named(name: &str) -> SchedulerConfig {
-        SchedulerConfig::named(name).expect("there is one")
+        name.parse().expect("there is one")
     }
 
     fn ack(seq: u64, received_at: Time) -> PathAck {
