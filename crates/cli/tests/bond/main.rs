@@ -6,7 +6,7 @@
 mod common;
 mod cut;
 mod flood;
-#[path = "../common/net.rs"]
+#[path = "../common/hosts.rs"]
 mod hosts;
 mod loopback;
 mod net;
@@ -14,6 +14,8 @@ mod net;
 mod orphans;
 mod programs;
 mod sum;
+#[path = "../common/two_paths.rs"]
+mod two_paths;
 mod ways;
 
 use std::io::{Read, Write};

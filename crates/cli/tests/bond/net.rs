@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{FRESHLINE, assert_succeeded, text};
-use super::hosts::BESIDE;
-pub(crate) use super::hosts::{Net, Rate, Running, SERVER, SERVER_6, can_run};
+use super::two_paths::BESIDE;
+pub(crate) use super::two_paths::{Net, Rate, Running, SERVER, SERVER_6, can_run};
 
 impl Net {
     /// For one that does not mind others.

@@ -4,17 +4,19 @@
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/net.rs"]
-mod net;
+#[path = "../common/hosts.rs"]
+mod hosts;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod sources;
+#[path = "../common/two_paths.rs"]
+mod two_paths;
 
 use std::time::Duration;
 
 use common::{FRESHLINE, assert_fails};
-use net::{Net, can_run};
 use sources::{Told, bursts, run, together};
+use two_paths::{Net, can_run};
 
 /// By the emulated paths, of which the first is fast with bursts of delay, the second slow.
 const FAST: &str = "v1@10.79.1.2:4001";

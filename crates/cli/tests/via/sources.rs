@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_succeeded};
-use super::net::{Net, SERVER};
+use super::two_paths::{Net, SERVER};
 
 /// A path as its source told of it.
 #[derive(Debug, Clone)]

@@ -10,13 +10,13 @@
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Deref;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 
-use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, within};
-use super::orphans::remove_orphans;
+use super::common::{FRESHLINE, assert_succeeded, can_run_with, ip};
+use super::hosts::Hosts;
 
 /// Where the server listens, and what it connects to.
 pub(crate) const SERVER: &str = "10.79.9.9";
@@ -35,7 +35,7 @@ pub(crate) static BESIDE: RwLock<()> = RwLock::new(());
 
 /// Both hosts, for as long as this is.
 pub(crate) struct Net {
-    prefix: String,
+    hosts: Hosts,
     state: tempfile::TempDir,
     /// Of [`BESIDE`].
     _turn: Box<dyn Any + Sync>,
@@ -49,16 +49,8 @@ impl Net {
 
     /// While `turn` is held.
     pub(crate) fn at(turn: impl Any + Sync, rates: [Rate; 2]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        remove_orphans("fl-bond-");
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let prefix = format!("fl-bond-{}-{number}", std::process::id());
-        let state = tempfile::tempdir().unwrap();
-        let net = Self { prefix, state, _turn: Box::new(turn) };
-        for host in ["c", "s"] {
-            ip(&format!("netns add {}", net.name(host)));
-            net.ip(host, "link set dev lo up");
-        }
+        let (hosts, state) = (Hosts::new("bond", &["c", "s"]), tempfile::tempdir().unwrap());
+        let net = Self { hosts, state, _turn: Box::new(turn) };
         for (path, rate) in [1, 2].into_iter().zip(rates) {
             net.cable(path, rate);
         }
@@ -87,29 +79,10 @@ impl Net {
         self.ip("c", &format!("route add default via 10.79.{path}.2 metric {path}"));
     }
 
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    /// Runs `ip` on a host.
-    pub(crate) fn ip(&self, host: &str, arguments: &str) {
-        ip(&format!("-n {} {arguments}", self.name(host)));
-    }
-
     /// Runs `tc` on a host.
     pub(crate) fn tc(&self, host: &str, arguments: &str) {
         let done = self.command(host, "tc").args(arguments.split(' ')).output().unwrap();
         assert_succeeded(&done);
-    }
-
-    /// A command on a host.
-    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
-        command_in(&self.name(host), program)
-    }
-
-    /// Runs `what` on a thread that is on `host`.
-    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        within(&self.name(host), what)
     }
 
     /// Where one of many keeps its identity.
@@ -141,11 +114,11 @@ impl Net {
     }
 }
 
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in ["c", "s"] {
-            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
+impl Deref for Net {
+    type Target = Hosts;
+
+    fn deref(&self) -> &Hosts {
+        &self.hosts
     }
 }
 
