@@ -19,4 +19,5 @@ pub mod source;
 pub mod stop;
 pub mod system;
 mod tun;
+pub mod via;
 pub mod wlan;

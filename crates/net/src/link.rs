@@ -9,10 +9,10 @@ use freshline_core::unit::Time;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
-use crate::bond::{Via, socket};
 use crate::clock::Clock;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
 use crate::system::{SystemError, system};
+use crate::via::{self, Via};
 
 /// How datagrams are carried.
 #[derive(Debug, Clone)]
@@ -314,7 +314,7 @@ fn connect(
     registry: &Registry,
     token: Token,
 ) -> Result<UdpSocket, LinkError> {
-    let socket = socket::bind(via, remote).map_err(system("open a UDP socket"))?;
+    let socket = via::bind(via, remote).map_err(system("open a UDP socket"))?;
     let mut socket = UdpSocket::from_std(socket);
     socket.connect(remote).map_err(system("reach the network of the other side"))?;
     registry

@@ -14,15 +14,15 @@ use noq_proto::{
 use program::{Flow, Step, advance};
 use slab::Slab;
 
-use super::endpoint::{Driver, End, Watched, run};
+use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
-use super::interfaces::Interfaces;
 use super::link::{Link, LinkEvent, send_by};
-use super::socket::{Outlet, Via};
+use super::socket::Outlet;
 use super::status::Watcher;
 use super::{BondError, Sending, Target, config, system};
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
+use crate::via::{Interfaces, Via};
 
 /// How often interfaces are looked at, paths that are missing are opened, and flows that take too
 /// long are ended.

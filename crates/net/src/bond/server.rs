@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Incoming, StreamId};
 use slab::Slab;
 
-use super::endpoint::{Driver, End, Watched, run};
+use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
 use super::head::Reply;
 use super::link::{Link, LinkEvent, send_by};

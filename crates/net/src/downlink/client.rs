@@ -14,14 +14,13 @@ use mio::{Events, Token};
 use super::air::{Air, CaptureTrouble};
 use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamps};
-use crate::bond::Via;
 use crate::clock::Clock;
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, LinkEvent, Transport};
 use crate::quic;
-use crate::source::{LinkEvent, Transport};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
+use crate::via::Via;
 use crate::wlan::capture::{CaptureError, CaptureSource};
 
 const SOCKET: Token = Token(0);

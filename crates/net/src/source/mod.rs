@@ -31,8 +31,8 @@ use crate::stop::Stop;
 use crate::system::SystemError;
 use sampler::{Need, Sampler, Take};
 
-pub use crate::bond::Via;
 pub use crate::link::{LinkEvent, Transport};
+pub use crate::via::Via;
 pub use report::{PathReport, SourceReport};
 pub use ways::Ways;
 

@@ -14,7 +14,6 @@ use mio::event::Event;
 use mio::{Events, Interest, Token, event};
 use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, FourTuple};
 
-use super::device_queue::DeviceQueues;
 use super::flow::{Moved, PIECE, Pipe, Pumped};
 use super::link::Link;
 use super::paths::Paths;
@@ -25,6 +24,7 @@ use crate::batch::{Address, Inbox};
 use crate::clock::Clock;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::via::DeviceQueues;
 
 /// How often an end says how it fares.
 const TELL: Span = Span::from_millis(200);

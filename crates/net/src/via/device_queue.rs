@@ -31,8 +31,6 @@ use nix::sys::socket::{
 };
 use noq_proto::FourTuple;
 
-use super::paths::{Queues, Seen};
-
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_millis(1);
 
@@ -80,6 +78,13 @@ pub struct Told {
     pub left: u32,
     /// It is none.
     pub is_noqueue: bool,
+}
+
+/// What a device's queue was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) queue: DeviceQueue,
 }
 
 /// One device.
@@ -133,7 +138,7 @@ impl DeviceQueues {
     }
 
     /// The name of the device by which a path leaves.
-    pub(super) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
+    pub(crate) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
         name_of(self.device_of(now, path)?)
     }
 
@@ -201,10 +206,9 @@ impl DeviceQueues {
         }
         told.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
 
-impl Queues for DeviceQueues {
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
+    /// The queue that packets of this path stand in; `None` where nobody can tell.
+    pub(crate) fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
         let index = self.device_of(now, path);
         let known = index.and_then(|index| self.devices.get(&index));
         if let Some(device) = known
