@@ -2,7 +2,7 @@
 //! anything before and behind what is looked for.
 #![no_main]
 
-use freshline_net::bond::{Told, parse_discipline};
+use freshline_net::via::{Told, parse_discipline};
 use libfuzzer_sys::fuzz_target;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {

@@ -4,7 +4,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
+use freshline_core::path::{DeviceQueue, PathId};
 use freshline_core::session::{PathPhase, Paths, Reach, Sample, Source, SourceParams};
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -71,7 +71,7 @@ impl Endpoint {
         let params = SourceParams::default();
         let source = Source::new(params, SESSION, law, Time::ZERO).expect("an empty name fits");
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
-        let scheduler = SchedulerConfig::named(names[usize::from(scheduler) % names.len()]);
+        let scheduler = names[usize::from(scheduler) % names.len()].parse();
         let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
         Self { source: source.over(paths), now: Time::ZERO, sent: Vec::new() }
     }

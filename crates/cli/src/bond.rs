@@ -112,16 +112,11 @@ enum CongestionName {
 
 impl How {
     fn sending(&self) -> Result<Sending, Failure> {
-        let name = self.scheduler.as_str();
-        let scheduler = match SchedulerConfig::named(name) {
-            Some(SchedulerConfig::Redundant) => Err(miette!(
+        let scheduler = match self.scheduler.parse() {
+            Ok(SchedulerConfig::Redundant) => Err(miette!(
                 "`redundant` sends copies of packets, and QUIC's streams have none; take another"
             )),
-            Some(scheduler) => Ok(scheduler),
-            None => {
-                let all: Vec<_> = SchedulerConfig::ALL.iter().map(|one| one.name()).collect();
-                Err(miette!("there is no scheduler `{name}`; there are {}", all.join(", ")))
-            }
+            scheduler => scheduler.into_diagnostic(),
         };
         let range = 64 * 1024..=Sending::WIDEST;
         let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));

@@ -63,3 +63,33 @@ pub(crate) fn printed(written: io::Result<()>) -> Result<(), Failure> {
 pub(crate) fn ms(value: Option<f64>) -> String {
     value.map_or("-".into(), |value| format!("{value:.1} ms"))
 }
+
+/// What keeps an end from its work, told to a person: each trouble once, until all is well again.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles(Vec<String>);
+
+impl Troubles {
+    /// Those that are remembered, of which the far end may have worded some.
+    const MOST: usize = 8;
+
+    pub(crate) fn tell(&mut self, text: String) {
+        if self.0.contains(&text) {
+            return;
+        }
+        eprintln!("{text}");
+        if self.0.len() == Self::MOST {
+            self.0.clear();
+        }
+        self.0.push(text);
+    }
+
+    /// All is well again.
+    pub(crate) fn are_over(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether none was told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -6,13 +6,12 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-use freshline_core::path::SchedulerConfig;
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
-use miette::miette;
+use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
 use crate::law::LawArgs;
@@ -127,14 +126,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn ways(args: &Args) -> Result<Ways, Failure> {
-    let name = args.scheduler.as_str();
-    let Some(scheduler) = SchedulerConfig::named(name) else {
-        let all: Vec<_> = SchedulerConfig::ALL.iter().map(|one| one.name()).collect();
-        return Err(Failure::Usage(miette!(
-            "there is no scheduler `{name}`; there are {}",
-            all.join(", ")
-        )));
-    };
+    let scheduler = args.scheduler.parse().into_diagnostic().map_err(Failure::Usage)?;
     let vias = args.via.iter().map(|way| (way.via.clone(), way.peer)).collect();
     Ok(Ways { vias, scheduler })
 }

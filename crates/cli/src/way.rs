@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use freshline_net::bond::Via;
+use freshline_net::via::Via;
 
 /// One way to the other end.
 #[derive(Debug, Clone)]

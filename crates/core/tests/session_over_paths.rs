@@ -31,7 +31,7 @@ struct World {
 impl World {
     /// 50 updates a second over paths with these delays.
     fn new(scheduler: &str, delays: &[Delays]) -> Self {
-        let scheduler = SchedulerConfig::named(scheduler).expect("there is one");
+        let scheduler: SchedulerConfig = scheduler.parse().expect("there is one");
         let paths = Paths::new(delays.len(), &scheduler).expect("a few paths");
         let law = Box::new(Fixed::new(UpdateRate::saturating(50.0)));
         let source = Source::new(SourceParams::default(), SessionId(7), law, Time::ZERO);

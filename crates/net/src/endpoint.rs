@@ -8,13 +8,14 @@ use std::sync::Arc;
 use freshline_core::session::{Admission, Clocked, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Token, Waker};
 
-use crate::alarm::Alarm;
 use crate::batch::{Inbox, Socket};
 use crate::carrier::{Carrier, Peer};
 use crate::clock::Clock;
 use crate::quic;
+use crate::sleeper::Sleeper;
+use crate::system::{SystemError, system};
 
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
@@ -32,20 +33,11 @@ pub enum EndpointError {
         error: io::Error,
     },
     /// The operating system refused something else.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> EndpointError {
-    move |error| EndpointError::System { what, error }
 }
 
 /// A secret that nobody knows.
@@ -58,10 +50,8 @@ pub(crate) fn secret() -> Result<Secret, EndpointError> {
 /// A socket that listens, and what wakes its one thread.
 pub(crate) struct Endpoint {
     pub(crate) clock: Clock,
-    poll: Poll,
+    sleeper: Sleeper,
     events: Events,
-    alarm: Alarm,
-    waker: Arc<Waker>,
     socket: Socket,
     inbox: Inbox,
     carrier: Carrier,
@@ -75,27 +65,24 @@ impl Endpoint {
         let clock = Clock::new();
         let mut socket =
             Socket::bind(address).map_err(|error| EndpointError::Listen { address, error })?;
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let registry = poll.registry();
-        registry
+        let sleeper = Sleeper::new([ALARM, WAKER])?;
+        sleeper
+            .registry()
             .register(&mut socket.udp, SOCKET, Interest::READABLE)
-            .and_then(|()| registry.register(&mut alarm, ALARM, Interest::READABLE))
             .map_err(system("watch its socket"))?;
-        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
         let carrier = Carrier::new(quic, clock.instant_of(clock.now()));
         let (events, inbox) = (Events::with_capacity(16), Inbox::new());
-        Ok(Self { clock, poll, events, alarm, waker, socket, inbox, carrier })
+        Ok(Self { clock, sleeper, events, socket, inbox, carrier })
     }
 
     /// Where it listens; tells the port that was chosen for port 0.
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, EndpointError> {
-        self.socket.udp.local_addr().map_err(system("learn its own address"))
+        Ok(self.socket.udp.local_addr().map_err(system("learn its own address"))?)
     }
 
     /// What wakes it from another thread.
     pub(crate) fn waker(&self) -> Arc<Waker> {
-        Arc::clone(&self.waker)
+        self.sleeper.waker()
     }
 
     /// What an address is worth here.
@@ -142,12 +129,7 @@ impl Endpoint {
     /// Sleeps until something comes, somebody wakes it, or it is `wake`; whether its socket has
     /// something.
     pub(crate) fn wait(&mut self, wake: Option<Time>) -> Result<bool, EndpointError> {
-        let timeout =
-            self.alarm.poll_until(self.clock.now(), wake).map_err(system("set a timer"))?;
-        match self.poll.poll(&mut self.events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
-            polled => polled.map_err(system("wait for its socket"))?,
-        }
+        self.sleeper.sleep(self.clock.now(), wake, &mut self.events)?;
         Ok(self.events.iter().any(|event| event.token() == SOCKET))
     }
 

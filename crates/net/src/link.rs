@@ -9,9 +9,10 @@ use freshline_core::unit::Time;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
-use crate::bond::{Via, socket};
 use crate::clock::Clock;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
+use crate::system::{SystemError, system};
+use crate::via::{self, Via};
 
 /// How datagrams are carried.
 #[derive(Debug, Clone)]
@@ -57,16 +58,14 @@ pub enum LinkEvent {
 }
 
 /// Why there is no link, or none any more.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     /// The operating system refused something.
-    System { what: &'static str, error: io::Error },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The other side cannot be dialled by QUIC.
-    Dial(quic::DialError),
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> LinkError {
-    move |error| LinkError::System { what, error }
+    #[error(transparent)]
+    Dial(#[from] quic::DialError),
 }
 
 /// Takes datagrams from a socket.
@@ -155,8 +154,7 @@ impl<I: Inlet> Link<I> {
             Transport::Udp => None,
             Transport::Quic { config, server_name } => {
                 let now = clock.instant_of(clock.now());
-                let client =
-                    Client::new(&config, remote, &server_name, now).map_err(LinkError::Dial)?;
+                let client = Client::new(&config, remote, &server_name, now)?;
                 Some(Quic { client, state: State::Dialling, packet: Vec::new(), unsent: false })
             }
         };
@@ -318,7 +316,7 @@ fn connect(
     registry: &Registry,
     token: Token,
 ) -> Result<UdpSocket, LinkError> {
-    let socket = socket::bind(via, remote).map_err(system("open a UDP socket"))?;
+    let socket = via::bind(via, remote).map_err(system("open a UDP socket"))?;
     let mut socket = UdpSocket::from_std(socket);
     socket.connect(remote).map_err(system("reach the network of the other side"))?;
     registry

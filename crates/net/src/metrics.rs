@@ -12,6 +12,8 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 /// A number of something by name, with what it is.
@@ -36,8 +38,64 @@ pub fn family<L: EncodeLabelSet, M: EncodeMetric>(
     Ok(())
 }
 
+/// A gauge a column, of each that has it, told apart by labels.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn gauges<'a, S: 'a, T: Into<Option<f64>>, L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    table: &[Column<S, T>],
+    of: impl Iterator<Item = (L, &'a S)> + Clone,
+) -> Result<(), fmt::Error> {
+    columns(encoder, table, of, ConstGauge::<f64>::new)
+}
+
+/// A counter a column, of each that has it, told apart by labels.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn counters<'a, S: 'a, T: Into<Option<u64>>, L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    table: &[Column<S, T>],
+    of: impl Iterator<Item = (L, &'a S)> + Clone,
+) -> Result<(), fmt::Error> {
+    columns(encoder, table, of, ConstCounter::<u64>::new)
+}
+
+fn columns<'a, S: 'a, N, T: Into<Option<N>>, L: EncodeLabelSet, M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    table: &[Column<S, T>],
+    of: impl Iterator<Item = (L, &'a S)> + Clone,
+    metric: fn(N) -> M,
+) -> Result<(), fmt::Error> {
+    for (name, help, value) in table {
+        let values = of.clone();
+        let values = values.filter_map(|(labels, one)| Some((labels, metric(value(one).into()?))));
+        family(encoder, name, help, values)?;
+    }
+    Ok(())
+}
+
+/// A counter a column, without labels.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn totals<S>(
+    encoder: &mut DescriptorEncoder<'_>,
+    table: &[Column<S, u64>],
+    of: &S,
+) -> Result<(), fmt::Error> {
+    for (name, help, value) in table {
+        total(encoder, name, help, &ConstCounter::new(value(of)))?;
+    }
+    Ok(())
+}
+
 /// One metric without labels.
-pub(crate) fn total(
+///
+/// # Errors
+/// Those of the encoder.
+pub fn total(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

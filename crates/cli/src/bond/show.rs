@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use freshline_core::unit::Span;
 use freshline_net::bond::{BondReport, PathReport, Watcher};
-use freshline_net::metrics::{Column, family, serve};
+use freshline_net::metrics::{Column, counters, gauges, serve, total, totals};
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::Failure;
@@ -159,22 +158,11 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let report = &self.0;
-        let none: [(&str, &str); 0] = [];
-        for (name, help, value) in TOTALS {
-            let one = std::iter::once((none, ConstCounter::new(value(report))));
-            family(&mut encoder, name, help, one)?;
-        }
-        let open = std::iter::once((none, ConstGauge::new(report.streams_open as f64)));
-        family(&mut encoder, "bond_streams_open", "TCP connections that are carried.", open)?;
-        for (name, help, value) in COUNTERS {
-            let values = report.paths.iter().map(|p| (labels(p), ConstCounter::new(value(p))));
-            family(&mut encoder, name, help, values)?;
-        }
-        for (name, help, value) in GAUGES {
-            let values = report.paths.iter();
-            let values = values.filter_map(|p| Some((labels(p), ConstGauge::new(value(p)?))));
-            family(&mut encoder, name, help, values)?;
-        }
-        Ok(())
+        totals(&mut encoder, TOTALS, report)?;
+        let open = ConstGauge::new(report.streams_open as f64);
+        total(&mut encoder, "bond_streams_open", "TCP connections that are carried.", &open)?;
+        let paths = report.paths.iter().map(|path| (labels(path), path));
+        counters(&mut encoder, COUNTERS, paths.clone())?;
+        gauges(&mut encoder, GAUGES, paths)
     }
 }

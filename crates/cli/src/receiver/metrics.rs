@@ -3,11 +3,9 @@
 use std::fmt;
 
 use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target};
-use freshline_net::metrics::{Column, family};
+use freshline_net::metrics::{Column, counters, gauges};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 7] = [
     ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
@@ -39,23 +37,16 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Self(attachments) = self;
         let labelled: Vec<_> = attachments.iter().map(|one| (labels(one), one)).collect();
-        for (name, help, value) in COUNTERS {
-            let values = labelled
-                .iter()
-                .map(|(labels, one)| (labels.clone(), ConstCounter::new(value(&one.counters))));
-            family(&mut encoder, name, help, values)?;
-        }
-        for (name, help, value) in GAUGES {
-            let values = labelled.iter().flat_map(|(labels, one)| {
-                one.peers.iter().map(move |peer| {
-                    let mut labels = labels.clone();
-                    labels.push(("address", peer.address.to_string()));
-                    (labels, ConstGauge::new(value(peer)))
-                })
-            });
-            family(&mut encoder, name, help, values)?;
-        }
-        Ok(())
+        let all = labelled.iter().map(|(labels, one)| (labels.clone(), &one.counters));
+        counters(&mut encoder, &COUNTERS, all)?;
+        let peers = labelled.iter().flat_map(|(labels, one)| {
+            one.peers.iter().map(move |peer| {
+                let mut labels = labels.clone();
+                labels.push(("address", peer.address.to_string()));
+                (labels, peer)
+            })
+        });
+        gauges(&mut encoder, &GAUGES, peers)
     }
 }
 

@@ -7,22 +7,19 @@ use freshline_core::session::{self, PathCounters, Reach, SourceEvent};
 use freshline_core::unit::{Span, Time};
 use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 
-use crate::output::ms;
+use crate::output::{Troubles, ms};
 use crate::way::Way;
 
 /// Tells a person what happens, each trouble once until the session is open again.
 pub(super) struct Teller {
     every: Span,
     next: Time,
-    told: Vec<String>,
+    troubles: Troubles,
     /// By what each path leaves; none where none was named.
     vias: Vec<String>,
     /// What each had carried when it was told of.
     before: Vec<PathCounters>,
 }
-
-/// Troubles that are remembered, of which the monitor may have worded some.
-const TOLD: usize = 8;
 
 /// Openings without an answer after which a person should know.
 const ATTEMPTS: u32 = 3;
@@ -32,7 +29,7 @@ impl Teller {
         Self {
             every,
             next: now + every,
-            told: Vec::new(),
+            troubles: Troubles::default(),
             vias: vias.iter().map(|way| way.via.to_string()).collect(),
             before: vec![PathCounters::default(); vias.len()],
         }
@@ -68,53 +65,44 @@ impl Teller {
     fn via(&self, path: PathId) -> &str {
         self.vias.get(usize::from(path.0)).map_or("a path", String::as_str)
     }
-
-    fn trouble(&mut self, text: String) {
-        if self.told.contains(&text) {
-            return;
-        }
-        eprintln!("{text}");
-        if self.told.len() == TOLD {
-            self.told.clear();
-        }
-        self.told.push(text);
-    }
 }
 
 impl Watch for Teller {
     fn event(&mut self, _now: Time, source: &session::Source, event: &Event<'_>) {
         match event {
             Event::Session(SourceEvent::Opened) => {
-                self.told.clear();
+                self.troubles.are_over();
                 eprintln!("session {} is open", source.session());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
-                self.trouble(format!("{reason}; trying again"));
+                self.troubles.tell(format!("{reason}; trying again"));
             }
             Event::Session(SourceEvent::Silent) => {
-                self.trouble("the monitor is silent; trying again, ever more rarely".into());
+                self.troubles.tell("the monitor is silent; trying again, ever more rarely".into());
             }
             Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
-            Event::Link(LinkEvent::Lost(reason)) => self.trouble(format!("{reason}; trying again")),
+            Event::Link(LinkEvent::Lost(reason)) => {
+                self.troubles.tell(format!("{reason}; trying again"));
+            }
             Event::Link(LinkEvent::Unreachable) => {
-                self.trouble("nobody listens at the monitor's address; trying again".into());
+                self.troubles.tell("nobody listens at the monitor's address; trying again".into());
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Path { path, is_there: true } => eprintln!("{} is there", self.via(*path)),
             Event::Path { path, is_there: false } => eprintln!("{} is gone", self.via(*path)),
-            Event::NoSample(why) => self.trouble(format!("{why}; trying again")),
+            Event::NoSample(why) => self.troubles.tell(format!("{why}; trying again")),
         }
     }
 
     fn turn(&mut self, now: Time, source: &session::Source) {
         let is_waiting =
             matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS);
-        if is_waiting && self.told.is_empty() && source.paths().up().next().is_none() {
-            self.trouble(
+        if is_waiting && self.troubles.is_empty() && source.paths().up().next().is_none() {
+            self.troubles.tell(
                 "no way to the monitor yet: is an interface of --via up, with an address?".into(),
             );
-        } else if is_waiting && self.told.is_empty() {
-            self.trouble(
+        } else if is_waiting && self.troubles.is_empty() {
+            self.troubles.tell(
                 "no answer: does a monitor listen there, by the same scheme, and does a firewall \
                  let UDP through? trying again"
                     .into(),

@@ -3,11 +3,9 @@
 use std::fmt;
 
 use freshline_kernel::sorpc::{Attachment, BandReport};
-use freshline_net::metrics::{Column, family};
+use freshline_net::metrics::{Column, counters, gauges};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 
 /// What was attached at one moment.
 #[derive(Debug)]
@@ -29,26 +27,21 @@ const GAUGES: [Column<Attachment, Option<f64>>; 3] = [
     ("uplink_flows", "Streams that are known", |at| Some(at.flows.len() as f64)),
 ];
 
+const BACKLOGS: [Column<BandReport, Option<f64>>; 1] =
+    [("uplink_backlog_bytes", "Bytes that wait in a band", |band| {
+        band.backlog.map(|bytes| bytes.get() as f64)
+    })];
+
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Self(attachments) = self;
-        for (name, help, value) in GAUGES {
-            let of_devices = attachments.iter().filter_map(|at| {
-                Some(([("device", at.device.as_str())], ConstGauge::new(value(at)?)))
-            });
-            family(&mut encoder, name, help, of_devices)?;
-        }
-        let bands =
-            || attachments.iter().flat_map(|at| at.bands.iter().map(move |band| (at, band)));
-        for (name, help, value) in SUMS {
-            let of_bands = bands()
-                .filter_map(|(at, band)| Some((labels(at, band), ConstCounter::new(value(band)?))));
-            family(&mut encoder, name, help, of_bands)?;
-        }
-        let backlogs = bands().filter_map(|(at, band)| {
-            Some((labels(at, band), ConstGauge::new(band.backlog?.get() as f64)))
-        });
-        family(&mut encoder, "uplink_backlog_bytes", "Bytes that wait in a band", backlogs)
+        let devices = attachments.iter().map(|at| ([("device", at.device.as_str())], at));
+        gauges(&mut encoder, &GAUGES, devices)?;
+        let bands = attachments
+            .iter()
+            .flat_map(|at| at.bands.iter().map(move |band| (labels(at, band), band)));
+        counters(&mut encoder, &SUMS, bands.clone())?;
+        gauges(&mut encoder, &BACKLOGS, bands)
     }
 }
 

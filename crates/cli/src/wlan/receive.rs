@@ -19,7 +19,7 @@ use miette::{IntoDiagnostic, miette};
 use super::counting::CountingArgs;
 use super::packets::{COLUMNS, Writer, line};
 use crate::Failure;
-use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
 
@@ -168,11 +168,8 @@ struct Outputs {
     packets: Option<Writer>,
     every: Span,
     next: Time,
-    told: Vec<String>,
+    troubles: Troubles,
 }
-
-/// Troubles that are remembered, of which the server may have worded some.
-const TOLD: usize = 8;
 
 impl Outputs {
     fn of(args: &Args) -> Result<Self, Failure> {
@@ -183,7 +180,7 @@ impl Outputs {
         }
         let next = Clock::new().now() + args.every;
         let (payloads, every) = (writer(&args.out)?, args.every);
-        Ok(Self { payloads, packets, every, next, told: Vec::new() })
+        Ok(Self { payloads, packets, every, next, troubles: Troubles::default() })
     }
 
     /// Waits for the files.
@@ -198,18 +195,6 @@ impl Outputs {
             }
         }
         Ok(())
-    }
-
-    /// Each once, until packets come again.
-    fn trouble(&mut self, text: String) {
-        if self.told.contains(&text) {
-            return;
-        }
-        eprintln!("{text}");
-        if self.told.len() == TOLD {
-            self.told.clear();
-        }
-        self.told.push(text);
     }
 }
 
@@ -226,19 +211,21 @@ impl ClientWatch for Outputs {
     fn event(&mut self, _now: Time, event: &Event<'_>) {
         match event {
             Event::Joined => {
-                self.told.clear();
+                self.troubles.are_over();
                 eprintln!("packets come");
             }
-            Event::Silent => self.trouble("no packets any more; joining again".into()),
-            Event::Closed(CloseReason::Done) => self.trouble(CloseReason::Done.to_string()),
-            Event::Closed(reason) => self.trouble(format!("{reason}; trying again")),
-            Event::Link(LinkEvent::Lost(reason)) => self.trouble(format!("{reason}; trying again")),
+            Event::Silent => self.troubles.tell("no packets any more; joining again".into()),
+            Event::Closed(CloseReason::Done) => self.troubles.tell(CloseReason::Done.to_string()),
+            Event::Closed(reason) => self.troubles.tell(format!("{reason}; trying again")),
+            Event::Link(LinkEvent::Lost(reason)) => {
+                self.troubles.tell(format!("{reason}; trying again"));
+            }
             Event::Link(LinkEvent::Unreachable) => {
-                self.trouble("nobody listens at the server's address; trying again".into());
+                self.troubles.tell("nobody listens at the server's address; trying again".into());
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Capture(trouble) => eprintln!("{}", of_capture(trouble)),
-            Event::Unanswered(_) => self.trouble(
+            Event::Unanswered(_) => self.troubles.tell(
                 "no answer: does `freshline wlan serve` listen there, by the same scheme, and does \
                  a firewall let UDP through? trying again"
                     .into(),

@@ -136,8 +136,8 @@ fn floods(scheduler: &str) -> (Curve, Vec<Duration>) {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     let _server = net.server("--allow 10.79.9.9:8000");
-    let _near = net.emulated("10.79.1.2:3776", "delay=20ms", "delay=20ms");
-    let _far = net.emulated("10.79.2.2:3777", "delay=30ms", "delay=30ms");
+    let _near = net.emulated("10.79.1.2:3776", ["delay=20ms", "delay=20ms"]);
+    let _far = net.emulated("10.79.2.2:3777", ["delay=30ms", "delay=30ms"]);
     mirror(&net);
     let via = "--via v1@10.79.1.2:3776,v2@10.79.2.2:3777";
     let _client = net.client_via(&format!("{via} --scheduler {scheduler}"));

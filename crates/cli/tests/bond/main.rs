@@ -6,12 +6,16 @@
 mod common;
 mod cut;
 mod flood;
+#[path = "../common/hosts.rs"]
+mod hosts;
 mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod programs;
 mod sum;
+#[path = "../common/two_paths.rs"]
+mod two_paths;
 mod ways;
 
 use std::io::{Read, Write};

@@ -1,128 +1,23 @@
-//! A host with two paths to another one, each in a network namespace of its own:
-//!
-//! ```text
-//!            v1 10.79.1.1 ── 10.79.1.2 v1
-//!   client                                  server 10.79.9.9, the destination as well
-//!            v2 10.79.2.1 ── 10.79.2.2 v2
-//! ```
-//!
-//! And the same in IPv6: `fd79:1::1` and so on, the server at `fd79:9::9`.
+//! What bonds take between the hosts, and what tests do with them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::process::{Command, Output};
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::common::{FRESHLINE, assert_succeeded, can_run_with, command_in, ip, text, within};
-use super::orphans::remove_orphans;
-
-/// Where the server listens, and what it connects to.
-pub(crate) const SERVER: &str = "10.79.9.9";
-pub(crate) const SERVER_6: &str = "fd79:9::9";
-
-/// Whether the tests can run; they say so if not.
-pub(crate) fn can_run() -> bool {
-    can_run_with(&[])
-}
-
-/// The rate of a path in Mbit/s.
-pub(crate) type Rate = u32;
-
-/// Those that measure are alone; others may be beside each other.
-static BESIDE: RwLock<()> = RwLock::new(());
-
-/// Held for as long as a test uses its hosts.
-#[expect(dead_code)]
-enum Turn {
-    Alone(RwLockWriteGuard<'static, ()>),
-    Beside(RwLockReadGuard<'static, ()>),
-}
-
-/// Both hosts, for as long as this is.
-pub(crate) struct Net {
-    _turn: Turn,
-    prefix: String,
-    state: tempfile::TempDir,
-}
+use super::common::{FRESHLINE, assert_succeeded, text};
+use super::two_paths::BESIDE;
+pub(crate) use super::two_paths::{Net, Rate, Running, SERVER, SERVER_6, can_run};
 
 impl Net {
-    /// For a test that measures.
-    pub(crate) fn new(rates: [Rate; 2]) -> Self {
-        Self::at(Turn::Alone(BESIDE.write().unwrap_or_else(PoisonError::into_inner)), rates)
-    }
-
     /// For one that does not mind others.
     pub(crate) fn beside(rates: [Rate; 2]) -> Self {
-        Self::at(Turn::Beside(BESIDE.read().unwrap_or_else(PoisonError::into_inner)), rates)
-    }
-
-    fn at(turn: Turn, rates: [Rate; 2]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        remove_orphans("fl-bond-");
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let prefix = format!("fl-bond-{}-{number}", std::process::id());
-        let net = Self { _turn: turn, prefix, state: tempfile::tempdir().unwrap() };
-        for host in ["c", "s"] {
-            ip(&format!("netns add {}", net.name(host)));
-            net.ip(host, "link set dev lo up");
-        }
-        for (path, rate) in [1, 2].into_iter().zip(rates) {
-            net.cable(path, rate);
-        }
-        net.ip("s", &format!("addr add {SERVER}/32 dev lo"));
-        net.ip("s", &format!("addr add {SERVER_6}/128 dev lo nodad"));
-        net
-    }
-
-    /// Lays a cable between the hosts, and a way over it to everywhere.
-    pub(crate) fn cable(&self, path: usize, rate: Rate) {
-        let [c, s] = ["c", "s"].map(|host| self.name(host));
-        ip(&format!("link add v{path} netns {c} type veth peer name v{path} netns {s}"));
-        for (host, number) in [("c", 1), ("s", 2)] {
-            self.ip(host, &format!("addr add 10.79.{path}.{number}/24 dev v{path}"));
-            self.ip(host, &format!("addr add fd79:{path}::{number}/64 dev v{path} nodad"));
-            self.ip(host, &format!("link set dev v{path} up"));
-            let bucket = format!("tbf rate {rate}mbit burst 8k limit 150k");
-            self.tc(host, &format!("qdisc add dev v{path} root {bucket}"));
-        }
-        self.route(path);
-        self.ip("c", &format!("-6 route add default via fd79:{path}::2 metric {path}"));
-    }
-
-    /// Has the client's host reach everything by this cable.
-    pub(crate) fn route(&self, path: usize) {
-        self.ip("c", &format!("route add default via 10.79.{path}.2 metric {path}"));
-    }
-
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    /// Runs `ip` on a host.
-    pub(crate) fn ip(&self, host: &str, arguments: &str) {
-        ip(&format!("-n {} {arguments}", self.name(host)));
-    }
-
-    /// Runs `tc` on a host.
-    pub(crate) fn tc(&self, host: &str, arguments: &str) {
-        let done = self.command(host, "tc").args(arguments.split(' ')).output().unwrap();
-        assert_succeeded(&done);
-    }
-
-    /// A command on a host.
-    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
-        command_in(&self.name(host), program)
-    }
-
-    /// Runs `what` on a thread that is on `host`.
-    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        within(&self.name(host), what)
+        Self::at(BESIDE.read().unwrap_or_else(PoisonError::into_inner), rates)
     }
 
     /// `freshline bond …` on a host.
@@ -130,10 +25,6 @@ impl Net {
         let mut command = self.command(host, FRESHLINE);
         command.arg("bond").args(arguments.split_whitespace());
         command
-    }
-
-    pub(crate) fn state(&self, who: &str) -> String {
-        self.state.path().join(who).to_str().unwrap().to_owned()
     }
 
     /// The fingerprint of this end.
@@ -161,39 +52,15 @@ impl Net {
 
     /// The same on a host that asks `resolver` for names.
     pub(crate) fn server_with_names(&self, resolver: &str, options: &str) -> Running {
-        let file = self.state.path().join("resolv.conf");
+        let file = self.state("resolv.conf");
         fs::write(&file, format!("nameserver {resolver}\noptions timeout:1 attempts:1\n")).unwrap();
         let mut command = self.command("s", "unshare");
         let script = format!(
-            "mount --bind {} /etc/resolv.conf && exec {FRESHLINE} bond {}",
-            file.display(),
+            "mount --bind {file} /etc/resolv.conf && exec {FRESHLINE} bond {}",
             self.server_words("0.0.0.0:3775", options)
         );
         command.args(["--mount", "sh", "-c", &script]);
         Running::start(command, "fingerprint")
-    }
-
-    /// Cuts the first path without a word, or mends it: its frames are for nobody.
-    pub(crate) fn cut(&self, is_cut: bool) {
-        for (host, far) in [("c", "10.79.1.2"), ("s", "10.79.1.1")] {
-            if is_cut {
-                self.ip(
-                    host,
-                    &format!("neigh replace {far} lladdr 02:00:00:00:00:01 dev v1 nud permanent"),
-                );
-            } else {
-                self.ip(host, &format!("neigh del {far} dev v1"));
-            }
-        }
-    }
-
-    /// An emulated path of the server's, to which clients speak as to the server.
-    pub(crate) fn emulated(&self, listen: &str, hop: &str, return_hop: &str) -> Running {
-        let mut command = self.command("s", FRESHLINE);
-        let to = format!("{SERVER}:3775");
-        command.args(["emulate", "udp", "--listen", listen, "--to", &to, "--hop", hop]);
-        command.args(["--return-hop", return_hop]);
-        Running::start(command, listen)
     }
 
     /// The words of a client that is who `who` is.
@@ -334,41 +201,10 @@ impl Net {
     }
 }
 
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in ["c", "s"] {
-            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
-    }
-}
-
 /// USER_HZ: the unit of CPU time in proc(5), a second's.
 const TICKS: f64 = 100.0;
 
-/// A command that runs until it is dropped.
-pub(crate) struct Running {
-    child: Child,
-}
-
 impl Running {
-    /// Waits until it has said `word`.
-    pub(crate) fn start(mut command: Command, word: &str) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains(word) {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it has ended before it said `{word}`");
-        }
-        // What else it says is read, so that it never waits for a reader.
-        thread::spawn(move || {
-            let mut rest = String::new();
-            let _ = said.read_to_string(&mut rest);
-            eprint!("{rest}");
-        });
-        Self { child }
-    }
-
     /// What it has taken of the machine so far: CPU time, and memory at most.
     pub(crate) fn cost(&self) -> String {
         let status = self.proc("status");
@@ -389,13 +225,6 @@ impl Running {
 
     fn proc(&self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

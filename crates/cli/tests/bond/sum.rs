@@ -61,8 +61,8 @@ fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
     net.serve(made_up);
     let _server = net.server("--allow 10.79.0.0/16");
     let hop = "rate=20mbit,queue=100p";
-    let _near = net.emulated("10.79.1.2:3776", "delay=5ms", &format!("{hop},delay=5ms"));
-    let _far = net.emulated("10.79.2.2:3776", "delay=20ms", &format!("{hop},delay=20ms"));
+    let _near = net.emulated("10.79.1.2:3776", ["delay=5ms", &format!("{hop},delay=5ms")]);
+    let _far = net.emulated("10.79.2.2:3776", ["delay=20ms", &format!("{hop},delay=20ms")]);
     let _client = net.client_via("--via v1@10.79.1.2:3776,v2@10.79.2.2:3776");
     let share = |_| {
         let got = download(net.connect(), 20_000_000);

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -17,22 +18,19 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
 
-use crate::common::{FRESHLINE, assert_fails, assert_succeeded, command_in, ip, text, within};
+use crate::common::{FRESHLINE, assert_fails, assert_succeeded, ip, text};
+use crate::hosts::Hosts;
 use crate::kit::{alone, attachment, can_run};
-
-const HOSTS: [&str; 4] = ["sender", "link", "gateway", "host"];
 
 /// The namespaces, gone with what is attached in them however a test ends.
 struct Gateway {
-    prefix: String,
+    hosts: Hosts,
 }
 
 impl Gateway {
     fn new(name: &str) -> Self {
-        let made = Self { prefix: format!("fl-receiver-{}-{name}", std::process::id()) };
-        for host in HOSTS {
-            ip(&format!("netns add {}", made.name(host)));
-        }
+        let hosts = ["sender", "link", "gateway", "host"];
+        let made = Self { hosts: Hosts::new(&format!("receiver-{name}"), &hosts) };
         made.join(1, ("sender", "far"), ("link", "near"));
         made.join(2, ("link", "far"), ("gateway", "wan"));
         made.join(3, ("gateway", "lan"), ("host", "near"));
@@ -42,11 +40,10 @@ impl Gateway {
             ("gateway", "default", "2::1"),
             ("host", "default", "3::1"),
         ] {
-            let host = made.name(host);
-            ip(&format!("-n {host} route add {to} via fd78:{via}"));
+            made.ip(host, &format!("route add {to} via fd78:{via}"));
             let four = |address: &str| address.replace("fd78:", "10.78.").replace("::", ".0");
             let (to, via) = (four(to).replace("/64", "/24"), four(via).replace(".0", "."));
-            ip(&format!("-n {host} route add {to} via 10.78.{via}"));
+            made.ip(host, &format!("route add {to} via 10.78.{via}"));
         }
         for host in ["link", "gateway"] {
             made.within(host, || {
@@ -75,15 +72,6 @@ impl Gateway {
         }
     }
 
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    /// A command on one of the hosts, with the files of this one.
-    fn command(&self, host: &str, program: &str) -> Command {
-        command_in(&self.name(host), program)
-    }
-
     fn receiver(&self, arguments: &[&str]) -> Output {
         self.command("gateway", FRESHLINE).arg("receiver").args(arguments).output().unwrap()
     }
@@ -103,11 +91,6 @@ impl Gateway {
         format!("/sys/fs/bpf/freshline/receiver-dev-{netns}-{index}")
     }
 
-    /// Runs `what` on a thread that is on one of the hosts.
-    fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        within(&self.name(host), what)
-    }
-
     /// The sender and the host behind the gateway, connected.
     fn connect(&self, address: &str) -> (TcpStream, TcpStream) {
         let listener = self.within("sender", || TcpListener::bind((address, 0)).unwrap());
@@ -117,19 +100,19 @@ impl Gateway {
         let host = self.within("host", || TcpStream::connect((address, port)).unwrap());
         (listener.accept().unwrap().0, host)
     }
+}
 
-    fn remove(&self) {
-        for host in HOSTS {
-            // Whatever of it is there; a failing test must not leave the others.
-            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
-        }
+impl Deref for Gateway {
+    type Target = Hosts;
+
+    fn deref(&self) -> &Hosts {
+        &self.hosts
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.receiver(&["detach", "--dev", "wan"]);
-        self.remove();
     }
 }
 
@@ -256,14 +239,14 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     let vanished = Gateway::new("vanished");
     assert_succeeded(&vanished.receiver(&["attach", "--dev", "wan"]));
     let pin = vanished.pin();
-    ip(&format!("-n {} link del wan", vanished.name("gateway")));
+    vanished.ip("gateway", "link del wan");
     assert!(vanished.status().is_none());
     let next = Gateway::new("next");
     assert_succeeded(&next.receiver(&["attach", "--dev", "wan"]));
     assert!(!Path::new(&pin).exists() && next.status().is_some());
 
     let pin = next.pin();
-    ip(&format!("-n {} link del wan", next.name("gateway")));
+    next.ip("gateway", "link del wan");
     assert_succeeded(&next.receiver(&["detach", "--dev", "wan"]));
     assert!(!Path::new(&pin).exists());
 }

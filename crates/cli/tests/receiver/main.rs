@@ -4,7 +4,11 @@ mod cgroup;
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
+#[path = "../common/hosts.rs"]
+mod hosts;
 mod kit;
+#[path = "../common/orphans.rs"]
+mod orphans;
 mod paths;
 #[path = "../common/verdict.rs"]
 mod verdict;

@@ -1,5 +1,12 @@
 //! `freshline router` between two hosts in namespaces, with real packets.
 
+// Not all of it is for what needs no control groups.
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code)]
+#[path = "../common/hosts.rs"]
+mod hosts;
 #[path = "../common/lateness.rs"]
 mod lateness;
 mod net;

@@ -8,23 +8,21 @@
 //! What sends may be behind a path of our emulator in A, for the propagation delay: the kernel has
 //! none to offer everywhere.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
-use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use tempfile::NamedTempFile;
 
-use super::orphans::remove_orphans;
+use super::common::{FRESHLINE, ip};
+use super::hosts::Hosts;
 
-pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// The device of the router towards B.
 pub(crate) const DEVICE: &str = "b";
 
@@ -49,9 +47,9 @@ pub(crate) fn can_run() -> bool {
 
 /// The three namespaces, for as long as this is.
 pub(crate) struct Net {
+    hosts: Hosts,
     /// One at a time: they measure.
     _alone: MutexGuard<'static, ()>,
-    prefix: String,
     /// The file of the path behind which senders are.
     path: Option<NamedTempFile>,
 }
@@ -65,27 +63,19 @@ impl Net {
         write!(path, "[[forward.hop]]\n{hop}\n[[return.hop]]\n{hop}\n").unwrap();
         net.path = Some(path);
         // The emulator's addresses.
-        ip(&format!("-n {} route add 100.64.0.0/10 via 10.77.1.1", net.name("r")));
+        net.ip("r", "route add 100.64.0.0/10 via 10.77.1.1");
         net
     }
 
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        remove_orphans("fl-router-");
-        let prefix = format!("fl-router-{}-{number}", std::process::id());
-        let net = Self { _alone: alone, prefix, path: None };
+        let hosts = Hosts::new("router", &["a", "r", "b"]);
+        let net = Self { hosts, _alone: alone, path: None };
         let [a, r, b] = ["a", "r", "b"].map(|host| net.name(host));
         for host in ["a", "r", "b"] {
-            ip(&format!("netns add {}", net.name(host)));
-            // Addresses of IPv6 are not looked for elsewhere first.
+            // Addresses of IPv6 are not looked for elsewhere first, and are there at once.
             net.set(host, "ipv6/conf/default/accept_dad", "0");
-        }
-        for host in [&a, &r, &b] {
-            // Addresses of IPv6 are there at once.
-            ip(&format!("-n {host} link set dev lo up"));
         }
         for (number, host, device) in [(1, &a, "a"), (2, &b, "b")] {
             ip(&format!("link add r netns {host} type veth peer name {device} netns {r}"));
@@ -104,15 +94,6 @@ impl Net {
         net
     }
 
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    /// Runs `ip` on a host.
-    pub(crate) fn ip(&self, host: &str, arguments: &str) {
-        ip(&format!("-n {} {arguments}", self.name(host)));
-    }
-
     pub(crate) fn set(&self, host: &str, setting: &str, value: &str) {
         self.within(host, || fs::write(format!("/proc/sys/net/{setting}"), value).unwrap());
     }
@@ -120,18 +101,6 @@ impl Net {
     /// The address of host B.
     pub(crate) fn far(&self) -> IpAddr {
         "10.77.2.1".parse().unwrap()
-    }
-
-    /// Runs `what` on a thread that is in the namespace of `host`.
-    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/var/run/netns/{}", self.name(host))).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
-                what()
-            });
-            inside.join().unwrap()
-        })
     }
 
     /// A command of `freshline` on `host`.
@@ -160,19 +129,12 @@ impl Net {
     }
 }
 
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in ["a", "r", "b"] {
-            // Whatever of it was made; a failing test must not leave the others.
-            let name = self.name(host);
-            let _ = Command::new("ip").args(["netns", "del", &name]).output();
-        }
-    }
-}
+impl Deref for Net {
+    type Target = Hosts;
 
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    fn deref(&self) -> &Hosts {
+        &self.hosts
+    }
 }
 
 /// A process that ends with this.

@@ -354,7 +354,7 @@ fn super_packets_pass_whole_at_high_rates() {
 #[test]
 fn what_makes_no_sense_is_refused_with_a_reason() {
     let refused = |flags: &str, reason: &str| {
-        let mut command = std::process::Command::new(super::net::FRESHLINE);
+        let mut command = std::process::Command::new(super::common::FRESHLINE);
         let done = command.args(["router", "run"]).args(flags.split(' ')).output().unwrap();
         let message = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(2), "{flags}: {message}");

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::net::{FRESHLINE, Net, Running};
+use super::common::FRESHLINE;
+use super::net::{Net, Running};
 
 /// A TCP stream that sends without end; it ends with this.
 pub(crate) struct Bulk {

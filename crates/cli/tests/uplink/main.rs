@@ -3,6 +3,8 @@
 mod attach;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/hosts.rs"]
+mod hosts;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;

@@ -5,14 +5,14 @@
 //! ```
 
 use std::fs;
+use std::ops::Deref;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::common::{FRESHLINE, can_run_with, command_in, ip, text, within};
-use super::orphans::remove_orphans;
+use super::common::{FRESHLINE, can_run_with, ip, text};
+use super::hosts::Hosts;
 
 /// The device of either host.
 pub(crate) const DEVICE: &str = "v";
@@ -24,24 +24,16 @@ pub(crate) fn can_run() -> bool {
 
 /// The two namespaces, for as long as this is, and what is attached in them.
 pub(crate) struct Net {
+    hosts: Hosts,
     /// One at a time: they measure.
     _alone: MutexGuard<'static, ()>,
-    prefix: String,
 }
 
 impl Net {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        remove_orphans("fl-uplink-");
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let prefix = format!("fl-uplink-{}-{number}", std::process::id());
-        let net = Self { _alone: alone, prefix };
-        for host in ["a", "b"] {
-            ip(&format!("netns add {}", net.name(host)));
-            net.ip(host, "link set dev lo up");
-        }
+        let net = Self { hosts: Hosts::new("uplink", &["a", "b"]), _alone: alone };
         net.connect();
         net
     }
@@ -55,20 +47,6 @@ impl Net {
             self.ip(host, &format!("addr add 10.78.0.{number}/24 dev {DEVICE}"));
             self.ip(host, &format!("link set dev {DEVICE} up gso_max_segs 2"));
         }
-    }
-
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    /// Runs `ip` on a host.
-    pub(crate) fn ip(&self, host: &str, arguments: &str) {
-        ip(&format!("-n {} {arguments}", self.name(host)));
-    }
-
-    /// A command on a host.
-    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
-        command_in(&self.name(host), program)
     }
 
     /// A command on A by `ip netns exec`.
@@ -131,10 +109,13 @@ impl Net {
         let pins = fs::read_dir("/sys/fs/bpf/freshline").into_iter().flatten().flatten();
         pins.filter(|pin| pin.file_name().to_str().unwrap().starts_with(&prefix)).count()
     }
+}
 
-    /// Runs `what` on a thread that is in the namespace of `host`.
-    pub(crate) fn within<T: Send>(&self, host: &str, what: impl FnOnce() -> T + Send) -> T {
-        within(&self.name(host), what)
+impl Deref for Net {
+    type Target = Hosts;
+
+    fn deref(&self) -> &Hosts {
+        &self.hosts
     }
 }
 
@@ -142,7 +123,6 @@ impl Drop for Net {
     fn drop(&mut self) {
         for host in ["a", "b"] {
             let _ = self.command(host, FRESHLINE).args(["uplink", "detach"]).output();
-            let _ = Command::new("ip").args(["netns", "del", &self.name(host)]).output();
         }
     }
 }

@@ -4,18 +4,19 @@
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code)]
-#[path = "../bond/net.rs"]
-mod net;
+#[path = "../common/hosts.rs"]
+mod hosts;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod sources;
+#[path = "../common/two_paths.rs"]
+mod two_paths;
 
 use std::time::Duration;
 
 use common::{FRESHLINE, assert_fails};
-use net::{Net, can_run};
-use sources::{Told, bursts, emulated, run, together};
+use sources::{Told, bursts, run, together};
+use two_paths::{Net, can_run};
 
 /// By the emulated paths, of which the first is fast with bursts of delay, the second slow.
 const FAST: &str = "v1@10.79.1.2:4001";
@@ -36,8 +37,8 @@ fn over_two_paths_updates_are_no_older_than_over_the_better_one() {
         return;
     }
     let net = Net::new([100, 100]);
-    let _fast = emulated(&net, "10.79.1.2:4001", FAST_HOP);
-    let _slow = emulated(&net, "10.79.2.2:4001", SLOW_HOP);
+    let _fast = net.emulated("10.79.1.2:4001", FAST_HOP);
+    let _slow = net.emulated("10.79.2.2:4001", SLOW_HOP);
     let both = format!("--via {FAST},{SLOW} --scheduler");
     let ways = [
         ("fast", format!("--via {FAST}")),
@@ -76,8 +77,8 @@ fn a_path_that_is_cut_or_gone_is_left_at_once_and_taken_again() {
         [("udp", "freshest"), ("udp", "qaware"), ("udp", "redundant"), ("quic", "freshest")]
     {
         let net = Net::new([100, 100]);
-        let _fast = emulated(&net, "10.79.1.2:4001", ["delay=30ms"; 2]);
-        let _slow = emulated(&net, "10.79.2.2:4001", ["delay=50ms"; 2]);
+        let _fast = net.emulated("10.79.1.2:4001", ["delay=30ms"; 2]);
+        let _slow = net.emulated("10.79.2.2:4001", ["delay=50ms"; 2]);
         let ways = [("both", format!("--via {FAST},{SLOW} --scheduler {scheduler}"))];
         let seconds = |seconds| std::thread::sleep(Duration::from_secs_f64(seconds));
         let told = together(&net, transport, Duration::from_secs(14), &ways, || {

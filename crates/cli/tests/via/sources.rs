@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_succeeded};
-use super::net::{Net, Running, SERVER};
+use super::two_paths::{Net, SERVER};
 
 /// A path as its source told of it.
 #[derive(Debug, Clone)]
@@ -68,11 +68,6 @@ impl fmt::Display for Told {
     }
 }
 
-/// An emulated path of the monitor's, to which sources speak as to the monitor.
-pub(crate) fn emulated(net: &Net, listen: &str, [hop, return_hop]: [&str; 2]) -> Running {
-    net.emulated(listen, hop, return_hop)
-}
-
 /// Runs a command to its end.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
@@ -87,11 +82,10 @@ pub(crate) fn together(
     ways: &[(&str, String)],
     meanwhile: impl FnOnce() + Send,
 ) -> Vec<Told> {
-    let state = tempfile::tempdir().unwrap();
     let mut monitor = net.command("s", FRESHLINE);
     monitor.args(["monitor", &format!("{transport}://0.0.0.0:3775"), "--json"]);
     monitor.args(["--duration", &format!("{}s", span.as_secs() + 4)]);
-    let identity = format!("--state {}", state.path().display());
+    let identity = format!("--state {}", net.state("monitor"));
     let (mut pin, mut of_monitor) = (String::new(), String::new());
     if transport == "quic" {
         of_monitor.clone_from(&identity);

@@ -1,6 +1,8 @@
 //! Schedulers by their names, with their settings.
 
 use alloc::boxed::Box;
+use alloc::string::String;
+use core::str::FromStr;
 
 use super::{
     Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Freshest, FreshestParams,
@@ -82,11 +84,6 @@ impl SchedulerConfig {
         }
     }
 
-    /// The scheduler of this name, with its settings as they are unless said.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|config| config.name() == name)
-    }
-
     /// The scheduler, at its beginning.
     pub fn build(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         Ok(match *self {
@@ -128,6 +125,24 @@ impl SchedulerConfig {
     }
 }
 
+/// A name that no scheduler has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no scheduler `{0}`; there are {names}",
+    names = SchedulerConfig::ALL.map(|config| config.name()).join(", ")
+)]
+pub struct ParseSchedulerError(String);
+
+/// By its name, with its settings as they are unless said.
+impl FromStr for SchedulerConfig {
+    type Err = ParseSchedulerError;
+
+    fn from_str(name: &str) -> Result<Self, ParseSchedulerError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|config| config.name() == name).ok_or_else(|| ParseSchedulerError(name.into()))
+    }
+}
+
 fn alpha(alpha: f64) -> Result<(), SchedulerError> {
     within("alpha", alpha, 0.0..=1.0 - f64::EPSILON, ["from 0 to below 1", "0.8"])
 }
@@ -152,9 +167,6 @@ fn within(
 /// A scheduler in a file: a name, or a table.
 #[cfg(feature = "serde")]
 mod reading {
-    use alloc::format;
-    use alloc::string::String;
-
     use serde::{Deserialize, Deserializer};
 
     use super::{
@@ -194,17 +206,10 @@ mod reading {
         }
     }
 
-    fn named(name: &str) -> Result<SchedulerConfig, String> {
-        SchedulerConfig::named(name).ok_or_else(|| {
-            let names = SchedulerConfig::ALL.map(|config| config.name()).join(", ");
-            format!("`{name}` is no scheduler of paths; there are {names}")
-        })
-    }
-
     impl<'de> Deserialize<'de> for SchedulerConfig {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let expected = "a scheduler's name, or a table with `scheduler` and its settings";
-            string_or_table::<Table, _, _, _>(deserializer, expected, named)
+            string_or_table::<Table, _, _, _>(deserializer, expected, str::parse)
         }
     }
 }
@@ -217,10 +222,11 @@ mod tests {
     #[test]
     fn all_are_found_by_their_names_as_they_are_unless_said() {
         for config in SchedulerConfig::ALL {
-            assert_eq!(SchedulerConfig::named(config.name()), Some(config));
+            assert_eq!(config.name().parse(), Ok(config));
             assert_eq!(config.build().unwrap().name(), config.name());
         }
-        assert_eq!(SchedulerConfig::named("fastest"), None);
+        let error = "fastest".parse::<SchedulerConfig>().unwrap_err().to_string();
+        assert!(error.contains("`fastest`") && error.contains("qaware"), "{error}");
         let [.., ecf, blest, _, qaware, earliest, freshest] = SchedulerConfig::ALL;
         assert_eq!(ecf, SchedulerConfig::Ecf(EcfParams::default()));
         assert_eq!(blest, SchedulerConfig::Blest(BlestParams::default()));

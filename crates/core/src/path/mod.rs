@@ -48,17 +48,19 @@ mod daps;
 mod earliest;
 mod ecf;
 mod freshest;
+mod meter;
 mod min_srtt;
 mod qaware;
 mod redundant;
 mod round_robin;
 
 pub use blest::{Blest, BlestParams};
-pub use config::{SchedulerConfig, SchedulerError};
+pub use config::{ParseSchedulerError, SchedulerConfig, SchedulerError};
 pub use daps::Daps;
 pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};
+pub use meter::DeviceMeter;
 pub use min_srtt::MinSrtt;
 pub use qaware::{QAware, QAwareParams};
 pub use redundant::Redundant;
@@ -85,7 +87,7 @@ impl PathId {
 pub struct DeviceQueue {
     /// Packets, whoever sent them.
     pub packets: u64,
-    /// How many packets left it a second in the last short while; 0: none did.
+    /// How many packets leave it a second while some wait; 0: none does.
     pub rate: f64,
 }
 

@@ -9,7 +9,7 @@
 //! Over several paths, `session::Paths` says which of them an update takes.
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
-use freshline_core::path::PathId;
+use freshline_core::path::{DeviceMeter, PathId};
 use freshline_core::session::{PathAck, PathCounters, Paths, Route};
 use freshline_core::source::{self, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
@@ -18,7 +18,6 @@ use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
 use super::parcel::{Ack, Body, Load, UDP_OVER_IPV4, Update};
-use crate::tcp::multipath::DeviceMeter;
 
 /// How large updates are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,15 +14,15 @@ use noq_proto::{
 use program::{Flow, Step, advance};
 use slab::Slab;
 
-use super::endpoint::{Driver, End, Watched, run};
+use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
-use super::interfaces::Interfaces;
 use super::link::{Link, LinkEvent, send_by};
-use super::socket::{Outlet, Via};
+use super::socket::Outlet;
 use super::status::Watcher;
 use super::{BondError, Sending, Target, config, system};
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
+use crate::via::{Interfaces, Via};
 
 /// How often interfaces are looked at, paths that are missing are opened, and flows that take too
 /// long are ended.
@@ -153,7 +153,7 @@ impl Client {
     /// [`BondError::System`] if the system does not say.
     pub fn local_addrs(&self) -> Result<Vec<SocketAddr>, BondError> {
         let addresses = self.listeners.iter().map(|listener| listener.socket.local_addr());
-        addresses.collect::<Result<_, _>>().map_err(system("learn its own address"))
+        Ok(addresses.collect::<Result<_, _>>().map_err(system("learn its own address"))?)
     }
 
     /// Runs until `stop`, or until `until` has come.

@@ -11,20 +11,18 @@
 
 mod client;
 mod config;
-pub(crate) mod device_queue;
-mod endpoint;
+mod driver;
 mod flow;
 mod gate;
 pub mod greeting;
 pub mod head;
 mod http;
-pub(crate) mod interfaces;
 mod link;
-pub(crate) mod paths;
+mod paths;
 mod resolve;
 mod rules;
 mod server;
-pub(crate) mod socket;
+mod socket;
 mod socks;
 mod status;
 #[cfg(test)]
@@ -34,14 +32,14 @@ use std::io;
 
 pub use client::{Client, ClientConfig};
 pub use config::{Congestion, Sending};
-pub use device_queue::{Told, parse as parse_discipline};
 pub use head::{BadTarget, Target};
 pub use rules::{Allow, BadAllow};
 pub use server::{Server, ServerConfig};
-pub use socket::Via;
 pub use status::{BondReport, PathReport, Watcher};
 
 use crate::quic::{LostReason, TrustError};
+use crate::system::{SystemError, system};
+pub use crate::via::Via;
 
 /// Why an end of a bond cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +53,8 @@ pub enum BondError {
         error: io::Error,
     },
     /// The operating system refused something else.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// TLS cannot use what it was given.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -84,8 +77,4 @@ pub enum BondError {
         /// Why.
         reason: LostReason,
     },
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> BondError {
-    move |error| BondError::System { what, error }
 }

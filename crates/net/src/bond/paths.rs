@@ -32,6 +32,7 @@ use freshline_core::unit::{Bytes, Span, Time};
 use noq_proto::{Connection, FourTuple, PathId, PathStatus, Transmit, VarInt};
 
 use super::gate::{Handle, Reading};
+use crate::via::{DeviceQueues, Seen};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
 /// `max_ack_delay`).
@@ -51,19 +52,20 @@ const QUIET: Duration = Duration::from_millis(150);
 /// A path that was opened must show itself within this time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a device's queue was when it was looked at.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Seen {
-    pub(crate) at: Instant,
-    pub(crate) queue: DeviceQueue,
-}
-
 /// Tells what waits in front of a path on this host.
-pub(crate) trait Queues {
+pub(super) trait Queues {
     /// The queue that packets of this path stand in; `None` where nobody can tell.
     fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen>;
 }
 
+impl Queues for DeviceQueues {
+    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
+        self.queue(now, path)
+    }
+}
+
+/// Nobody can tell.
+#[cfg(test)]
 impl Queues for () {
     fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<Seen> {
         None

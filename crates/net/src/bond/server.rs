@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Incoming, StreamId};
 use slab::Slab;
 
-use super::endpoint::{Driver, End, Watched, run};
+use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
 use super::head::Reply;
 use super::link::{Link, LinkEvent, send_by};
@@ -117,7 +117,7 @@ impl Server {
         let mut outlet = Outlet::listen(address).map_err(failed)?;
         driver.watch(&mut outlet.socket.udp, Watched::Socket(0)).map_err(failed)?;
         Ok(Self {
-            resolver: Resolver::new(&driver.waker),
+            resolver: Resolver::new(&driver.sleeper.waker()),
             driver,
             questions: 0,
             rules: Rules(config.allow),
@@ -134,7 +134,7 @@ impl Server {
     /// # Errors
     /// [`BondError::System`] if the system does not say.
     pub fn local_addr(&self) -> Result<SocketAddr, BondError> {
-        self.outlet.socket.udp.local_addr().map_err(system("learn its own address"))
+        Ok(self.outlet.socket.udp.local_addr().map_err(system("learn its own address"))?)
     }
 
     /// Runs until `stop`, or until `until` has come.
@@ -179,7 +179,7 @@ impl Server {
         for handle in touched {
             self.settle(handle);
         }
-        busy.map_err(system("receive"))
+        Ok(busy.map_err(system("receive"))?)
     }
 
     /// Decides on a newcomer: in, prove your address, or out.

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use socket2::{Domain, Protocol, Type};
 
 use crate::batch::{Address, Socket};
+use crate::via::{Via, bind};
 
 /// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
 const SEND_BUFFER: usize = 4 << 20;
@@ -15,55 +15,8 @@ const SEND_BUFFER: usize = 4 << 20;
 /// The most datagrams of equal length that go out in one call.
 const MOST_SEGMENTS: usize = 32;
 
-/// By what a path leaves this host.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Via {
-    /// An interface, whatever its address is.
-    Interface(String),
-    /// The interface that has this address.
-    Address(IpAddr),
-    /// As the routes are.
-    Any,
-}
-
-impl std::fmt::Display for Via {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Interface(name) => name.fmt(f),
-            Self::Address(address) => address.fmt(f),
-            Self::Any => "any".fmt(f),
-        }
-    }
-}
-
-impl From<&str> for Via {
-    fn from(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
-    }
-}
-
 /// The most that wait while a socket is full: acks and probes, which no gate holds back.
 const MOST_WAITING: usize = 256;
-
-/// A socket that leaves by `via`, for the family of `peer`; calls of it never wait.
-pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let domain = Domain::for_address(peer);
-    let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let from = match via {
-        Via::Interface(name) => {
-            socket.bind_device(Some(name.as_bytes()))?;
-            any
-        }
-        Via::Address(address) => *address,
-        Via::Any => any,
-    };
-    socket.bind(&SocketAddr::new(from, 0).into())?;
-    Ok(socket.into())
-}
 
 /// Datagrams of one length to one address.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::device_queue::DeviceQueues;
 use super::link::Link;
+use crate::via::DeviceQueues;
 
 /// One path.
 #[derive(Debug, Clone, PartialEq, Serialize)]

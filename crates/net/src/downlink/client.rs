@@ -1,6 +1,5 @@
 //! A client of a downlink: joins, takes packets with their times, and reports.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +9,18 @@ use freshline_core::session::downlink::{Client as Session, ClientEvent, ClientPa
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{CloseReason, Message, OpeningTooLong, SessionId};
 use freshline_core::wlan::{LevelCounter, Report};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Token};
 
 use super::air::{Air, CaptureTrouble};
 use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamps};
-use crate::alarm::Alarm;
-use crate::bond::Via;
 use crate::clock::Clock;
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, LinkEvent, Transport};
 use crate::quic;
-use crate::source::{LinkEvent, Transport};
+use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::system::SystemError;
+use crate::via::Via;
 use crate::wlan::capture::{CaptureError, CaptureSource};
 
 const SOCKET: Token = Token(0);
@@ -80,13 +79,8 @@ pub struct ClientConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The operating system refused something that the client needs.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -110,14 +104,10 @@ pub enum ClientError {
 impl From<LinkError> for ClientError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::System { what, error } => Self::System { what, error },
+            LinkError::System(error) => Self::System(error),
             LinkError::Dial(error) => Self::Dial(error),
         }
     }
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> ClientError {
-    move |error| ClientError::System { what, error }
 }
 
 /// A packet that came.
@@ -173,9 +163,7 @@ impl ClientWatch for () {}
 /// A client that is ready to run.
 pub struct Client {
     clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
+    sleeper: Sleeper,
     link: Link<Stamps>,
     session: Session,
     rate: SharedRate,
@@ -198,23 +186,17 @@ impl Client {
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         let clock = Clock::new();
         let now = clock.now();
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let registry = poll.registry();
-        registry
-            .register(&mut alarm, ALARM, Interest::READABLE)
-            .map_err(system("watch a timer"))?;
-        let waker = Arc::new(Waker::new(registry, WAKER).map_err(system("make a waker"))?);
+        let sleeper = Sleeper::new([ALARM, WAKER])?;
         let air = match (&config.capture, &config.transport) {
             (None, _) => None,
             (Some(_), Transport::Quic { .. }) => return Err(ClientError::Encrypted),
-            (Some(source), _) => Some(Air::open(source, config.server, Arc::clone(&waker))?),
+            (Some(source), _) => Some(Air::open(source, config.server, sleeper.waker())?),
         };
         let inlet = Stamps::new(clock);
         let link = Link::open(
             config.transport,
             (Via::Any, config.server),
-            (registry, SOCKET),
+            (sleeper.registry(), SOCKET),
             inlet,
             clock,
         )?;
@@ -222,9 +204,7 @@ impl Client {
         let session = Session::new(config.params, SessionId(id), config.counter, now)?;
         Ok(Self {
             clock,
-            poll,
-            alarm,
-            waker,
+            sleeper,
             link,
             session,
             rate: config.rate,
@@ -258,7 +238,7 @@ impl Client {
         until: Option<Time>,
         watch: &mut dyn ClientWatch,
     ) -> Result<(), ClientError> {
-        stop.wakes(Arc::clone(&self.waker));
+        stop.wakes(self.sleeper.waker());
         let mut events = Events::with_capacity(16);
         loop {
             let mut busy = self.receive(watch)?;
@@ -284,11 +264,7 @@ impl Client {
             }
             let now = self.clock.now();
             let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
-            let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                polled => polled.map_err(system("wait for its socket"))?,
-            }
+            self.sleeper.sleep(now, wake, &mut events)?;
         }
     }
 
@@ -359,7 +335,7 @@ impl Client {
         let unanswered = self.session.counters().joins - self.heard;
         let in_doubt = unanswered > 0 && unanswered.is_multiple_of(RENEW_AFTER);
         if !self.session.has_joined() && (self.link.is_down() || in_doubt) {
-            self.link.renew(now, self.poll.registry())?;
+            self.link.renew(now, self.sleeper.registry())?;
             watch.event(now, &Event::Unanswered(unanswered));
         }
         let Some(len) = self.session.write(now, &mut self.datagram) else { return Ok(()) };

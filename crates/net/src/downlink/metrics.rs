@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 
 use freshline_core::session::downlink::ServerCounters;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::report::{ClientStatus, ServerReport};
 use crate::ask::Asker;
-use crate::metrics::{self, Column, MetricsError, family, total};
+use crate::metrics::{self, Column, MetricsError, counters, gauges, total, totals};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
 /// Gives the address with the port that was chosen for port 0.
@@ -68,38 +67,19 @@ const SUMS: [Column<ServerCounters, u64>; 10] = [
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, help, value) in GAUGES {
-            self.column(&mut encoder, name, help, |client| value(client).map(ConstGauge::new))?;
-        }
-        for (name, help, value) in COUNTERS {
-            let counter = |client: &ClientStatus| Some(ConstCounter::new(value(client)));
-            self.column(&mut encoder, name, help, counter)?;
-        }
-        let now = ConstGauge::new(self.0.clients_now as u64);
+        let Self(report) = self;
+        let clients = report.clients.iter().map(|client| (labels(client), client));
+        gauges(&mut encoder, &GAUGES, clients.clone())?;
+        counters(&mut encoder, &COUNTERS, clients)?;
+        let now = ConstGauge::new(report.clients_now as u64);
         total(&mut encoder, "downlink_clients", "Clients of now", &now)?;
-        for (name, help, value) in SUMS {
-            total(&mut encoder, name, help, &ConstCounter::new(value(&self.0.counters)))?;
-        }
-        Ok(())
+        totals(&mut encoder, &SUMS, &report.counters)
     }
 }
 
-impl Snapshot {
-    /// One metric of all clients that have it. Names are the clients' own choice, numbers are not
-    /// shared. Whoever may look at metrics need not know a session's name, by which packets can be
-    /// led elsewhere.
-    fn column<M: EncodeMetric>(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        name: &str,
-        help: &str,
-        value: impl Fn(&ClientStatus) -> Option<M>,
-    ) -> Result<(), fmt::Error> {
-        let values = self.0.clients.iter().filter_map(|client| {
-            let (value, number) = (value(client)?, client.number.to_string());
-            let name = Some(&client.client).filter(|name| **name != client.session);
-            Some(([("client", name.cloned().unwrap_or_default()), ("number", number)], value))
-        });
-        family(encoder, name, help, values)
-    }
+/// Names are the clients' own choice, numbers are not shared. Whoever may look at metrics need not
+/// know a session's name, by which packets can be led elsewhere.
+fn labels(client: &ClientStatus) -> [(&'static str, String); 2] {
+    let name = Some(&client.client).filter(|name| **name != client.session);
+    [("client", name.cloned().unwrap_or_default()), ("number", client.number.to_string())]
 }

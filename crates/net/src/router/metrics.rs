@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::metrics::{self, Column, MetricsError, family, total};
+use crate::metrics::{self, Column, MetricsError, family, total, totals};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `report` gives, or why it
 /// gives nothing. Gives the address with the port that was chosen for port 0.
@@ -72,9 +72,7 @@ impl Collector for Snapshot {
                 total(&mut encoder, name, help, &gauge)?;
             }
         }
-        for (name, help, value) in SUMS {
-            total(&mut encoder, name, help, &ConstCounter::new(value(report)))?;
-        }
+        totals(&mut encoder, &SUMS, report)?;
         let classes: Vec<_> = report
             .classes
             .iter()

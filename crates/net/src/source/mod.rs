@@ -14,26 +14,25 @@ mod report;
 pub mod sampler;
 mod ways;
 
-use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathsError, Reach, Sample, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
 use freshline_core::wire::{OpeningTooLong, SessionId, Update};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Token};
 
-use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::link::{LinkError, Sent};
 use crate::quic;
+use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::system::SystemError;
 use sampler::{Need, Sampler, Take};
 
-pub use crate::bond::Via;
 pub use crate::link::{LinkEvent, Transport};
+pub use crate::via::Via;
 pub use report::{PathReport, SourceReport};
 pub use ways::Ways;
 
@@ -69,13 +68,8 @@ pub struct SourceConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The operating system refused something that the source needs.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -106,14 +100,10 @@ pub enum SourceError {
     Sampler(String),
 }
 
-pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SourceError {
-    move |error| SourceError::System { what, error }
-}
-
 impl From<LinkError> for SourceError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::System { what, error } => Self::System { what, error },
+            LinkError::System(error) => Self::System(error),
             LinkError::Dial(error) => Self::Dial(error),
         }
     }
@@ -150,9 +140,7 @@ impl Watch for () {}
 /// A source that is ready to run.
 pub struct Source {
     clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    waker: Arc<Waker>,
+    sleeper: Sleeper,
     links: Links,
     session: session::Source,
     sampler: Box<dyn Sampler>,
@@ -184,30 +172,23 @@ impl Source {
     pub fn new(config: SourceConfig) -> Result<Self, SourceError> {
         let clock = Clock::new();
         let now = clock.now();
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        poll.registry()
-            .register(&mut alarm, ALARM, Interest::READABLE)
-            .map_err(system("watch a timer"))?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(system("make a waker"))?);
+        let sleeper = Sleeper::new([ALARM, WAKER])?;
         let overhead =
             Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
         let (room, hint_for_more) =
             (config.transport.max_datagram(), config.transport.hint_for_more());
         let paths = config.ways.paths()?;
-        let links =
-            Links::open(&config.ways, config.transport, config.monitor, poll.registry(), clock)?;
+        let (monitor, registry) = (config.monitor, sleeper.registry());
+        let links = Links::open(&config.ways, config.transport, monitor, registry, clock)?;
         let id = getrandom::u64().map_err(SourceError::Random)?;
         let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
         let mut session = session.over(paths);
         mark_what_is_not_ready(now, &links, &mut session);
         let mut sampler = config.sampler;
-        sampler.start(clock, Arc::clone(&waker));
+        sampler.start(clock, sleeper.waker());
         Ok(Self {
             clock,
-            poll,
-            alarm,
-            waker,
+            sleeper,
             session,
             sampler,
             began_at: now,
@@ -239,7 +220,7 @@ impl Source {
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), SourceError> {
-        stop.wakes(Arc::clone(&self.waker));
+        stop.wakes(self.sleeper.waker());
         let mut events = Events::with_capacity(16);
         let mut sampling = Sampling::ByLaw;
         loop {
@@ -285,12 +266,7 @@ impl Source {
 
     /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
     fn sleep(&mut self, events: &mut Events, wake_at: Option<Time>) -> Result<bool, SourceError> {
-        let now = self.clock.now();
-        let timeout = self.alarm.poll_until(now, wake_at).map_err(system("set a timer"))?;
-        match self.poll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
-            polled => polled.map_err(system("wait for its socket"))?,
-        }
+        self.sleeper.sleep(self.clock.now(), wake_at, events)?;
         Ok(events.iter().any(|event| event.token() == WAKER))
     }
 
@@ -300,9 +276,9 @@ impl Source {
         for id in self.links.ids() {
             busy |= self.receive_by(id, watch)?;
         }
-        let Self { links, session, poll, clock, .. } = self;
+        let Self { links, session, sleeper, clock, .. } = self;
         let now = clock.now();
-        links.look_around(now, poll.registry(), |path, change| {
+        links.look_around(now, sleeper.registry(), |path, change| {
             match change {
                 Change::Opened { is_ready: true } => session.on_transport_ready(now, path),
                 Change::Opened { is_ready: false } => {}
@@ -355,7 +331,7 @@ impl Source {
         // Before the opening and not after it: its answer comes to the socket that it left from.
         if self.session.reach() != Reach::Open {
             let all = self.are_links_in_doubt();
-            self.links.renew(now, self.poll.registry(), all)?;
+            self.links.renew(now, self.sleeper.registry(), all)?;
             mark_what_is_not_ready(now, &self.links, &mut self.session);
         }
         if self.session.paths().up().next().is_none() {

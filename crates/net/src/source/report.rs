@@ -8,7 +8,7 @@ use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
 use super::ways::Links;
-use crate::bond::Via;
+use crate::via::Via;
 
 /// A source's run in numbers. The ages are the source's own estimate from round trips, an upper
 /// bound by the way of the ack.

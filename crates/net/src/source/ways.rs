@@ -13,12 +13,9 @@ use mio::{Registry, Token};
 use noq_proto::FourTuple;
 
 use super::SourceError;
-use crate::bond::Via;
-use crate::bond::device_queue::DeviceQueues;
-use crate::bond::interfaces::Interfaces;
-use crate::bond::paths::Queues;
 use crate::clock::Clock;
 use crate::link::{Link, LinkError, LinkEvent, Plain, Sent, Transport};
+use crate::via::{DeviceQueues, Interfaces, Via};
 
 /// How often it is looked which interfaces there are, and connections that were lost are dialled
 /// again.
@@ -175,7 +172,7 @@ impl Links {
                     }
                     tell(id, Change::Opened { is_ready });
                 }
-                Err(LinkError::System { error, .. }) => {
+                Err(LinkError::System(error)) => {
                     tracing::debug!(via = %way.via, "no link: {error}");
                 }
                 Err(error) => return Err(error.into()),

@@ -23,7 +23,7 @@
 //!   and 10 ms more than srtt), and two more have no answer, or by twice that time. So it takes two
 //!   or three round trips; until then `freshest` sees how long the oldest one waits.
 //! - **Probes** are copies. A silent path gets one after the time by which an update of it is
-//!   overdue, and then after twice as long each time, up to 2 s; an untried one after 0.2, 0.4 … 2 s;
+//!   overdue, and then after twice as long each time, up to 2 s; an untried one after 0.4, 0.8 … 2 s;
 //!   a live one that the scheduler leaves aside once a second, so that it is seen when it has become
 //!   the better one.
 //!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path.
@@ -103,8 +103,6 @@ pub struct PathStatus {
     pub phase: PathPhase,
     /// What a scheduler sees of it.
     pub state: PathState,
-    /// Updates without an answer.
-    pub in_flight: usize,
     /// What it has carried.
     pub counters: PathCounters,
 }
@@ -166,9 +164,11 @@ impl Paths {
         }
     }
 
-    /// An ack has come by a path; whether it answers an update that took it.
-    pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) -> bool {
-        self.path_mut(path).is_some_and(|path| path.on_ack(now, ack))
+    /// An ack has come by a path.
+    pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) {
+        if let Some(path) = self.path_mut(path) {
+            path.on_ack(now, ack);
+        }
     }
 
     /// The far end may have another clock from now on.
@@ -236,7 +236,6 @@ impl Paths {
         numbered(&self.paths).map(move |(id, path)| PathStatus {
             phase: path.phase,
             state: path.state(now, id, clock_offset),
-            in_flight: path.in_flight(),
             counters: path.counters,
         })
     }
@@ -295,7 +294,7 @@ mod tests {
     }
 
     fn named(name: &str) -> SchedulerConfig {
-        SchedulerConfig::named(name).expect("there is one")
+        name.parse().expect("there is one")
     }
 
     fn ack(seq: u64, received_at: Time) -> PathAck {
@@ -496,7 +495,7 @@ mod tests {
             for seq in seq..seq + 5_000 {
                 paths.on_sent(now, PathId(0), seq, false);
             }
-            prop_assert!(paths.statuses(now, offset).all(|status| status.in_flight <= 1024));
+            prop_assert!(paths.statuses(now, offset).all(|status| status.state.inflight.get() <= 1024));
         }
     }
 }

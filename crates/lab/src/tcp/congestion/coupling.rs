@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_core::unit::{Packets, Span, Time};
 
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Signal};
 
 /// A subflow, as the others see it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -54,21 +54,17 @@ impl Coupled {
     }
 }
 
-impl CongestionControl for Coupled {
+impl LikeReno for Coupled {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
@@ -83,18 +79,6 @@ impl CongestionControl for Coupled {
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
         self.window.answer_congestion(self.window.cwnd / 2.0);
         self.member.tell_loss(self.window.cwnd);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }
 

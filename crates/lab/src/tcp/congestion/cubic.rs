@@ -17,8 +17,8 @@
 use freshline_core::unit::{Packets, Span, Time};
 
 use super::hystart::{HyStart, HyStartParams};
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Idle, Signal};
 
 /// Settings of [`Cubic`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,21 +127,17 @@ impl Cubic {
     }
 }
 
-impl CongestionControl for Cubic {
+impl LikeReno for Cubic {
     fn name(&self) -> &'static str {
         "cubic"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
@@ -168,14 +164,10 @@ impl CongestionControl for Cubic {
         self.epoch = None;
     }
 
-    fn on_timeout(&mut self, _now: Time) {
+    fn on_timeout(&mut self) {
         self.window.collapse();
         (self.w_max, self.least_rtt, self.epoch) = (0.0, None, None);
         self.hystart = self.params.hystart.map(HyStart::new);
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
     }
 
     fn on_idle(&mut self, now: Time, idle: Idle) {

@@ -11,8 +11,8 @@
 use freshline_core::unit::{Packets, Time};
 
 use super::round::Round;
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Signal};
 
 /// Settings of [`Dctcp`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,21 +73,17 @@ impl Dctcp {
     }
 }
 
-impl CongestionControl for Dctcp {
+impl LikeReno for Dctcp {
     fn name(&self) -> &'static str {
         "dctcp"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
@@ -103,17 +99,5 @@ impl CongestionControl for Dctcp {
             Signal::Loss => 0.5,
         };
         self.window.answer_congestion(self.window.cwnd * left);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }

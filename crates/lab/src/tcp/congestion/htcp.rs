@@ -12,8 +12,8 @@
 
 use freshline_core::unit::{Packets, Span, Time};
 
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Signal};
 
 /// Settings of [`HTcp`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -132,21 +132,17 @@ impl Throughput {
     }
 }
 
-impl CongestionControl for HTcp {
+impl LikeReno for HTcp {
     fn name(&self) -> &'static str {
         "htcp"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
@@ -170,20 +166,8 @@ impl CongestionControl for HTcp {
         self.last_loss = Some(now);
     }
 
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
     fn on_recovered(&mut self, now: Time) {
         self.last_loss = Some(now);
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }
 

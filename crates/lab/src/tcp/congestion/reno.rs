@@ -12,8 +12,8 @@
 
 use freshline_core::unit::{Packets, Time};
 
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::Ack;
+use super::window::{LikeReno, Window};
 
 /// Reno.
 #[derive(Debug, Clone)]
@@ -28,42 +28,22 @@ impl Reno {
     }
 }
 
-impl CongestionControl for Reno {
+impl LikeReno for Reno {
     fn name(&self) -> &'static str {
         "reno"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
         if self.window.may_grow(ack) {
             self.window.grow_as_reno(ack.delivered);
         }
-    }
-
-    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.answer_congestion(self.window.cwnd / 2.0);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }

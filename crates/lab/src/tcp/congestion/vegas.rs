@@ -13,9 +13,9 @@
 
 use freshline_core::unit::{Packets, Time};
 
+use super::Ack;
 use super::delay::{Delay, DelayMeter, Stage};
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
 
 /// Settings of [`Vegas`], in segments.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,21 +67,17 @@ impl Vegas {
     }
 }
 
-impl CongestionControl for Vegas {
+impl LikeReno for Vegas {
     fn name(&self) -> &'static str {
         "vegas"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
@@ -101,23 +97,7 @@ impl CongestionControl for Vegas {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
-        self.window.answer_congestion(self.window.cwnd / 2.0);
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
     fn on_recovered(&mut self, _now: Time) {
         self.delay.restart();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }

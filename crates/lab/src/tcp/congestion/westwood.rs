@@ -9,8 +9,8 @@
 
 use freshline_core::unit::{Packets, Span, Time};
 
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Signal};
 
 /// The shortest time over which the rate is measured.
 const LEAST_INTERVAL: Span = Span::from_millis(50);
@@ -70,21 +70,17 @@ impl Westwood {
     }
 }
 
-impl CongestionControl for Westwood {
+impl LikeReno for Westwood {
     fn name(&self) -> &'static str {
         "westwood"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
@@ -97,17 +93,5 @@ impl CongestionControl for Westwood {
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
         let cwnd = self.window.cwnd;
         self.window.answer_congestion(self.pipe().unwrap_or(cwnd / 2.0).min(cwnd));
-    }
-
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }

@@ -1,8 +1,10 @@
 //! What the window laws share: slow start, additive increase, reduction, restart (RFC 5681).
 
-use freshline_core::unit::Packets;
+use std::fmt;
 
-use super::{Ack, Idle};
+use freshline_core::unit::{Packets, Time};
+
+use super::{Ack, CongestionControl, Idle, Signal};
 
 /// No reduction goes below two segments (RFC 5681 equation 4).
 const LEAST: f64 = 2.0;
@@ -109,6 +111,74 @@ impl Window {
         let timeouts = idle.span.as_nanos() / idle.rto.as_nanos().max(1);
         let halved = self.cwnd / (1u64 << timeouts.min(62)) as f64;
         self.cwnd = halved.max(self.initial.min(self.cwnd));
+    }
+}
+
+/// A law that steers a [`Window`]. What it does not say itself is Reno's.
+pub(super) trait LikeReno: fmt::Debug + Send {
+    fn name(&self) -> &'static str;
+
+    fn window(&self) -> &Window;
+
+    fn window_mut(&mut self) -> &mut Window;
+
+    fn on_ack(&mut self, now: Time, ack: &Ack);
+
+    fn on_congestion(&mut self, _now: Time, _signal: Signal) {
+        let window = self.window_mut();
+        window.answer_congestion(window.cwnd / 2.0);
+    }
+
+    fn on_timeout(&mut self) {
+        self.window_mut().collapse();
+    }
+
+    fn on_recovered(&mut self, _now: Time) {}
+
+    fn on_idle(&mut self, _now: Time, idle: Idle) {
+        self.window_mut().restart(idle);
+    }
+}
+
+impl<L: LikeReno> CongestionControl for L {
+    fn name(&self) -> &'static str {
+        LikeReno::name(self)
+    }
+
+    fn window(&self) -> Packets {
+        LikeReno::window(self).packets()
+    }
+
+    fn is_in_slow_start(&self) -> bool {
+        LikeReno::window(self).in_slow_start()
+    }
+
+    fn on_penalty(&mut self) {
+        self.window_mut().penalise();
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        LikeReno::on_ack(self, now, ack);
+    }
+
+    fn on_congestion(&mut self, now: Time, signal: Signal) {
+        LikeReno::on_congestion(self, now, signal);
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        LikeReno::on_timeout(self);
+    }
+
+    fn on_recovered(&mut self, now: Time) {
+        LikeReno::on_recovered(self, now);
+    }
+
+    fn on_needless(&mut self, _now: Time) {
+        self.window_mut().take_back();
+    }
+
+    fn on_idle(&mut self, now: Time, idle: Idle) {
+        LikeReno::on_idle(self, now, idle);
     }
 }
 

@@ -14,8 +14,8 @@
 use freshline_core::unit::{Packets, Span, Time};
 
 use super::delay::{Delay, DelayMeter, Stage};
-use super::window::Window;
-use super::{Ack, CongestionControl, Idle, Signal};
+use super::window::{LikeReno, Window};
+use super::{Ack, Signal};
 
 /// Settings of [`Yeah`], with the defaults of Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,21 +111,17 @@ impl Yeah {
     }
 }
 
-impl CongestionControl for Yeah {
+impl LikeReno for Yeah {
     fn name(&self) -> &'static str {
         "yeah"
     }
 
-    fn window(&self) -> Packets {
-        self.window.packets()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
-    }
-
-    fn on_penalty(&mut self) {
-        self.window.penalise();
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
@@ -152,19 +148,7 @@ impl CongestionControl for Yeah {
         self.uncongested = 0;
     }
 
-    fn on_timeout(&mut self, _now: Time) {
-        self.window.collapse();
-    }
-
     fn on_recovered(&mut self, _now: Time) {
         self.delay.restart();
-    }
-
-    fn on_needless(&mut self, _now: Time) {
-        self.window.take_back();
-    }
-
-    fn on_idle(&mut self, _now: Time, idle: Idle) {
-        self.window.restart(idle);
     }
 }

@@ -28,18 +28,16 @@
 //! # Where sources are silent
 //!
 //! - **Device queue.** n is what waits or is being sent in the first hop or the station of the cell,
-//!   whoever sent it. Its rate is that under load, over [`SAMPLING`] of it: long enough for a few
+//!   whoever sent it. Its rate is that under load, over 10 ms of it: long enough for a few
 //!   packets of the slowest Wi-Fi, short beside a round trip under load.
 //! - **DSS options** make a full packet of 1428 bytes of payload; acks carry 8 bytes more
 //!   (RFC 8684 section 3.3, 4-byte numbers, no checksum).
 
-mod device;
 mod handler;
 mod receiver;
 mod sender;
 mod subflow;
 
-pub use device::{DeviceMeter, SAMPLING};
 pub use receiver::{MultipathReceiver, Reordering};
 pub use sender::{MultipathParams, MultipathSender, MultipathStats};
 pub use subflow::Subflow;

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::path::{PathId, PathState};
+use freshline_core::path::{DeviceMeter, PathId, PathState};
 use freshline_core::unit::{Bytes, Packets, Time};
 
-use super::device::DeviceMeter;
 use super::{Carried, Mapping};
 use crate::tcp::segment::{Block, Segment};
 use crate::tcp::{Sender, SenderStats};

@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use noq_proto::{Dir, StreamId};
 
 use super::super::Target;
-use super::super::endpoint::{Driver, Watched};
+use super::super::driver::{Driver, Watched};
 use super::super::flow::{self, Incoming, Pipe, Pumped};
 use super::super::greeting::{Greeting, Next, Protocol};
 use super::super::head::{self, Reply};

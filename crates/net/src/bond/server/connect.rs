@@ -8,7 +8,7 @@ use freshline_core::unit::Time;
 use mio::net::TcpStream;
 
 use super::super::Target;
-use super::super::endpoint::Watched;
+use super::super::driver::Watched;
 use super::super::flow::{self, Pipe};
 use super::super::head::{self, Parsed, Reply};
 use super::super::resolve::Asker;

@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 
 use freshline_core::session::MonitorCounters;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::metrics::{self, Column, MetricsError, family, total};
+use crate::metrics::{self, Column, MetricsError, counters, gauges, total, totals};
 use crate::monitor::{Asker, MonitorReport, SourceStatus};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
@@ -39,12 +38,12 @@ const GAUGES: [Column<SourceStatus, Option<f64>>; 6] = [
     }),
 ];
 
-const COUNTERS: [Column<SourceStatus, Option<u64>>; 4] = [
-    ("updates_fresh", "Updates that were the freshest", |s| Some(s.fresh.into())),
-    ("updates_stale", "Updates that came after a fresher one", |s| Some(s.stale.into())),
-    ("updates_missing", "Updates that have not come", |s| Some(s.missing.into())),
+const COUNTERS: [Column<SourceStatus, u64>; 4] = [
+    ("updates_fresh", "Updates that were the freshest", |s| s.fresh.into()),
+    ("updates_stale", "Updates that came after a fresher one", |s| s.stale.into()),
+    ("updates_missing", "Updates that have not come", |s| s.missing.into()),
     ("states_replaced", "States that a newer one replaced before an output took them", |s| {
-        Some(s.replaced)
+        s.replaced
     }),
 ];
 
@@ -64,35 +63,13 @@ const SUMS: [Column<MonitorCounters, u64>; 10] = [
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for (name, help, value) in GAUGES {
-            self.column(&mut encoder, name, help, |source| value(source).map(ConstGauge::new))?;
-        }
-        for (name, help, value) in COUNTERS {
-            self.column(&mut encoder, name, help, |source| value(source).map(ConstCounter::new))?;
-        }
-        let open = ConstGauge::new(self.0.sources_open as u64);
+        let Self(report) = self;
+        let sources = report.sources.iter();
+        let sources = sources.map(|source| ([("source", source.source.as_str())], source));
+        gauges(&mut encoder, &GAUGES, sources.clone())?;
+        counters(&mut encoder, &COUNTERS, sources)?;
+        let open = ConstGauge::new(report.sources_open as u64);
         total(&mut encoder, "sources", "Sources held", &open)?;
-        for (name, help, value) in SUMS {
-            total(&mut encoder, name, help, &ConstCounter::new(value(&self.0.counters)))?;
-        }
-        Ok(())
-    }
-}
-
-impl Snapshot {
-    /// One metric of all sources that have it.
-    fn column<M: EncodeMetric>(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        name: &str,
-        help: &str,
-        value: impl Fn(&SourceStatus) -> Option<M>,
-    ) -> Result<(), std::fmt::Error> {
-        let values = self
-            .0
-            .sources
-            .iter()
-            .filter_map(|source| Some(([("source", source.source.as_str())], value(source)?)));
-        family(encoder, name, help, values)
+        totals(&mut encoder, &SUMS, &report.counters)
     }
 }

@@ -7,25 +7,24 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use freshline_core::unit::{Span, Time};
 use mio::event::Event;
-use mio::{Events, Interest, Poll, Token, Waker, event};
+use mio::{Events, Interest, Token, event};
 use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, FourTuple};
 
-use super::device_queue::DeviceQueues;
 use super::flow::{Moved, PIECE, Pipe, Pumped};
 use super::link::Link;
 use super::paths::Paths;
 use super::socket::Outlet;
 use super::status::{BondReport, Watcher, paths_of};
-use super::{BondError, Sending, system};
-use crate::alarm::Alarm;
+use super::{BondError, Sending};
 use crate::batch::{Address, Inbox};
 use crate::clock::Clock;
+use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::via::DeviceQueues;
 
 /// How often an end says how it fares.
 const TELL: Span = Span::from_millis(200);
@@ -104,9 +103,7 @@ pub(super) trait End {
 /// What all ends have.
 pub(super) struct Driver {
     pub(super) clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    pub(super) waker: Arc<Waker>,
+    pub(super) sleeper: Sleeper,
     pub(super) endpoint: Endpoint,
     pub(super) sending: Sending,
     pub(super) queues: DeviceQueues,
@@ -128,20 +125,11 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(endpoint: Endpoint, sending: Sending) -> Result<Self, BondError> {
         let clock = Clock::new();
-        let poll = Poll::new().map_err(system("make a poll"))?;
-        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
-        let waker = Waker::new(poll.registry(), Watched::Sleep.into());
-        let waker = Arc::new(waker.map_err(system("make a waker"))?);
-        poll.registry()
-            .register(&mut alarm, Watched::Sleep.into(), Interest::READABLE)
-            .map_err(system("watch a timer"))?;
         // What cannot be built is said now, not at the first connection.
         sending.scheduler.build()?;
         Ok(Self {
             clock,
-            poll,
-            alarm,
-            waker,
+            sleeper: Sleeper::new([Watched::Sleep.into(); 2])?,
             endpoint,
             sending,
             queues: DeviceQueues::new(),
@@ -161,7 +149,7 @@ impl Driver {
     /// Has the poll watch a source, for reading and writing.
     pub(super) fn watch(&self, source: &mut impl event::Source, how: Watched) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(source, how.into(), both)
+        self.sleeper.registry().register(source, how.into(), both)
     }
 
     pub(super) fn instant(&self) -> Instant {
@@ -221,7 +209,7 @@ impl Driver {
 
 /// Runs an end until `stop`, or until `until` has come.
 pub(super) fn run(end: &mut impl End, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
-    stop.wakes(Arc::clone(&end.parts().0.waker));
+    stop.wakes(end.parts().0.sleeper.waker());
     let mut events = Events::with_capacity(256);
     loop {
         for event in &events {
@@ -275,11 +263,7 @@ fn wait(
     let link = links.filter_map(|link| link.next_timeout(instant)).min();
     let link = link.map(|at| now + at.saturating_duration_since(instant).into());
     let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.tell_at), until]);
-    let timeout = driver.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
-    match driver.poll.poll(events, timeout) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        polled => polled.map_err(system("wait for its sockets")),
-    }
+    Ok(driver.sleeper.sleep(now, wake, events)?)
 }
 
 /// Says how the end fares, now and then, and at its end.

@@ -10,7 +10,7 @@
 //!
 //! # Where the paper is silent
 //!
-//! - **The dequeue rate** is counted over [`INTERVAL`], from what has left the discipline.
+//! - **The dequeue rate** is that under load ([`DeviceMeter`]), of what has left discipline and ring.
 //! - **BQL counts bytes**; a packet is taken to have [`PACKET`] of them.
 //! - **A device without a queue** (`noqueue`) cannot be seen into; that is said once, and the
 //!   scheduler goes by the round trip alone.
@@ -23,20 +23,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use freshline_core::path::DeviceQueue;
+use freshline_core::path::{DeviceMeter, DeviceQueue};
+use freshline_core::unit::{Span, Time};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 use noq_proto::FourTuple;
 
-use super::paths::{Queues, Seen};
-
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_millis(1);
-
-/// Over what time the dequeue rate is counted, at least.
-const INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long it is known which device a path leaves by.
 const ROUTE: Duration = Duration::from_secs(1);
@@ -84,14 +80,23 @@ pub struct Told {
     pub is_noqueue: bool,
 }
 
+/// What a device's queue was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) queue: DeviceQueue,
+}
+
 /// One device.
 #[derive(Debug)]
 struct Device {
     read_at: Instant,
     seen: Option<Seen>,
-    /// From when the rate is counted.
-    counted: Option<(Instant, u32)>,
-    rate: f64,
+    meter: DeviceMeter,
+    /// When it was looked at first.
+    since: Instant,
+    /// Packets that have left the discipline: the kernel's counter, without its wrapping.
+    left: u64,
     /// Where the driver tells of its rings, as of a moment.
     rings: Vec<PathBuf>,
     looked_at: Instant,
@@ -133,7 +138,7 @@ impl DeviceQueues {
     }
 
     /// The name of the device by which a path leaves.
-    pub(super) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
+    pub(crate) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
         name_of(self.device_of(now, path)?)
     }
 
@@ -201,10 +206,9 @@ impl DeviceQueues {
         }
         told.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
 
-impl Queues for DeviceQueues {
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
+    /// The queue that packets of this path stand in; `None` where nobody can tell.
+    pub(crate) fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
         let index = self.device_of(now, path);
         let known = index.and_then(|index| self.devices.get(&index));
         if let Some(device) = known
@@ -217,8 +221,9 @@ impl Queues for DeviceQueues {
             self.devices.entry(index).or_insert_with(|| Device {
                 read_at: now,
                 seen: None,
-                counted: None,
-                rate: 0.0,
+                meter: DeviceMeter::default(),
+                since: now,
+                left: 0,
                 rings: rings(Path::new(SYSFS), index),
                 looked_at: now,
             })
@@ -247,22 +252,16 @@ impl Queues for DeviceQueues {
 
 impl Device {
     fn update(&mut self, now: Instant, told: Told) -> Option<DeviceQueue> {
-        match self.counted {
-            None => self.counted = Some((now, told.left)),
-            Some((since, left)) => {
-                let span = now.saturating_duration_since(since);
-                if span >= INTERVAL {
-                    self.rate = f64::from(told.left.wrapping_sub(left)) / span.as_secs_f64();
-                    self.counted = Some((now, told.left));
-                }
-            }
-        }
-        let in_rings: u64 = self.rings.iter().filter_map(|ring| read_number(ring)).sum();
         if told.is_noqueue && self.rings.is_empty() {
             return None;
         }
-        let packets = told.waiting + in_rings.div_ceil(PACKET);
-        Some(DeviceQueue { packets, rate: self.rate })
+        let bytes: u64 = self.rings.iter().filter_map(|ring| read_number(ring)).sum();
+        let in_rings = bytes.div_ceil(PACKET);
+        self.left += u64::from(told.left.wrapping_sub(self.left as u32));
+        let at = Time::ZERO + Span::from(now.saturating_duration_since(self.since));
+        // What is in the rings has not left the device.
+        self.meter.look(at, told.waiting + in_rings, self.left.saturating_sub(in_rings));
+        Some(self.meter.queue())
     }
 }
 
@@ -347,7 +346,8 @@ mod tests {
     }
 
     fn device_with(rings: Vec<PathBuf>, at: Instant) -> Device {
-        Device { read_at: at, seen: None, counted: None, rate: 0.0, rings, looked_at: at }
+        let meter = DeviceMeter::default();
+        Device { read_at: at, seen: None, meter, since: at, left: 0, rings, looked_at: at }
     }
 
     #[test]
@@ -363,6 +363,25 @@ mod tests {
         // Too soon for another rate.
         let soon = device.update(at + Duration::from_millis(101), told(0, 99));
         assert_eq!(soon, Some(DeviceQueue { packets: 0, rate: 1000.0 }));
+        // It has next to nothing to do for a second, and is as fast as before.
+        let idle = device.update(at + Duration::from_millis(1_101), told(2, 104));
+        assert_eq!(idle, Some(DeviceQueue { packets: 2, rate: 1000.0 }));
+    }
+
+    #[test]
+    fn what_is_in_a_ring_has_not_left() {
+        let ring = tempfile::NamedTempFile::new().unwrap();
+        let at = now();
+        let mut device = device_with(vec![ring.path().to_owned()], at);
+        // The discipline gives the ring all that it has; two of three leave the device in 10 ms.
+        let mut look = |ms, in_ring: u64, waiting, left| {
+            fs::write(ring.path(), format!("{}\n", in_ring * PACKET)).unwrap();
+            let told = Told { waiting, left, is_noqueue: false };
+            device.update(at + Duration::from_millis(ms), told)
+        };
+        look(0, 0, 3, 10);
+        let gone = look(10, 1, 0, 13);
+        assert_eq!(gone, Some(DeviceQueue { packets: 1, rate: 200.0 }));
     }
 
     #[test]

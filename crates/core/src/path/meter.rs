@@ -1,15 +1,23 @@
-//! What a subflow's device lets be seen: the packets in its queue, and how fast they leave.
+//! What a device lets be seen: the packets in its queue, and how fast they leave.
+//!
+//! ```text
+//! μ = packets that left / time under load           (2.1): n/μ is what n that wait will take
+//! ```
+//!
+//! (000, section 2.4.) Algorithm 1 there counts what left in a sampling time, and only while packets
+//! wait. With idle time in it, it would tell how much was sent instead of how fast the device is.
 
-use freshline_core::path::DeviceQueue;
-use freshline_core::unit::{Span, Time};
+use super::DeviceQueue;
+use crate::unit::{Span, Time};
 
 /// Over how much time under load the rate of a device is taken.
-pub const SAMPLING: Span = Span::from_millis(10);
+const SAMPLING: Span = Span::from_millis(10);
 
 /// Turns counts of a device into what a scheduler sees.
 ///
-/// The rate is that at which the device serves: of the last [`SAMPLING`] in which something waited
-/// whenever somebody looked. Time in which it ran empty tells of who sends, and is left out.
+/// The rate is that at which the device serves: of the last 10 ms in which something waited whenever
+/// somebody looked. Time in which it ran empty tells of who sends, and is left out, as far as looks
+/// show it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceMeter {
     packets: u64,

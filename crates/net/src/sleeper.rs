@@ -1,0 +1,58 @@
+//! How the one thread of a loop sleeps.
+
+use std::io;
+use std::sync::Arc;
+
+use freshline_core::unit::Time;
+use mio::{Events, Interest, Poll, Registry, Token, Waker};
+
+use crate::alarm::Alarm;
+use crate::system::{SystemError, system};
+
+/// A poll, a timer that ends its sleep on the microsecond, and what other threads wake it by.
+pub(crate) struct Sleeper {
+    poll: Poll,
+    alarm: Alarm,
+    waker: Arc<Waker>,
+}
+
+impl Sleeper {
+    /// The timer and the waker have these tokens.
+    pub(crate) fn new([alarm_token, waker_token]: [Token; 2]) -> Result<Self, SystemError> {
+        let poll = Poll::new().map_err(system("make a poll"))?;
+        let registry = poll.registry();
+        let mut alarm = Alarm::new().map_err(system("make a timer"))?;
+        registry
+            .register(&mut alarm, alarm_token, Interest::READABLE)
+            .map_err(system("watch a timer"))?;
+        let waker = Waker::new(registry, waker_token).map_err(system("make a waker"))?;
+        Ok(Self { poll, alarm, waker: Arc::new(waker) })
+    }
+
+    /// Where sockets are made known to the poll.
+    pub(crate) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// What wakes it from another thread.
+    pub(crate) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// Sleeps until something comes, somebody wakes it, or it is `wake`; `events` tell what came.
+    pub(crate) fn sleep(
+        &mut self,
+        now: Time,
+        wake: Option<Time>,
+        events: &mut Events,
+    ) -> Result<(), SystemError> {
+        let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            polled => polled.map_err(system("wait for its sockets")),
+        }
+    }
+}

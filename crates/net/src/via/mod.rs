@@ -1,0 +1,61 @@
+//! By what packets leave this host: an interface or an address, which of them there are now, and what
+//! waits in front of their devices.
+
+mod device_queue;
+mod interfaces;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{Domain, Protocol, Type};
+
+pub(crate) use device_queue::{DeviceQueues, Seen};
+pub use device_queue::{Told, parse as parse_discipline};
+pub(crate) use interfaces::Interfaces;
+
+/// By what a path leaves this host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Via {
+    /// An interface, whatever its address is.
+    Interface(String),
+    /// The interface that has this address.
+    Address(IpAddr),
+    /// As the routes are.
+    Any,
+}
+
+impl std::fmt::Display for Via {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Interface(name) => name.fmt(f),
+            Self::Address(address) => address.fmt(f),
+            Self::Any => "any".fmt(f),
+        }
+    }
+}
+
+impl From<&str> for Via {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
+    }
+}
+
+/// A socket that leaves by `via`, for the family of `peer`; calls of it never wait.
+pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let domain = Domain::for_address(peer);
+    let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = match via {
+        Via::Interface(name) => {
+            socket.bind_device(Some(name.as_bytes()))?;
+            any
+        }
+        Via::Address(address) => *address,
+        Via::Any => any,
+    };
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    Ok(socket.into())
+}
