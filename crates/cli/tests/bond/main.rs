@@ -6,12 +6,16 @@
 mod common;
 mod cut;
 mod flood;
+#[path = "../common/lateness.rs"]
+mod lateness;
 mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod programs;
 mod sum;
+#[path = "../common/verdict.rs"]
+mod verdict;
 mod ways;
 
 use std::io::{Read, Write};
