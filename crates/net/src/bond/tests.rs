@@ -313,12 +313,14 @@ fn a_path_that_is_cut_costs_a_stream_nothing_but_time() {
 #[test]
 fn a_connection_that_has_ended_is_not_ended_in_the_place_of_the_next() {
     let mut world = World::new(only(Some(0)), only(Some(0)));
-    world.cut = [true; 2];
-    world.run(Duration::from_secs(120));
     let (endpoint, link) = &mut world.ends[CLIENT];
-    assert_eq!(endpoint.open_connections(), 0, "it was silent for longer than may be");
-    endpoint.connect(world.now, world.quic, SERVER, "far").unwrap();
-    link.take().unwrap().forget(endpoint);
+    let mut link = link.take().unwrap();
+    let later = world.now + Duration::from_secs(60);
+    link.connection.handle_timeout(later);
+    assert!(link.settle(endpoint), "it was silent for longer than may be");
+    assert_eq!(endpoint.open_connections(), 0);
+    endpoint.connect(later, world.quic, SERVER, "far").unwrap();
+    link.forget(endpoint);
     assert_eq!(endpoint.open_connections(), 1, "the next one is still there");
     // And one that has not is.
     let mut world = World::new(only(Some(0)), only(Some(0)));
