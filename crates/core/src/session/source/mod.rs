@@ -373,7 +373,13 @@ impl Source {
             self.on_overtaken(now);
             return Err(Ignored::Late);
         }
-        (self.overtaken, self.overtaken_since) = (0, None);
+        if ack.was_fresh {
+            (self.overtaken, self.overtaken_since) = (0, None);
+        } else {
+            // It opens, but a session in which nothing is fresh must still come to an end.
+            self.overtaken = self.overtaken.saturating_add(1);
+            self.overtaken_since.get_or_insert(now);
+        }
         self.newest_acked = Some(ack.seq);
         self.monitor_counts = Some(*ack);
         let answers_all = ack.seq + 1 == self.next_seq;
