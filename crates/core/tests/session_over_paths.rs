@@ -9,7 +9,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, SessionId};
+use freshline_core::wire::{Ack, Message, SessionId};
 
 /// How long a path takes there and back, in ms; `None`: nothing comes through.
 type Delays = [Option<u64>; 2];
@@ -196,6 +196,39 @@ fn all_cut_is_a_silence_and_either_path_ends_it() {
     world.delays[1] = both(40);
     world.run(Span::from_secs(3));
     assert_eq!(world.opened(), (2, 1, true), "the monitor still knows it");
+}
+
+#[test]
+fn after_a_long_opening_the_other_paths_are_tried_at_once() {
+    let mut world = World::new("freshest", &[[None, None], [None, None]]);
+    // Openings leave every 2 s by now.
+    world.run(Span::from_secs(10));
+    world.delays = vec![both(10), both(40)];
+    while !world.opened().2 {
+        world.run(Span::from_millis(10));
+    }
+    world.run(Span::from_millis(150));
+    assert_eq!(world.phase(0), PathPhase::Live);
+    assert_eq!(world.phase(1), PathPhase::Live, "the next update took it too");
+}
+
+#[test]
+fn a_newest_state_that_is_called_stale_is_to_be_repeated() {
+    let mut world = World::new("freshest", &[both(10), both(10)]);
+    world.run(Span::from_secs(2));
+    // Nothing is under way but the answer to the newest, which says that it came too late.
+    world.under_way.clear();
+    world.send();
+    world.now += Span::from_millis(10);
+    world.arrive();
+    let answer = world.under_way.pop().expect("an answer").0;
+    let Ok(Message::Ack(ack)) = Message::parse(&answer.4) else { panic!("{answer:?}") };
+    let stale = Ack { was_fresh: false, ..ack }.bytes();
+    let now = answer.0;
+    let result = world.source.on_datagram(now, PathId(answer.2), &stale);
+    assert!(result.is_err(), "{result:?}");
+    let repeat_at = world.source.repeat_at().expect("the monitor may not have it");
+    assert!(repeat_at > now && repeat_at <= now + Span::from_millis(60), "{repeat_at:?} {now:?}");
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn a_close_with_each_reason() {
         (CloseReason::BadToken, "03"),
         (CloseReason::Version, "04"),
         (CloseReason::TooLarge, "05"),
+        (CloseReason::NameTaken, "06"),
     ] {
         let close = Close { session: SESSION, reason };
         assert_answer(

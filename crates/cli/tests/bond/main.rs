@@ -8,6 +8,8 @@ mod cut;
 mod flood;
 #[path = "../common/hosts.rs"]
 mod hosts;
+#[path = "../common/lateness.rs"]
+mod lateness;
 mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
@@ -16,6 +18,8 @@ mod programs;
 mod sum;
 #[path = "../common/two_paths.rs"]
 mod two_paths;
+#[path = "../common/verdict.rs"]
+mod verdict;
 mod ways;
 
 use std::io::{Read, Write};

@@ -87,6 +87,10 @@ impl Scheduler for Daps {
             None => Choice::Wait,
         }
     }
+
+    fn forget(&mut self, _path: PathId) {
+        self.plan.clear();
+    }
 }
 
 #[cfg(test)]

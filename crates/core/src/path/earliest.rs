@@ -23,7 +23,7 @@
 //! A path without acks keeps its X: no queue has changed what lies behind it.
 
 use super::ecf::rounds;
-use super::{Choice, EcfParams, Flow, MOST_PATHS, PathState, Scheduler, candidates};
+use super::{Choice, EcfParams, Flow, MOST_PATHS, PathId, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Earliest`].
@@ -109,13 +109,17 @@ impl Scheduler for Earliest {
         self.is_waiting = (1.0 + rounds(left, first)) * fast < margin * slow;
         if self.is_waiting { Choice::Wait } else { Choice::Send(with_room.id) }
     }
+
+    fn forget(&mut self, path: PathId) {
+        self.known[usize::from(path.0) % MOST_PATHS] = Known::default();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::DeviceQueue;
     use crate::path::tests::{PLENTY, SEGMENT, path, queued};
-    use crate::path::{DeviceQueue, PathId};
 
     fn choose(earliest: &mut Earliest, flow: &Flow, paths: &[PathState]) -> Choice {
         earliest.choose(Time::ZERO, flow, paths)

@@ -22,7 +22,7 @@
 //!
 //! Our own law; the thesis 000 names age control over several paths as future work (chapter 6).
 
-use super::{Choice, Flow, MOST_PATHS, PathSet, PathState, Scheduler, candidates};
+use super::{Choice, Flow, MOST_PATHS, PathId, PathSet, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Freshest`].
@@ -178,13 +178,17 @@ impl Scheduler for Freshest {
             None => Choice::Send(path.id),
         }
     }
+
+    fn forget(&mut self, path: PathId) {
+        self.known[usize::from(path.0) % MOST_PATHS] = Known::default();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::DeviceQueue;
     use crate::path::tests::{PLENTY, path};
-    use crate::path::{DeviceQueue, PathId};
 
     const UPDATES: Flow = Flow { interval: Span::from_millis(20), ..PLENTY };
 

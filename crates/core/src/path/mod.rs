@@ -244,6 +244,9 @@ pub trait Scheduler: fmt::Debug + Send {
 
     /// The receive window kept `_path` from sending, as what another path has in flight is missing.
     fn on_blocked(&mut self, _now: Time, _path: PathId) {}
+
+    /// This number is another path's from now on, or leads through another network.
+    fn forget(&mut self, _path: PathId) {}
 }
 
 /// The paths that count: all but backups, or those where there is nothing else.
@@ -325,6 +328,28 @@ mod tests {
             assert_eq!(choice, Choice::Send(PathId(1)), "{}", scheduler.name());
             let choice = scheduler.choose(Time::ZERO, &PLENTY, &[backup]);
             assert_eq!(choice, Choice::Send(PathId(0)), "{}", scheduler.name());
+        }
+    }
+
+    #[test]
+    fn what_was_known_of_a_path_is_not_held_against_the_next_one_of_its_number() {
+        for config in SchedulerConfig::ALL {
+            let mut scheduler = config.build().unwrap();
+            for step in 0..100 {
+                let now = Time::ZERO + Span::from_millis(step);
+                // 300 ms of queue, which round trips have come to tell of.
+                let crowded = queued(0, 310 + step % 2, 300, 1e3);
+                scheduler.choose(now, &PLENTY, &[crowded]);
+            }
+            scheduler.forget(PathId(0));
+            let now = Time::ZERO + Span::from_millis(100);
+            let paths = [queued(0, 100, 0, 0.0), queued(1, 60, 0, 0.0)];
+            let choice = scheduler.choose(now, &PLENTY, &paths);
+            let first = match choice {
+                Choice::Send(first) | Choice::Copies(first, _) => first,
+                Choice::Wait => panic!("{}: all have room", scheduler.name()),
+            };
+            assert_eq!(first, PathId(1), "{}", scheduler.name());
         }
     }
 

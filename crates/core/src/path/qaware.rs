@@ -26,7 +26,7 @@
 //!   enough.
 //! - **How often Ŵ is smoothed.** At each choice, as Algorithm 1 has it.
 
-use super::{Choice, Flow, MOST_PATHS, PathState, Scheduler, candidates};
+use super::{Choice, Flow, MOST_PATHS, PathId, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`QAware`].
@@ -83,12 +83,17 @@ impl Scheduler for QAware {
         }
         best.map_or(Choice::Wait, |(_, id)| Choice::Send(id))
     }
+
+    fn forget(&mut self, path: PathId) {
+        if let Some(wait) = self.waits.get_mut(usize::from(path.0)) {
+            *wait = 0.0;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathId;
     use crate::path::tests::{PLENTY, path, queued};
 
     fn choose(qaware: &mut QAware, paths: &[PathState]) -> Choice {

@@ -152,7 +152,7 @@ pub struct Monitor<P> {
     by_session: Index,
     /// Those with a name.
     by_name: Index,
-    /// Whether a session that began from the one may go on from the other.
+    /// Whether a session that began from the one may go on from the other, and its name.
     may_follow: fn(&P, &P) -> bool,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
@@ -186,8 +186,8 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 
     /// The same for a transport that knows more of its peers than where they are: a session that
-    /// began from the first may go on, or end, from the second. What comes from others is left
-    /// aside.
+    /// began from the first may go on or end from the second, or be replaced by one of its name. What
+    /// comes of it from others is left aside, and others do not get its name.
     pub fn with_owners(mut self, may_follow: fn(&P, &P) -> bool) -> Self {
         self.may_follow = may_follow;
         self
@@ -334,6 +334,9 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(session, CloseReason::BadToken, reply);
         }
         if let Some(former) = self.find_named(opening.name) {
+            if !(self.may_follow)(&self.records[former as usize].peer, &peer) {
+                return self.refuse(session, CloseReason::NameTaken, reply);
+            }
             self.remove(former);
             self.counters.superseded += 1;
         }
@@ -450,6 +453,10 @@ mod tests {
     }
 
     fn open(monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
+        open_from(0, monitor, session, name)
+    }
+
+    fn open_from(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
         let update = Update {
             session: SessionId(session),
             seq: 0,
@@ -460,7 +467,7 @@ mod tests {
         };
         let (mut datagram, mut reply) = ([0; 200], [0; Ack::LEN]);
         let len = update.write(&mut datagram).unwrap();
-        let receipt = monitor.on_datagram(AT, 0, &datagram[..len], &mut reply);
+        let receipt = monitor.on_datagram(AT, peer, &datagram[..len], &mut reply);
         matches!(receipt.verdict, Verdict::Fresh { opened: true, .. })
     }
 
@@ -502,6 +509,17 @@ mod tests {
         assert!(matches!(receipt.verdict, Verdict::Fresh { opened: false, .. }));
         monitor.on_datagram(AT, 10, &close, &mut reply);
         assert!(monitor.is_empty());
+    }
+
+    #[test]
+    fn a_name_goes_to_its_owners_next_session_but_not_to_somebody_elses() {
+        let mut monitor = monitor(3).with_owners(|a, b| a % 10 == b % 10);
+        assert!(open_from(1, &mut monitor, 1, "robot"));
+        assert!(!open_from(2, &mut monitor, 2, "robot"));
+        assert_eq!((monitor.counters().refused, monitor.counters().superseded), (1, 0));
+        assert!(open_from(2, &mut monitor, 3, "meter"));
+        assert!(open_from(11, &mut monitor, 4, "robot"));
+        assert_eq!((monitor.len(), monitor.counters().superseded), (2, 1));
     }
 
     #[test]

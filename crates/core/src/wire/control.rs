@@ -63,12 +63,22 @@ pub enum CloseReason {
     /// The payload is longer than it takes.
     #[error("the payload is longer than the far end takes; raise its --max-payload")]
     TooLarge = 5,
+    /// Another source has the name: one that shows another certificate.
+    #[error("a source with another certificate has this name; it keeps it until it is silent")]
+    NameTaken = 6,
 }
 
 impl CloseReason {
     /// All reasons, in the order of their numbers on the wire.
-    pub const ALL: [Self; 6] =
-        [Self::Done, Self::ShuttingDown, Self::Full, Self::BadToken, Self::Version, Self::TooLarge];
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::ShuttingDown,
+        Self::Full,
+        Self::BadToken,
+        Self::Version,
+        Self::TooLarge,
+        Self::NameTaken,
+    ];
 }
 
 impl Close {

@@ -15,6 +15,8 @@ use super::plan::MonitorPlan;
 pub(super) struct Address {
     /// The index of the source, or a number beyond these for a stranger.
     pub(super) host: usize,
+    /// The path of that source.
+    pub(super) path: usize,
     pub(super) port: u16,
 }
 

@@ -23,6 +23,12 @@ const FIXED_RATE: f64 = 20.0;
 /// How fast or slow the clocks of hosts may be, in parts per million: the worst of cheap crystals.
 const MAX_PPM: i32 = 200;
 
+/// How many of the sources have two paths.
+const SEVERAL_PATHS: f64 = 0.4;
+
+/// The schedulers that updates may have; others let packets wait.
+const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
+
 /// Until then incidents happen, then all is healed at once.
 const HEALED_AT: Span = Span::from_secs(25);
 
@@ -35,7 +41,7 @@ pub struct Plan {
     pub damaged: Damaged,
     /// The monitor.
     pub monitor: MonitorPlan,
-    /// The sources, each with a path of its own.
+    /// The sources, each with paths of its own.
     pub sources: Vec<SourcePlan>,
     /// In order of time.
     pub incidents: Vec<Incident>,
@@ -63,8 +69,10 @@ pub struct SourcePlan {
     pub law: Law,
     /// Its name; empty for none.
     pub name: String,
-    /// One way to the monitor.
-    pub delay: Span,
+    /// One way to the monitor, of each of its paths.
+    pub delays: Vec<Span>,
+    /// What chooses among them where there are several.
+    pub scheduler: &'static str,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
 }
@@ -115,10 +123,12 @@ pub struct Incident {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum What {
-    /// The path of a source changes.
+    /// A path of a source changes.
     Weather {
         /// Whose.
         source: usize,
+        /// Which of its paths.
+        path: usize,
         /// From now on.
         weather: Weather,
     },
@@ -133,10 +143,26 @@ pub enum What {
         /// How the old one ended.
         leave: Leave,
     },
-    /// A source's packets come from another port from now on; its old one is nobody's.
+    /// A source's packets by a path come from another port from now on; its old one is nobody's.
     AddressChanges {
         /// Whose.
         source: usize,
+        /// Which of its paths.
+        path: usize,
+    },
+    /// The interface by which a path leaves is gone, and the source knows.
+    InterfaceGoes {
+        /// Whose.
+        source: usize,
+        /// Which of its paths.
+        path: usize,
+    },
+    /// It is there again, with another address.
+    InterfaceComes {
+        /// Whose.
+        source: usize,
+        /// Which of its paths.
+        path: usize,
     },
     /// The clock by which a source's application labels its states is off by so much from now on.
     LabelsStep {
@@ -150,7 +176,9 @@ pub enum What {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Weather { source, weather } => write!(f, "path of source {source}: {weather}"),
+            Self::Weather { source, path, weather } => {
+                write!(f, "path {path} of source {source}: {weather}")
+            }
             Self::MonitorDies => f.write_str("the monitor dies"),
             Self::MonitorStarts => f.write_str("a monitor starts"),
             Self::SourceRestarts { source, leave: Leave::Crash } => {
@@ -159,7 +187,15 @@ impl fmt::Display for What {
             Self::SourceRestarts { source, leave: Leave::Close } => {
                 write!(f, "source {source} closes its session and starts anew")
             }
-            Self::AddressChanges { source } => write!(f, "source {source} has another address"),
+            Self::AddressChanges { source, path } => {
+                write!(f, "source {source} has another address on path {path}")
+            }
+            Self::InterfaceGoes { source, path } => {
+                write!(f, "the interface of path {path} of source {source} is gone")
+            }
+            Self::InterfaceComes { source, path } => {
+                write!(f, "the interface of path {path} of source {source} is there")
+            }
             Self::LabelsStep { source, by_ms: 0 } => {
                 write!(f, "labels of source {source} are true")
             }
@@ -186,8 +222,13 @@ impl Plan {
         let rng = &mut Pcg64::new(seed.into(), 0);
         let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng)).collect();
         let mut incidents = Vec::new();
-        for source in 0..sources.len() {
-            incidents_of(source, rng, &mut incidents);
+        for (source, plan) in sources.iter().enumerate() {
+            for path in 0..plan.delays.len() {
+                incidents_of(source, path, rng, &mut incidents);
+                if plan.delays.len() > 1 {
+                    interface_of(source, path, rng, &mut incidents);
+                }
+            }
         }
         for _ in 0..rng.random_range(0..3) {
             let at = moment(rng);
@@ -195,9 +236,11 @@ impl Plan {
             incidents.push(Incident { at, what: What::MonitorDies });
             incidents.push(Incident { at: back, what: What::MonitorStarts });
         }
-        for source in 0..sources.len() {
+        for (source, plan) in sources.iter().enumerate() {
             let weather = Weather::default();
-            for what in [What::Weather { source, weather }, What::LabelsStep { source, by_ms: 0 }] {
+            let paths = 0..plan.delays.len();
+            let healed = paths.map(|path| What::Weather { source, path, weather });
+            for what in healed.chain([What::LabelsStep { source, by_ms: 0 }]) {
                 incidents.push(Incident { at: HEALED_AT, what });
             }
         }
@@ -257,11 +300,15 @@ impl fmt::Display for Plan {
             Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
         }
         writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
-        for (index, SourcePlan { law, name, delay, ppm }) in self.sources.iter().enumerate() {
-            writeln!(
-                f,
-                "source {index}: {law:?}, name {name:?}, delay {delay}, clock {ppm:+} ppm"
-            )?;
+        for (index, source) in self.sources.iter().enumerate() {
+            let SourcePlan { law, name, delays, scheduler, ppm } = source;
+            write!(f, "source {index}: {law:?}, name {name:?}, clock {ppm:+} ppm, delay ")?;
+            let ways: Vec<_> = delays.iter().map(Span::to_string).collect();
+            write!(f, "{}", ways.join(" and "))?;
+            if ways.len() > 1 {
+                write!(f, " by {scheduler}")?;
+            }
+            writeln!(f)?;
         }
         for Incident { at, what } in &self.incidents {
             writeln!(f, "{:>9.3} s  {what}", at.as_secs_f64())?;
@@ -274,21 +321,34 @@ fn source(rng: &mut Pcg64) -> SourcePlan {
     let law = Law::ALL[rng.random_range(0..Law::ALL.len())];
     let named = rng.random_bool(0.8);
     let name = if named { format!("robot-{:08x}", rng.next_u32()) } else { String::new() };
-    SourcePlan { law, name, delay: millis(rng, 1..80), ppm: ppm(rng) }
+    let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
+    let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
+    let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
+    SourcePlan { law, name, delays, scheduler, ppm: ppm(rng) }
 }
 
-fn incidents_of(source: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     for _ in 0..rng.random_range(1..6) {
         let weather = weather(rng);
-        incidents.push(Incident { at: moment(rng), what: What::Weather { source, weather } });
+        incidents.push(Incident { at: moment(rng), what: What::Weather { source, path, weather } });
         let what = match rng.random_range(0..10) {
             0 => What::SourceRestarts { source, leave: Leave::Crash },
             1 => What::SourceRestarts { source, leave: Leave::Close },
-            2..4 => What::AddressChanges { source },
+            2..4 => What::AddressChanges { source, path },
             4 => What::LabelsStep { source, by_ms: rng.random_range(-3_600_000..3_600_000) },
             _ => continue,
         };
         incidents.push(Incident { at: moment(rng), what });
+    }
+}
+
+/// It may go, once or twice, for up to 8 s each.
+fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+    for _ in 0..rng.random_range(0..3) {
+        let at = moment(rng);
+        let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
+        incidents.push(Incident { at, what: What::InterfaceGoes { source, path } });
+        incidents.push(Incident { at: back, what: What::InterfaceComes { source, path } });
     }
 }
 
@@ -346,7 +406,15 @@ mod tests {
             "monitor starts",
             "crashes",
             "closes",
-            "another address",
+            "another address on path 0",
+            "another address on path 1",
+            "is gone",
+            "is there",
+            "by freshest",
+            "by qaware",
+            "by min_srtt",
+            "by round_robin",
+            "by redundant",
             "off by +",
             "off by -",
             "bursts",

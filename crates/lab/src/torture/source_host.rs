@@ -1,7 +1,7 @@
 //! A source, the application that it serves, and their clocks.
 
-use freshline_core::path::PathId;
-use freshline_core::session::{Sample, Source, SourceEvent, SourceParams};
+use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::session::{Paths, Sample, Source, SourceEvent, SourceParams};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
 use rand::RngExt;
@@ -16,8 +16,10 @@ const BUFFER: usize = 512;
 pub(super) struct SourceHost {
     pub(super) endpoint: Source,
     pub(super) clock: Clock,
-    /// The port from which it sends now.
-    pub(super) port: u16,
+    /// The port from which it sends now, of each path; none while its interface is gone.
+    ports: Vec<Option<u16>>,
+    /// How many interfaces and addresses there have been.
+    last_port: u16,
     /// How far the labels of the application's states are off, in ns.
     labels_off_by: i64,
     /// The world asks far more often than it changes.
@@ -29,16 +31,47 @@ pub(super) struct SourceHost {
 impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
         let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
+        let ports = vec![Some(1); plan.delays.len()];
+        let (labels_off_by, next_event) = (0, None);
         let mut host =
-            Self { endpoint, clock, port: 1, labels_off_by: 0, next_event: None, plan, rng };
+            Self { endpoint, clock, ports, last_port: 1, labels_off_by, next_event, plan, rng };
         host.plan_next_event();
         host
+    }
+
+    /// The port of a path; none while its interface is gone.
+    pub(super) fn port(&self, path: usize) -> Option<u16> {
+        self.ports[path]
+    }
+
+    /// Another port for a path that has one.
+    pub(super) fn change_port(&mut self, path: usize) {
+        self.last_port += 1;
+        self.ports[path] = self.ports[path].map(|_| self.last_port);
+    }
+
+    /// The interface of a path is gone, or there again with another port.
+    pub(super) fn set_interface(&mut self, now: Time, path: usize, is_there: bool) {
+        if self.ports[path].is_some() == is_there {
+            return;
+        }
+        self.last_port += 1;
+        self.ports[path] = is_there.then_some(self.last_port);
+        let (local, id) = (self.clock.read(now), PathId(path as u8));
+        match is_there {
+            true => self.endpoint.on_transport_ready(local, id),
+            false => self.endpoint.on_transport_lost(local, id),
+        }
+        self.plan_next_event();
     }
 
     /// Replaces the process by a new one; gives the last words of the old one.
     pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
         let last_words = (leave == Leave::Close).then(|| self.endpoint.close().to_vec());
         (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
+        for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
+            self.endpoint.on_transport_lost(self.clock.read(now), PathId(path as u8));
+        }
         self.plan_next_event();
         last_words
     }
@@ -60,28 +93,43 @@ impl SourceHost {
         event
     }
 
-    /// The update that is due, if one is, with its number.
-    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<u8>)> {
+    /// The update that is due, if one is, with its number, and what leaves by which path.
+    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<(usize, Vec<u8>)>)> {
         let local = self.clock.read(now);
         self.endpoint.next_update_at().filter(|at| *at <= local)?;
+        let Some(route) = self.endpoint.route(local) else {
+            self.endpoint.on_attempt(local);
+            self.plan_next_event();
+            return None;
+        };
         let seq = self.endpoint.counters().sent;
         let state = state(self.endpoint.session(), seq);
         let generated_at =
             Time::from_nanos(local.as_nanos().saturating_add_signed(self.labels_off_by));
-        let mut out = vec![0; BUFFER];
         let sample = Sample { generated_at, payload: &state };
-        let len = self
-            .endpoint
-            .write_update(local, PathId::FIRST, sample, &mut out)
-            .expect("the buffer is long");
-        out.truncate(len);
+        let mut datagrams = Vec::new();
+        for by in route.all() {
+            let mut out = vec![0; BUFFER];
+            let written = match by == route.first {
+                true => self.endpoint.write_update(local, by, sample, &mut out),
+                false => self.endpoint.write_copy(local, by, sample, &mut out),
+            };
+            out.truncate(written.expect("the buffer is long"));
+            datagrams.push((usize::from(by.0), out));
+        }
         self.plan_next_event();
-        Some((seq, out))
+        Some((seq, datagrams))
     }
 
     /// What a datagram tells it; nothing if it is left aside.
-    pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Option<SourceEvent> {
-        let event = self.endpoint.on_datagram(self.clock.read(now), PathId::FIRST, datagram).ok();
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        path: usize,
+        datagram: &[u8],
+    ) -> Option<SourceEvent> {
+        let by = PathId(path as u8);
+        let event = self.endpoint.on_datagram(self.clock.read(now), by, datagram).ok();
         self.plan_next_event();
         event
     }
@@ -109,5 +157,11 @@ fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
     let params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
     let session = SessionId(rng.random());
     let source = Source::new(params, session, plan.law.build(), clock.read(now));
-    (source.expect("names are short"), clock)
+    let source = source.expect("names are short");
+    if plan.delays.len() == 1 {
+        return (source, clock);
+    }
+    let scheduler: SchedulerConfig = plan.scheduler.parse().expect("there is one");
+    let paths = Paths::new(plan.delays.len(), &scheduler).expect("it lets nothing wait");
+    (source.over(paths), clock)
 }

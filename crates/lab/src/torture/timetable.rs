@@ -35,7 +35,8 @@ pub(super) struct Timetable {
 
 impl Timetable {
     pub(super) fn of(plan: &Plan) -> Self {
-        let delay = plan.sources.iter().map(|source| source.delay).max().unwrap_or(Span::ZERO);
+        let delays = plan.sources.iter().flat_map(|source| &source.delays);
+        let delay = delays.copied().max().unwrap_or(Span::ZERO);
         // docs/protocol.md, "Silence and backoff".
         let wait = LONGEST_PAUSE + (delay * 2) * 3;
         let healed = Time::ZERO + plan.healed_at;

@@ -22,7 +22,8 @@ use super::source_host::SourceHost;
 /// The hosts from which strangers send.
 const STRANGERS: std::ops::Range<usize> = 1_000..1_100;
 
-/// The random streams of a seed; stream 0 draws the plan.
+/// The random streams of a seed; stream 0 draws the plan. Second paths have their own from twice the
+/// number of the first ones on.
 const STRANGERS_STREAM: u128 = 1;
 const MONITOR_STREAM: u128 = 2;
 const SOURCE_STREAMS: u128 = 1_000;
@@ -33,7 +34,8 @@ pub(super) struct World {
     pub(super) sources: Vec<SourceHost>,
     pub(super) monitor: MonitorHost,
     pub(super) ledger: Ledger,
-    paths: Vec<Path>,
+    /// Of each source.
+    paths: Vec<Vec<Path>>,
     sabotage: Box<dyn Sabotage>,
     strangers: Pcg64,
     events: BinaryHeap<Reverse<Scheduled>>,
@@ -66,7 +68,13 @@ impl World {
             monitor: MonitorHost::new(plan.monitor.clone(), stream(MONITOR_STREAM)),
             ledger: Ledger::default(),
             paths: each()
-                .map(|(i, source)| Path::new(source.delay, plan.damaged, stream(PATH_STREAMS + i)))
+                .map(|(i, source)| {
+                    let delays = (0..).zip(&source.delays);
+                    let number = |path: u128| PATH_STREAMS * (path + 1) + i;
+                    delays
+                        .map(|(p, delay)| Path::new(*delay, plan.damaged, stream(number(p))))
+                        .collect()
+                })
                 .collect(),
             sabotage,
             strangers: stream(STRANGERS_STREAM),
@@ -138,15 +146,23 @@ impl World {
     fn befall(&mut self, what: What) {
         self.seen.push(Observation::Happened(what));
         match what {
-            What::Weather { source, weather } => self.paths[source].weather = weather,
+            What::Weather { source, path, weather } => self.paths[source][path].weather = weather,
             What::MonitorDies => self.monitor.die(),
             What::MonitorStarts => self.monitor.start(),
             What::SourceRestarts { source, leave } => {
                 if let Some(last_words) = self.sources[source].restart(self.now, leave) {
-                    self.carry_to_monitor(source, &last_words);
+                    for path in 0..self.paths[source].len() {
+                        self.carry_to_monitor(source, path, &last_words);
+                    }
                 }
             }
-            What::AddressChanges { source } => self.sources[source].port += 1,
+            What::AddressChanges { source, path } => self.sources[source].change_port(path),
+            What::InterfaceGoes { source, path } => {
+                self.sources[source].set_interface(self.now, path, false);
+            }
+            What::InterfaceComes { source, path } => {
+                self.sources[source].set_interface(self.now, path, true);
+            }
             What::LabelsStep { source, by_ms } => self.sources[source].step_labels(by_ms),
         }
     }
@@ -154,16 +170,20 @@ impl World {
     fn send_update(&mut self, source: usize) {
         let host = &mut self.sources[source];
         let session = host.endpoint.session();
-        let Some((seq, datagram)) = host.update(self.now) else { return };
+        let Some((seq, datagrams)) = host.update(self.now) else { return };
         let rate = host.endpoint.law().rate();
         self.ledger.sampled(session, seq, self.now);
         self.seen.push(Observation::Sent { source, session, seq, rate });
-        self.carry_to_monitor(source, &datagram);
+        for (path, datagram) in datagrams {
+            self.carry_to_monitor(source, path, &datagram);
+        }
     }
 
-    fn carry_to_monitor(&mut self, source: usize, datagram: &[u8]) {
-        let from = Address { host: source, port: self.sources[source].port };
-        self.carry(source, Direction::ToMonitor, datagram, |datagram| Event::ToMonitor {
+    /// By a path whose interface is there; without it, nothing leaves.
+    fn carry_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
+        let Some(port) = self.sources[source].port(path) else { return };
+        let from = Address { host: source, path, port };
+        self.carry(from, Direction::ToMonitor, datagram, |datagram| Event::ToMonitor {
             from,
             datagram,
         });
@@ -176,7 +196,7 @@ impl World {
         let seen = &mut self.seen;
         let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
         if !answer.is_empty() && from.host < self.sources.len() {
-            self.carry(from.host, Direction::ToSource, &answer, |datagram| Event::ToSource {
+            self.carry(from, Direction::ToSource, &answer, |datagram| Event::ToSource {
                 to: from,
                 datagram,
             });
@@ -185,10 +205,10 @@ impl World {
 
     fn reach_source(&mut self, to: Address, datagram: &[u8]) {
         let host = &mut self.sources[to.host];
-        if to.port != host.port || self.sabotage.intercepts(datagram) {
+        if Some(to.port) != host.port(to.path) || self.sabotage.intercepts(datagram) {
             return;
         }
-        if let Some(event) = host.receive(self.now, datagram) {
+        if let Some(event) = host.receive(self.now, to.path, datagram) {
             self.learned(to.host, event);
         }
     }
@@ -199,18 +219,20 @@ impl World {
         self.seen.push(Observation::Learned { source, session, event, age });
     }
 
+    /// From a source, or to it.
     fn carry(
         &mut self,
-        source: usize,
+        source: Address,
         direction: Direction,
         datagram: &[u8],
         event: impl Fn(Vec<u8>) -> Event,
     ) {
-        if self.strangers.random_bool(self.paths[source].weather.foreign) {
+        let Address { host, path, .. } = source;
+        if self.strangers.random_bool(self.paths[host][path].weather.foreign) {
             self.send_foreign(source);
         }
         let mut arrivals = Vec::new();
-        self.paths[source].carry(self.now, direction, datagram, |at, datagram| {
+        self.paths[host][path].carry(self.now, direction, datagram, |at, datagram| {
             arrivals.push((at, event(datagram)));
         });
         for (at, event) in arrivals {
@@ -219,7 +241,7 @@ impl World {
     }
 
     /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
-    fn send_foreign(&mut self, source: usize) {
+    fn send_foreign(&mut self, source: Address) {
         let rng = &mut self.strangers;
         let mut datagram = vec![0; rng.random_range(0..150)];
         rng.fill_bytes(&mut datagram);
@@ -232,13 +254,10 @@ impl World {
             *kind = rng.random_range(0..6);
         }
         let event = if rng.random() {
-            let from = Address { host: rng.random_range(STRANGERS), port: 1 };
+            let from = Address { host: rng.random_range(STRANGERS), path: 0, port: 1 };
             Event::ToMonitor { from, datagram }
         } else {
-            Event::ToSource {
-                to: Address { host: source, port: self.sources[source].port },
-                datagram,
-            }
+            Event::ToSource { to: source, datagram }
         };
         let transit = Span::from_millis(1);
         self.schedule(self.now + transit, event);

@@ -340,6 +340,8 @@ impl Client {
                     self.wake_all();
                 }
                 LinkEvent::Lost(reason) => {
+                    // Where we have ended it, the server does not know yet.
+                    self.transmit();
                     let is_final = matches!(
                         reason,
                         LostReason::Distrusted(_)
@@ -377,10 +379,8 @@ impl Client {
 
     /// The connection is gone, and all streams with it.
     fn lose(&mut self) {
-        if let Some(mut link) = self.link.take() {
-            let drained = noq_proto::EndpointEvent::drained();
-            self.driver.endpoint.handle_event(link.handle, drained);
-            while link.connection.poll_endpoint_events().is_some() {}
+        if let Some(link) = self.link.take() {
+            link.forget(&mut self.driver.endpoint);
         }
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
@@ -400,11 +400,13 @@ impl Client {
         let late = self.flows.iter_mut().filter_map(|(key, flow)| flow.is_late(now).then_some(key));
         let mut over: Vec<_> = late.collect();
         self.driver.refused += over.len() as u64;
-        let open = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
-            Step::Open(pipe) => Some((key, pipe)),
+        let open = self.flows.iter_mut().filter_map(|(key, flow)| match &mut flow.step {
+            Step::Open(pipe) => Some((0, key, pipe)),
             _ => None,
         });
-        over.extend(flow::overdue(open, self.driver.sending.most_stuck(), now));
+        let swept = flow::sweep(open, self.driver.sending.most_stuck(), now);
+        self.driver.ready.extend(swept.again);
+        over.extend(swept.over);
         for key in over {
             if let (Some(link), Some(stream)) = (&mut self.link, self.flows[key].stream()) {
                 flow::reset(&mut link.connection, stream);

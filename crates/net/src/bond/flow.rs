@@ -9,6 +9,7 @@
 //! its own stream's window, and nobody else's; of many that do not read at all, those that have
 //! waited longest are given up, before they fill what all streams of a connection have together.
 
+use std::cmp::Reverse;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
@@ -25,7 +26,8 @@ pub(super) const PIECE: usize = 32 * 1024;
 /// The most that one flow moves in one direction before it is the others' turn.
 const SHARE: usize = 256 * 1024;
 
-/// TCP that takes nothing for so long is stuck.
+/// TCP that takes nothing for so long is stuck. The poll does not tell of all that it takes: see
+/// [`Pipe::try_again`].
 const STUCK: Span = Span::from_secs(5);
 
 /// A connection that is closed one way, and over which nothing has come the other way for so long, is
@@ -150,6 +152,15 @@ impl Pipe {
         self.is_finished != self.is_shut && now.since(self.moved_at) > HALF_CLOSED
     }
 
+    /// Whether something waits for TCP, which may take it: Linux tells that a socket can be written
+    /// to when a third of its buffer is free, and a program that reads slowly does not bring that
+    /// about for a long time.
+    fn try_again(&mut self) -> bool {
+        let waits = !self.down.is_empty() && !self.is_writable;
+        self.is_writable |= waits;
+        waits
+    }
+
     /// For how long TCP has taken nothing, if that is long.
     fn is_stuck_for(&self, now: Time) -> Option<Span> {
         self.stuck_since.map(|since| now.since(since)).filter(|span| *span >= STUCK)
@@ -216,7 +227,12 @@ impl Pipe {
             }
             if !self.down.is_empty() {
                 if !self.is_writable {
-                    return Ok(false);
+                    // What waits is nothing to who has been reset, and nobody may ever read it.
+                    let reset = connection.recv_stream(self.stream).received_reset();
+                    return match reset {
+                        Ok(Some(_)) => Err(io::ErrorKind::ConnectionReset.into()),
+                        _ => Ok(false),
+                    };
                 }
                 match self.tcp.write(&self.down) {
                     Ok(taken) => {
@@ -246,26 +262,44 @@ impl Pipe {
     }
 }
 
-/// Which of the flows of one connection must end: what is half closed and forsaken; and, of more than
-/// `most` that are stuck, those that have been so for longest.
-pub(super) fn overdue<'a>(
-    pipes: impl Iterator<Item = (usize, &'a Pipe)> + Clone,
+/// What a look at open flows has found, by their keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Swept {
+    /// Those that must end.
+    pub(super) over: Vec<usize>,
+    /// Those that may be able to go on.
+    pub(super) again: Vec<usize>,
+}
+
+/// Looks once at each of the open flows, which come with the number of their connection and a key.
+/// Must end: what is half closed and forsaken; and, of more than `most` of one connection that are
+/// stuck, those that have been so for longest.
+pub(super) fn sweep<'a>(
+    flows: impl Iterator<Item = (usize, usize, &'a mut Pipe)>,
     most: usize,
     now: Time,
-) -> Vec<usize> {
-    let stuck = pipes.clone().filter_map(|(key, pipe)| Some((pipe.is_stuck_for(now)?, key)));
-    let mut stuck: Vec<_> = stuck.collect();
-    stuck.sort_unstable();
-    let too_many = stuck.len().saturating_sub(most);
-    if too_many > 0 {
-        tracing::warn!("{too_many} connections that take nothing are given up, of {}", stuck.len());
+) -> Swept {
+    let (mut swept, mut stuck) = (Swept::default(), Vec::new());
+    for (connection, key, pipe) in flows {
+        if pipe.is_forsaken(now) {
+            swept.over.push(key);
+            continue;
+        }
+        stuck.extend(pipe.is_stuck_for(now).map(|span| (connection, Reverse(span), key)));
+        if pipe.try_again() {
+            swept.again.push(key);
+        }
     }
-    let forsaken = pipes.filter(|(_, pipe)| pipe.is_forsaken(now)).map(|(key, _)| key);
-    let mut keys: Vec<_> =
-        forsaken.chain(stuck.into_iter().rev().take(too_many).map(|(_, key)| key)).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
+    stuck.sort_unstable();
+    for of_one in stuck.chunk_by(|one, other| one.0 == other.0) {
+        let too_many = of_one.len().saturating_sub(most);
+        if too_many > 0 {
+            let all = of_one.len();
+            tracing::warn!("{too_many} connections that take nothing are given up, of {all}");
+        }
+        swept.over.extend(of_one[..too_many].iter().map(|(.., key)| key));
+    }
+    swept
 }
 
 /// What a stream has for us.
@@ -325,19 +359,54 @@ mod tests {
         Time::ZERO + Span::from_secs(seconds)
     }
 
+    /// Those of one connection that must end.
+    fn over(pipes: &mut [Pipe], most: usize, now: u64) -> Vec<usize> {
+        let flows = pipes.iter_mut().enumerate().map(|(key, pipe)| (0, key, pipe));
+        sweep(flows, most, at(now)).over
+    }
+
     #[test]
     fn of_too_many_that_are_stuck_the_longest_so_are_given_up() {
         let mut pipes: Vec<_> = (0..4).map(pipe).collect();
         for (pipe, since) in pipes.iter_mut().zip([3, 1, 2]) {
             pipe.stuck_since = Some(at(since));
         }
-        let overdue = |most, now| overdue(pipes.iter().enumerate(), most, at(now));
-        assert!(overdue(3, 10).is_empty());
-        assert_eq!(overdue(2, 10), [1]);
-        assert_eq!(overdue(1, 10), [1, 2]);
+        let mut over = |most, now| over(&mut pipes, most, now);
+        assert!(over(3, 10).is_empty());
+        assert_eq!(over(2, 10), [1]);
+        assert_eq!(over(1, 10), [1, 2]);
         // Not stuck for long enough yet.
-        assert_eq!(overdue(0, 7), [1, 2]);
-        assert!(overdue(0, 5).is_empty());
+        assert_eq!(over(0, 7), [1, 2]);
+        assert!(over(0, 5).is_empty());
+    }
+
+    #[test]
+    fn each_connection_has_its_own_that_are_stuck_and_one_look_at_each_flow_is_enough() {
+        let mut pipes: Vec<_> = (0..6).map(pipe).collect();
+        for (pipe, since) in pipes.iter_mut().zip([3, 1, 2, 5, 4]) {
+            pipe.stuck_since = Some(at(since));
+        }
+        let mut looks = 0;
+        // Two connections with two and three, and one with none.
+        let connections = [7, 7, 4, 4, 4, 9].into_iter();
+        let flows = connections.zip(pipes.iter_mut().enumerate());
+        let flows = flows.map(|(connection, (key, pipe))| (connection, key, pipe));
+        let swept = sweep(flows.inspect(|_| looks += 1), 1, at(20));
+        assert_eq!(swept.over, [2, 4, 1]);
+        assert_eq!(looks, 6);
+    }
+
+    #[test]
+    fn what_waits_for_a_slow_reader_is_offered_again_at_each_sweep() {
+        let mut pipes: Vec<_> = (0..3).map(pipe).collect();
+        for pipe in &mut pipes[1..] {
+            pipe.is_writable = false;
+        }
+        // The others wait for their streams.
+        pipes[1].down = Bytes::from_static(b"x");
+        let flows = pipes.iter_mut().enumerate().map(|(key, pipe)| (0, key, pipe));
+        assert_eq!(sweep(flows, 9, at(1)), Swept { over: Vec::new(), again: vec![1] });
+        assert!(pipes[1].is_writable);
     }
 
     #[test]
@@ -345,10 +414,10 @@ mod tests {
         let mut pipes: Vec<_> = (0..3).map(pipe).collect();
         pipes[1].is_finished = true;
         pipes[2].is_shut = true;
-        let overdue = |now| overdue(pipes.iter().enumerate(), 9, at(now));
-        assert!(overdue(5 * 60).is_empty());
-        assert_eq!(overdue(5 * 60 + 1), [1, 2]);
+        let mut over = |now| over(&mut pipes, 9, now);
+        assert!(over(5 * 60).is_empty());
+        assert_eq!(over(5 * 60 + 1), [1, 2]);
         // A whole one may be idle for ever.
-        assert_eq!(overdue(1_000_000), [1, 2]);
+        assert_eq!(over(1_000_000), [1, 2]);
     }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use noq_proto::{
-    Connection, ConnectionHandle, Dir, Endpoint, Event, FourTuple, PathEvent, PathId, StreamEvent,
-    StreamId, VarInt,
+    Connection, ConnectionHandle, Dir, Endpoint, EndpointEvent, Event, FourTuple, PathEvent,
+    PathId, StreamEvent, StreamId, VarInt,
 };
 
 use super::paths::{Paths, Queues};
@@ -43,6 +43,8 @@ pub(super) struct Link {
     pub(super) paths: Paths,
     gone: Vec<PathId>,
     pub(super) is_ready: bool,
+    /// It has ended for good, and the endpoint has been told.
+    is_drained: bool,
     /// It has more to send than one turn takes.
     has_more: bool,
 }
@@ -50,19 +52,27 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(handle: ConnectionHandle, connection: Connection, paths: Paths) -> Self {
         let gone = Vec::new();
-        Self { handle, connection, paths, gone, is_ready: false, has_more: false }
+        let is_ready = false;
+        Self { handle, connection, paths, gone, is_ready, is_drained: false, has_more: false }
     }
 
     /// Carries the connection's events to the endpoint; whether the connection has ended for good.
     pub(super) fn settle(&mut self, endpoint: &mut Endpoint) -> bool {
-        let mut is_drained = false;
         while let Some(event) = self.connection.poll_endpoint_events() {
-            is_drained |= event.is_drained();
+            self.is_drained |= event.is_drained();
             if let Some(answer) = endpoint.handle_event(self.handle, event) {
                 self.connection.handle_event(answer);
             }
         }
-        is_drained
+        self.is_drained
+    }
+
+    /// Ends it without a word: the endpoint knows nothing of it any more.
+    pub(super) fn forget(mut self, endpoint: &mut Endpoint) {
+        // Whoever is told twice takes the second time for the one that has its place by now.
+        if !self.settle(endpoint) {
+            endpoint.handle_event(self.handle, EndpointEvent::drained());
+        }
     }
 
     pub(super) fn poll_event(&mut self) -> Option<LinkEvent> {

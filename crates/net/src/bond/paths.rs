@@ -240,15 +240,21 @@ impl Paths {
             };
             if let Some(path) = self.paths.iter_mut().find(|path| path.id == id) {
                 // A path that has moved to another address has a new controller.
-                (path.gate, path.network) = (gate, network);
+                path.gate = gate;
+                if path.network != network {
+                    (path.network, path.seen, path.added) = (network, None, 0);
+                    self.scheduler.forget(path.slot);
+                }
                 path.is_established |= self.established.contains(&id);
                 continue;
             }
             let is_free = |slot: &u8| !self.paths.iter().any(|path| path.slot.0 == *slot);
             let Some(slot) = (0..MOST_PATHS as u8).find(is_free) else { continue };
+            let slot = path::PathId(slot);
+            self.scheduler.forget(slot);
             self.paths.push(Path {
                 id,
-                slot: path::PathId(slot),
+                slot,
                 gate,
                 network,
                 is_established: self.established.contains(&id),

@@ -236,17 +236,17 @@ impl Server {
 
     /// Without a word: the address may well be a spoofed one.
     fn drop_handshake(&mut self, handle: ConnectionHandle) {
-        self.driver.endpoint.handle_event(handle, noq_proto::EndpointEvent::drained());
-        self.links.remove(&handle);
+        if let Some((link, _)) = self.links.remove(&handle) {
+            link.forget(&mut self.driver.endpoint);
+        }
     }
 
     /// Takes note of what has happened to a connection.
     fn settle(&mut self, handle: ConnectionHandle) {
         let now = self.driver.clock.now();
-        let mut is_drained = false;
         loop {
             let Some((link, _)) = self.links.get_mut(&handle) else { return };
-            is_drained |= link.settle(&mut self.driver.endpoint);
+            let is_drained = link.settle(&mut self.driver.endpoint);
             let Some(event) = link.poll_event() else {
                 if is_drained {
                     self.drop_flows(handle);
@@ -333,23 +333,25 @@ impl Server {
             self.refuse(key, Reply::TimedOut);
         }
         self.go_on_to_other_addresses(now);
-        self.give_up_overdue(now);
+        self.sweep_open(now);
     }
 
-    fn give_up_overdue(&mut self, now: Time) {
-        let most = self.driver.sending.most_stuck();
-        for (handle, (link, _)) in &mut self.links {
-            let open = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
-                Step::Open(pipe) if flow.link == *handle => Some((key, pipe)),
-                _ => None,
-            });
-            for key in flow::overdue(open, most, now) {
-                let flow = self.flows.remove(key);
-                self.by_stream.remove(&(flow.link, flow.stream));
-                if let Step::Open(pipe) = flow.step {
-                    pipe.give_up(&mut link.connection);
-                }
+    /// Gives up those of whom nothing is to be expected, and tries others again.
+    fn sweep_open(&mut self, now: Time) {
+        let open = self.flows.iter_mut().filter_map(|(key, flow)| match &mut flow.step {
+            Step::Open(pipe) => Some((flow.link.0, key, pipe)),
+            _ => None,
+        });
+        let swept = flow::sweep(open, self.driver.sending.most_stuck(), now);
+        self.driver.ready.extend(swept.again);
+        for key in swept.over {
+            let flow = &self.flows[key];
+            if let (Step::Open(pipe), Some((link, _))) =
+                (&flow.step, self.links.get_mut(&flow.link))
+            {
+                pipe.give_up(&mut link.connection);
             }
+            self.forget(key);
         }
     }
 
@@ -446,5 +448,56 @@ impl End for Server {
 
     fn next_timeout(&self) -> Option<Time> {
         (!self.flows.is_empty() || !self.links.is_empty()).then_some(self.sweep_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::thread;
+
+    use super::*;
+    use crate::bond::{Client, ClientConfig};
+    use crate::quic::Trust;
+
+    #[test]
+    fn a_client_that_does_not_trust_the_server_says_so_before_it_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
+        let [ours, theirs, others] = ["c", "s", "x"].map(identity);
+        let mut server = Server::bind(ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            identity: theirs,
+            clients: Clients::Pinned(vec![ours.fingerprint()]),
+            sending: Sending::default(),
+            allow: Vec::new(),
+        })
+        .unwrap();
+        let mut client = Client::bind(ClientConfig {
+            server: server.local_addr().unwrap(),
+            server_name: "localhost".into(),
+            trust: Trust::Pinned(others.fingerprint()),
+            identity: ours,
+            vias: Vec::new(),
+            sending: Sending::default(),
+            listen: Vec::new(),
+        })
+        .unwrap();
+        let client = thread::spawn(move || client.run(&Stop::new(), None));
+        let (mut seen, mut looks) = (0, 0);
+        // Far less than a handshake's patience, from when the client has ended.
+        while looks < 300 {
+            thread::sleep(std::time::Duration::from_millis(10));
+            server.turn(server.driver.clock.now()).unwrap();
+            server.transmit();
+            seen = seen.max(server.links.len());
+            let is_over = server.links.values().all(|(link, _)| link.connection.is_closed());
+            if client.is_finished() && is_over {
+                break;
+            }
+            looks += u32::from(client.is_finished());
+        }
+        assert!(matches!(client.join().unwrap(), Err(BondError::Refused { .. })));
+        assert_eq!((seen, looks < 300), (1, true), "the server still waits for the handshake");
     }
 }

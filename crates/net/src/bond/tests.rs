@@ -51,6 +51,7 @@ type Air = BTreeMap<(Instant, usize), (usize, Vec<u8>)>;
 
 struct World {
     now: Instant,
+    quic: noq_proto::ClientConfig,
     ends: [(Endpoint, Option<Link>); 2],
     /// Towards the client, and towards the server.
     air: [Air; 2],
@@ -83,10 +84,11 @@ impl World {
         let quic = config::client(&trust, &ours, &sending).unwrap();
         let clock = Clock::new();
         let now = clock.instant_of(clock.now());
-        let (handle, connection) = near.connect(now, quic, SERVER, "far").unwrap();
+        let (handle, connection) = near.connect(now, quic.clone(), SERVER, "far").unwrap();
         let paths = Paths::new(client, sending.stream_window.into(), now);
         let mut world = Self {
             now,
+            quic,
             ends: [(near, Some(Link::new(handle, connection, paths))), (far, None)],
             air: Default::default(),
             serial: 0,
@@ -306,6 +308,25 @@ fn a_path_that_is_cut_costs_a_stream_nothing_but_time() {
         let up = world.link(CLIENT).paths.all().iter().filter(|path| path.is_established);
         assert_eq!(up.count(), 2);
     }
+}
+
+#[test]
+fn a_connection_that_has_ended_is_not_ended_in_the_place_of_the_next() {
+    let mut world = World::new(only(Some(0)), only(Some(0)));
+    let (endpoint, link) = &mut world.ends[CLIENT];
+    let mut link = link.take().unwrap();
+    let later = world.now + Duration::from_secs(60);
+    link.connection.handle_timeout(later);
+    assert!(link.settle(endpoint), "it was silent for longer than may be");
+    assert_eq!(endpoint.open_connections(), 0);
+    endpoint.connect(later, world.quic, SERVER, "far").unwrap();
+    link.forget(endpoint);
+    assert_eq!(endpoint.open_connections(), 1, "the next one is still there");
+    // And one that has not is.
+    let mut world = World::new(only(Some(0)), only(Some(0)));
+    let (endpoint, link) = &mut world.ends[CLIENT];
+    link.take().unwrap().forget(endpoint);
+    assert_eq!(endpoint.open_connections(), 0);
 }
 
 #[test]

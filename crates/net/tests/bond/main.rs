@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ends::{Bond, LOCALHOST, LOCALHOST_6, Who, assert_echoes, client, echo, nobody, serve, server};
 use freshline_net::bond::{BondError, Sending};
@@ -150,6 +150,52 @@ fn many_that_do_not_read_stop_nobody() {
     drop(lazy);
     bond.client.wait(|report| report.streams_open == 0);
     bond.server.wait(|report| report.streams_open == 0);
+}
+
+#[test]
+fn programs_that_read_slowly_are_not_taken_for_stuck() {
+    const TIME: Duration = Duration::from_secs(12);
+    let babbler = serve(LOCALHOST, babble);
+    let bond = Bond::new(small(), &[&babbler.to_string()], &[babbler]);
+    // 80 kB/s: a third of a socket's buffer, of which the poll tells, takes them ten seconds.
+    let slow = (0..8).map(|_| {
+        let mut program = bond.forwarded(0);
+        thread::spawn(move || {
+            let began_at = Instant::now();
+            let mut piece = [0; 8 * 1024];
+            while began_at.elapsed() < TIME {
+                program.read_exact(&mut piece).unwrap();
+                thread::sleep(Duration::from_millis(100));
+            }
+        })
+    });
+    let slow: Vec<_> = slow.collect();
+    let ended = slow.into_iter().filter_map(|program| program.join().err()).count();
+    assert_eq!(ended, 0, "so many were given up");
+}
+
+#[test]
+fn a_reset_reaches_a_program_that_does_not_read() {
+    const PIECE: usize = 256 * 1024;
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let there = listener.local_addr().unwrap();
+    let bond = Bond::new(Sending::default(), &[&there.to_string()], &[there]);
+    let mut program = lazy(bond.client.at[1]);
+    let (mut far, _) = listener.accept().unwrap();
+    // Until the program's socket takes no more. All that was said has left the server.
+    let mut said = 0;
+    let is_full = (0..200).any(|_| {
+        far.write_all(&[7; PIECE]).unwrap();
+        said += PIECE as u64;
+        bond.server.wait(|report| report.taken_bytes == said);
+        thread::sleep(Duration::from_millis(500));
+        bond.client.watcher.report().given_bytes < said
+    });
+    assert!(is_full, "it has taken {said} bytes");
+    reset(far);
+    bond.client.wait(|report| report.streams_open == 0);
+    let end = program.read_to_end(&mut Vec::new());
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]

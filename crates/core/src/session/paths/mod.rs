@@ -23,10 +23,12 @@
 //!   and 10 ms more than srtt), and two more have no answer, or by twice that time. So it takes two
 //!   or three round trips; until then `freshest` sees how long the oldest one waits.
 //! - **Probes** are copies. A silent path gets one after the time by which an update of it is
-//!   overdue, and then after twice as long each time, up to 2 s; an untried one after 0.4, 0.8 … 2 s;
-//!   a live one that the scheduler leaves aside once a second, so that it is seen when it has become
-//!   the better one.
-//!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path.
+//!   overdue, and then after twice as long each time, up to 2 s; an untried one with the first update,
+//!   and again after 0.4, 0.8 … 2 s; a live one that the scheduler leaves aside once a second, so that
+//!   it is seen when it has become the better one. What does not answer is tried anew, with the next
+//!   update, when the session has opened.
+//!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path; of those that are due,
+//!   the one that was not used for longest comes first.
 //! - **Where none is live** the update takes the one heard last, with copies to others as above.
 
 mod path;
@@ -145,9 +147,15 @@ impl Paths {
 
     /// A path can carry updates, or cannot. What was known of it is forgotten.
     pub fn set_up(&mut self, path: PathId, is_up: bool) {
-        if let Some(path) = self.path_mut(path) {
-            path.set_up(is_up);
+        if self.path_mut(path).is_some_and(|path| path.set_up(is_up)) {
+            self.scheduler.forget(path);
         }
+    }
+
+    /// The session has opened, by whichever path: those that do not answer have waited ever longer
+    /// between openings, and are tried at once.
+    pub fn on_opened(&mut self) {
+        self.paths.iter_mut().for_each(Path::on_opened);
     }
 
     /// What waits in the device through which a path leaves; `None` where nobody can tell.
@@ -254,11 +262,13 @@ impl Paths {
     fn add_probes(&mut self, now: Time, route: &mut Route) {
         self.credit = (self.credit + PROBE_SHARE).min(MOST_CREDIT);
         let is_free = self.live.is_empty();
-        for (id, path) in numbered(&self.paths) {
-            let is_due = path.probe_at().is_some_and(|at| at <= now);
-            if !is_due || id == route.first || route.copies.contains(id) {
-                continue;
-            }
+        let mut seen_to = route.copies.with(route.first);
+        loop {
+            let due = numbered(&self.paths).filter(|(id, path)| {
+                !seen_to.contains(*id) && path.probe_at().is_some_and(|at| at <= now)
+            });
+            let Some((id, path)) = due.min_by_key(|(_, path)| path.used_at) else { return };
+            seen_to = seen_to.with(id);
             let is_late = path.used_at.is_none_or(|at| now.since(at) >= AT_THE_LATEST);
             if is_free || is_late || self.credit >= 1.0 {
                 self.credit = (self.credit - 1.0).max(0.0);
@@ -282,6 +292,8 @@ fn numbered(paths: &[Path]) -> impl Iterator<Item = (PathId, &Path)> {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+    use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::path::QAwareParams;
@@ -409,12 +421,55 @@ mod tests {
         assert!(phases.eq([PathPhase::Down; 2]));
     }
 
+    #[test]
+    fn a_path_that_is_down_is_forgotten_by_the_scheduler_too() {
+        /// Counts what it is told to forget.
+        #[derive(Debug)]
+        struct Forgetful(Arc<AtomicUsize>);
+
+        impl Scheduler for Forgetful {
+            fn name(&self) -> &'static str {
+                "forgetful"
+            }
+
+            fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+                Choice::Send(paths[0].id)
+            }
+
+            fn forget(&mut self, _path: PathId) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        let forgotten = Arc::new(AtomicUsize::new(0));
+        let mut paths = Paths::one(Box::new(Forgetful(Arc::clone(&forgotten))));
+        for (is_up, times) in [(true, 0), (false, 1), (false, 1), (true, 2)] {
+            paths.set_up(PathId(0), is_up);
+            assert_eq!(forgotten.load(Ordering::Relaxed), times, "{is_up}");
+        }
+    }
+
+    #[test]
+    fn probes_are_spread_over_the_paths_that_are_left_aside() {
+        // Five paths that want one a second, and two a second for all of them.
+        let rtts = [20, 60, 60, 60, 60, 60].map(Some);
+        let mut world = World::new("min_srtt", &rtts);
+        world.run(500);
+        let routes = world.run(5_000);
+        let of = |path| routes.iter().filter(|route| route.copies.contains(PathId(path))).count();
+        let probes = [1, 2, 3, 4, 5].map(of);
+        let (least, most) = (probes.iter().min(), probes.iter().max());
+        assert!(probes.iter().sum::<usize>() <= 210, "{probes:?}");
+        assert!(most <= least.map(|least| least + 5).as_ref(), "{probes:?}");
+    }
+
     #[derive(Debug, Clone)]
     enum Step {
         Wait(u64),
         Update,
         Ack { path: u8, back: u64, hold: u64, received_at: u64 },
         SetUp(u8, bool),
+        Opened,
         Queue(u8, Option<(u64, f64)>),
         ForgetClock,
     }
@@ -441,6 +496,7 @@ mod tests {
             (0..5u8, proptest::option::of((any::<u64>(), -1.0..1e12)))
                 .prop_map(|(path, queue)| Step::Queue(path, queue)),
             Just(Step::ForgetClock),
+            Just(Step::Opened),
         ]
     }
 
@@ -481,6 +537,7 @@ mod tests {
                         paths.on_ack(now, PathId(path), &ack);
                     }
                     Step::SetUp(path, up) => paths.set_up(PathId(path), up),
+                    Step::Opened => paths.on_opened(),
                     Step::Queue(path, queue) => {
                         let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate });
                         paths.set_queue(PathId(path), queue);

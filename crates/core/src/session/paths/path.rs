@@ -19,8 +19,8 @@ const MISSED: usize = 3;
 /// The least that round trips may vary before an update is overdue: hosts answer late, too.
 const LEAST_VARIATION: Span = Span::from_millis(10);
 
-/// After this long an update is overdue on a path without a round trip; and the first wait between
-/// probes of it.
+/// After this long an update is overdue on a path without a round trip; and half of the first wait
+/// between probes of it.
 const FIRST_WAIT: Span = Span::from_millis(200);
 
 /// The longest wait between probes of a silent path.
@@ -112,7 +112,8 @@ pub(super) struct Path {
     /// For its shortest round trip of late.
     clocks: ClockOffset,
     loss: f64,
-    /// While it is not live: how long after the last probe the next one follows.
+    /// While it is not live: how long after the last probe the next one follows; twice as long after
+    /// each.
     probe_wait: Span,
 }
 
@@ -136,15 +137,24 @@ impl Path {
 
     // ---- inputs ----
 
-    /// It can carry updates, or cannot. What was known of it is of another network, perhaps.
-    pub(super) fn set_up(&mut self, is_up: bool) {
+    /// It can carry updates, or cannot; whether that is new. What was known of it is of another
+    /// network, perhaps.
+    pub(super) fn set_up(&mut self, is_up: bool) -> bool {
         if is_up != (self.phase == PathPhase::Down) {
-            return;
+            return false;
         }
         let counters = self.counters;
         *self = Self { counters, ..Self::new() };
         if !is_up {
             self.phase = PathPhase::Down;
+        }
+        true
+    }
+
+    /// The session has opened: what has not answered is as if it was never tried.
+    pub(super) fn on_opened(&mut self) {
+        if let PathPhase::Untried | PathPhase::Silent = self.phase {
+            (self.used_at, self.probe_wait) = (None, FIRST_WAIT);
         }
     }
 

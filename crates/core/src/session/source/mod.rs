@@ -370,10 +370,16 @@ impl Source {
         // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
         let opens = self.reach != Reach::Open && self.paths.count() > 1;
         if !ack.was_fresh && !opens {
-            self.on_overtaken(now, ack.seq);
+            self.on_overtaken(now);
             return Err(Ignored::Late);
         }
-        (self.overtaken, self.overtaken_since) = (0, None);
+        if ack.was_fresh {
+            (self.overtaken, self.overtaken_since) = (0, None);
+        } else {
+            // It opens, but a session in which nothing is fresh must still come to an end.
+            self.overtaken = self.overtaken.saturating_add(1);
+            self.overtaken_since.get_or_insert(now);
+        }
         self.newest_acked = Some(ack.seq);
         self.monitor_counts = Some(*ack);
         let answers_all = ack.seq + 1 == self.next_seq;
@@ -394,6 +400,7 @@ impl Source {
             self.reach = Reach::Open;
             self.opened_at = now;
             self.counters.opened += 1;
+            self.paths.on_opened();
             self.law.restart(now);
             return Ok(SourceEvent::Opened);
         }
@@ -412,12 +419,13 @@ impl Source {
     }
 
     /// The monitor calls an update stale that is newer than all that were fresh.
-    fn on_overtaken(&mut self, now: Time, seq: u64) {
+    fn on_overtaken(&mut self, now: Time) {
         self.overtaken = self.overtaken.saturating_add(1);
         let since = *self.overtaken_since.get_or_insert(self.unanswered_since.unwrap_or(now));
         if self.paths.count() > 1 {
             // The ack of the fresher one may be lost on another path: somebody is there all the same.
-            self.unanswered_since = (seq + 1 < self.next_seq).then_some(now);
+            // But what they hold is not known, so the newest state is still to be repeated.
+            self.unanswered_since = Some(now);
         }
         if self.overtaken >= OVERTAKEN && now.since(since) >= self.params.silence {
             // It holds a number that we never sent, of a damaged update: nothing of this session

@@ -14,13 +14,15 @@ const OFFSET_LASTS: Span = Span::from_secs(20);
 
 pub(super) struct Normal {
     timetable: Timetable,
-    /// One way to the monitor, of each source.
+    /// One way to the monitor, of each source by its slowest path.
     delays: Vec<Span>,
 }
 
 impl Normal {
     pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
-        Self { timetable, delays: plan.sources.iter().map(|source| source.delay).collect() }
+        let slowest = |delays: &Vec<Span>| delays.iter().copied().max().unwrap_or(Span::ZERO);
+        let delays = plan.sources.iter().map(|source| slowest(&source.delays)).collect();
+        Self { timetable, delays }
     }
 
     fn check(&self, world: &World, source: usize) -> Result<(), String> {

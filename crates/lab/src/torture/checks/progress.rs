@@ -7,8 +7,8 @@ use crate::torture::plan::Plan;
 use crate::torture::source_host::SourceHost;
 use crate::torture::world::World;
 
-/// Of each update of a source a second: sending, arriving, being answered, all of that copied,
-/// timers, and strangers.
+/// Of each update of a source a second, on each of its paths: sending, arriving, being answered, all
+/// of that copied, timers, and strangers.
 const STEPS_AN_UPDATE: u64 = 16;
 
 pub(super) struct Progress {
@@ -19,7 +19,8 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
-        let most_steps_a_second = plan.sources.len() as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
+        let paths: usize = plan.sources.iter().map(|source| source.delays.len()).sum();
+        let most_steps_a_second = paths as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
         Self { most_steps_a_second, second_began_at: Time::ZERO, steps: 0 }
     }
 }
