@@ -6,7 +6,7 @@ mod status;
 
 use clap::Subcommand;
 use freshline_core::mesh::{DtpaParams, Share};
-use freshline_kernel::dtpa::{self, Settings};
+use freshline_kernel::dtpa::{self, Left, Settings};
 
 use crate::Failure;
 use crate::hold::failure;
@@ -26,7 +26,8 @@ enum What {
     Set(Law),
     Status(status::Args),
     /// End what `attach` began: no connection can choose `freshline_dtpa` any more. Those that have
-    /// go on with it. Needs root.
+    /// go on with it; what listens in this network namespace and has chosen it is given Reno. Needs
+    /// root.
     Detach,
 }
 
@@ -64,16 +65,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Attach(args) => attach::run(args),
         What::Set(law) => dtpa::set(&law.settings()).map_err(failure),
         What::Status(args) => status::run(args),
-        What::Detach => detach(),
+        What::Detach => dtpa::detach().map(say).map_err(failure),
     }
 }
 
-fn detach() -> Result<(), Failure> {
-    if dtpa::detach().map_err(failure)? {
+/// What the end leaves behind.
+fn say(Left { is_default, listeners }: Left) {
+    if listeners > 0 {
+        eprintln!(
+            "Reno is what {listeners} listening sockets of this network namespace give now to what \
+             they accept"
+        );
+    }
+    if is_default {
         eprintln!(
             "new connections of this network namespace still have it, until its default is \
              another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
         );
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use freshline_kernel::dtpa::{self, Held, NAME};
 
-use super::{Law, failure};
+use super::{Law, failure, say};
 use crate::Failure;
 use crate::hold::{ended, keep};
 
@@ -49,5 +49,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         "TCP has {NAME} now; this network namespace chooses it by `sysctl -w \
          net.ipv4.tcp_congestion_control={NAME}`"
     );
-    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+    keep(held, ended, &said, Held::pin, |held| held.release().map(say)).map_err(failure)
 }
