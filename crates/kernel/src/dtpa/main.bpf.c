@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "intf.h"
+#include "../counters.h"
 
 #define NAME "freshline_dtpa"
 
@@ -29,13 +30,6 @@ struct {
 	__type(value, struct dtpa_settings);
 } settings SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
-
 /* What is remembered of a connection, in icsk_ca_priv. */
 struct state {
 	struct dtpa law;
@@ -48,15 +42,6 @@ struct state {
 static struct state *state_of(struct sock *sock)
 {
 	return (struct state *)((struct inet_connection_sock *)sock)->icsk_ca_priv;
-}
-
-static void count(enum counter counter, __u64 by)
-{
-	__u32 key = counter;
-	__u64 *sum = bpf_map_lookup_elem(&counters, &key);
-
-	if (sum)
-		*sum += by;
 }
 
 static struct dtpa_settings *current_settings(void)
@@ -74,7 +59,7 @@ static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
 
 	state->seen = out;
 	dtpa_on_sent(&state->law, segments, now);
-	count(SENT, segments);
+	count_many(SENT, segments);
 }
 
 SEC("struct_ops")
@@ -90,7 +75,7 @@ void BPF_PROG(dtpa_init, struct sock *sock)
 	state->law.peak = 0;
 	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
 	state->reduces = 0;
-	count(CONNECTIONS, 1);
+	count(CONNECTIONS);
 }
 
 SEC("struct_ops")
@@ -119,7 +104,7 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 		return;
 	look_at_sent(sock, now);
 	dtpa_count(next == TCP_CA_Loss ? &law->timeouts : &law->fast_retransmits);
-	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS, 1);
+	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS);
 }
 
 /* What keeps this connection back is the period. Reno lets a window grow only if that does, and with
