@@ -10,6 +10,7 @@ use freshline_kernel::dtpa::{self, Left, Settings};
 
 use crate::Failure;
 use crate::hold::failure;
+use crate::output::Form;
 
 /// Give the far nodes of a mesh their share: near ones wait before they send what is their own.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,9 @@ enum What {
     /// Change the settings of what `attach` began, for connections that run too. What is not given is
     /// as `attach` has it. Needs root.
     Set(Law),
-    Status(status::Args),
+    /// Show whether `freshline_dtpa` is registered, what it has done, and the connections of this
+    /// network namespace that have chosen it. Needs root.
+    Status(Form),
     /// End what `attach` began: no connection can choose `freshline_dtpa` any more. Those that have
     /// go on with it; what listens in this network namespace and has chosen it is given Reno. Needs
     /// root.
@@ -64,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Attach(args) => attach::run(args),
         What::Set(law) => dtpa::set(&law.settings()).map_err(failure),
-        What::Status(args) => status::run(args),
+        What::Status(form) => status::run(&form),
         What::Detach => dtpa::detach().map(say).map_err(failure),
     }
 }
