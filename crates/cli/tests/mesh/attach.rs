@@ -180,6 +180,8 @@ fn a_syn_that_nobody_answers_is_no_loss() {
     ip(&format!("-n {} addr add 192.0.2.1/24 dev v", namespace.0));
     ip(&format!("-n {} link set dev w up", namespace.0));
     ip(&format!("-n {} link set dev v up", namespace.0));
+    let nowhere = "lladdr 02:00:00:00:00:01 dev v nud permanent";
+    ip(&format!("-n {} neigh add 192.0.2.2 {nowhere}", namespace.0));
     within(&namespace.0, || {
         fs::write("/proc/sys/net/ipv4/tcp_congestion_control", NAME).unwrap();
         let nobody = "192.0.2.2:9".parse().unwrap();
