@@ -53,7 +53,7 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
             }
             _ => {}
         }
-        let (sample, window) = (any_magnitude(rng, 7.5), rng.random_range(1..100));
+        let (sample, window) = (any_magnitude(rng, 7.5), rng.random_range(0..100));
         writeln!(lines, "round_trip {sample} {window}").unwrap();
         node.on_round_trip(Time::ZERO, Span::from_micros(sample));
         rows.push(Row { node, window });
@@ -77,7 +77,7 @@ fn periods_follow_from_luck_as_in_the_core() {
             None => assert_eq!(rate, 0),
             // Bytes a second, and microseconds a segment, both rounded down.
             Some(spacing) => {
-                let window = u64::from(*window).min(most);
+                let window = u64::from(*window).clamp(1, most);
                 let exact = window * SEGMENT * 1_000_000 / (period + srtt);
                 assert_eq!(rate, exact.max(1));
                 let apart = SEGMENT as f64 / rate as f64;

@@ -115,8 +115,9 @@ static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window, __u32 segmen
 			      const struct dtpa_settings *settings)
 {
 	__u64 round_us = (__u64)law->period_us + law->srtt_us;
-	__u64 bytes = smaller(window, dtpa_most_window(law, settings)) * segment_bytes;
-	__u64 rate = bytes * US_PER_S / larger(round_us, 1);
+	/* TCP has a window of none for a moment, in a reduction: that is no rate of none. */
+	__u64 held = larger(smaller(window, dtpa_most_window(law, settings)), 1);
+	__u64 rate = held * segment_bytes * US_PER_S / larger(round_us, 1);
 
 	return law->period_us ? larger(rate, 1) : 0;
 }

@@ -121,7 +121,7 @@ static void grow(struct tcp_sock *tcp, __u32 acked)
 	if (tcp->snd_cwnd < tcp->snd_ssthresh)
 		acked = tcp_slow_start(tcp, acked);
 	if (acked)
-		tcp_cong_avoid_ai(tcp, tcp->snd_cwnd, acked);
+		tcp_cong_avoid_ai(tcp, larger(tcp->snd_cwnd, 1), acked);
 }
 
 static void hold_window(struct sock *sock, const struct dtpa_settings *now)
