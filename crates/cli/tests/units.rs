@@ -47,7 +47,7 @@ fn examples_of_drop_ins_say_all_that_is_to_run_at_the_end() {
         let example = with("#   ExecStop=");
         if let [first, .., last] = &example[..] {
             assert_eq!(first, "", "{}", unit.display());
-            assert_eq!([last.clone()], with("ExecStop=")[..], "{}", unit.display());
+            assert_eq!(Some(last), with("ExecStop=").first(), "{}", unit.display());
             count += 1;
         }
     }

@@ -149,9 +149,10 @@ fn nodes_that_send_themselves_have_alike_shares() {
     }
 }
 
-/// What holds a window is the law's bound alone. A busy machine sends less, and not more.
+/// What holds a window is the law's bound alone. A busy machine sends less, and not more; and however
+/// it is lost, no sender waits for the whole of the run.
 #[test]
-fn windows_without_a_limit_flood_no_link() {
+fn windows_without_a_limit_neither_flood_a_link_nor_stop() {
     if !can_run_with(&[]) {
         return;
     }
@@ -160,5 +161,5 @@ fn windows_without_a_limit_flood_no_link() {
     let kind = Kind { lost_of_1000: 20, has_hosts: true };
     let name = "hosts behind nodes, 2 % lost a hop, windows without a limit";
     let Measured { sent, .. } = measured(name, kind);
-    assert!(sent.iter().all(|rate| *rate <= 2.0 * 50.0), "{sent:?}");
+    assert!(sent.iter().all(|rate| (1.0..=2.0 * 50.0).contains(rate)), "{sent:?}");
 }
