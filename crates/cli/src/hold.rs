@@ -14,11 +14,25 @@ use nix::unistd::Pid;
 
 use crate::Failure;
 
-/// Says when it is time to end.
-pub(crate) fn ended() -> Result<Receiver<()>, Failure> {
-    let (sender, ended) = mpsc::channel();
-    ctrlc::set_handler(move || _ = sender.send(())).into_diagnostic().map_err(Failure::Runtime)?;
-    Ok(ended)
+/// For how long `attach` is to hold.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Term {
+    /// Until Ctrl-C, and no longer than this process lives.
+    #[arg(long)]
+    foreground: bool,
+}
+
+impl Term {
+    /// Says when it is time to end; nothing where it is to stay. Comes before what is to be undone.
+    pub(crate) fn end(&self) -> Result<Option<Receiver<()>>, Failure> {
+        if !self.foreground {
+            return Ok(None);
+        }
+        let (sender, ended) = mpsc::channel();
+        let end = move || _ = sender.send(());
+        ctrlc::set_handler(end).into_diagnostic().map_err(Failure::Runtime)?;
+        Ok(Some(ended))
+    }
 }
 
 /// Has signals end the command that is run, and its end all else, so that nothing is left behind.

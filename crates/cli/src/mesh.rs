@@ -6,10 +6,11 @@ mod status;
 
 use clap::Subcommand;
 use freshline_core::mesh::{DtpaParams, Share};
-use freshline_kernel::dtpa::{self, Settings};
+use freshline_kernel::dtpa::{self, Left, Settings};
 
 use crate::Failure;
 use crate::hold::failure;
+use crate::output::Form;
 
 /// Give the far nodes of a mesh their share: near ones wait before they send what is their own.
 #[derive(Debug, clap::Args)]
@@ -24,9 +25,12 @@ enum What {
     /// Change the settings of what `attach` began, for connections that run too. What is not given is
     /// as `attach` has it. Needs root.
     Set(Law),
-    Status(status::Args),
+    /// Show whether `freshline_dtpa` is registered, what it has done, and the connections of this
+    /// network namespace that have chosen it. Needs root.
+    Status(Form),
     /// End what `attach` began: no connection can choose `freshline_dtpa` any more. Those that have
-    /// go on with it. Needs root.
+    /// go on with it; what listens in this network namespace and has chosen it is given Reno. Needs
+    /// root.
     Detach,
 }
 
@@ -63,17 +67,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Attach(args) => attach::run(args),
         What::Set(law) => dtpa::set(&law.settings()).map_err(failure),
-        What::Status(args) => status::run(args),
-        What::Detach => detach(),
+        What::Status(form) => status::run(&form),
+        What::Detach => dtpa::detach().map(say).map_err(failure),
     }
 }
 
-fn detach() -> Result<(), Failure> {
-    if dtpa::detach().map_err(failure)? {
+/// What the end leaves behind.
+fn say(Left { is_default, listeners }: Left) {
+    if listeners > 0 {
+        eprintln!(
+            "Reno is what {listeners} listening sockets of this network namespace give now to what \
+             they accept"
+        );
+    }
+    if is_default {
         eprintln!(
             "new connections of this network namespace still have it, until its default is \
              another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
         );
     }
-    Ok(())
 }

@@ -36,6 +36,35 @@ pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     Ok(stop)
 }
 
+/// The form in which `status` prints what it has found: a table unless said.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Form {
+    /// Print one JSON document on standard output.
+    #[arg(long, conflicts_with = "metrics")]
+    json: bool,
+    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
+    #[arg(long)]
+    metrics: bool,
+}
+
+impl Form {
+    pub(crate) fn print<T, R: Serialize, C: Collector>(
+        &self,
+        found: T,
+        table: impl FnOnce(&T) -> io::Result<()>,
+        report: impl FnOnce(&T) -> R,
+        metrics: impl FnOnce(T) -> C,
+    ) -> Result<(), Failure> {
+        if self.metrics {
+            print_metrics(metrics(found))
+        } else if self.json {
+            print_json(&report(&found))
+        } else {
+            printed(table(&found))
+        }
+    }
+}
+
 /// One JSON document on standard output.
 pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -46,7 +75,7 @@ pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Metrics for Prometheus, of one moment, on standard output.
-pub(crate) fn print_metrics(snapshot: impl Collector) -> Result<(), Failure> {
+fn print_metrics(snapshot: impl Collector) -> Result<(), Failure> {
     let text = render(snapshot).into_diagnostic().map_err(Failure::Runtime)?;
     printed(write!(io::stdout(), "{text}"))
 }

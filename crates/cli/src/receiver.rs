@@ -12,6 +12,7 @@ use freshline_kernel::receiver::{Law, Settings};
 
 use crate::Failure;
 use crate::hold::failure;
+use crate::output::Form;
 
 /// Keep downloads from filling queues in the network: smaller windows are advertised.
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    Status(status::Args),
+    /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
+    Status(Form),
     Detach(detach::Args),
     Run(run::Args),
 }
@@ -71,7 +73,7 @@ impl LawArgs {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Attach(args) => attach::run(args),
-        What::Status(args) => status::run(args),
+        What::Status(form) => status::run(&form),
         What::Detach(args) => detach::run(args),
         What::Run(args) => run::run(args),
     }

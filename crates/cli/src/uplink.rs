@@ -11,6 +11,7 @@ use freshline_kernel::sorpc::{self, Settings};
 
 use crate::Failure;
 use crate::hold::failure;
+use crate::output::Form;
 
 /// Keep uploads out of the way of all else that leaves through a device.
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    Status(status::Args),
+    /// Show what is attached, what went into its bands, and the connections that it knows; metrics are
+    /// of this network namespace's devices. Needs root.
+    Status(Form),
     Detach(Detach),
     Run(run::Args),
 }
@@ -60,7 +63,7 @@ impl Law {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Attach(args) => attach::run(args),
-        What::Status(args) => status::run(args),
+        What::Status(form) => status::run(&form),
         What::Detach(args) => sorpc::detach(args.dev.as_deref()).map_err(failure),
         What::Run(args) => run::run(args),
     }

@@ -183,6 +183,11 @@ fn flags_that_do_not_fit_the_scenario_say_what_would() {
     let bench = Bench::with(SCENARIO);
     let hop = bench.is_refused(&["run", "s.toml", "--pcap", "downlink=x.pcap"]);
     assert_says(&hop, &["no wired hop or cell `downlink`", "LINK/back", "nic, uplink"]);
+    let mesh = ["run", "dtpa/two-hundred-nodes", "--set", "duration=101s", "--pcap"];
+    let of_mesh = bench.is_refused(&[&mesh[..], &["grid=x.pcap"]].concat());
+    assert_says(&of_mesh, &["`grid` is a mesh, of which there are no captures", "one of: wire"]);
+    let unknown = bench.is_refused(&[&mesh[..], &["gird=x.pcap"]].concat());
+    assert_says(&unknown, &["no wired hop or cell `gird`", "one of: wire"]);
     let figure = ["run", "s.toml", "--figure", "x.svg", "--plot", "age_mean"];
     assert_says(&bench.is_refused(&figure), &["no [sweep]"]);
     let every = bench.is_refused(&["run", "s.toml", "--series", "out", "--every", "0ms"]);

@@ -34,6 +34,26 @@ fn systemd_takes_the_units() {
     assert!(done.status.success() && ours.is_empty(), "{said}");
 }
 
+/// What a unit says of drop-ins: systemd adds commands of a list to those that there are, which would
+/// run first, unless an empty line comes before.
+#[test]
+fn examples_of_drop_ins_say_all_that_is_to_run_at_the_end() {
+    let mut count = 0;
+    for unit in units() {
+        let text = fs::read_to_string(&unit).unwrap();
+        let with = |prefix: &str| -> Vec<String> {
+            text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned).collect()
+        };
+        let example = with("#   ExecStop=");
+        if let [first, .., last] = &example[..] {
+            assert_eq!(first, "", "{}", unit.display());
+            assert_eq!(Some(last), with("ExecStop=").first(), "{}", unit.display());
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no unit has one");
+}
+
 #[test]
 fn freshline_takes_what_the_units_run() {
     for unit in units() {

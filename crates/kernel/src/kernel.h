@@ -67,6 +67,8 @@ struct tcp_congestion_ops {
 
 struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	/* Whether it was chosen by setsockopt: what a listening socket accepts has it then too. */
+	__u8 icsk_ca_setsockopt:1;
 	/* What a congestion control remembers. */
 	__u64 icsk_ca_priv[13];
 };
@@ -135,6 +137,7 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 #define TCP_FIN_WAIT1 4
 #define TCP_FIN_WAIT2 5
 #define TCP_LISTEN 10
+#define TCP_CA_CWR 2
 #define TCP_CA_Recovery 3
 #define TCP_CA_Loss 4
 #define TCP_CONG_NON_RESTRICTED 1
@@ -145,6 +148,7 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
 /* Of <linux/tcp.h>, whose types would clash with those above. */
 #define TCP_WINDOW_CLAMP 10
+#define TCP_CONGESTION 13
 
 /* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
 #define TCX_NEXT (-1)

@@ -1,5 +1,5 @@
 //! The kernel's DTPA beside the core's: both are told the same segments, losses and round trips, and
-//! must know the same and wait equally long, to the microsecond.
+//! must know the same, wait equally long, to the microsecond, and hold windows alike.
 
 mod common;
 
@@ -11,6 +11,7 @@ use freshline_core::unit::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
+/// Of `dtpa_on_host.c`.
 const SEGMENT: u64 = 1000;
 
 /// What came of a round trip.
@@ -52,8 +53,8 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
             }
             _ => {}
         }
-        let (sample, window) = (any_magnitude(rng, 7.5), rng.random_range(1..100));
-        writeln!(lines, "round_trip {sample} {}", u64::from(window) * SEGMENT).unwrap();
+        let (sample, window) = (any_magnitude(rng, 7.5), rng.random_range(0..100));
+        writeln!(lines, "round_trip {sample} {window}").unwrap();
         node.on_round_trip(Time::ZERO, Span::from_micros(sample));
         rows.push(Row { node, window });
     }
@@ -67,15 +68,17 @@ fn periods_follow_from_luck_as_in_the_core() {
     let told = on_host("dtpa_on_host", &lines);
     assert_eq!(told.len(), rows.len());
     for (kernel, Row { node, window }) in told.iter().zip(&rows) {
-        let [period, srtt, rate, sent, losses] = kernel[..] else { panic!("{kernel:?}") };
+        let [period, srtt, rate, most, sent, losses] = kernel[..] else { panic!("{kernel:?}") };
         assert_eq!(Span::from_micros(period), node.period(), "{kernel:?} {node:?}");
         assert_eq!(Some(Span::from_micros(srtt)), node.round_trip(), "{kernel:?} {node:?}");
         assert_eq!(losses as f64 / sent as f64, node.loss(), "{kernel:?} {node:?}");
+        assert_eq!(most, u64::from(node.most_window()), "{kernel:?} {node:?}");
         match node.spacing(*window) {
             None => assert_eq!(rate, 0),
             // Bytes a second, and microseconds a segment, both rounded down.
             Some(spacing) => {
-                let exact = u64::from(*window) * SEGMENT * 1_000_000 / (period + srtt);
+                let window = u64::from(*window).clamp(1, most);
+                let exact = window * SEGMENT * 1_000_000 / (period + srtt);
                 assert_eq!(rate, exact.max(1));
                 let apart = SEGMENT as f64 / rate as f64;
                 let rounding = 1.1e-6 + apart / rate as f64;
@@ -83,6 +86,8 @@ fn periods_follow_from_luck_as_in_the_core() {
             }
         }
     }
+    let held = rows.iter().filter(|row| row.window > row.node.most_window()).count();
+    assert!(held > rows.len() / 10, "{held}");
     let waiting = rows.iter().filter(|row| row.node.period() > Span::ZERO).count();
     assert!(waiting > rows.len() / 5 && waiting < rows.len() * 4 / 5, "{waiting}");
 }

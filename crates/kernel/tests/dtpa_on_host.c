@@ -4,12 +4,15 @@
  *     sent SEGMENTS
  *     timeout
  *     fast_retransmit
- *     round_trip SAMPLE_US WINDOW_BYTES  ->  TXP and the round trip in us, the rate in bytes a
- *                                            second, segments and losses counted */
+ *     round_trip SAMPLE_US WINDOW  ->  TXP and the round trip in us, the rate in bytes a second with
+ *                                      a window of so many segments, of SEGMENT bytes each, the
+ *                                      segments that it may have; segments and losses counted */
 #include <stdio.h>
 #include <string.h>
 
 #include "../src/dtpa/law.h"
+
+#define SEGMENT 1000
 
 int main(void)
 {
@@ -30,8 +33,10 @@ int main(void)
 			dtpa_count(&law.fast_retransmits);
 		} else if (!strcmp(what, "round_trip") && scanf("%llu %llu", &in[0], &in[1]) == 2) {
 			dtpa_on_round_trip(&law, in[0], &settings);
-			printf("%u %u %llu %u %u\n", law.period_us, law.srtt_us, dtpa_rate(&law, in[1]),
-			       law.sent, law.timeouts + law.fast_retransmits);
+			printf("%u %u %llu %llu %u %u\n", law.period_us, law.srtt_us,
+			       dtpa_rate(&law, in[1], SEGMENT, &settings),
+			       dtpa_most_window(&law, &settings), law.sent,
+			       law.timeouts + law.fast_retransmits);
 		} else {
 			return 1;
 		}

@@ -2,9 +2,9 @@
 
 use freshline_kernel::dtpa::{self, Held, NAME};
 
-use super::{Law, failure};
+use super::{Law, failure, say};
 use crate::Failure;
-use crate::hold::{ended, keep};
+use crate::hold::{Term, keep};
 
 /// Register the congestion control freshline_dtpa with the kernel. Needs root.
 ///
@@ -37,17 +37,16 @@ EXIT CODES
 pub(super) struct Args {
     #[command(flatten)]
     law: Law,
-    /// Until Ctrl-C, and no longer than this process lives.
-    #[arg(long)]
-    foreground: bool,
+    #[command(flatten)]
+    term: Term,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let ended = if args.foreground { Some(ended()?) } else { None };
+    let ended = args.term.end()?;
     let held = dtpa::attach(&args.law.settings()).map_err(failure)?;
     let said = format!(
         "TCP has {NAME} now; this network namespace chooses it by `sysctl -w \
          net.ipv4.tcp_congestion_control={NAME}`"
     );
-    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+    keep(held, ended, &said, Held::pin, |held| held.release().map(say)).map_err(failure)
 }

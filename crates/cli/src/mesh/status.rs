@@ -10,29 +10,14 @@ use super::failure;
 use super::metrics::Snapshot;
 use crate::Failure;
 use crate::hold::held;
-use crate::output::{ms, print_json, print_metrics, printed};
+use crate::output::{Form, ms};
 
-/// Show whether `freshline_dtpa` is registered, what it has done, and the connections of this network
-/// namespace that have chosen it. Needs root.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Print one JSON document on standard output.
-    #[arg(long, conflicts_with = "metrics")]
-    json: bool,
-    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
-    #[arg(long)]
-    metrics: bool,
-}
-
-pub(super) fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(form: &Form) -> Result<(), Failure> {
     let found = attachment().map_err(failure)?;
-    if args.metrics {
-        print_metrics(Snapshot(found))
-    } else if args.json {
-        print_json(&Report { attachment: found.as_ref().map(AttachmentReport::from) })
-    } else {
-        printed(print_table(found.as_ref()))
-    }
+    let report = |found: &Option<Attachment>| Report {
+        attachment: found.as_ref().map(AttachmentReport::from),
+    };
+    form.print(found, |found| print_table(found.as_ref()), report, Snapshot)
 }
 
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use freshline_kernel::receiver::{Held, Target, attach};
 
 use super::{LawArgs, failure};
 use crate::Failure;
-use crate::hold::{ended, keep};
+use crate::hold::{Term, keep};
 
 /// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
 /// device. Needs root.
@@ -52,9 +52,8 @@ pub(super) struct Args {
     /// Also control connections that are established already, in this network namespace.
     #[arg(long)]
     adopt_existing: bool,
-    /// Control until Ctrl-C, and no longer than this process lives.
-    #[arg(long)]
-    foreground: bool,
+    #[command(flatten)]
+    term: Term,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -64,7 +63,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (None, Some(path)) => Target::Cgroup(path),
         (None, None) => Target::Cgroup(cgroup::root().map_err(failure)?),
     };
-    let ended = if args.foreground { Some(ended()?) } else { None };
+    let ended = args.term.end()?;
     let held = attach(&target, &law).map_err(failure)?;
     if args.adopt_existing {
         held.adopt().map_err(failure)?;

@@ -10,28 +10,14 @@ use super::failure;
 use super::metrics::Snapshot;
 use crate::Failure;
 use crate::hold::held;
-use crate::output::{print_json, print_metrics, printed};
+use crate::output::Form;
 
-/// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Print one JSON document on standard output.
-    #[arg(long, conflicts_with = "metrics")]
-    json: bool,
-    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
-    #[arg(long)]
-    metrics: bool,
-}
-
-pub(super) fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(form: &Form) -> Result<(), Failure> {
     let found = attachments().map_err(failure)?;
-    if args.metrics {
-        print_metrics(Snapshot(found))
-    } else if args.json {
-        print_json(&Report { attachments: found.iter().map(AttachmentReport::from).collect() })
-    } else {
-        printed(print_table(&found))
-    }
+    let report = |found: &Vec<Attachment>| Report {
+        attachments: found.iter().map(AttachmentReport::from).collect(),
+    };
+    form.print(found, |found| print_table(found), report, Snapshot)
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use freshline_kernel::sorpc::{self, Bands, Held};
 
 use super::{Law, failure};
 use crate::Failure;
-use crate::hold::{ended, keep};
+use crate::hold::{Term, keep};
 
 /// Begin to keep uploads out of the way of all else that leaves through a device. Needs root.
 ///
@@ -34,13 +34,12 @@ EXIT CODES
 pub(super) struct Args {
     #[command(flatten)]
     law: Law,
-    /// Control until Ctrl-C, and no longer than this process lives.
-    #[arg(long)]
-    foreground: bool,
+    #[command(flatten)]
+    term: Term,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let ended = if args.foreground { Some(ended()?) } else { None };
+    let ended = args.term.end()?;
     let held = sorpc::attach(&args.law.dev, &args.law.settings(), None).map_err(failure)?;
     let device = args.law.dev;
     let said = match held.bands() {

@@ -9,33 +9,18 @@ use super::failure;
 use super::metrics::Snapshot;
 use crate::Failure;
 use crate::hold::held;
-use crate::output::{print_json, print_metrics, printed};
+use crate::output::Form;
 
-/// Show what is attached, what went into its bands, and the connections that it knows. Needs root.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Print one JSON document on standard output.
-    #[arg(long)]
-    json: bool,
-    /// Print metrics of this network namespace's devices for Prometheus on standard output, once, as
-    /// for node_exporter's textfile collector.
-    #[arg(long, conflicts_with = "json")]
-    metrics: bool,
-}
-
-pub(super) fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(form: &Form) -> Result<(), Failure> {
     let found = attachments().map_err(failure)?;
-    if args.json {
-        return print_json(&Report {
-            attachments: found.iter().map(AttachmentReport::from).collect(),
-        });
-    }
-    if args.metrics {
-        // Devices elsewhere may have the same names.
-        let here = found.into_iter().filter(|attachment| !attachment.elsewhere).collect();
-        return print_metrics(Snapshot(here));
-    }
-    printed(print_table(&found))
+    let report = |found: &Vec<Attachment>| Report {
+        attachments: found.iter().map(AttachmentReport::from).collect(),
+    };
+    // Devices elsewhere may have the same names.
+    let metrics = |found: Vec<Attachment>| {
+        Snapshot(found.into_iter().filter(|attachment| !attachment.elsewhere).collect())
+    };
+    form.print(found, |found| print_table(found), report, metrics)
 }
 
 #[derive(Debug, Serialize)]

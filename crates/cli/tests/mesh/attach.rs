@@ -115,15 +115,95 @@ fn connections_keep_it_when_it_is_detached() {
     assert_eq!([&told["share"], &told["begun"]], [&Value::from(60.0), &1.into()]);
 }
 
+/// A network namespace without anything in it, removed when dropped.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(what: &str) -> Self {
+        let namespace = Self(format!("fl-mesh-{}-{what}", std::process::id()));
+        ip(&format!("netns add {}", namespace.0));
+        ip(&format!("-n {} link set dev lo up", namespace.0));
+        namespace
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
+}
+
+#[test]
+fn what_listens_gives_it_to_nobody_after_the_end() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    let namespace = Namespace::new("listens");
+    within(&namespace.0, || {
+        assert_succeeded(&mesh("attach --share 50"));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        setsockopt(&listener, TcpCongestion, &NAME.into()).unwrap();
+        let accepted = || {
+            let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (listener.accept().unwrap().0, from)
+        };
+        let name_of = |stream: &TcpStream| getsockopt(stream, TcpCongestion).unwrap();
+        let (before, _other) = accepted();
+        let detached = mesh("detach");
+        assert_succeeded(&detached);
+        let said = words(&detached.stderr);
+        assert!(said.contains("Reno is what 1 listening sockets"), "{said}");
+        assert_eq!(name_of(&accepted().0), "reno");
+        assert_eq!(name_of(&before), NAME, "what has begun goes on");
+    });
+}
+
+/// How many SYNs this thread's network namespace has sent again.
+fn syns_again() -> u64 {
+    let told = fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = told.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let [names, values] = [lines.next(), lines.next()].map(|line| line.unwrap().split(' '));
+    let (_, value) = names.zip(values).find(|(name, _)| *name == "TCPSynRetrans").unwrap();
+    value.parse().unwrap()
+}
+
+#[test]
+fn a_syn_that_nobody_answers_is_no_loss() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 50"));
+    let namespace = Namespace::new("syn");
+    ip(&format!("-n {} link add v type veth peer name w", namespace.0));
+    ip(&format!("-n {} addr add 192.0.2.1/24 dev v", namespace.0));
+    ip(&format!("-n {} link set dev w up", namespace.0));
+    ip(&format!("-n {} link set dev v up", namespace.0));
+    let nowhere = "lladdr 02:00:00:00:00:01 dev v nud permanent";
+    ip(&format!("-n {} neigh add 192.0.2.2 {nowhere}", namespace.0));
+    within(&namespace.0, || {
+        fs::write("/proc/sys/net/ipv4/tcp_congestion_control", NAME).unwrap();
+        let nobody = "192.0.2.2:9".parse().unwrap();
+        for _ in 0..20 {
+            assert!(TcpStream::connect_timeout(&nobody, Duration::from_millis(1500)).is_err());
+            if syns_again() > 0 {
+                break;
+            }
+        }
+        assert!(syns_again() > 0, "no SYN was sent again");
+    });
+    assert_eq!(status(Command::new(FRESHLINE)).unwrap()["timeouts"], 0);
+}
+
 #[test]
 fn a_namespace_that_has_it_by_default_has_it_until_that_is_changed() {
     if !can_run_with(&[]) {
         return;
     }
     let _alone = Alone::new();
-    let namespace = format!("fl-mesh-{}-default", std::process::id());
-    ip(&format!("netns add {namespace}"));
-    let (kept, said) = within(&namespace, || {
+    let namespace = Namespace::new("default");
+    let (kept, said) = within(&namespace.0, || {
         let default = "/proc/sys/net/ipv4/tcp_congestion_control";
         assert_succeeded(&mesh("attach --share 50"));
         fs::write(default, NAME).unwrap();
@@ -131,7 +211,7 @@ fn a_namespace_that_has_it_by_default_has_it_until_that_is_changed() {
         assert_succeeded(&detached);
         (fs::read_to_string(default).unwrap(), words(&detached.stderr))
     });
-    ip(&format!("netns del {namespace}"));
+    drop(namespace);
     assert_eq!(kept.trim(), NAME);
     assert!(said.contains("new connections of this network namespace still have it"), "{said}");
     assert!(!is_registered());
@@ -144,17 +224,14 @@ fn a_route_gives_it_to_its_connections() {
     }
     let _alone = Alone::new();
     assert_succeeded(&mesh("attach --share 50"));
-    let namespace = format!("fl-mesh-{}-route", std::process::id());
-    ip(&format!("netns add {namespace}"));
-    ip(&format!("-n {namespace} link set dev lo up"));
+    let namespace = Namespace::new("route");
     let route = format!("local 127.0.0.2 dev lo table local congctl {NAME}");
-    ip(&format!("-n {namespace} route replace {route}"));
-    let chosen = within(&namespace, || {
+    ip(&format!("-n {} route replace {route}", namespace.0));
+    let chosen = within(&namespace.0, || {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         getsockopt(&from, TcpCongestion).unwrap()
     });
-    ip(&format!("netns del {namespace}"));
     assert_eq!(chosen, OsString::from(NAME));
 }
 

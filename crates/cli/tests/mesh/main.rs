@@ -5,10 +5,14 @@ mod chain;
 #[path = "../common/mod.rs"]
 mod common;
 mod fairness;
+#[path = "../common/lateness.rs"]
+mod lateness;
 #[path = "../common/orphans.rs"]
 mod orphans;
 #[path = "../common/streams.rs"]
 mod streams;
+#[path = "../common/verdict.rs"]
+mod verdict;
 
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};

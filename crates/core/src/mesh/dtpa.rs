@@ -22,6 +22,12 @@
 //! - **A window that cannot grow to a/√p.** With few losses (4.1) promises a window that small
 //!   nodes do not have, and they would wait far too long: [`DtpaParams::most_window`] bounds it.
 //!   The law as printed has no bound.
+//! - **A window that grows beyond a/√p.** That is the mean of Reno's saw. Between two losses its
+//!   window grows from W/2 to W in W/2 round trips, in which it sends 3/8·W² = 1/p segments; so
+//!   its peak is W = √(8/(3p)) = 4/3·a/√p. What stops a window there is a loss of its own making,
+//!   and a window that is spread over a period makes none: it would grow on, and the rate with
+//!   it. So it is held to the peak and one segment more, since windows are whole, and nobody gets
+//!   more than (4/3 + √p/a)·c ([`Dtpa::most_window`]).
 //! - **What a loss of long ago weighs.** Algorithm 2 counts from the start;
 //!   [`DtpaParams::memory`] halves the counts now and then.
 //! - **Where the waiting goes.** "Wait, then transmit" fits a window of one segment. With more,
@@ -34,6 +40,8 @@ use crate::unit::{Span, Time};
 const A_SQUARED: (u64, u64) = (3, 2);
 /// Windows are computed with this many bits behind the point.
 const FRACTION_BITS: u32 = 8;
+/// Reno's window just before a loss is 4/3 of its mean.
+const PEAK: (u64, u64) = (4, 3);
 /// The longest period: longer than TCP's longest timeout, a node would be taken for dead.
 const LONGEST: Span = Span::from_secs(120);
 
@@ -122,6 +130,8 @@ pub struct Dtpa {
     /// Smoothed, in µs; 0 before the first sample.
     srtt_us: u32,
     period_us: u32,
+    /// Reno's peak, in whole segments and one more; 0 while there is no period.
+    peak: u32,
 }
 
 impl Dtpa {
@@ -140,6 +150,7 @@ impl Dtpa {
             fast_retransmits: none,
             srtt_us: 0,
             period_us: 0,
+            peak: 0,
         })
     }
 
@@ -179,8 +190,12 @@ impl Dtpa {
             let sum = u64::from(self.srtt_us) * u64::from(weight - 1) + u64::from(sample);
             (sum / u64::from(weight)) as u32
         };
-        let round = self.fair_round_us();
+        let window = self.fair_window();
+        let round = self.fair_round_us(window);
         self.period_us = round.saturating_sub(u64::from(self.srtt_us)).min(longest_us()) as u32;
+        let (over, under) = PEAK;
+        let peak = ((window * over / under) >> FRACTION_BITS) as u32 + 1;
+        self.peak = if self.period_us > 0 { peak } else { 0 };
     }
 
     /// TXP.
@@ -198,11 +213,19 @@ impl Dtpa {
         self.share
     }
 
+    /// Segments that the window may have, at least 1: [`DtpaParams::most_window`], and while there
+    /// is a period Reno's peak. TCP holds its window to it, and so does [`Dtpa::spacing`].
+    pub fn most_window(&self) -> u32 {
+        let peak = if self.peak > 0 { self.peak } else { u32::MAX };
+        self.params.most_window.unwrap_or(u32::MAX).min(peak)
+    }
+
     /// The node's own segments leave at least this far apart with a window of `cwnd` segments:
     /// (TXP + RTT) / cwnd; `None` while there is no period, and TCP's own clock rules.
     pub fn spacing(&self, cwnd: u32) -> Option<Span> {
         let round = u64::from(self.period_us) + u64::from(self.srtt_us);
-        (self.period_us > 0).then(|| Span::from_micros(round / u64::from(cwnd.max(1))))
+        let cwnd = cwnd.clamp(1, self.most_window());
+        (self.period_us > 0).then(|| Span::from_micros(round / u64::from(cwnd)))
     }
 
     /// The share of its segments that were lost: timeouts and fast retransmits over segments sent.
@@ -214,9 +237,9 @@ impl Dtpa {
         self.timeouts.saturating_add(self.fast_retransmits)
     }
 
-    /// cwnd/c: the round in which a window brings the share; 0 where nothing asks for one.
-    fn fair_round_us(&self) -> u64 {
-        let (Some(share), losses @ 1..) = (self.share, self.losses()) else { return 0 };
+    /// a/√p, with [`FRACTION_BITS`]; 0 before the first loss.
+    fn fair_window(&self) -> u64 {
+        let losses @ 1.. = self.losses() else { return 0 };
         let (over, under) = A_SQUARED;
         // At most 3·2³²·2¹⁶ < 2⁵⁰, and its root's fraction has FRACTION_BITS bits.
         let squared = over * (u64::from(self.sent.max(losses)) << (2 * FRACTION_BITS));
@@ -224,6 +247,12 @@ impl Dtpa {
         if let Some(most) = self.params.most_window {
             window = window.min(u64::from(most) << FRACTION_BITS);
         }
+        window
+    }
+
+    /// cwnd/c: the round in which a window brings the share; 0 where nothing asks for one.
+    fn fair_round_us(&self, window: u64) -> u64 {
+        let Some(share) = self.share else { return 0 };
         // Below 2²⁶ · 10⁹, so below 2⁵⁶.
         (window * 1_000_000_000 / u64::from(share.per_1000_s())) >> FRACTION_BITS
     }
@@ -303,6 +332,18 @@ mod tests {
         }
     }
 
+    /// p = 6 %: of a mean of 5 segments the peak is 20/3, and 7 is the next whole window.
+    #[test]
+    fn the_window_is_held_to_the_peak_while_there_is_a_period() {
+        let mut node = node(DtpaParams::default(), 2.0, 100, 6);
+        assert_eq!(node.most_window(), u32::MAX);
+        node.on_round_trip(NOW, Span::from_millis(500));
+        assert_eq!(node.most_window(), 7);
+        assert_eq!(node.spacing(1000), node.spacing(7));
+        node.on_round_trip(NOW, Span::from_secs(1000));
+        assert_eq!((node.period(), node.most_window()), (Span::ZERO, u32::MAX));
+    }
+
     #[test]
     fn old_losses_are_forgotten_with_a_memory() {
         let mut forgetful =
@@ -345,6 +386,15 @@ mod tests {
             let round = (1.5 / p).sqrt() / share;
             let expected = (round - rtt_us as f64 / 1e6).clamp(0.0, 120.0);
             prop_assert!((node.period().as_secs_f64() - expected).abs() <= 0.004 * round + 2e-6);
+            if !node.period().is_zero() {
+                let peak = (8.0 / (3.0 * p)).sqrt();
+                prop_assert!((f64::from(node.most_window()) - peak - 0.5).abs() <= 0.51 + 0.004 * peak);
+                prop_assert!(node.most_window() >= 2);
+                // In segments a second, with the microsecond that is rounded away.
+                let fastest = 1.0 / (node.spacing(u32::MAX).unwrap().as_secs_f64() + 1e-6);
+                let bound = (4.0 / 3.0 + (p / 1.5).sqrt()) * share;
+                prop_assert!(expected == 120.0 || fastest <= 1.01 * bound, "{fastest} {bound}");
+            }
         }
 
         #[test]

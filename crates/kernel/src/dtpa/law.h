@@ -2,7 +2,8 @@
  * host: Im, PhD thesis, Seoul National University, 2015, Algorithm 2 and equation 4.6. Why each
  * step is as it is stands with that law, and what its numbers may be.
  *
- *     TXP = max(a / (c sqrt(p)) - RTT, 0),    p = (timeouts + fast retransmits) / segments sent */
+ *     TXP = max(a / (c sqrt(p)) - RTT, 0),    p = (timeouts + fast retransmits) / segments sent
+ *     window <= 4/3 a / sqrt(p) + 1           while there is a period: the peak of Reno's saw */
 #ifndef FRESHLINE_DTPA_LAW_H
 #define FRESHLINE_DTPA_LAW_H
 
@@ -11,6 +12,9 @@
 /* a^2 = 3/2. */
 #define A_SQUARED_OVER 3
 #define A_SQUARED_UNDER 2
+/* Reno's window just before a loss is 4/3 of its mean. */
+#define PEAK_OVER 4
+#define PEAK_UNDER 3
 /* Windows have so many bits behind the point. */
 #define WINDOW_BITS 8
 #define LONGEST_PERIOD_US 120000000ULL
@@ -36,6 +40,8 @@ struct dtpa {
 	/* Smoothed; 0 before the first. */
 	__u32 srtt_us;
 	__u32 period_us;
+	/* Reno's peak, in whole segments and one more; 0 while there is no period. */
+	__u32 peak;
 };
 
 /* So many segments were sent, for the first time or again. */
@@ -61,17 +67,25 @@ static inline void dtpa_count(__u32 *losses)
 	*losses += *losses < LARGEST_COUNT;
 }
 
-/* a / (c sqrt(p)): the round in which a window brings the share; 0 where nothing asks for one. */
-static inline __u64 dtpa_fair_round_us(const struct dtpa *law, const struct dtpa_settings *settings)
+/* a / sqrt(p), with WINDOW_BITS; 0 before the first loss. */
+static inline __u64 dtpa_fair_window(const struct dtpa *law, const struct dtpa_settings *settings)
 {
 	__u64 losses = smaller((__u64)law->timeouts + law->fast_retransmits, LARGEST_COUNT);
 	__u64 sent = larger(law->sent, losses), window;
 
-	if (!losses || !settings->share_per_1000_s)
+	if (!losses)
 		return 0;
 	window = square_root(A_SQUARED_OVER * (sent << 2 * WINDOW_BITS) / (A_SQUARED_UNDER * losses));
 	if (settings->most_window)
 		window = smaller(window, settings->most_window << WINDOW_BITS);
+	return window;
+}
+
+/* window / c: the round in which a window brings the share; 0 where nothing asks for one. */
+static inline __u64 dtpa_fair_round_us(__u64 window, const struct dtpa_settings *settings)
+{
+	if (!settings->share_per_1000_s)
+		return 0;
 	return window * US_PER_1000_S / settings->share_per_1000_s >> WINDOW_BITS;
 }
 
@@ -80,19 +94,30 @@ static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
 				      const struct dtpa_settings *settings)
 {
 	__u64 sample = larger(sample_us, 1), weight = larger(settings->rtt_weight, 1);
-	__u64 round;
+	__u64 window = dtpa_fair_window(law, settings), round = dtpa_fair_round_us(window, settings);
 
 	law->srtt_us = law->srtt_us ? (law->srtt_us * (weight - 1) + sample) / weight : sample;
-	round = dtpa_fair_round_us(law, settings);
 	law->period_us = round > law->srtt_us ? smaller(round - law->srtt_us, LONGEST_PERIOD_US) : 0;
+	law->peak = law->period_us ? (window * PEAK_OVER / PEAK_UNDER >> WINDOW_BITS) + 1 : 0;
 }
 
-/* At most so many bytes a second leave with a window of so many; 0 while there is no period, and
- * TCP's own clock rules. */
-static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window_bytes)
+/* Segments that the window may have. */
+static inline __u64 dtpa_most_window(const struct dtpa *law, const struct dtpa_settings *settings)
+{
+	__u64 most = settings->most_window ? settings->most_window : LARGEST_COUNT;
+
+	return law->peak ? smaller(most, law->peak) : most;
+}
+
+/* At most so many bytes a second leave with a window of so many segments; 0 while there is no
+ * period, and TCP's own clock rules. */
+static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window, __u32 segment_bytes,
+			      const struct dtpa_settings *settings)
 {
 	__u64 round_us = (__u64)law->period_us + law->srtt_us;
-	__u64 rate = window_bytes * US_PER_S / larger(round_us, 1);
+	/* TCP has a window of none for a moment, in a reduction: that is no rate of none. */
+	__u64 held = larger(smaller(window, dtpa_most_window(law, settings)), 1);
+	__u64 rate = held * segment_bytes * US_PER_S / larger(round_us, 1);
 
 	return law->period_us ? larger(rate, 1) : 0;
 }

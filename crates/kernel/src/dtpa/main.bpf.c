@@ -2,14 +2,15 @@
  * in which a node's own segments wait.
  *
  * The kernel computes a pacing rate with each ack and asks for min_tso_segs before it sends: there
- * the rate is lowered, so that the window is spread over TXP + RTT. TCP paces by itself where no
- * queueing discipline does. */
+ * the rate is lowered, so that the window is spread over TXP + RTT, and the window is held to what
+ * the law lets it have. TCP paces by itself where no queueing discipline does. */
 #include "../kernel.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 #include "intf.h"
+#include "../counters.h"
 
 #define NAME "freshline_dtpa"
 
@@ -29,34 +30,18 @@ struct {
 	__type(value, struct dtpa_settings);
 } settings SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
-
 /* What is remembered of a connection, in icsk_ca_priv. */
 struct state {
 	struct dtpa law;
 	/* data_segs_out when it was looked at last. */
 	__u32 seen;
-	/* Whether a fast retransmit goes on. */
-	__u32 recovers;
+	/* Whether the kernel brings the window down to ssthresh. */
+	__u32 reduces;
 };
 
 static struct state *state_of(struct sock *sock)
 {
 	return (struct state *)((struct inet_connection_sock *)sock)->icsk_ca_priv;
-}
-
-static void count(enum counter counter, __u64 by)
-{
-	__u32 key = counter;
-	__u64 *sum = bpf_map_lookup_elem(&counters, &key);
-
-	if (sum)
-		*sum += by;
 }
 
 static struct dtpa_settings *current_settings(void)
@@ -74,7 +59,7 @@ static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
 
 	state->seen = out;
 	dtpa_on_sent(&state->law, segments, now);
-	count(SENT, segments);
+	count_many(SENT, segments);
 }
 
 SEC("struct_ops")
@@ -87,9 +72,10 @@ void BPF_PROG(dtpa_init, struct sock *sock)
 	state->law.fast_retransmits = 0;
 	state->law.srtt_us = 0;
 	state->law.period_us = 0;
+	state->law.peak = 0;
 	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
-	state->recovers = 0;
-	count(CONNECTIONS, 1);
+	state->reduces = 0;
+	count(CONNECTIONS);
 }
 
 SEC("struct_ops")
@@ -110,12 +96,15 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 	struct dtpa_settings *now = current_settings();
 	struct dtpa *law = &state_of(sock)->law;
 
-	state_of(sock)->recovers = next == TCP_CA_Recovery;
+	state_of(sock)->reduces = next == TCP_CA_Recovery || next == TCP_CA_CWR;
 	if (!now || (next != TCP_CA_Loss && next != TCP_CA_Recovery))
+		return;
+	/* It is the SYN that timed out. */
+	if (!((struct tcp_sock *)sock)->data_segs_out)
 		return;
 	look_at_sent(sock, now);
 	dtpa_count(next == TCP_CA_Loss ? &law->timeouts : &law->fast_retransmits);
-	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS, 1);
+	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS);
 }
 
 /* What keeps this connection back is the period. Reno lets a window grow only if that does, and with
@@ -127,31 +116,49 @@ static int is_waiting(struct sock *sock)
 	return state_of(sock)->law.period_us && tcp->write_seq != tcp->snd_nxt;
 }
 
-SEC("struct_ops")
-void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
+static void grow(struct tcp_sock *tcp, __u32 acked)
 {
-	struct tcp_sock *tcp = (struct tcp_sock *)sock;
-
-	if (!is_waiting(sock)) {
-		tcp_reno_cong_avoid(sock, ack, acked);
-		return;
-	}
 	if (tcp->snd_cwnd < tcp->snd_ssthresh)
 		acked = tcp_slow_start(tcp, acked);
 	if (acked)
-		tcp_cong_avoid_ai(tcp, tcp->snd_cwnd, acked);
+		tcp_cong_avoid_ai(tcp, larger(tcp->snd_cwnd, 1), acked);
 }
 
-/* The window that the period is divided by. While a fast retransmit goes on the kernel counts it from
- * what is in flight, which is little because of the period, and then sets it to ssthresh. */
+static void hold_window(struct sock *sock, const struct dtpa_settings *now)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+	__u64 most = dtpa_most_window(&state_of(sock)->law, now);
+
+	if (tcp->snd_cwnd > most)
+		tcp->snd_cwnd = most;
+}
+
+SEC("struct_ops")
+void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
+{
+	struct dtpa_settings *now = current_settings();
+
+	if (is_waiting(sock))
+		grow((struct tcp_sock *)sock, acked);
+	else
+		tcp_reno_cong_avoid(sock, ack, acked);
+	if (now)
+		hold_window(sock, now);
+}
+
+/* The window that the period is divided by. After a fast retransmit, a mark (ECN) or a drop in its
+ * own device's queue the kernel counts it for a round trip from what is in flight, which is little
+ * because of the period, and then sets it to ssthresh. */
 static __u32 window_of(struct sock *sock)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)sock;
 
-	return state_of(sock)->recovers ? larger(tcp->snd_cwnd, tcp->snd_ssthresh) : tcp->snd_cwnd;
+	return state_of(sock)->reduces ? larger(tcp->snd_cwnd, tcp->snd_ssthresh) : tcp->snd_cwnd;
 }
 
-/* Comes before the kernel sends. One segment makes a packet: queues are small. */
+/* Comes before the kernel sends. It asks for the fewest segments that make a packet, and has packets
+ * of more where a ms of the pacing rate or a short round trip allows it, up to the device's
+ * gso_max_segs (tcp_tso_segs): that is where to forbid them. */
 SEC("struct_ops")
 __u32 BPF_PROG(dtpa_before_send, struct sock *sock)
 {
@@ -159,9 +166,10 @@ __u32 BPF_PROG(dtpa_before_send, struct sock *sock)
 	struct dtpa_settings *now = current_settings();
 	__u64 rate;
 
-	if (now && now->most_window && tcp->snd_cwnd > now->most_window)
-		tcp->snd_cwnd = now->most_window;
-	rate = dtpa_rate(&state_of(sock)->law, (__u64)window_of(sock) * tcp->mss_cache);
+	if (!now)
+		return 1;
+	hold_window(sock, now);
+	rate = dtpa_rate(&state_of(sock)->law, window_of(sock), tcp->mss_cache, now);
 	if (rate && sock->sk_pacing_status == SK_PACING_NONE)
 		sock->sk_pacing_status = SK_PACING_NEEDED;
 	if (rate && rate < sock->sk_pacing_rate)
@@ -230,5 +238,30 @@ int list(struct bpf_iter__tcp *at)
 	row.srtt_us = law->srtt_us;
 	row.period_us = law->period_us;
 	bpf_seq_write(at->meta->seq, &row, sizeof(row));
+	return 0;
+}
+
+/* Reading it gives Reno to the sockets of the reader's network namespace that listen and have chosen
+ * it, as what they accept would have it for as long as they live. Writes a byte for each. */
+SEC("iter/tcp")
+int leave(struct bpf_iter__tcp *at)
+{
+	struct sock_common *sock = at->sk_common;
+	struct inet_connection_sock *chosen;
+	struct tcp_sock *tcp;
+	char reno[] = "reno";
+	__u8 left = 1;
+
+	if (!sock || sock->skc_state != TCP_LISTEN)
+		return 0;
+	tcp = bpf_skc_to_tcp_sock(sock);
+	if (!tcp || !is_ours(tcp))
+		return 0;
+	/* Otherwise what it accepts has what is the default by then. */
+	chosen = (struct inet_connection_sock *)tcp;
+	if (!BPF_CORE_READ_BITFIELD_PROBED(chosen, icsk_ca_setsockopt))
+		return 0;
+	if (!bpf_setsockopt(tcp, SOL_TCP, TCP_CONGESTION, reno, sizeof(reno)))
+		bpf_seq_write(at->meta->seq, &left, sizeof(left));
 	return 0;
 }

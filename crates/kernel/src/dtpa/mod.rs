@@ -8,8 +8,10 @@
 //!
 //! There is one a host, for all its network namespaces, and it does nothing to connections whose
 //! program, route or namespace has not chosen it. A connection keeps its congestion control: what has
-//! begun goes on as it did to its end, also when it is not registered any more.
+//! begun goes on as it did to its end, also when it is not registered any more. What listens does not:
+//! who ends the registration gives it Reno.
 
+mod sockets;
 mod status;
 
 use std::fs;
@@ -95,6 +97,7 @@ pub fn attach(settings: &Settings) -> Result<Held, KernelError> {
     let builder = skeleton::MainSkelBuilder::default();
     let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
     program.progs.list.set_autoload(false);
+    program.progs.leave.set_autoload(false);
     let mut program = program.load().map_err(KernelError::Refused)?;
     settings.write(&program.maps.settings)?;
     let link = program.maps.freshline_dtpa.attach_struct_ops();
@@ -122,13 +125,14 @@ impl Held {
         pinned
     }
 
-    /// Ends the registration.
+    /// Ends the registration, as [`detach`] does.
     ///
     /// # Errors
     ///
     /// If the kernel does not do it.
-    pub fn release(self) -> Result<(), KernelError> {
-        self.0.detach().map_err(KernelError::bpf("end the registration"))
+    pub fn release(self) -> Result<Left, KernelError> {
+        self.0.detach().map_err(KernelError::bpf("end the registration"))?;
+        Left::here()
     }
 }
 
@@ -145,27 +149,37 @@ pub fn set(settings: &Settings) -> Result<(), KernelError> {
     settings.write::<MapHandle>(&maps.settings)
 }
 
-/// Ends the registration that is pinned. Connections that have chosen it go on with it; and while it
-/// is the default of a network namespace, so do new ones there. Tells whether it is of this one.
+/// Ends the registration that is pinned. Connections that have chosen it go on with it.
 ///
 /// # Errors
 ///
 /// [`KernelError::NotAttached`] if it is not registered, [`KernelError::Controlled`] if a process
 /// holds it.
-pub fn detach() -> Result<bool, KernelError> {
+pub fn detach() -> Result<Left, KernelError> {
     require_root("detach programs")?;
     let _alone = pin::lock()?;
     match Folder::find(PINS)? {
-        Some(folder) => folder.detach().and(folder.remove()).and_then(|()| is_default()),
+        Some(folder) => folder.detach().and(folder.remove()).and_then(|()| Left::here()),
         None if status::is_registered() => Err(registered()),
         None => Err(KernelError::NotAttached(None)),
     }
 }
 
-/// Whether connections of this network namespace have it that choose none.
-fn is_default() -> Result<bool, KernelError> {
-    let default = fs::read_to_string(DEFAULT).map_err(KernelError::file("read", DEFAULT))?;
-    Ok(default.trim() == NAME)
+/// Who had it in this network namespace for connections to come, when the registration ended. Others
+/// are not seen: there what listens keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// Connections that choose none have it until the namespace's default is another.
+    pub is_default: bool,
+    /// So many sockets listened and had chosen it for what they accept. They have Reno now.
+    pub listeners: usize,
+}
+
+impl Left {
+    fn here() -> Result<Self, KernelError> {
+        let default = fs::read_to_string(DEFAULT).map_err(KernelError::file("read", DEFAULT))?;
+        Ok(Self { is_default: default.trim() == NAME, listeners: sockets::leave()? })
+    }
 }
 
 fn registered() -> KernelError {

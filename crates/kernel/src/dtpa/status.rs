@@ -1,16 +1,13 @@
 //! Whether it is registered, what it has done, and the connections that have chosen it.
 
-use std::io::Read;
-use std::mem::MaybeUninit;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use freshline_core::unit::{Bytes, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
-use super::{FIRST, NAME, PINS, Settings, skeleton};
+use super::{FIRST, NAME, PINS, Settings, sockets};
 use crate::error::{KernelError, require_root};
 use crate::maps::{numbers, sums};
 use crate::pin::{self, CONTROL, Folder};
@@ -146,24 +143,8 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
     Ok(Counters { begun: sum(0)?, sent: sum(1)?, timeouts: sum(2)?, fast_retransmits: sum(3)? })
 }
 
-/// Lists them by a program that is gone afterwards.
 fn connections() -> Result<Vec<Connection>, KernelError> {
-    let mut place = MaybeUninit::uninit();
-    let builder = skeleton::MainSkelBuilder::default();
-    let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
-    program
-        .maps
-        .freshline_dtpa
-        .set_autocreate(false)
-        .map_err(KernelError::bpf("leave out the congestion control"))?;
-    let program = program.load().map_err(KernelError::Refused)?;
-    let mut rows = Vec::new();
-    let iterator = program.progs.list.attach().map_err(KernelError::bpf("attach the program"))?;
-    Iter::new(&iterator)
-        .map_err(KernelError::bpf("list the connections"))?
-        .read_to_end(&mut rows)
-        .map_err(KernelError::file("read", "the connections"))?;
-    Ok(rows.chunks_exact(ROW).filter_map(connection).collect())
+    Ok(sockets::list()?.chunks_exact(ROW).filter_map(connection).collect())
 }
 
 /// A `struct row` of `intf.h`.

@@ -5,6 +5,7 @@
 #include "../kernel.h"
 #include "drwa.h"
 #include "intf.h"
+#include "../counters.h"
 
 /* Timestamps on their way that are remembered, to measure round trips. */
 #define REMEMBERED 64
@@ -19,13 +20,6 @@ struct {
 	__type(key, struct address);
 	__type(value, struct peer);
 } peers SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
 
 /* A timestamp (RFC 7323), and when it was first sent, ns. */
 struct stamp {
@@ -53,14 +47,6 @@ struct arrival {
 	/* The path is known to be as short as this from before the first data; 0 if it is not. */
 	__u64 known_ns;
 };
-
-static void count(__u32 counter)
-{
-	__u64 *number = bpf_map_lookup_elem(&counters, &counter);
-
-	if (number)
-		*number += 1;
-}
 
 /* Whether sequence number or timestamp `a` comes after `b`. */
 static int is_after(__u32 a, __u32 b)

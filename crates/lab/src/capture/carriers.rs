@@ -21,15 +21,29 @@ pub struct Captures<W> {
 
 /// Nothing that carries packets has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/back for the other \
-     direction, where LINK or CELL is one of: {known}"
-)]
-pub struct NoSuchCarrier {
-    /// What was asked for.
-    pub name: String,
-    /// The links and cells that there are.
-    pub known: String,
+pub enum NoSuchCarrier {
+    /// Nothing has it that a capture could be of.
+    #[error(
+        "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/back for the other \
+         direction, where LINK or CELL is one of: {known}"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The links and cells that there are.
+        known: String,
+    },
+    /// It is a mesh's.
+    #[error(
+        "`{name}` is a mesh, of which there are no captures; give a CELL or LINK behind it, one of: \
+         {known}"
+    )]
+    Mesh {
+        /// What was asked for.
+        name: String,
+        /// The links and cells that there are.
+        known: String,
+    },
 }
 
 impl<W: Write> Captures<W> {
@@ -103,7 +117,14 @@ pub fn carrier_called(
     let hop = there().or_else(back).map(|hop| Carrier::Hop(*hop));
     let cell = || scenario.cells.iter().position(|cell| cell.name == name).map(Carrier::Cell);
     hop.or_else(cell).ok_or_else(|| {
-        let known: Vec<_> = scenario.carriers().collect();
-        NoSuchCarrier { name: name.to_owned(), known: known.join(", ") }
+        let known: Vec<_> = scenario.links_and_cells().collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let is_mesh = scenario.meshes.iter().any(|mesh| mesh.name == name);
+        let name = name.to_owned();
+        if is_mesh {
+            NoSuchCarrier::Mesh { name, known }
+        } else {
+            NoSuchCarrier::Unknown { name, known }
+        }
     })
 }

@@ -67,11 +67,15 @@ impl Scenario {
         self.build(0).map(drop)
     }
 
+    /// The names of what packets cross: its links, cells and meshes.
+    fn carriers(&self) -> impl Iterator<Item = &str> {
+        self.links_and_cells().chain(self.meshes.iter().map(|mesh| mesh.name.as_str()))
+    }
+
     /// The names of its links and cells.
-    pub(crate) fn carriers(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn links_and_cells(&self) -> impl Iterator<Item = &str> {
         let links = self.links.iter().map(|link| link.name.as_str());
-        let cells = self.cells.iter().map(|cell| cell.name.as_str());
-        links.chain(cells).chain(self.meshes.iter().map(|mesh| mesh.name.as_str()))
+        links.chain(self.cells.iter().map(|cell| cell.name.as_str()))
     }
 
     /// Whether a packet of the flow comes back in no time.

@@ -45,7 +45,6 @@ pub enum DtpaSettingsError {
 pub struct Dtpa {
     reno: Reno,
     law: mesh::Dtpa,
-    most_window: Option<u32>,
     /// Unless the share is fixed.
     listening: Option<(CensusParams, Census)>,
     /// A loss was answered, and not yet found to be a timeout.
@@ -74,7 +73,6 @@ impl Dtpa {
         Ok(Self {
             reno: Reno::new(initial),
             law: mesh::Dtpa::new(params, fixed)?,
-            most_window: params.most_window,
             listening: fixed.is_none().then(|| (census, Census::new())),
             lost: false,
         })
@@ -91,8 +89,7 @@ impl CongestionControl for Dtpa {
     }
 
     fn spacing(&self) -> Option<Span> {
-        let window = self.window().get().min(u32::MAX.into()) as u32;
-        self.law.spacing(window.min(self.most_window.unwrap_or(u32::MAX)))
+        self.law.spacing(self.window().get().min(u32::MAX.into()) as u32)
     }
 
     fn period(&self) -> Option<Span> {
@@ -134,6 +131,7 @@ impl CongestionControl for Dtpa {
         if let Some(round_trip) = ack.rtt {
             self.law.on_round_trip(now, round_trip);
         }
+        self.reno.hold_to(Packets::new(self.law.most_window().into()));
     }
 
     fn on_congestion(&mut self, now: Time, signal: Signal) {

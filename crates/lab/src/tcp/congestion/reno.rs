@@ -26,6 +26,11 @@ impl Reno {
     pub fn new(initial: Packets) -> Self {
         Self { window: Window::new(initial) }
     }
+
+    /// A window of at most `most` segments, for now.
+    pub(super) fn hold_to(&mut self, most: Packets) {
+        self.window.cwnd = self.window.cwnd.min(most.get() as f64);
+    }
 }
 
 impl LikeReno for Reno {
