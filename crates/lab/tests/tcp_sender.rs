@@ -135,7 +135,7 @@ fn repaired(
     let log = Arc::clone(&left);
     let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |way, segment| {
         if way == Way::Forward && segment.len > 0 {
-            log.lock().unwrap().push(segment.sent_at.since(Time::ZERO).as_millis());
+            log.lock().unwrap().push(segment.sent_at.since(Time::ZERO).as_micros() / 1000);
         }
         usize::from(way == Way::Back || segment.retransmission || !is_lost(segment))
     });
