@@ -30,7 +30,7 @@ impl Observer<Numbered> for Watch {
         self.drops.push(drop);
     }
 
-    fn heard(&mut self, node: u32, from: u32, packet: &Numbered) {
+    fn heard(&mut self, node: u32, from: u32, _number: u64, packet: &Numbered) {
         self.heard.push((node, from, packet.number));
     }
 }

@@ -6,13 +6,8 @@ use proptest::prelude::*;
 use rand_pcg::Pcg64;
 
 /// No backoff at all: a frame begins a CCA and a turnaround after it was handed in.
-const AT_ONCE: Csma = Csma {
-    min_be: 0,
-    max_be: 0,
-    max_backoffs: 4,
-    max_retries: 0,
-    retry_delay: Span::ZERO,
-};
+const AT_ONCE: Csma =
+    Csma { min_be: 0, max_be: 0, max_backoffs: 4, max_retries: 0, retry_delay: Span::ZERO };
 const OCTETS: u64 = 50;
 
 /// A frame that is handed in at some µs.
@@ -117,9 +112,10 @@ fn who_look_at_once_both_find_the_channel_idle_and_collide() {
     for numbers in [[0, 1, 2], [0, 2, 1]] {
         let sendings = [Sending { micros: 0, ends: [1, 0] }, Sending { micros: 0, ends: [2, 0] }];
         let air = Air::new(AT_ONCE, &OPEN, &numbers, &sendings);
-        let done = air.events.iter().filter(|(_, _, event)| {
-            matches!(event, Event::Done { outcome: Outcome::NoAck, .. })
-        });
+        let done = air
+            .events
+            .iter()
+            .filter(|(_, _, event)| matches!(event, Event::Done { outcome: Outcome::NoAck, .. }));
         assert_eq!((done.count(), air.stats[1].busy + air.stats[2].busy), (2, 0));
     }
 }

@@ -43,9 +43,9 @@ pub trait Observer<P> {
     /// A packet was dropped.
     fn dropped(&mut self, drop: Drop<P>);
 
-    /// A node that listens has heard `from`, its parent, send a packet: once, however often the
-    /// radio had to repeat it.
-    fn heard(&mut self, node: u32, from: u32, packet: &P);
+    /// A node that listens has heard `from`, its parent, send a packet, with its number there: once,
+    /// however often the radio had to repeat it.
+    fn heard(&mut self, node: u32, from: u32, number: u64, packet: &P);
 }
 
 /// A packet that has come to its end of the mesh.
@@ -217,7 +217,7 @@ impl<P: Packet> Mesh<P> {
             for node in self.radio.overheard() {
                 let last = &mut self.heard[*node as usize];
                 if std::mem::replace(last, first.number) != first.number {
-                    observer.heard(*node, from, packet);
+                    observer.heard(*node, from, first.number, packet);
                 }
             }
         }

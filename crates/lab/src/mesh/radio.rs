@@ -132,14 +132,8 @@ enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 6] = [
-        Self::EndFrame,
-        Self::EndAck,
-        Self::MissAck,
-        Self::Look,
-        Self::BeginFrame,
-        Self::BeginAck,
-    ];
+    const ALL: [Self; 6] =
+        [Self::EndFrame, Self::EndAck, Self::MissAck, Self::Look, Self::BeginFrame, Self::BeginAck];
 }
 
 /// What a node is receiving.
