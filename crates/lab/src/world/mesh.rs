@@ -1,6 +1,6 @@
 //! What flows hear of a mesh: drops, and what their nodes overhear.
 
-use freshline_core::mesh::Heard;
+use freshline_core::mesh::{Heard, Share};
 use freshline_core::unit::Time;
 
 use super::parcel::{Direction, Parcel};
@@ -85,12 +85,7 @@ impl Observer<Parcel> for MeshObserver<'_> {
     }
 
     fn heard(&mut self, node: u32, from: u32, number: u64, parcel: &Parcel) {
-        let mut tellers =
-            self.listeners[from as usize].iter().filter(|_| number % TELLS_ONE_IN == 0);
-        let told = tellers.find_map(|flow| {
-            let Flow::Stream(stream) = &self.flows[*flow as usize].flow else { return None };
-            stream.sender().law().target()
-        });
+        let told = self.target_of(from).filter(|_| number.is_multiple_of(TELLS_ONE_IN));
         let heard = [told.map(Heard::Target), self.acknowledged(node, parcel)];
         for listener in &self.listeners[node as usize] {
             if let Flow::Stream(stream) = &mut self.flows[*listener as usize].flow {
@@ -101,6 +96,14 @@ impl Observer<Parcel> for MeshObserver<'_> {
 }
 
 impl MeshObserver<'_> {
+    /// What a node tells its children that each node is to get.
+    fn target_of(&self, node: u32) -> Option<Share> {
+        self.listeners[node as usize].iter().find_map(|flow| {
+            let Flow::Stream(stream) = &self.flows[*flow as usize].flow else { return None };
+            stream.sender().law().target()
+        })
+    }
+
     /// What `listener` knows of a parcel on its way down: a segment has come home.
     fn acknowledged(&self, listener: u32, parcel: &Parcel) -> Option<Heard> {
         let owner = &self.flows[parcel.flow as usize];
