@@ -30,7 +30,7 @@ impl Observer<Numbered> for Watch {
         self.drops.push(drop);
     }
 
-    fn heard(&mut self, node: u32, from: u32, packet: &Numbered) {
+    fn heard(&mut self, node: u32, from: u32, _number: u64, packet: &Numbered) {
         self.heard.push((node, from, packet.number));
     }
 }
@@ -99,6 +99,22 @@ fn a_packet_goes_hop_by_hop_and_children_overhear_it() {
     // Per hop up to 7 backoff periods, and 320 + 4256 µs; two acks and pauses between.
     let micros = run.delivered[0].0.since(Time::ZERO).as_micros();
     assert!((3 * 4576..3 * (4576 + 2240) + 2 * 1200).contains(&micros), "{micros}");
+}
+
+/// The radio repeats a frame until its ack comes: who listens knows it by its number.
+#[test]
+fn what_the_radio_repeats_is_heard_once() {
+    // Node 2 loses nothing of what node 1 sends; the border router loses half.
+    let lossy = "losses = [{ between = [0, 1], loss = 0.5 }]";
+    let mut run = Run::new(&format!("{CHAIN}{lossy}"), 3);
+    run.mesh.listen(2);
+    let sent = 200;
+    for number in 0..sent {
+        run.send(200_000 * number as u64, [1, 0], packet(number));
+    }
+    run.run(Time::MAX);
+    assert!(run.frames() > 2 * sent as u64, "{}", run.frames());
+    assert!(run.watch.heard.iter().copied().eq((0..sent).map(|number| (2, 1, number))));
 }
 
 #[test]

@@ -3,10 +3,12 @@
 #[path = "common/tcp_net.rs"]
 mod tcp_net;
 
-use freshline_core::unit::{BitRate, Bytes, Packets, Span};
+use std::sync::{Arc, Mutex};
+
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_lab::tcp::apps::Cbr;
-use freshline_lab::tcp::congestion::Algorithm;
-use freshline_lab::tcp::{BufferParams, ReceiverParams, SenderParams};
+use freshline_lab::tcp::congestion::{Ack, Algorithm, CongestionControl, Signal};
+use freshline_lab::tcp::{BufferParams, ReceiverParams, Segment, SenderParams};
 use tcp_net::{Net, Way, at, law};
 
 const FORWARD: &str = "rate=20mbit,delay=10ms";
@@ -95,4 +97,82 @@ fn bbr_leaves_startup_behind_a_small_receive_window() {
     let window = sender.window().get() as f64;
     let under_way = sender.in_flight().get() as f64;
     assert!(window < 2.5 * under_way, "{window} for {under_way}");
+}
+
+/// A law with segments so far apart.
+#[derive(Debug)]
+struct Spaced(Span);
+
+impl CongestionControl for Spaced {
+    fn name(&self) -> &'static str {
+        "spaced"
+    }
+
+    fn window(&self) -> Packets {
+        Packets::new(4)
+    }
+
+    fn spacing(&self) -> Option<Span> {
+        Some(self.0)
+    }
+
+    fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
+
+    fn on_congestion(&mut self, _now: Time, _signal: Signal) {}
+
+    fn on_timeout(&mut self, _now: Time) {}
+}
+
+/// A segment that `is_lost` when it is sent first, under a law with a spacing: the stream's
+/// timeouts and probes, and when data left, in ms.
+fn repaired(
+    spacing: Span,
+    bytes: u64,
+    least_timeout: Span,
+    is_lost: fn(&Segment) -> bool,
+) -> ([u64; 2], Vec<u64>) {
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&left);
+    let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |way, segment| {
+        if way == Way::Forward && segment.len > 0 {
+            log.lock().unwrap().push(segment.sent_at.since(Time::ZERO).as_micros() / 1000);
+        }
+        usize::from(way == Way::Back || segment.retransmission || !is_lost(segment))
+    });
+    let params = SenderParams { least_timeout, ..SenderParams::default() };
+    let id = net.add(Box::new(Spaced(spacing)), params, ReceiverParams::default());
+    net.with_sender(id, |sender| sender.write(Bytes::new(bytes)));
+    net.run(at(60.0));
+    let sender = &net.streams[id].sender;
+    assert_eq!(sender.acknowledged(), Bytes::new(bytes));
+    let stats = sender.stats();
+    let left = left.lock().unwrap().clone();
+    ([stats.timeouts, stats.tail_probes], left)
+}
+
+/// The handshake takes 20 ms. The timeout strikes after 220 ms more, and what it repairs may leave
+/// only when 5 s have passed: until then there is nothing to time.
+#[test]
+fn a_loss_is_one_timeout_however_long_its_repair_waits() {
+    let is_lost = |segment: &Segment| segment.len > 0;
+    let lone = repaired(Span::from_secs(5), 1448, Span::ZERO, is_lost);
+    assert_eq!(lone, ([1, 0], vec![20, 5020]));
+}
+
+/// The acks of the second, third and fourth segment tell of the loss of the first, and its repair
+/// leaves 2 s after the fourth: no timeout strikes meanwhile.
+#[test]
+fn no_timeout_strikes_while_a_fast_retransmit_waits() {
+    let is_lost = |segment: &Segment| segment.len > 0 && segment.seq == 0;
+    let four = repaired(Span::from_secs(2), 4 * 1448, Span::from_secs(10), is_lost);
+    assert_eq!(four.0[0], 0, "{four:?}");
+    assert!(four.1.windows(2).all(|pair| pair[1] - pair[0] >= 2000), "{four:?}");
+}
+
+/// A probe is due 240 ms after the loss of a lone segment, and its turn comes after 500.
+#[test]
+fn a_tail_loss_probe_waits_its_turn() {
+    let is_lost = |segment: &Segment| segment.len > 0;
+    let lone = repaired(Span::from_millis(500), 1448, Span::from_secs(1), is_lost);
+    assert_eq!(lone, ([0, 1], vec![20, 520]));
 }

@@ -7,15 +7,21 @@
 //! mesh.
 //!
 //! ```text
-//! c = max(gain · heard / nodes, lead · the parent's own) / time     over a window, then smoothed
+//! target = gain · heard / nodes / time                     over a window, then smoothed; or told
+//! effort ← effort · (1 + weight · (1 − own / target))      from 1/most_effort to most_effort
+//! c      = target · effort
 //! ```
 //!
-//! Above 1, gain lets all rates rise until losses or long round trips, and not periods, limit those
-//! who have least. Nothing is sent for it, and nobody needs to know the network's size.
-//!
-//! Far from the border router a node hears of few others, who may all be worse off than most: it
-//! must not hold itself down to their mean. Its parent, one hop nearer, knows better, and what that
-//! one sends of its own tells. So the mean of the whole mesh comes down the tree.
+//! - **gain** is above 1, and lets all rates rise until losses or long round trips, and not periods,
+//!   limit those who have least.
+//! - **The target is one for all.** Far from the border router a node hears of few others, who may
+//!   all be better or worse off than most. So each node writes the target into some of what it
+//!   sends, and who hears that of its parent takes it. The border router sends nothing of its own
+//!   and has none, so that its children find it. An information element of IEEE 802.15.4 holds it:
+//!   six bytes, with the element that ends the list.
+//! - **effort** is each node's own. Who has a period for c gets less than c, as (4.1) leaves out
+//!   timeouts that follow each other, and the more so the worse its luck is. It is bounded: who has
+//!   little to send gets less than the target as well, and would never wait again.
 //!
 //! Nodes are counted without a table of them, by linear counting (Whang, Vander-Zanden, Taylor
 //! 1990): each address sets one bit of m, and with z of them unset there were about −m·ln(z/m). For
@@ -33,34 +39,37 @@ const BITS: u32 = u128::BITS;
 pub struct CensusParams {
     /// How long a window is, above 0. 30 s: some ten segments of each of thirty nodes.
     pub window: Span,
-    /// How much more than the mean each node may have, at least 1. 1.3: less than its share comes
-    /// of it, as (4.1) knows nothing of timeouts, and with 1 shares would fall and fall.
+    /// How much more than the mean each node may have, at least 1. 1.4:
+    /// below it goodput is lost, above it fairness (`docs/mesh.md`).
     pub gain: f64,
-    /// How much more than its parent each node may have, at least 1. 1.2: for the same reason.
-    pub lead: f64,
-    /// The newest window's part in the share, above 0 and at most 1. 1/4.
+    /// How much more than its target a node may ask for, or how much less, at least 1. 1.5:
+    /// with more, those halfway take what the farthest lose.
+    pub most_effort: f64,
+    /// The newest window's part in target and effort, above 0 and at most 1. 1/4.
     pub weight: f64,
 }
 
 impl Default for CensusParams {
     fn default() -> Self {
-        Self { window: Span::from_secs(30), gain: 1.3, lead: 1.2, weight: 0.25 }
+        Self { window: Span::from_secs(30), gain: 1.4, most_effort: 1.5, weight: 0.25 }
     }
 }
 
-/// What a node hears its parent send: a segment that comes home.
+/// What a node hears its parent send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// An ack for this node: a segment of its own has come.
+    /// An ack for this node: a segment of its own has come home.
     Ack {
         /// The node.
         node: u16,
     },
-    /// A segment of the parent's own, whose ack nobody below it hears.
-    OfParent {
-        /// The parent.
+    /// An ack for the node that hears it.
+    Own {
+        /// The node.
         node: u16,
     },
+    /// The parent's target, which it writes into what it sends.
+    Target(Share),
 }
 
 /// Who is there, and how much they bring home.
@@ -68,11 +77,14 @@ pub enum Heard {
 pub struct Census {
     seen: u128,
     heard: u32,
-    /// Of these, the parent's own.
-    of_parent: u32,
+    /// Of these, this node's own.
+    own: u32,
+    /// The parent has told the target in this window.
+    is_told: bool,
     began_at: Option<Time>,
     /// Segments a second, smoothed; 0 before the first window's end.
-    share: f32,
+    target: f32,
+    effort: f32,
 }
 
 impl Default for Census {
@@ -84,30 +96,56 @@ impl Default for Census {
 impl Census {
     /// Has heard nothing yet.
     pub const fn new() -> Self {
-        Self { seen: 0, heard: 0, of_parent: 0, began_at: None, share: 0.0 }
+        Self { seen: 0, heard: 0, own: 0, is_told: false, began_at: None, target: 0.0, effort: 1.0 }
     }
 
-    /// The parent has sent an ack down, or a segment of its own up. Tells the share where a window
-    /// has ended with it.
+    /// The parent has sent something. Tells the share where a window has ended with it, or the
+    /// parent has told the target.
     pub fn on_heard(&mut self, params: &CensusParams, now: Time, heard: Heard) -> Option<Share> {
         let began_at = *self.began_at.get_or_insert(now);
         let elapsed = now.since(began_at);
         let mut told = None;
         if elapsed >= params.window && self.heard > 0 {
-            let gain = params.gain as f32;
-            let most = (gain * self.heard as f32 / self.nodes())
-                .max(params.lead as f32 * self.of_parent as f32);
-            let rate = most / elapsed.as_secs_f64() as f32;
-            let weight = if self.share > 0.0 { params.weight as f32 } else { 1.0 };
-            self.share += weight * (rate - self.share);
-            *self = Self { began_at: Some(now), share: self.share, ..Self::new() };
-            told = Share::per_second(f64::from(self.share));
+            self.end_window(params, elapsed);
+            told = self.share();
+            let Self { target, effort, .. } = *self;
+            *self = Self { began_at: Some(now), target, effort, ..Self::new() };
         }
-        let (Heard::Ack { node } | Heard::OfParent { node }) = heard;
+        let node = match heard {
+            Heard::Target(target) => {
+                (self.is_told, self.target) = (true, target.per_1000_s() as f32 / 1e3);
+                return self.share();
+            }
+            Heard::Ack { node } | Heard::Own { node } => node,
+        };
         self.seen |= 1 << (mixed(node) % BITS);
         self.heard = self.heard.saturating_add(1);
-        self.of_parent += u32::from(matches!(heard, Heard::OfParent { .. }));
+        self.own += u32::from(matches!(heard, Heard::Own { .. }));
         told
+    }
+
+    /// What each node is to get, once it is known: this one writes it into what it sends.
+    pub fn target(&self) -> Option<Share> {
+        Share::per_second(f64::from(self.target))
+    }
+
+    fn share(&self) -> Option<Share> {
+        Share::per_second(f64::from(self.target * self.effort))
+    }
+
+    fn end_window(&mut self, params: &CensusParams, elapsed: Span) {
+        let seconds = elapsed.as_secs_f64() as f32;
+        let [weight, most] = [params.weight, params.most_effort].map(|number| number as f32);
+        let is_first = self.target == 0.0;
+        if !self.is_told {
+            let mean = self.heard as f32 / self.nodes() / seconds;
+            let weight = if is_first { 1.0 } else { weight };
+            self.target += weight * (params.gain as f32 * mean - self.target);
+        }
+        if !is_first {
+            let missing = 1.0 - self.own as f32 / seconds / self.target;
+            self.effort = (self.effort * (1.0 + weight * missing)).clamp(1.0 / most, most);
+        }
     }
 
     /// About how many nodes were heard in this window.
@@ -134,7 +172,7 @@ mod tests {
     use super::*;
 
     const PARAMS: CensusParams =
-        CensusParams { window: Span::from_secs(10), gain: 1.0, lead: 1.0, weight: 0.5 };
+        CensusParams { window: Span::from_secs(10), gain: 1.0, most_effort: 1.0, weight: 0.5 };
 
     /// `nodes` nodes, of which each has a segment acknowledged every second.
     fn hear(census: &mut Census, nodes: u16, seconds: core::ops::Range<u64>) -> Option<Share> {
@@ -157,19 +195,40 @@ mod tests {
         }
     }
 
-    /// The parent sends 4 a second, its three other children and this one 1 each.
-    #[test]
-    fn a_parent_that_has_more_than_the_mean_tells_the_share() {
-        let mut census = Census::new();
-        let mut told = None;
-        for tick in 0..44 {
-            let now = Time::ZERO + Span::from_millis(250 * tick);
-            told = census.on_heard(&PARAMS, now, Heard::OfParent { node: 1 }).or(told);
-            let node = 2 + (tick % 4) as u16;
-            told = census.on_heard(&PARAMS, now, Heard::Ack { node }).or(told);
+    /// Nine nodes bring home a segment a second each, and node 0, which hears them, `own` in two.
+    fn share_of_node_0(own: u64) -> f64 {
+        let params = CensusParams { most_effort: 1.5, ..PARAMS };
+        let (mut census, mut told) = (Census::new(), None);
+        for second in 0..400 {
+            let now = Time::ZERO + Span::from_secs(second);
+            for node in 1..10 {
+                told = census.on_heard(&params, now, Heard::Ack { node }).or(told);
+            }
+            for _ in 0..if second % 2 == 0 { own } else { 0 } {
+                told = census.on_heard(&params, now, Heard::Own { node: 0 }).or(told);
+            }
         }
-        let share = f64::from(told.unwrap().per_1000_s()) / 1e3;
-        assert!((share - 4.0).abs() < 0.2, "{share}");
+        f64::from(told.unwrap().per_1000_s()) / 1e3
+    }
+
+    #[test]
+    fn who_gets_less_than_the_target_asks_for_more_within_bounds() {
+        // Means of 0.95 and 1.1 a second, times 1.5 and over 1.5.
+        let [half, double] = [1, 4].map(share_of_node_0);
+        assert!((1.2..1.6).contains(&half) && (0.6..0.85).contains(&double), "{half} {double}");
+    }
+
+    #[test]
+    fn what_the_parent_tells_goes_before_what_is_counted() {
+        let mut census = Census::new();
+        assert!(hear(&mut census, 10, 0..11).is_some());
+        let target = Share::per_second(0.3);
+        let now = Time::ZERO + Span::from_secs(11);
+        assert_eq!(census.on_heard(&PARAMS, now, Heard::Target(target.unwrap())), target);
+        hear(&mut census, 10, 11..22);
+        assert_eq!(census.target(), target, "in the window in which it was told");
+        hear(&mut census, 10, 22..33);
+        assert!(census.target() > target, "a parent that is silent is forgotten");
     }
 
     #[test]

@@ -55,10 +55,12 @@ pub struct Share {
 }
 
 impl Share {
-    /// `per_second` segments a second; `None` unless between 0.001 and 4 million.
+    /// `per_second` segments a second, to the next thousandth; `None` unless between 0.001 and 4
+    /// million.
     pub fn per_second(per_second: f64) -> Option<Self> {
         let scaled = per_second * 1e3;
-        (1.0..=f64::from(u32::MAX)).contains(&scaled).then_some(Self { per_1000_s: scaled as u32 })
+        let is_one = (1.0..=f64::from(u32::MAX)).contains(&scaled);
+        is_one.then_some(Self { per_1000_s: (scaled + 0.5) as u32 })
     }
 
     /// Segments in 1000 s.

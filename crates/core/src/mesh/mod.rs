@@ -11,7 +11,8 @@
 //! only, for as long as its luck is better than the others' (Im, PhD thesis, Seoul National
 //! University, 2015: TCP Performance Enhancement in Wireless Networks, chapter 4). The share that
 //! every node is to have, c, is the question that the thesis leaves open: it is fixed by hand, or
-//! [`Census`] finds it from what a node hears of its parent.
+//! [`Census`] finds it: the border router's children from what they hear of it, and each other node
+//! takes that of its parent.
 
 pub mod census;
 pub mod dtpa;

@@ -43,8 +43,9 @@ pub trait Observer<P> {
     /// A packet was dropped.
     fn dropped(&mut self, drop: Drop<P>);
 
-    /// A node that listens has heard `from`, its parent, send a packet.
-    fn heard(&mut self, node: u32, from: u32, packet: &P);
+    /// A node that listens has heard `from`, its parent, send a packet, with its number there: once,
+    /// however often the radio had to repeat it.
+    fn heard(&mut self, node: u32, from: u32, number: u64, packet: &P);
 }
 
 /// A packet that has come to its end of the mesh.
@@ -79,6 +80,8 @@ impl NodeStats {
 struct Waiting<P> {
     /// Until the next node has all of it.
     packet: Option<P>,
+    /// Its number at this node, which its frames carry.
+    number: u64,
     /// The node at which it leaves the mesh.
     to: u32,
     frames: Frames,
@@ -101,6 +104,8 @@ pub struct Mesh<P> {
     /// An IPv6 header after compression.
     header: Bytes,
     outbox: VecDeque<Delivered<P>>,
+    /// By node, the number of the packet that it has heard last of its parent; 0 for none.
+    heard: Vec<u64>,
     stats: Vec<NodeStats>,
 }
 
@@ -115,6 +120,7 @@ impl<P: Packet> Mesh<P> {
             limit,
             header,
             outbox: VecDeque::new(),
+            heard: vec![0; nodes],
             stats: vec![NodeStats::default(); nodes],
         }
     }
@@ -186,7 +192,8 @@ impl<P: Packet> Mesh<P> {
         let Some(frames) = frames.filter(|_| !is_full) else {
             return self.lose(node, packet, reason, observer);
         };
-        let waiting = Waiting { packet: Some(packet), to, frames, frame: 0, arrived: 0 };
+        let number = self.stats[node as usize].taken;
+        let waiting = Waiting { packet: Some(packet), number, to, frames, frame: 0, arrived: 0 };
         self.queues[node as usize].push_back(waiting);
         self.send_next(at, node);
     }
@@ -207,7 +214,12 @@ impl<P: Packet> Mesh<P> {
         if let Some(packet) =
             first.packet.as_ref().filter(|_| first.frame + 1 == first.frames.count)
         {
-            self.radio.overheard().iter().for_each(|node| observer.heard(*node, from, packet));
+            for node in self.radio.overheard() {
+                let last = &mut self.heard[*node as usize];
+                if std::mem::replace(last, first.number) != first.number {
+                    observer.heard(*node, from, first.number, packet);
+                }
+            }
         }
         if !arrived {
             return;

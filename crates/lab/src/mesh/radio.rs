@@ -13,6 +13,10 @@
 //! disturb its receiver is lost, and so is what comes while that one sends itself; there is no
 //! capture. A node senses what it hears, and what only disturbs it stays hidden from it. While its
 //! ack is due, a node finds the channel busy.
+//!
+//! What ends at an instant has ended before anybody looks at it, and who looks is done before what
+//! begins then: a CCA tells of the time before. So frames that only touch do not disturb each other,
+//! two who look at once both find an idle channel, and no outcome depends on a node's number.
 
 use freshline_core::unit::{Span, Time};
 use rand::RngExt;
@@ -115,16 +119,21 @@ struct Frame {
     tries: u8,
 }
 
+/// What a node does next; of what is due at the same instant, the first comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    /// Backs off, and looks at the channel.
-    Looking,
-    /// The channel was idle.
-    Turning,
-    Sending,
-    /// For an ack.
-    Waiting,
+enum Step {
+    EndFrame,
+    EndAck,
+    MissAck,
+    /// At the channel, for the CCA before.
+    Look,
+    BeginFrame,
+    BeginAck,
+}
+
+impl Step {
+    const ALL: [Self; 6] =
+        [Self::EndFrame, Self::EndAck, Self::MissAck, Self::Look, Self::BeginFrame, Self::BeginAck];
 }
 
 /// What a node is receiving.
@@ -138,8 +147,9 @@ struct Reception {
 
 #[derive(Debug)]
 struct Node {
-    state: State,
     frame: Option<Frame>,
+    /// The frame was sent, and its ack may come.
+    awaits_ack: bool,
     /// The pause behind its last frame ends.
     ready_at: Time,
     /// What it hears ends, with its own answer.
@@ -161,7 +171,7 @@ pub struct Radio {
     nodes: Vec<Node>,
     /// By sender.
     reach: Vec<Vec<Reach>>,
-    /// Two entries a node: what it sends, and its answers.
+    /// One entry a node for each [`Step`].
     agenda: Agenda,
     stats: Vec<RadioStats>,
     overheard: Vec<u32>,
@@ -173,8 +183,8 @@ impl Radio {
     pub fn new(csma: Csma, reach: Vec<Vec<Reach>>, rng: Pcg64) -> Self {
         let reception = Reception { from: 0, until: Time::ZERO, intact: false, loss: 0.0 };
         let node = |_: &Vec<Reach>| Node {
-            state: State::Idle,
             frame: None,
+            awaits_ack: false,
             ready_at: Time::ZERO,
             busy_until: Time::ZERO,
             disturbed_until: Time::ZERO,
@@ -188,7 +198,7 @@ impl Radio {
             csma,
             nodes: reach.iter().map(node).collect(),
             reach,
-            agenda: Agenda::new(2 * count),
+            agenda: Agenda::new(Step::ALL.len() * count),
             stats: vec![RadioStats::default(); count],
             overheard: Vec::new(),
             rng,
@@ -224,9 +234,17 @@ impl Radio {
     pub fn poll(&mut self, now: Time) -> Option<(Time, Event)> {
         loop {
             let (at, entry) = self.agenda.next().filter(|(at, _)| *at <= now)?;
-            let node = (entry / 2) as u32;
-            let event =
-                if entry % 2 == 0 { self.on_sender(at, node) } else { self.on_answer(at, node) };
+            self.agenda.set(entry, None);
+            let step = Step::ALL[entry / self.nodes.len()];
+            let node = (entry % self.nodes.len()) as u32;
+            let event = match step {
+                Step::EndFrame => self.end_frame(at, node),
+                Step::EndAck => self.end_ack(at, node),
+                Step::MissAck => self.miss_ack(at, node),
+                Step::Look => self.look(at, node),
+                Step::BeginFrame => self.begin_frame(at, node),
+                Step::BeginAck => self.begin_ack(at, node),
+            };
             if let Some(event) = event {
                 return Some((at, event));
             }
@@ -243,34 +261,13 @@ impl Radio {
         &self.stats
     }
 
-    fn set(&mut self, node: u32, is_answer: bool, at: Option<Time>) {
-        self.agenda.set(2 * node as usize + usize::from(is_answer), at);
+    fn set(&mut self, node: u32, step: Step, at: Option<Time>) {
+        self.agenda.set(step as usize * self.nodes.len() + node as usize, at);
     }
 
     fn back_off(&mut self, from: Time, node: u32, exponent: u8) {
         let slots = self.rng.random_range(0..1u64 << exponent);
-        self.nodes[node as usize].state = State::Looking;
-        self.set(node, false, Some(from + BACKOFF * slots + CCA));
-    }
-
-    fn on_sender(&mut self, at: Time, node: u32) -> Option<Event> {
-        match self.nodes[node as usize].state {
-            State::Idle => self.set(node, false, None),
-            State::Looking => return self.look(at, node),
-            State::Turning => {
-                let frame = self.nodes[node as usize].frame?;
-                let stats = &mut self.stats[node as usize];
-                stats.sent += 1;
-                stats.retries += u64::from(frame.tries > 0);
-                let end = at + airtime(frame.octets);
-                self.transmit(at, node, end);
-                self.nodes[node as usize].state = State::Sending;
-                self.set(node, false, Some(end));
-            }
-            State::Sending => return self.end_frame(at, node),
-            State::Waiting => return self.miss_ack(at, node),
-        }
-        None
+        self.set(node, Step::Look, Some(from + BACKOFF * slots + CCA));
     }
 
     /// The channel has been looked at.
@@ -280,8 +277,7 @@ impl Radio {
         let stats = &mut self.stats[node as usize];
         stats.looks += 1;
         if sender.busy_until + CCA <= at {
-            sender.state = State::Turning;
-            self.set(node, false, Some(at + TURNAROUND));
+            self.set(node, Step::BeginFrame, Some(at + TURNAROUND));
             return None;
         }
         stats.busy += 1;
@@ -292,6 +288,17 @@ impl Radio {
         }
         let exponent = frame.exponent;
         self.back_off(at, node, exponent);
+        None
+    }
+
+    fn begin_frame(&mut self, at: Time, node: u32) -> Option<Event> {
+        let frame = self.nodes[node as usize].frame?;
+        let stats = &mut self.stats[node as usize];
+        stats.sent += 1;
+        stats.retries += u64::from(frame.tries > 0);
+        let end = at + airtime(frame.octets);
+        self.transmit(at, node, end);
+        self.set(node, Step::EndFrame, Some(end));
         None
     }
 
@@ -329,8 +336,8 @@ impl Radio {
 
     fn end_frame(&mut self, at: Time, node: u32) -> Option<Event> {
         let frame = self.nodes[node as usize].frame?;
-        self.nodes[node as usize].state = State::Waiting;
-        self.set(node, false, Some(at + ACK_WAIT));
+        self.nodes[node as usize].awaits_ack = true;
+        self.set(node, Step::MissAck, Some(at + ACK_WAIT));
         self.overheard.clear();
         let mut arrived = false;
         match self.receives(at, node, frame.to) {
@@ -365,22 +372,20 @@ impl Radio {
         answers.answers = Some(to);
         let end = at + TURNAROUND + airtime(ACK_OCTETS);
         answers.busy_until = answers.busy_until.max(end);
-        self.set(node, true, Some(at + TURNAROUND));
+        self.set(node, Step::BeginAck, Some(at + TURNAROUND));
     }
 
-    /// An ack begins, or has ended.
-    fn on_answer(&mut self, at: Time, node: u32) -> Option<Event> {
-        let to = self.nodes[node as usize].answers?;
-        if self.nodes[node as usize].sends_until < at {
-            let end = at + airtime(ACK_OCTETS);
-            self.transmit(at, node, end);
-            self.set(node, true, Some(end));
-            return None;
-        }
-        self.nodes[node as usize].answers = None;
-        self.set(node, true, None);
+    fn begin_ack(&mut self, at: Time, node: u32) -> Option<Event> {
+        let end = at + airtime(ACK_OCTETS);
+        self.transmit(at, node, end);
+        self.set(node, Step::EndAck, Some(end));
+        None
+    }
+
+    fn end_ack(&mut self, at: Time, node: u32) -> Option<Event> {
+        let to = self.nodes[node as usize].answers.take()?;
         let sender = &self.nodes[to as usize];
-        let octets = sender.frame.filter(|_| sender.state == State::Waiting)?.octets;
+        let octets = sender.frame.filter(|_| sender.awaits_ack)?.octets;
         self.receives(at, node, to).ok()?;
         self.nodes[to as usize].ready_at = at + pause(octets);
         Some(self.done(to, Outcome::Acknowledged))
@@ -388,7 +393,9 @@ impl Radio {
 
     fn miss_ack(&mut self, at: Time, node: u32) -> Option<Event> {
         let Csma { min_be, max_retries, retry_delay, .. } = self.csma;
-        let frame = self.nodes[node as usize].frame.as_mut()?;
+        let sender = &mut self.nodes[node as usize];
+        sender.awaits_ack = false;
+        let frame = sender.frame.as_mut()?;
         frame.tries = frame.tries.saturating_add(1);
         if frame.tries > max_retries {
             return Some(self.done(node, Outcome::NoAck));
@@ -400,8 +407,8 @@ impl Radio {
 
     fn done(&mut self, node: u32, outcome: Outcome) -> Event {
         let sender = &mut self.nodes[node as usize];
-        (sender.state, sender.frame) = (State::Idle, None);
-        self.set(node, false, None);
+        (sender.awaits_ack, sender.frame) = (false, None);
+        self.set(node, Step::MissAck, None);
         Event::Done { from: node, outcome }
     }
 }

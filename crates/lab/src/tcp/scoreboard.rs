@@ -104,6 +104,11 @@ impl Scoreboard {
         self.lost_count
     }
 
+    /// Whether the first segment that the receiver misses is lost, and not yet sent again.
+    pub(super) fn first_waits(&self) -> bool {
+        self.segments.front().is_some_and(|sent| sent.state == State::Lost)
+    }
+
     /// Segments delivered beyond a hole.
     pub(super) fn sacked(&self) -> u64 {
         self.segments.len() as u64 - self.in_flight - self.lost_count

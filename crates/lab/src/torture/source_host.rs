@@ -13,6 +13,9 @@ use super::plan::{Leave, SourcePlan};
 /// Longer than any update of these sources.
 const BUFFER: usize = 512;
 
+/// A datagram, and the number of the path by which it leaves.
+pub(super) type Leaving = (usize, Vec<u8>);
+
 pub(super) struct SourceHost {
     pub(super) endpoint: Source,
     pub(super) clock: Clock,
@@ -94,7 +97,7 @@ impl SourceHost {
     }
 
     /// The update that is due, if one is, with its number, and what leaves by which path.
-    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<(usize, Vec<u8>)>)> {
+    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<Leaving>)> {
         let local = self.clock.read(now);
         self.endpoint.next_update_at().filter(|at| *at <= local)?;
         let Some(route) = self.endpoint.route(local) else {

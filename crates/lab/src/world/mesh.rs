@@ -1,12 +1,15 @@
 //! What flows hear of a mesh: drops, and what their nodes overhear.
 
-use freshline_core::mesh::Heard;
+use freshline_core::mesh::{Heard, Share};
 use freshline_core::unit::Time;
 
-use super::parcel::{Body, Direction, Parcel};
+use super::parcel::{Direction, Parcel};
 use super::{Flow, Leg, Routed, World, dropped};
 use crate::engine::Agenda;
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
+
+/// A node that has a target tells it with one packet in so many.
+const TELLS_ONE_IN: u64 = 8;
 
 /// By node, the flows that begin there and want to know what it overhears.
 pub(super) type Listeners = Vec<Vec<u32>>;
@@ -81,27 +84,33 @@ impl Observer<Parcel> for MeshObserver<'_> {
         dropped(self.flows, &drop.packet);
     }
 
-    fn heard(&mut self, node: u32, from: u32, parcel: &Parcel) {
-        let owner = &self.flows[parcel.flow as usize];
-        let Some((_, whose)) = owner.mesh_node() else { return };
-        let Some(heard) = brings_home(owner, whose, from, parcel) else { return };
+    fn heard(&mut self, node: u32, from: u32, number: u64, parcel: &Parcel) {
+        let told = self.target_of(from).filter(|_| number.is_multiple_of(TELLS_ONE_IN));
+        let heard = [told.map(Heard::Target), self.acknowledged(node, parcel)];
         for listener in &self.listeners[node as usize] {
             if let Flow::Stream(stream) = &mut self.flows[*listener as usize].flow {
-                stream.on_heard(self.now, heard);
+                heard.iter().flatten().for_each(|heard| stream.on_heard(self.now, *heard));
             }
         }
     }
 }
 
-/// What who hears `from` send a packet of the node `whose` knows: a segment comes home.
-fn brings_home(owner: &Routed, whose: u32, from: u32, parcel: &Parcel) -> Option<Heard> {
-    let (Flow::Stream(stream), Body::Segment(number)) = (&owner.flow, parcel.load.body) else {
-        return None;
-    };
-    let segment = stream.segment(number)?;
-    let node = whose as u16;
-    match parcel.direction {
-        Direction::Back => Some(Heard::Ack { node }),
-        Direction::There => (from == whose && segment.len > 0).then_some(Heard::OfParent { node }),
+impl MeshObserver<'_> {
+    /// What a node tells its children that each node is to get.
+    fn target_of(&self, node: u32) -> Option<Share> {
+        self.listeners[node as usize].iter().find_map(|flow| {
+            let Flow::Stream(stream) = &self.flows[*flow as usize].flow else { return None };
+            stream.sender().law().target()
+        })
+    }
+
+    /// What `listener` knows of a parcel on its way down: a segment has come home.
+    fn acknowledged(&self, listener: u32, parcel: &Parcel) -> Option<Heard> {
+        let owner = &self.flows[parcel.flow as usize];
+        let (_, node) = owner.mesh_node()?;
+        let is_ack = matches!(owner.flow, Flow::Stream(_)) && parcel.direction == Direction::Back;
+        let is_own = node == listener;
+        let node = node as u16;
+        is_ack.then_some(if is_own { Heard::Own { node } } else { Heard::Ack { node } })
     }
 }

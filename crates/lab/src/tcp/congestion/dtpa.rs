@@ -35,7 +35,7 @@ pub enum DtpaSettingsError {
     Law(#[from] DtpaParamsError),
     /// Settings of the census.
     #[error(
-        "`census`: `window` must be above 0, `gain` and `lead` from 1 to below 100, `weight` above 0 and up to 1"
+        "`census`: `window` must be above 0, `gain` and `most_effort` from 1 to below 100, `weight` above 0 and up to 1"
     )]
     Census,
 }
@@ -65,8 +65,8 @@ impl Dtpa {
         let DtpaSettings { share, law: params, census } = settings;
         let read = |share| Share::per_second(share).ok_or(DtpaSettingsError::Share(share));
         let fixed = share.map(read).transpose()?;
-        let CensusParams { window, gain, lead, weight } = census;
-        let are_gains = [gain, lead].iter().all(|gain| (1.0..100.0).contains(gain));
+        let CensusParams { window, gain, most_effort, weight } = census;
+        let are_gains = [gain, most_effort].iter().all(|gain| (1.0..100.0).contains(gain));
         if window.is_zero() || !are_gains || !(weight > 0.0 && weight <= 1.0) {
             return Err(DtpaSettingsError::Census);
         }
@@ -98,6 +98,10 @@ impl CongestionControl for Dtpa {
 
     fn listens(&self) -> bool {
         self.listening.is_some()
+    }
+
+    fn target(&self) -> Option<Share> {
+        self.listening.as_ref().and_then(|(_, census)| census.target())
     }
 
     fn on_heard(&mut self, now: Time, heard: Heard) {
@@ -182,7 +186,8 @@ mod tests {
         assert!(refused(settings(Some(0.0))).contains("`share` is 0"));
         let census = CensusParams { gain: 0.5, ..CensusParams::default() };
         assert!(
-            refused(DtpaSettings { census, ..settings(None) }).contains("`gain` and `lead` from 1")
+            refused(DtpaSettings { census, ..settings(None) })
+                .contains("`gain` and `most_effort` from 1")
         );
         let law = DtpaParams { memory: Some(1), ..DtpaParams::default() };
         assert!(refused(DtpaSettings { law, ..settings(None) }).contains("memory"));

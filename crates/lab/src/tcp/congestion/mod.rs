@@ -53,7 +53,7 @@ pub use yeah::{Yeah, YeahParams};
 
 use std::fmt;
 
-use freshline_core::mesh::Heard;
+use freshline_core::mesh::{Heard, Share};
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 
 use super::delivery_rate::RateSample;
@@ -135,6 +135,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Whether the law wants [`CongestionControl::on_heard`].
     fn listens(&self) -> bool {
         false
+    }
+
+    /// In a mesh: what each node is to get, which its node tells its children.
+    fn target(&self) -> Option<Share> {
+        None
     }
 
     /// In a mesh: what the node has heard its parent send.

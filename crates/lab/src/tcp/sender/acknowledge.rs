@@ -201,6 +201,10 @@ impl Sender {
         };
         let lost = self.rack.detect(now, &mut self.board, path);
         if lost > 0 {
+            // The repair may have to wait, and the timeout is not to strike for that.
+            if self.law.spacing().is_some() && self.board.first_waits() {
+                self.arm_timeout(now);
+            }
             match &mut self.episode {
                 None => self.reduce(now, Signal::Loss),
                 // The reduction under way is enough, but now something is to be repaired.

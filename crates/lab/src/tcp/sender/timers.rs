@@ -86,15 +86,21 @@ impl Sender {
         if self.timers.timeout.is_some_and(|at| at <= now) {
             self.on_timeout(now);
         } else if self.timers.probe.is_some_and(|at| at <= now) {
-            self.timers.probe = None;
-            self.timers.probe_due = true;
-            self.timers.timeout = Some(now + self.rtt.rto());
+            let at = self.may_leave_at(now);
+            // A probe that has to wait comes to nothing if an ack or the timeout is first.
+            self.timers.probe = Some(at).filter(|at| *at > now);
+            if self.timers.probe.is_none() {
+                self.timers.probe_due = true;
+                self.arm_timeout(now);
+            }
         }
     }
 
-    /// The timeout runs from now on.
+    /// The timeout runs from now on, or from when the segment that it is for may be sent again.
     pub(super) fn arm_timeout(&mut self, now: Time) {
-        self.timers.timeout = Some(now + self.rtt.rto());
+        let is_waiting = self.board.first_waits();
+        let from = if is_waiting { self.may_leave_at(now) } else { now };
+        self.timers.timeout = Some(from + self.rtt.rto());
     }
 
     /// The probe's timer runs from now on, unless something else will bring an ack.
@@ -121,9 +127,9 @@ impl Sender {
 
     fn on_timeout(&mut self, now: Time) {
         self.rtt.back_off();
-        self.arm_timeout(now);
         self.timers.probe = None;
         if self.state == State::Connecting {
+            self.arm_timeout(now);
             self.handshake_due = true;
             return;
         }
@@ -131,6 +137,7 @@ impl Sender {
         self.timers.probing = None;
         let before = self.window().get();
         self.rack.on_timeout(now, &mut self.board);
+        self.arm_timeout(now);
         if self.episode.is_none() {
             self.law.on_congestion(now, Signal::Loss);
         }

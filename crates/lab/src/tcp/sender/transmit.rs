@@ -59,6 +59,11 @@ impl Sender {
         self.retransmit(now).or_else(|| self.send_new(now))
     }
 
+    /// From when on a law that spaces segments lets the next one go.
+    pub(super) fn may_leave_at(&self, now: Time) -> Time {
+        if self.law.spacing().is_some() { self.pacer.next().max(now) } else { now }
+    }
+
     fn handshake(&self, now: Time) -> Segment {
         let syn = self.state == State::Connecting;
         let flags = Flags { syn, ack: !syn, ..Flags::default() };
