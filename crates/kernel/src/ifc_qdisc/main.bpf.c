@@ -112,19 +112,20 @@ struct {
 	__type(value, struct flow_account);
 } flows SEC(".maps");
 
-/* Of the one queueing discipline that this program is: who it is, 0 for none. */
-static __u64 owner;
-static struct scheduler_state scheduler;
-static struct shaper shaper;
+/* Of the one queueing discipline that this program is: who it is, 0 for none. Not static, or the
+ * compiler takes structs apart, whose types the kernel is then told wrong. */
+__u64 owner;
+struct scheduler_state scheduler;
+struct shaper shaper;
 /* The places of the rings, counted without end. */
-static __u32 first[QUEUES];
-static __u32 next[QUEUES];
+__u32 first[QUEUES];
+__u32 next[QUEUES];
 /* Whether a packet is on the link. */
-static __u64 is_sending;
+__u64 is_sending;
 /* The packet that has just come. */
-static __u8 front[FRONT_MEMORY];
-static __u32 front_length;
-static struct header header;
+__u8 front[FRONT_MEMORY];
+__u32 front_length;
+struct header header;
 
 static __always_inline struct account *account_of(__u32 queue)
 {

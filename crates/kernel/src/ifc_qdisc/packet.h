@@ -6,10 +6,11 @@
 
 #include "law.h"
 
-/* How much of a packet is read at most (Header::SNAP_LEN), and the memory that it is in: no field is
- * further behind the last byte than that leaves room for. */
+/* How much of a packet is read at most (Header::SNAP_LEN, a power of two), and the memory that it is in,
+ * with room for whatever `field` may give. */
 #define FRONT 128
-#define FRONT_MEMORY 192
+#define LONGEST_FIELD 16
+#define FRONT_MEMORY (2 * FRONT + LONGEST_FIELD)
 /* So many extension headers fit, and one more. */
 #define MOST_EXTENSIONS 12
 #define MOST_RULES 64
@@ -71,6 +72,14 @@ struct rule {
 	__u64 to;
 };
 
+/* The bytes from `at` on, at most FRONT. That is said once more, by a mask that the compiler does not
+ * see through: the verifier forgets comparisons that were made of copies. */
+static inline const __u8 *field(const __u8 *front, __u32 at)
+{
+	__asm__("" : "+r"(at));
+	return front + (at & (2 * FRONT - 1));
+}
+
 static inline __u16 number16(const __u8 *bytes)
 {
 	return (__u16)bytes[0] << 8 | bytes[1];
@@ -98,18 +107,20 @@ static inline void read_transport(const __u8 *front, __u32 at, __u32 end, struct
 {
 	struct flow *flow = &header->flow;
 	__u8 protocol = flow->protocol;
+	const __u8 *transport, *payload;
 
 	if (at > FRONT || at + 4 > end)
 		return;
 	if (protocol != TCP && protocol != UDP && protocol != DCCP && protocol != SCTP &&
 	    protocol != UDP_LITE)
 		return;
-	flow->source_port = number16(front + at);
-	flow->destination_port = number16(front + at + 2);
+	transport = field(front, at);
+	flow->source_port = number16(transport);
+	flow->destination_port = number16(transport + 2);
 	if (protocol != UDP || at + UDP_HEADER + UPDATE_FRONT > end)
 		return;
-	header->is_update = front[at + UDP_HEADER] == 'F' && front[at + UDP_HEADER + 1] == 'L' &&
-			    front[at + UDP_HEADER + 3] == UPDATE_KIND;
+	payload = transport + UDP_HEADER;
+	header->is_update = payload[0] == 'F' && payload[1] == 'L' && payload[3] == UPDATE_KIND;
 }
 
 static inline int read_ipv4(const __u8 *front, __u32 length, struct header *header)
@@ -133,10 +144,11 @@ static inline int read_ipv4(const __u8 *front, __u32 length, struct header *head
 	if (all >= words && all < end)
 		end = all;
 	if (flow->protocol == AUTHENTICATION && at + AUTHENTICATION_LEAST <= end) {
-		__u32 size = extension_length(AUTHENTICATION, front + at);
+		const __u8 *extension = field(front, at);
+		__u32 size = extension_length(AUTHENTICATION, extension);
 
 		if (size >= AUTHENTICATION_LEAST && at + size <= end) {
-			flow->protocol = front[at];
+			flow->protocol = extension[0];
 			at += size;
 		}
 	}
@@ -161,7 +173,7 @@ static inline int read_ipv6(const __u8 *front, __u32 length, struct header *head
 	if (payload && IPV6_HEADER + payload < end)
 		end = IPV6_HEADER + payload;
 	for (int count = 0; count < MOST_EXTENSIONS; count++) {
-		const __u8 *extension = front + at;
+		const __u8 *extension = field(front, at);
 		__u32 least = kind == AUTHENTICATION ? AUTHENTICATION_LEAST : EXTENSION_LEAST;
 		__u32 size = extension_length(kind, extension);
 
