@@ -26,7 +26,7 @@ struct settings {
 #define MOST_BESIDE 64
 
 /* The map `books`: a row for each class, and one for what is no IP. Bytes count from the IP header on.
- * What came has left, was dropped, or is in the queue or on the link:
+ * Each segment of a super-packet counts. What came has left, was dropped, waits, or is on the link:
  * packets_in = packets_out + replaced + queue_full + vanished + waiting + on_link. */
 struct account {
 	__u64 packets_in;

@@ -3,8 +3,10 @@
  *
  *                ┌ newest: a packet a flow ◄─ tokens: flows in turn ┐
  *  ─► class_of ──┼ slots: a ring of drop-averse packets             ├─► scheduler ─► link ─►
- *                └ slots: a ring of what is no IP ──────────────────┘             one packet, until
- *                                                                                 its time is over
+ *                └ slots: a ring of what is no IP ──────────────────┘
+ *
+ * A packet leaves when its transmission is over. Super-packets cannot be taken apart here: a drop-averse
+ * one is sent segment by segment, with updates between, and leaves when the last segment is over.
  *
  * The kernel calls one function at a time (the lock of the root). A packet is owned by whoever holds its
  * pointer; in a map it is exchanged for another, so that none is lost and none is there twice. */
@@ -23,14 +25,18 @@ const volatile __u32 slots_mask;
 
 /* How long until the kernel asks again should a packet be missing where one is counted. */
 #define AGAIN_NS 1000000
-/* More than wait in all queues. */
+/* More than wait in a queue. */
 #define MOST_WAITING (1 << 20)
+/* How many transmissions may be over when the kernel asks, until it has to ask again. */
+#define MOST_STEPS 256
 
 /* A packet, and what is to be remembered of it. */
 struct place {
 	struct sk_buff __kptr *skb;
 	__u64 arrived_ns;
 	__u64 bytes;
+	/* More than one of a super-packet. */
+	__u64 segments;
 	__u64 queue;
 	struct flow flow;
 };
@@ -66,10 +72,18 @@ struct {
 	__type(value, struct place);
 } slots SEC(".maps");
 
-/* The packet that is being sent. */
+/* What is being sent: an update, or what is no IP; and a drop-averse packet, of which updates may have
+ * interrupted the segments. And a packet whose transmission is over. */
+enum line {
+	WHOLE,
+	IN_SEGMENTS,
+	OVER,
+	LINES,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, LINES);
 	__type(key, __u32);
 	__type(value, struct place);
 } link SEC(".maps");
@@ -120,8 +134,10 @@ struct shaper shaper;
 /* The places of the rings, counted without end. */
 __u32 first[QUEUES];
 __u32 next[QUEUES];
-/* Whether a packet is on the link. */
-__u64 is_sending;
+/* Which line is in transmission, counted from 1; 0 for none. */
+__u64 sending;
+/* How many segments of the drop-averse packet are not over. */
+__u64 segments_left;
 /* The packet that has just come. */
 __u8 front[FRONT_MEMORY];
 __u32 front_length;
@@ -174,22 +190,29 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 	return classify();
 }
 
-/* How long it is, from the IP header on, each segment of a super-packet by itself. */
-static __always_inline __u64 bytes_of(const struct sk_buff *skb)
+static __always_inline __u64 segments_of(const struct sk_buff *skb)
 {
 	const struct skb_shared_info *shared = (const void *)(skb->head + skb->end);
-	__u64 all = length_on_wire(skb), before = ip_at(skb), segments = BPF_CORE_READ(shared, gso_segs);
 
-	before *= larger(segments, 1);
+	return larger(BPF_CORE_READ(shared, gso_segs), 1);
+}
+
+/* How long it is, from the IP header on, each segment of a super-packet by itself. */
+static __always_inline __u64 bytes_of(const struct sk_buff *skb, __u64 segments)
+{
+	__u64 all = length_on_wire(skb), before = ip_at(skb) * segments;
+
 	return all > before ? all - before : all;
 }
 
-static __always_inline int is_super(const struct sk_buff *skb)
-{
-	const struct skb_shared_info *shared = (const void *)(skb->head + skb->end);
-
-	return BPF_CORE_READ(shared, gso_segs) > 1;
-}
+/* What has come, for the functions that find a place for it. */
+struct arrival {
+	__u64 now_ns;
+	__u64 bytes;
+	__u64 segments;
+	struct account *account;
+	struct flow_account *flow;
+};
 
 /* The flow's row, perhaps a new one. */
 static __always_inline struct flow_account *flow_account(const struct flow *flow)
@@ -208,68 +231,81 @@ static __always_inline struct flow_account *flow_account(const struct flow *flow
 }
 
 static __always_inline int refuse(struct sk_buff *skb, struct Qdisc *qdisc,
-				  struct bpf_sk_buff_ptr *to_free, struct account *account,
-				  struct flow_account *flow)
+				  struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
-	account->queue_full++;
-	if (flow)
-		flow->queue_full++;
+	arrival->account->queue_full += arrival->segments;
+	if (arrival->flow)
+		arrival->flow->queue_full += arrival->segments;
 	qdisc->qstats.drops++;
 	bpf_qdisc_skb_drop(skb, to_free);
 	return NET_XMIT_DROP;
 }
 
-static __always_inline void count_waiting(struct Qdisc *qdisc, struct sk_buff *skb,
-					  struct account *account, __u64 bytes)
+/* Gives a packet into a free place. */
+static __always_inline int settle(struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free,
+				  const struct arrival *arrival, struct place *place)
 {
-	account->waiting_packets++;
-	account->waiting_bytes += bytes;
+	arrival->account->waiting_packets += arrival->segments;
+	arrival->account->waiting_bytes += arrival->bytes;
 	qdisc->q.qlen++;
 	qdisc->qstats.backlog += length_on_wire(skb);
+	place->arrived_ns = arrival->now_ns;
+	place->bytes = arrival->bytes;
+	place->segments = arrival->segments;
+	skb = bpf_kptr_xchg(&place->skb, skb);
+	if (skb)
+		bpf_qdisc_skb_drop(skb, to_free);
+	return NET_XMIT_SUCCESS;
 }
 
-/* An update takes the place of an older one of its flow, or a place of its own. */
+/* Gives an update into the place of an older one of its flow. */
+static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free,
+				   const struct arrival *arrival, struct place *place)
+{
+	struct account *account = arrival->account;
+	__u64 segments = place->segments;
+
+	account->waiting_packets += arrival->segments - segments;
+	account->waiting_bytes += arrival->bytes - place->bytes;
+	account->replaced += segments;
+	if (arrival->flow)
+		arrival->flow->replaced += segments;
+	qdisc->qstats.drops++;
+	qdisc->qstats.backlog += length_on_wire(skb);
+	place->arrived_ns = arrival->now_ns;
+	place->bytes = arrival->bytes;
+	place->segments = arrival->segments;
+	skb = bpf_kptr_xchg(&place->skb, skb);
+	if (skb) {
+		qdisc->qstats.backlog -= length_on_wire(skb);
+		bpf_qdisc_skb_drop(skb, to_free);
+	}
+	return NET_XMIT_SUCCESS;
+}
+
+/* How many places of a queue's ring are taken; a queue is a constant. */
+#define waiting(queue) ((__u32)(next[queue] - first[queue]))
+
 static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
-				      struct bpf_sk_buff_ptr *to_free, struct account *account,
-				      struct flow_account *flow, __u64 most, __u64 now_ns, __u64 bytes)
+				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
+				      __u64 most)
 {
 	struct place *place = bpf_map_lookup_elem(&newest, &header.flow), fresh = {};
 	__u32 key = next[AOI] & tokens_mask;
 	struct flow *token;
-	struct sk_buff *old;
 
-	if (place) {
-		qdisc->qstats.backlog += length_on_wire(skb);
-		account->waiting_bytes += bytes - place->bytes;
-		place->arrived_ns = now_ns;
-		place->bytes = bytes;
-		old = bpf_kptr_xchg(&place->skb, skb);
-		if (old) {
-			account->replaced++;
-			if (flow)
-				flow->replaced++;
-			qdisc->qstats.backlog -= length_on_wire(old);
-			qdisc->qstats.drops++;
-			bpf_qdisc_skb_drop(old, to_free);
-		}
-		return NET_XMIT_SUCCESS;
-	}
+	if (place)
+		return replace(skb, qdisc, to_free, arrival, place);
 	token = bpf_map_lookup_elem(&tokens, &key);
-	if (!token || account->waiting_packets >= most ||
+	if (!token || waiting(AOI) >= most ||
 	    bpf_map_update_elem(&newest, &header.flow, &fresh, BPF_NOEXIST))
-		return refuse(skb, qdisc, to_free, account, flow);
+		return refuse(skb, qdisc, to_free, arrival);
 	place = bpf_map_lookup_elem(&newest, &header.flow);
 	if (!place)
-		return refuse(skb, qdisc, to_free, account, flow);
+		return refuse(skb, qdisc, to_free, arrival);
 	*token = header.flow;
 	next[AOI]++;
-	count_waiting(qdisc, skb, account, bytes);
-	place->arrived_ns = now_ns;
-	place->bytes = bytes;
-	old = bpf_kptr_xchg(&place->skb, skb);
-	if (old)
-		bpf_qdisc_skb_drop(old, to_free);
-	return NET_XMIT_SUCCESS;
+	return settle(skb, qdisc, to_free, arrival, place);
 }
 
 /* Where the packet of this number is, in the ring of a queue. */
@@ -283,78 +319,72 @@ static __always_inline struct place *slot(__u32 queue, __u32 number)
 }
 
 static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
-				    struct bpf_sk_buff_ptr *to_free, struct account *account,
-				    struct flow_account *flow, __u32 queue, __u64 now_ns, __u64 bytes)
+				    struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
+				    __u32 queue)
 {
-	__u32 at = queue == BESIDE ? BESIDE : DROP_AVERSE;
-	struct place *place = slot(queue, next[at]);
-	struct sk_buff *old;
+	struct place *place = slot(queue, next[queue]);
 
 	if (!place)
-		return refuse(skb, qdisc, to_free, account, flow);
-	next[at]++;
-	count_waiting(qdisc, skb, account, bytes);
-	place->arrived_ns = now_ns;
-	place->bytes = bytes;
+		return refuse(skb, qdisc, to_free, arrival);
+	next[queue]++;
 	place->flow = header.flow;
-	old = bpf_kptr_xchg(&place->skb, skb);
-	if (old)
-		bpf_qdisc_skb_drop(old, to_free);
-	return NET_XMIT_SUCCESS;
+	return settle(skb, qdisc, to_free, arrival, place);
 }
 
-static __always_inline __u64 waiting(__u32 queue)
+/* Whether the link has something to send after what it is sending. */
+static __always_inline int is_busy(void)
 {
-	struct account *account = account_of(queue);
-
-	return account ? account->waiting_packets : 0;
+	return waiting(AOI) || waiting(DROP_AVERSE) || waiting(BESIDE) ||
+	       segments_left > (sending == IN_SEGMENTS + 1);
 }
 
 SEC("struct_ops")
 int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free)
 {
-	__u64 now_ns = bpf_ktime_get_ns(), bytes = bytes_of(skb);
+	struct arrival arrival = { .now_ns = bpf_ktime_get_ns(), .segments = segments_of(skb) };
 	__u32 queue = queue_of(skb), zero = 0;
 	struct settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct account *account = account_of(queue);
 	struct about *this = bpf_map_lookup_elem(&about, &zero);
-	struct flow_account *flow = NULL;
+	struct account *account = account_of(queue);
 
 	if (!now || !account || !this) {
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
 	}
-	if (is_super(skb))
-		this->super_packets++;
-	account->packets_in++;
-	account->bytes_in += bytes;
+	arrival.bytes = bytes_of(skb, arrival.segments);
+	arrival.account = account;
+	account->packets_in += arrival.segments;
+	account->bytes_in += arrival.bytes;
+	this->super_packets += arrival.segments > 1;
 	if (queue != BESIDE)
-		flow = flow_account(&header.flow);
-	if (flow) {
-		flow->class = queue;
-		flow->packets_in++;
-		flow->bytes_in += bytes;
+		arrival.flow = flow_account(&header.flow);
+	if (arrival.flow) {
+		arrival.flow->class = queue;
+		arrival.flow->packets_in += arrival.segments;
+		arrival.flow->bytes_in += arrival.bytes;
 	}
-	if (!waiting(AOI) && !waiting(DROP_AVERSE) && !waiting(BESIDE))
-		shaper_on_arrival(&shaper, now_ns);
+	if (!is_busy())
+		shaper_on_arrival(&shaper, arrival.now_ns);
 	if (queue == AOI)
-		return put_newest(skb, qdisc, to_free, account, flow, now->most_flows, now_ns, bytes);
-	if (queue == DROP_AVERSE && (account->waiting_packets >= now->most_packets ||
-				     account->waiting_bytes + bytes > now->most_bytes))
-		return refuse(skb, qdisc, to_free, account, flow);
-	if (queue == BESIDE && account->waiting_packets >= MOST_BESIDE)
-		return refuse(skb, qdisc, to_free, account, flow);
-	return put_last(skb, qdisc, to_free, account, flow, queue, now_ns, bytes);
+		return put_newest(skb, qdisc, to_free, &arrival, now->most_flows);
+	if (queue == BESIDE) {
+		if (waiting(BESIDE) >= MOST_BESIDE)
+			return refuse(skb, qdisc, to_free, &arrival);
+		return put_last(skb, qdisc, to_free, &arrival, BESIDE);
+	}
+	if (account->waiting_packets >= now->most_packets || waiting(DROP_AVERSE) > slots_mask ||
+	    account->waiting_bytes + arrival.bytes > now->most_bytes)
+		return refuse(skb, qdisc, to_free, &arrival);
+	return put_last(skb, qdisc, to_free, &arrival, DROP_AVERSE);
 }
 
 /* Takes the packet out of a place, and what is known of it. */
 static __always_inline struct sk_buff *take(struct place *place, struct place *to)
 {
-	struct sk_buff *skb = NULL;
-
 	to->arrived_ns = place->arrived_ns;
 	to->bytes = place->bytes;
-	return bpf_kptr_xchg(&place->skb, skb);
+	to->segments = place->segments;
+	return bpf_kptr_xchg(&place->skb, NULL);
 }
 
 /* The packet of the flow that has waited longest. */
@@ -379,10 +409,9 @@ static __always_inline struct sk_buff *take_newest(struct place *to)
 
 static __always_inline struct sk_buff *take_first(__u32 queue, struct place *to)
 {
-	__u32 at = queue == BESIDE ? BESIDE : DROP_AVERSE;
-	struct place *place = slot(queue, first[at]);
+	struct place *place = slot(queue, first[queue]);
 
-	first[at]++;
+	first[queue]++;
 	if (!place)
 		return NULL;
 	to->flow = place->flow;
@@ -398,17 +427,23 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 	if (!account)
 		return NULL;
 	to->queue = queue;
-	skb = queue == AOI ? take_newest(to) : take_first(queue, to);
-	account->waiting_packets--;
-	if (skb)
+	if (queue == AOI)
+		skb = take_newest(to);
+	else if (queue == DROP_AVERSE)
+		skb = take_first(DROP_AVERSE, to);
+	else
+		skb = take_first(BESIDE, to);
+	if (skb) {
+		account->waiting_packets -= to->segments;
 		account->waiting_bytes -= to->bytes;
+	}
 	return skb;
 }
 
 /* The queue that is to be served; QUEUES for none. */
 static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
 {
-	__u64 updates = waiting(AOI), others = waiting(DROP_AVERSE);
+	__u64 updates = waiting(AOI), others = waiting(DROP_AVERSE) + segments_left;
 
 	if (waiting(BESIDE))
 		return BESIDE;
@@ -432,35 +467,61 @@ static __always_inline void count_sojourn(const struct place *packet, __u64 star
 		(*count)++;
 }
 
-/* Begins to send the next packet, if one waits. */
-static __always_inline void start(struct place *packet, const struct settings *now)
+/* Puts the next packet of a queue on a line. Whether there was one. */
+static __always_inline int occupy(__u32 queue, struct place *line)
 {
-	__u64 starts_ns = shaper.free_ns;
-	__u32 queue = choose(starts_ns, now);
-	struct account *account;
-	struct sk_buff *skb;
+	struct sk_buff *skb = take_next(queue, line);
+	struct account *account = account_of(queue);
 
-	if (queue >= QUEUES)
-		return;
-	skb = take_next(queue, packet);
 	if (!skb)
-		return;
-	count_sojourn(packet, starts_ns);
-	if (queue != BESIDE)
-		scheduler_on_sent(&scheduler, queue, packet->bytes, &now->scheduler);
-	shaper_send(&shaper, packet->bytes, now->rate);
-	account = account_of(queue);
+		return 0;
+	count_sojourn(line, shaper.free_ns);
 	if (account) {
-		account->on_link_packets = 1;
-		account->on_link_bytes = packet->bytes;
+		account->on_link_packets = line->segments;
+		account->on_link_bytes = line->bytes;
 	}
-	is_sending = 1;
-	skb = bpf_kptr_xchg(&packet->skb, skb);
+	skb = bpf_kptr_xchg(&line->skb, skb);
 	if (skb)
 		bpf_kfree_skb(skb);
+	return 1;
 }
 
-/* What was on the link has left. */
+/* The bytes of the segment whose turn it is: all of them have the packet's together. */
+static __always_inline __u64 segment(const struct place *line)
+{
+	__u64 all = larger(line->segments, 1), after = segments_left - 1;
+
+	return line->bytes * (all - after) / all - line->bytes * (all - segments_left) / all;
+}
+
+/* Begins to send the next packet or segment, if one waits. */
+static __always_inline void start(const struct settings *now)
+{
+	__u32 queue = choose(shaper.free_ns, now), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
+	struct place *line = bpf_map_lookup_elem(&link, &key);
+	__u64 bytes;
+
+	if (!line || queue >= QUEUES)
+		return;
+	if (queue == DROP_AVERSE) {
+		if (!segments_left) {
+			if (!occupy(DROP_AVERSE, line))
+				return;
+			segments_left = line->segments;
+		}
+		bytes = segment(line);
+		scheduler_on_sent(&scheduler, DROP_AVERSE, bytes, &now->scheduler);
+	} else {
+		if (!(queue == AOI ? occupy(AOI, line) : occupy(BESIDE, line)))
+			return;
+		bytes = line->bytes;
+		if (queue == AOI)
+			scheduler_on_sent(&scheduler, AOI, bytes, &now->scheduler);
+	}
+	shaper_send(&shaper, bytes, now->rate);
+	sending = key + 1;
+}
+
 static __always_inline void count_sent(const struct place *packet)
 {
 	struct account *account = account_of(packet->queue);
@@ -470,15 +531,54 @@ static __always_inline void count_sent(const struct place *packet)
 		return;
 	account->on_link_packets = 0;
 	account->on_link_bytes = 0;
-	account->packets_out++;
+	account->packets_out += packet->segments;
 	account->bytes_out += packet->bytes;
 	if (packet->queue == BESIDE)
 		return;
 	flow = bpf_map_lookup_elem(&flows, &packet->flow);
 	if (!flow)
 		return;
-	flow->packets_out++;
+	flow->packets_out += packet->segments;
 	flow->bytes_out += packet->bytes;
+}
+
+/* A transmission is over. Whether a packet has left with it, which is in the line OVER then. */
+static __always_inline int finish(void)
+{
+	__u32 key = sending == IN_SEGMENTS + 1 ? IN_SEGMENTS : WHOLE, over = OVER;
+	struct place *line = bpf_map_lookup_elem(&link, &key), *to = bpf_map_lookup_elem(&link, &over);
+	struct sk_buff *skb;
+
+	sending = 0;
+	if (key == IN_SEGMENTS && segments_left && --segments_left)
+		return 0;
+	if (!line || !to)
+		return 0;
+	count_sent(line);
+	skb = bpf_kptr_xchg(&line->skb, NULL);
+	if (!skb)
+		return 0;
+	skb = bpf_kptr_xchg(&to->skb, skb);
+	if (skb)
+		bpf_kfree_skb(skb);
+	return 1;
+}
+
+/* Ends a transmission whose time is over, and begins the next one. Goes on until a packet has left, or
+ * nothing is over. */
+static long step(__u64 round, __u64 *now_ns)
+{
+	struct settings *now;
+	__u32 zero = 0;
+	int has_left = 0;
+
+	now = bpf_map_lookup_elem(&settings, &zero);
+	if (!now || (sending && *now_ns < shaper.free_ns))
+		return 1;
+	if (sending)
+		has_left = finish();
+	start(now);
+	return has_left || !sending;
 }
 
 /* Gives what the link has sent. The next transmission begins where the last one ended, however late this
@@ -487,31 +587,24 @@ SEC("struct_ops")
 struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct sk_buff *sent = NULL;
-	struct settings *now;
-	struct place *packet;
-	__u32 zero = 0;
+	__u32 over = OVER;
+	struct place *line;
+	struct sk_buff *sent;
 
-	now = bpf_map_lookup_elem(&settings, &zero);
-	packet = bpf_map_lookup_elem(&link, &zero);
-	if (!now || !packet)
+	bpf_loop(MOST_STEPS, step, &now_ns, 0);
+	line = bpf_map_lookup_elem(&link, &over);
+	if (!line)
 		return NULL;
-	if (is_sending && now_ns >= shaper.free_ns) {
-		is_sending = 0;
-		count_sent(packet);
-		sent = bpf_kptr_xchg(&packet->skb, sent);
-	}
-	if (!is_sending)
-		start(packet, now);
+	sent = bpf_kptr_xchg(&line->skb, NULL);
 	if (sent) {
 		qdisc->q.qlen--;
 		qdisc->qstats.backlog -= length_on_wire(sent);
 		bpf_qdisc_bstats_update(qdisc, sent);
 		return sent;
 	}
-	if (is_sending)
+	if (sending)
 		bpf_qdisc_watchdog_schedule(qdisc, shaper.free_ns, 0);
-	else if (waiting(AOI) || waiting(DROP_AVERSE) || waiting(BESIDE))
+	else if (is_busy())
 		bpf_qdisc_watchdog_schedule(qdisc, now_ns + AGAIN_NS, 0);
 	return NULL;
 }
@@ -531,54 +624,78 @@ int BPF_PROG(ifc_init, struct Qdisc *qdisc, struct nlattr *options, struct netli
 	return 0;
 }
 
-/* Drops the next packet that waits in a queue; ends the loop when none does. */
-static long drop_next(__u64 round, __u32 *queue)
+static __always_inline void vanish(struct sk_buff *skb, const struct place *place)
 {
-	struct account *account = account_of(*queue);
-	__u32 zero = 0;
-	struct place *packet = bpf_map_lookup_elem(&link, &zero);
+	struct account *account = account_of(place->queue);
+
+	if (account)
+		account->vanished += place->segments;
+	bpf_kfree_skb(skb);
+}
+
+/* Drops the next packet that waits in a queue; ends the loop when none does. */
+static __always_inline long drop_next(__u32 queue)
+{
+	__u32 whole = WHOLE;
+	struct place *line = bpf_map_lookup_elem(&link, &whole);
 	struct sk_buff *skb;
 
-	if (!account || !packet || !account->waiting_packets)
+	if (!line || !waiting(queue))
 		return 1;
-	skb = take_next(*queue, packet);
-	if (skb) {
-		account->vanished++;
-		bpf_kfree_skb(skb);
-	}
+	skb = take_next(queue, line);
+	if (skb)
+		vanish(skb, line);
 	return 0;
 }
 
-static __always_inline void drain(__u32 queue)
+static long drop_update(__u64 round, void *nothing)
 {
-	bpf_loop(MOST_WAITING, drop_next, &queue, 0);
+	return drop_next(AOI);
 }
 
+static long drop_drop_averse(__u64 round, void *nothing)
+{
+	return drop_next(DROP_AVERSE);
+}
+
+static long drop_beside(__u64 round, void *nothing)
+{
+	return drop_next(BESIDE);
+}
+
+/* Drops what is being sent. */
+static __always_inline void clear(__u32 key)
+{
+	struct place *line = bpf_map_lookup_elem(&link, &key);
+	struct account *account;
+	struct sk_buff *skb;
+
+	if (!line)
+		return;
+	skb = bpf_kptr_xchg(&line->skb, NULL);
+	if (!skb)
+		return;
+	account = account_of(line->queue);
+	if (account) {
+		account->on_link_packets = 0;
+		account->on_link_bytes = 0;
+	}
+	vanish(skb, line);
+}
+
+/* Comes when the device goes down, and before `destroy`. */
 SEC("struct_ops")
 void BPF_PROG(ifc_reset, struct Qdisc *qdisc)
 {
-	struct account *account;
-	struct sk_buff *skb = NULL;
-	struct place *packet;
-	__u32 zero = 0;
-
-	packet = bpf_map_lookup_elem(&link, &zero);
-	if (!packet || owner != (__u64)qdisc)
+	if (owner != (__u64)qdisc)
 		return;
-	skb = bpf_kptr_xchg(&packet->skb, skb);
-	if (skb) {
-		account = account_of(packet->queue);
-		if (account) {
-			account->on_link_packets = 0;
-			account->on_link_bytes = 0;
-			account->vanished++;
-		}
-		bpf_kfree_skb(skb);
-	}
-	is_sending = 0;
-	drain(AOI);
-	drain(DROP_AVERSE);
-	drain(BESIDE);
+	clear(WHOLE);
+	clear(IN_SEGMENTS);
+	sending = 0;
+	segments_left = 0;
+	bpf_loop(MOST_WAITING, drop_update, NULL, 0);
+	bpf_loop(MOST_WAITING, drop_drop_averse, NULL, 0);
+	bpf_loop(MOST_WAITING, drop_beside, NULL, 0);
 	qdisc->q.qlen = 0;
 	qdisc->qstats.backlog = 0;
 }

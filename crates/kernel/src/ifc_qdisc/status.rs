@@ -85,7 +85,7 @@ pub(super) fn report(
         rate_bps: settings.rate().as_bps(),
         aoi_share: Some(settings.aoi_share()),
         served_share: (all_sent > 0.0).then(|| sent[0] / all_sent),
-        super_packets: "whole".to_owned(),
+        super_packets: "interleaved".to_owned(),
         waiting: WaitingReport {
             packets: waits(|account| account.waiting_packets),
             bytes: waits(|account| account.waiting_bytes),
