@@ -1,9 +1,17 @@
 //! `freshline router attach`, which needs a kernel with queueing disciplines in eBPF: in a guest that
 //! has such a kernel.
 
+mod attached;
+#[path = "../router/beside.rs"]
+mod beside;
+mod beside_tcp;
+mod cost;
+mod flood;
 mod guest;
 mod initramfs;
 mod kernel;
+#[path = "../common/lateness.rs"]
+mod lateness;
 #[allow(dead_code)]
 #[path = "../router/net.rs"]
 mod net;
@@ -12,9 +20,10 @@ mod orphans;
 #[allow(dead_code)]
 #[path = "../router/running.rs"]
 mod running;
-#[allow(dead_code)]
 #[path = "../router/traffic.rs"]
 mod traffic;
+#[path = "../common/verdict.rs"]
+mod verdict;
 
 use net::{Net, can_run};
 use running::{Router, count};
