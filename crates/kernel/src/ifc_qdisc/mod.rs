@@ -217,9 +217,10 @@ fn is_ours(root: &Told, device: &Device) -> bool {
     root.parent == TcHandle::ROOT && root.kind() == qdisc_name(device)
 }
 
-/// The name under which the kernel has it: at most 15 bytes, and no other device's.
+/// The name under which the kernel has it: at most 15 bytes, and no other device's. Of punctuation it takes
+/// `_` and `.`.
 fn qdisc_name(device: &Device) -> String {
-    format!("fl{}-{}", base36(device.netns), base36(device.index.into()))
+    format!("fl{}_{}", base36(device.netns), base36(device.index.into()))
 }
 
 fn base36(mut number: u64) -> String {
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn names_are_short_and_differ() {
         let device = |netns, index| Device { name: "eth0".to_owned(), index, netns };
-        assert_eq!(qdisc_name(&device(35, 36)), "flz-10");
+        assert_eq!(qdisc_name(&device(35, 36)), "flz_10");
         assert!(qdisc_name(&device(u64::from(u32::MAX), 50_000_000)).len() <= 15);
         assert_ne!(qdisc_name(&device(1, 23)), qdisc_name(&device(12, 3)));
         assert_eq!(place_of(&pin_name(&device(4_026_531_840, 7))), Some((4_026_531_840, 7)));
