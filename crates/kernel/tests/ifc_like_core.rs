@@ -180,6 +180,8 @@ fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
         ..Ipv6Header::default()
     };
     let is_four = rng.random::<bool>();
+    let others = [1, 33, 47, 50, 132, 136, 255].map(IpNumber);
+    let other = others[rng.random_range(0..others.len())];
     let builder = PacketBuilder::ip(if is_four {
         IpHeaders::Ipv4(four, <_>::default())
     } else {
@@ -187,7 +189,7 @@ fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
     });
     match rng.random_range(0..4) {
         0 => builder.tcp(from, to, 1, 1000).write(&mut packet, &payload).unwrap(),
-        1 => builder.write(&mut packet, IpNumber(rng.random()), &payload).unwrap(),
+        1 => builder.write(&mut packet, other, &payload).unwrap(),
         _ => builder.udp(from, to).write(&mut packet, &payload).unwrap(),
     }
     if !is_four && rng.random::<bool>() {

@@ -154,9 +154,9 @@ pub fn set(device: &str, change: Change) -> Result<bool, KernelError> {
 /// [`KernelError::NotAttached`] if the device has none, and where the kernel does not take back what was
 /// found.
 pub fn detach(device: &str) -> Result<(), KernelError> {
+    let device = Device::named(device)?;
     require_root("remove a queueing discipline")?;
     let _alone = pin::lock()?;
-    let device = Device::named(device)?;
     match Folder::find(&pin_name(&device))? {
         Some(folder) => remove(&folder, &device),
         None => Err(KernelError::NotAttached(Some(device.name))),
