@@ -61,6 +61,24 @@ fn are_alike(one: &Outcome, other: &Outcome) -> bool {
     off(one.age_ms, other.age_ms) < 0.15 && off(one.goodput, other.goodput) < 0.15
 }
 
+fn verdict(is_as_wanted: bool, late_ms: f64) -> Verdict {
+    Verdict::of(is_as_wanted, late_ms, TIMELY_MS)
+}
+
+/// As [`Verdict::or_again`], but for a guest that is late at once: it has too much to do, and another
+/// try would only take as long.
+fn holds(compared: impl Fn() -> Verdict) -> bool {
+    match compared() {
+        Verdict::Unknown => {
+            println!(
+                "skipped: needs a guest that keeps its time; FRESHLINE_GUEST_PROGRAM may help"
+            );
+            true
+        }
+        known => known.or_again(compared),
+    }
+}
+
 #[test]
 fn updates_beside_tcp_are_as_fresh_as_by_nfqueue_and_in_the_lab() {
     if !guest::entered() || !can_run() {
@@ -78,9 +96,9 @@ fn updates_beside_tcp_are_as_fresh_as_by_nfqueue_and_in_the_lab() {
         );
         println!("late by {late:.2} ms");
         let is = are_alike(&in_kernel, &in_user_space) && are_alike(&in_kernel, &forecast);
-        Verdict::of(is, late, TIMELY_MS)
+        verdict(is, late)
     };
-    assert!(compared().or_again(compared));
+    assert!(holds(compared));
 }
 
 #[test]
@@ -100,9 +118,9 @@ fn nobody_gains_by_passing_for_what_he_is_not_in_the_kernel() {
         });
         let late = sleeper.late_ms();
         println!("{told}\nlate by {late:.2} ms");
-        Verdict::of(told.holds(), late, TIMELY_MS)
+        verdict(told.holds(), late)
     };
-    assert!(compared().or_again(compared));
+    assert!(holds(compared));
 }
 
 #[test]
@@ -128,9 +146,9 @@ fn a_share_that_changes_under_load_shows() {
         attached.detach();
         println!("age {ages:.2?} ms, in the lab {forecast:.2?} ms, late by {late:.2} ms");
         let is = ages.iter().zip(&forecast).all(|(age, lab)| (age / lab - 1.0).abs() < 0.15);
-        Verdict::of(is, late, TIMELY_MS)
+        verdict(is, late)
     };
-    assert!(compared().or_again(compared));
+    assert!(holds(compared));
 }
 
 fn unix_ms() -> f64 {

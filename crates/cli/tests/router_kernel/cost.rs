@@ -48,10 +48,11 @@ fn of_programs() -> Vec<Cost> {
     costs.collect()
 }
 
-/// Functions of the kernel's with all that they call, by its tracer.
-fn of_functions(queue: &str, functions: &[&str]) -> Vec<Cost> {
+/// A discipline of the kernel's below its shaper, by the kernel's tracer of functions.
+fn of_shaped(queue: &str) -> Vec<Cost> {
+    // With all that they call.
+    let functions = ["tbf_enqueue", "tbf_dequeue"];
     let net = Net::new();
-    // These do not shape by themselves.
     let shaper = "handle 1: tbf rate 20mbit burst 3000 limit 3000000";
     tc(&net, "r", &format!("add dev {DEVICE} root {shaper}"));
     tc(&net, "r", &format!("add dev {DEVICE} parent 1:1 {queue} limit 1000"));
@@ -65,16 +66,16 @@ fn of_functions(queue: &str, functions: &[&str]) -> Vec<Cost> {
     let trace = fs::read_to_string(format!("{TRACING}/trace")).unwrap();
     set("current_tracer", "nop");
     set("tracing_on", "1");
-    let cost = |name: &&str| {
+    let cost = |name: &str| {
         // ` 1)   1.234 us    |  tbf_enqueue [sch_tbf]();`
-        let calls = trace.lines().filter(|line| line.split([' ', '(']).any(|word| word == *name));
+        let calls = trace.lines().filter(|line| line.split([' ', '(']).any(|word| word == name));
         let us = calls.filter_map(|line| {
             line.split_once(" us")?.0.split([' ', ')']).next_back()?.parse::<f64>().ok()
         });
         let (ns, calls) = us.fold((0.0, 0), |(ns, calls), us| (ns + us * 1e3, calls + 1));
-        Cost { name: (*name).to_owned(), ns, calls }
+        Cost { name: name.to_owned(), ns, calls }
     };
-    functions.iter().map(cost).collect()
+    functions.into_iter().map(cost).collect()
 }
 
 #[test]
@@ -94,19 +95,12 @@ fn what_a_packet_costs_is_told_beside_the_kernel_s_own() {
         );
         assert!(ns > 0.0);
     };
-    told("ifc, with its shaper", &of_programs());
+    told("ifc, which shapes itself", &of_programs());
     if !fs::exists(format!("{TRACING}/set_ftrace_filter")).unwrap() {
         println!("the kernel's own: not measured, as this kernel has no tracer of functions");
         return;
     }
-    for (queue, functions) in [
-        ("pfifo", ["pfifo_enqueue", "qdisc_dequeue_head"]),
-        ("fq_codel", ["fq_codel_enqueue", "fq_codel_dequeue"]),
-    ] {
-        told(queue, &of_functions(queue, &functions));
-        told(
-            &format!("{queue}, with a shaper"),
-            &of_functions(queue, &["tbf_enqueue", "tbf_dequeue"]),
-        );
+    for queue in ["pfifo", "fq_codel"] {
+        told(&format!("{queue} below tbf"), &of_shaped(queue));
     }
 }
