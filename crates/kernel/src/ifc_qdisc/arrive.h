@@ -14,8 +14,8 @@ __noinline int classify(void)
 	struct settings *now;
 	__u32 zero = 0;
 
-	if (!read_header(front, front_length, &header))
-		return BESIDE;
+	/* What says that it is IP and cannot be read has an empty header, and no priority. */
+	read_header(front, front_length, &header);
 	now = bpf_map_lookup_elem(&settings, &zero);
 	if (!now)
 		return DROP_AVERSE;
@@ -37,15 +37,15 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 	header.flow.protocol = 0;
 	if (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6))
 		return BESIDE;
+	front_length = 0;
 	if (at >= length || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &packet))
-		return BESIDE;
+		return classify();
 	length -= at;
 	barrier_var(length);
 	if (length > FRONT)
 		length = FRONT;
-	if (bpf_dynptr_read(front, length, &packet, at, 0))
-		return BESIDE;
-	front_length = length;
+	if (!bpf_dynptr_read(front, length, &packet, at, 0))
+		front_length = length;
 	return classify();
 }
 
@@ -150,13 +150,15 @@ static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 	__u32 key = next[AOI] & tokens_mask;
 	struct flow *token;
 
-	if (place)
+	if (place && place->segments)
 		return replace(skb, qdisc, to_free, arrival, place);
 	token = bpf_map_lookup_elem(&tokens, &key);
-	if (!token || waiting(AOI) >= most ||
-	    bpf_map_update_elem(&newest, &header.flow, &fresh, BPF_NOEXIST))
+	if (!token || waiting(AOI) >= most)
 		return refuse(skb, qdisc, to_free, arrival);
-	place = bpf_map_lookup_elem(&newest, &header.flow);
+	if (!place) {
+		bpf_map_update_elem(&newest, &header.flow, &fresh, BPF_NOEXIST);
+		place = bpf_map_lookup_elem(&newest, &header.flow);
+	}
 	if (!place)
 		return refuse(skb, qdisc, to_free, arrival);
 	*token = header.flow;

@@ -11,6 +11,8 @@ static __always_inline struct sk_buff *take(struct place *place, struct place *t
 	to->arrived_ns = place->arrived_ns;
 	to->bytes = place->bytes;
 	to->segments = place->segments;
+	/* For `put_newest`, should the kernel not delete the slot. */
+	place->segments = 0;
 	return bpf_kptr_xchg(&place->skb, NULL);
 }
 
@@ -70,15 +72,13 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 /* The queue that is to be served; QUEUES for none. */
 static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
 {
-	__u64 updates = waiting(AOI), others = waiting(DROP_AVERSE) + segments_left;
+	__u64 updates = waiting(AOI), others = waiting(DROP_AVERSE) + waiting(BESIDE) + segments_left;
 
-	if (waiting(BESIDE))
-		return BESIDE;
 	if (!updates && !others)
 		return QUEUES;
-	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI)
-		return updates ? AOI : DROP_AVERSE;
-	return others ? DROP_AVERSE : AOI;
+	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI ? updates : !others)
+		return AOI;
+	return waiting(BESIDE) ? BESIDE : DROP_AVERSE;
 }
 
 static __always_inline void count_sojourn(const struct place *packet, __u64 starts_ns)
@@ -142,8 +142,7 @@ static __always_inline void start(const struct settings *now)
 		if (!(queue == AOI ? occupy(AOI, line) : occupy(BESIDE, line)))
 			return;
 		bytes = line->bytes;
-		if (queue == AOI)
-			scheduler_on_sent(&scheduler, AOI, bytes, &now->scheduler);
+		scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &now->scheduler);
 	}
 	shaper_send(&shaper, bytes, now->rate);
 	sending = key + 1;
