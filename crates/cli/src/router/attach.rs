@@ -1,7 +1,7 @@
 //! `freshline router attach`: freshness control that stays, in the kernel where that has it.
 
 use freshline_kernel::ifc_qdisc::{self, Settings};
-use freshline_net::router::{RouterConfig, Via};
+use freshline_net::router::{Order, RouterConfig, Via, order};
 
 use super::flags::Flags;
 use super::run::route;
@@ -45,6 +45,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Ok(settings)
     }) {
         Ok(settings) if args.in_kernel || *via == Via::default() => {
+            if order(device, Order::default()).is_ok() {
+                return Err(Failure::Runtime(miette::miette!(
+                    "a `freshline router run` shapes {device} already; end it first"
+                )));
+            }
             ifc_qdisc::attach(device, &settings).map_err(failure)?;
             eprintln!(
                 "{device} at {rate}, queue {queue}: in the kernel, as its own queueing discipline; \

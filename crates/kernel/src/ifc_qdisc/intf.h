@@ -19,7 +19,8 @@ struct settings {
 	struct rule rules[MOST_RULES];
 };
 
-/* What is no IP waits apart from both classes, and leaves first. */
+/* What is no IP waits apart from both classes. For the scheduler it is drop-averse, of which it leaves
+ * first: so addresses are resolved in time, and a flood does not take the updates' share. */
 #define BESIDE CLASSES
 #define QUEUES (CLASSES + 1)
 /* How many of such packets may wait; a power of two. */
