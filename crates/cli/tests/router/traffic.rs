@@ -118,10 +118,12 @@ impl Updates {
 pub(crate) struct Resets(Vec<(f64, f64)>);
 
 impl Resets {
-    /// The mean age over the last `window` up to this time, in ms.
+    /// The mean age over the last `window` up to this time, in ms; no end of it if nothing arrived.
     pub(crate) fn age_ms(&self, until: f64, window: Duration) -> f64 {
-        let last = self.0.iter().rev().find(|(time, _)| *time <= until).expect("updates arrived").0;
-        let within = last - window.as_millis() as f64..=last;
+        let Some((last, _)) = self.0.iter().rev().find(|(time, _)| *time <= until) else {
+            return f64::INFINITY;
+        };
+        let within = last - window.as_millis() as f64..=*last;
         let counted =
             self.0.windows(2).filter(|pair| pair.iter().all(|(time, _)| within.contains(time)));
         // From one reset to the next the age grows as time does.
@@ -130,7 +132,7 @@ impl Resets {
             let gap = to - from;
             (area + gap * (age + gap / 2.0), time + gap)
         });
-        area / time
+        if time > 0.0 { area / time } else { f64::INFINITY }
     }
 }
 
