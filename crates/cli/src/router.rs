@@ -1,5 +1,8 @@
 //! `freshline router`: freshness control in a machine that forwards packets.
 
+mod attach;
+mod detach;
+mod flags;
 mod run;
 mod set;
 mod status;
@@ -7,9 +10,13 @@ mod suggest;
 mod table;
 
 use clap::Subcommand;
+use freshline_core::router::RouterReport;
+use freshline_kernel::KernelError;
+use freshline_kernel::ifc_qdisc::{self, Change};
 use freshline_net::router::{ControlError, Order, order};
 
 use crate::Failure;
+use crate::hold::failure;
 
 /// Shape what leaves through a network device, and keep in it what is fresh.
 #[derive(Debug, clap::Args)]
@@ -21,26 +28,63 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(run::Args),
+    Attach(attach::Args),
     Set(set::Args),
     Status(status::Args),
+    Detach(detach::Args),
     Suggest(suggest::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Run(args) => run::run(args),
+        What::Attach(args) => attach::run(args),
+        What::Detach(args) => detach::run(args),
         What::Set(args) => set::run(args),
         What::Status(args) => status::run(args),
         What::Suggest(args) => suggest::run(args),
     }
 }
 
-/// Has the running router of a device carry out an order, and prints what it tells.
+/// How many flows are told.
+const FLOWS: usize = 20;
+
+/// Has the router of a device, in the kernel or in user space, carry out an order, and prints what it
+/// tells.
 fn ordered(device: &str, what: Order, json: bool) -> Result<(), Failure> {
+    if let Some(report) = ordered_in_kernel(device, what)? {
+        if !json {
+            println!("in the kernel, as the device's own queueing discipline");
+        }
+        return table::print(&report, json);
+    }
     let report = order(device, what).map_err(|error| {
         let usage = matches!(error, ControlError::Refused(_));
         let report = miette::Report::msg(error);
         if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
     })?;
     table::print(&report, json)
+}
+
+/// The same in the kernel; nothing if the device has no discipline of ours there.
+fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, Failure> {
+    let Order { aoi_share, rate } = what;
+    let report = || ifc_qdisc::report(device, FLOWS);
+    let told = if what == Order::default() {
+        report()
+    } else {
+        match ifc_qdisc::set(device, Change { aoi_share, rate }) {
+            Ok(true) => report(),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    match told {
+        Ok(report) => Ok(report),
+        // A router in user space may have made its device itself, and is heard by its own user, too.
+        Err(KernelError::NoDevice(_) | KernelError::Privileges(_) | KernelError::HiddenPins) => {
+            Ok(None)
+        }
+        Err(error) => Err(failure(error)),
+    }
 }

@@ -7,6 +7,7 @@ use std::{fs, io, iter};
 use freshline_core::host::BandLawError;
 use freshline_core::mesh::DtpaParamsError;
 use freshline_core::receiver::WindowLawError;
+use freshline_core::router::QdiscError;
 use freshline_core::unit::{BitRate, Span};
 use libbpf_rs::{PrintLevel, set_print};
 use nix::unistd::Uid;
@@ -60,6 +61,21 @@ pub enum KernelError {
          CONFIG_BPF_JIT; RUST_LOG=debug shows the kernel's reasons"
     )]
     Refused(#[source] libbpf_rs::Error),
+    /// The kernel does not take the queueing discipline.
+    #[error(
+        "the kernel refuses the queueing discipline, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as \
+         root in a container), and Linux 6.16 or later with CONFIG_NET_SCH_BPF and CONFIG_BPF_JIT; \
+         RUST_LOG=debug shows the kernel's reasons"
+    )]
+    RefusedQdisc(#[source] libbpf_rs::Error),
+    /// A discipline that the kernel cannot be given.
+    #[error(
+        "the kernel's queueing discipline has no {0}; `freshline router run` has, in user space"
+    )]
+    NotInKernel(String),
+    /// A queue that makes no sense.
+    #[error("queue: {0}")]
+    Queue(#[from] QdiscError),
     /// A cgroup that does not exist, or is none.
     #[error("{path} is no cgroup of version 2: name a folder below {mount}")]
     NoCgroup {
@@ -162,9 +178,17 @@ impl KernelError {
                 | Self::BandSettings(_)
                 | Self::PeriodSettings(_)
                 | Self::SlowRate { .. }
+                | Self::Queue(_)
+                | Self::NotInKernel(_)
                 | Self::NoCgroup { .. }
                 | Self::NoDevice(_)
         )
+    }
+
+    /// Whether it is the kernel, or this build, that lacks what was asked for, which makes sense.
+    #[must_use]
+    pub fn is_lack(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::NotInKernel(_))
     }
 
     /// Of attachments that were ended one by one, whatever became of the others.

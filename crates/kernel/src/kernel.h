@@ -74,8 +74,14 @@ struct inet_connection_sock {
 };
 
 struct sk_buff {
+	unsigned int len;
 	unsigned int truesize;
+	/* What a queueing discipline may use. */
+	char cb[48];
+	__be16 protocol;
 	__u16 network_header;
+	/* From `head` on; there is a struct skb_shared_info. */
+	unsigned int end;
 	unsigned char *head;
 	unsigned char *data;
 };

@@ -1,4 +1,4 @@
-//! Freshline's laws inside Linux, on other people's sockets: eBPF programs and their loaders.
+//! Freshline's laws inside Linux, on other people's sockets and packets: eBPF programs and their loaders.
 //!
 //! Each program has a folder: `main.bpf.c` is what the kernel runs, `mod.rs` its loader. What
 //! programs share is in the folder above: `intf.h`, what the loaders share with them; the
@@ -11,6 +11,7 @@
 //! | [`receiver`] `cgroup` | sockets of a cgroup | RTAC or DRWA: how much may be in flight to them |
 //! | [`receiver`] `device` | what passes a network device | the same, for all that is behind it |
 //! | [`sorpc`] | what leaves through a device | SORPC: which packets are in no hurry |
+//! | [`ifc_qdisc`] | the root of a device's queues | IFC: updates' newest, and a share of the link |
 //! | [`dtpa`] | TCP's choice of congestion controls | DTPA: how long a node waits in a mesh |
 //!
 //! What the kernel holds is found by asking the kernel: a loader keeps no state of its own in
@@ -21,11 +22,13 @@ pub mod cgroup;
 mod device;
 pub mod dtpa;
 mod error;
+pub mod ifc_qdisc;
 mod maps;
 mod pin;
 mod programs;
 mod qdisc;
 pub mod receiver;
+mod root;
 pub mod sorpc;
 
 pub use error::KernelError;

@@ -5,6 +5,7 @@
 //!     receiver-cgroup-1234/  a cgroup by its number:                control, release
 //!     receiver-dev-4026-3/   a device by its namespace and index:   control-in, control-out
 //!     uplink-4026-3/         likewise:                              control, flows, constants
+//!     router-4026-3/         likewise:                              control, and maps
 //!     mesh/                  a congestion control:                  control
 //! ```
 

@@ -1,9 +1,7 @@
 //! `freshline router` on the host between the others, and what it does in the ways that nobody
 //! wishes for.
 
-use std::io::Read;
 use std::net::UdpSocket;
-use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
@@ -11,95 +9,12 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use super::TIMELY_MS;
+use super::beside::TIMELY_MS;
 use super::lateness::Sleeper;
-use super::net::{DEVICE, Net, Running, can_run};
-use super::traffic::Bulk;
+use super::net::{DEVICE, Net, can_run};
+use super::running::{Router, count, output_of};
+use super::traffic::{Bulk, arrived_for_nobody, send};
 use super::verdict::Verdict;
-
-/// A router that is up.
-pub(crate) struct Router<'a> {
-    net: &'a Net,
-    device: &'a str,
-    running: Running,
-}
-
-impl<'a> Router<'a> {
-    /// With these flags, for the device towards B.
-    pub(crate) fn start(net: &'a Net, flags: &[&str]) -> Self {
-        Self::of(net, "--dev", DEVICE, flags)
-    }
-
-    /// With a TUN device into which what comes from A is routed.
-    fn behind_tun(net: &'a Net, flags: &[&str]) -> Self {
-        const TUN: &str = "shaped";
-        let router = Self::of(net, "--tun", TUN, flags);
-        for family in ["-4", "-6"] {
-            net.ip("r", &format!("{family} route add default dev {TUN} table 100"));
-            net.ip("r", &format!("{family} rule add iif a lookup 100"));
-        }
-        router
-    }
-
-    fn of(net: &'a Net, via: &str, device: &'a str, flags: &[&str]) -> Self {
-        let command = ["router", "run", "--json", via, device];
-        let running = Running(net.freshline("r", &[&command[..], flags].concat()).spawn().unwrap());
-        let router = Self { net, device, running };
-        for _ in 0..250 {
-            if router.ask("status", &[]).0 == Some(0) {
-                return router;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        panic!("the router does not answer");
-    }
-
-    /// `freshline router status` or `set` for the device: exit code, output and errors.
-    fn ask(&self, what: &str, flags: &[&str]) -> (Option<i32>, String, String) {
-        let command = [&["router", what, "--dev", self.device, "--json"], flags].concat();
-        output_of(self.net.freshline("r", &command).spawn().unwrap())
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_str(&self.ask("status", &[]).1).unwrap()
-    }
-
-    /// Ends it as a request to terminate does: its report.
-    pub(crate) fn stop(mut self) -> Value {
-        self.running.signal(Signal::SIGTERM);
-        let mut out = String::new();
-        self.running.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
-    }
-}
-
-fn output_of(child: Child) -> (Option<i32>, String, String) {
-    let done = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (done.status.code(), text(done.stdout), text(done.stderr))
-}
-
-fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("no count: {value}"))
-}
-
-/// Sends a datagram of `len` bytes from A to each of these ports at B.
-fn send(net: &Net, len: usize, ports: impl Iterator<Item = u16> + Send) {
-    net.within("a", || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        for port in ports {
-            // A port where nobody listens is told of, once; the next one is another.
-            while socket.send_to(&vec![0; len], (net.far(), port)).is_err() {}
-        }
-    });
-}
-
-/// Datagrams over IPv4 that came to B for ports where nobody listens.
-fn arrived_for_nobody(net: &Net) -> u64 {
-    let table = net.within("b", || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
-    let numbers = table.lines().filter(|line| line.starts_with("Udp: ")).nth(1).unwrap();
-    numbers.split(' ').nth(2).unwrap().parse().unwrap()
-}
 
 /// Whether a datagram of `len` bytes comes from A to B, over IPv4 and over IPv6.
 fn passes(net: &Net, len: usize) -> bool {

@@ -1,7 +1,8 @@
 //! A TCP stream of the kernel's and a stream of our updates, from A to B.
 
+use std::fs;
 use std::io::Read;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,27 +101,61 @@ impl Updates {
     }
 
     /// Ends them: the mean age over the last `window`, in ms.
-    pub(crate) fn age_ms(mut self, window: Duration) -> f64 {
+    pub(crate) fn age_ms(self, window: Duration) -> f64 {
+        self.resets().age_ms(f64::INFINITY, window)
+    }
+
+    /// Ends them.
+    pub(crate) fn resets(mut self) -> Resets {
         let mut monitor = self.monitor.take().unwrap();
         monitor.signal(nix::sys::signal::Signal::SIGTERM);
         let mut lines = String::new();
         monitor.0.stdout.take().unwrap().read_to_string(&mut lines).unwrap();
-        let resets: Vec<(f64, f64)> = lines.lines().filter_map(reset).collect();
-        let last = resets.last().expect("updates arrived").0;
+        Resets(lines.lines().filter_map(reset).collect())
+    }
+}
+
+/// When updates arrived, in ms of UNIX time, and how old they were then, in ms.
+pub(crate) struct Resets(Vec<(f64, f64)>);
+
+impl Resets {
+    /// The mean age over the last `window` up to this time, in ms; no end of it if nothing arrived.
+    pub(crate) fn age_ms(&self, until: f64, window: Duration) -> f64 {
+        let Some((last, _)) = self.0.iter().rev().find(|(time, _)| *time <= until) else {
+            return f64::INFINITY;
+        };
+        let within = last - window.as_millis() as f64..=*last;
         let counted =
-            resets.windows(2).filter(|pair| pair[0].0 >= last - window.as_millis() as f64);
+            self.0.windows(2).filter(|pair| pair.iter().all(|(time, _)| within.contains(time)));
         // From one reset to the next the age grows as time does.
         let (area, time) = counted.fold((0.0, 0.0), |(area, time), pair| {
             let [(from, age), (to, _)] = [pair[0], pair[1]];
             let gap = to - from;
             (area + gap * (age + gap / 2.0), time + gap)
         });
-        area / time
+        if time > 0.0 { area / time } else { f64::INFINITY }
     }
 }
 
-/// When an update arrived and how old it was then, both in ms.
 fn reset(line: &str) -> Option<(f64, f64)> {
     let line: Value = serde_json::from_str(line).unwrap();
     Some((line["unix_ms"].as_f64()?, line["age_ms"].as_f64()?))
+}
+
+/// Sends a datagram of `len` bytes from A to each of these ports at B.
+pub(crate) fn send(net: &Net, len: usize, ports: impl Iterator<Item = u16> + Send) {
+    net.within("a", || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        for port in ports {
+            // A port where nobody listens is told of, once; the next one is another.
+            while socket.send_to(&vec![0; len], (net.far(), port)).is_err() {}
+        }
+    });
+}
+
+/// Datagrams over IPv4 that came to B for ports where nobody listens.
+pub(crate) fn arrived_for_nobody(net: &Net) -> u64 {
+    let table = net.within("b", || fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let numbers = table.lines().filter(|line| line.starts_with("Udp: ")).nth(1).unwrap();
+    numbers.split(' ').nth(2).unwrap().parse().unwrap()
 }

@@ -32,9 +32,17 @@ impl SpanHistogram {
 
     /// Counts `span`.
     pub fn record(&mut self, span: Span) {
-        self.counts[bucket(span.as_nanos())] += 1;
-        self.count += 1;
-        self.sum_nanos += u128::from(span.as_nanos());
+        self.record_times(1, span);
+    }
+
+    /// Counts `span` so many times: what somebody else has counted.
+    pub fn record_times(&mut self, times: u64, span: Span) {
+        if times == 0 {
+            return;
+        }
+        self.counts[bucket(span.as_nanos())] += times;
+        self.count += times;
+        self.sum_nanos += u128::from(span.as_nanos()) * u128::from(times);
         self.max = self.max.max(span);
     }
 

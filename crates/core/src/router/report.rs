@@ -22,7 +22,8 @@ pub struct RouterReport {
     /// The part of all bytes sent that were of the AoI class, from 0 to 1; none if none was sent.
     /// It may be below γ where the class had nothing to send, and above it where the other had not.
     pub served_share: Option<f64>,
-    /// What becomes of super-packets: `segmented` before they are queued, or `whole`.
+    /// What becomes of super-packets: `segmented` before they are queued, `whole`, or `interleaved`:
+    /// they leave whole, after a transmission between whose segments updates may go.
     pub super_packets: String,
     /// What waits now.
     pub waiting: WaitingReport,

@@ -6,11 +6,11 @@ use std::path::Path;
 use freshline_core::unit::BitRate;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::root::{self, Found};
 use super::skeleton::types;
 use crate::device::Device;
 use crate::error::KernelError;
 use crate::maps::numbers;
+use crate::root::{self, Found};
 
 /// How many numbers come before the bytes of what was found.
 const NUMBERS: usize = 10;

@@ -1,0 +1,28 @@
+//! `freshline router detach`: the end of freshness control in the kernel.
+
+use freshline_kernel::{KernelError, ifc_qdisc};
+use freshline_net::router::{Order, order};
+
+use crate::Failure;
+use crate::hold::failure;
+
+/// End what `attach` began in the kernel: what was at the root of the device before is there again, and
+/// what waits is lost. Needs root.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The device that is shaped.
+    #[arg(long, value_name = "DEV")]
+    dev: String,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    match ifc_qdisc::detach(&args.dev) {
+        Err(KernelError::NotAttached(_)) if order(&args.dev, Order::default()).is_ok() => {
+            Err(Failure::Runtime(miette::miette!(
+                "the router of {} works in user space: it ends with its process, by Ctrl-C or SIGTERM",
+                args.dev
+            )))
+        }
+        ended => ended.map_err(failure),
+    }
+}

@@ -1,0 +1,119 @@
+//! What the discipline in the kernel makes of more flows than it has room for, and of being taken away
+//! under load.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::attached::{Attached, asked, in_kernel, left_besides, tc};
+use super::guest;
+use super::net::{Net, can_run};
+use super::running::count;
+use super::traffic::{Bulk, Updates, arrived_for_nobody, send};
+
+/// Over both classes.
+fn of_all(status: &Value, what: &str) -> u64 {
+    status["classes"].as_array().unwrap().iter().map(|class| count(&class[what])).sum()
+}
+
+/// Lets all that waits leave: what is told then.
+fn drained(attached: &Attached) -> Value {
+    attached.set(&["--rate", "1gbit"]);
+    for _ in 0..100 {
+        let status = attached.status();
+        if count(&status["waiting"]["packets"]) == 0 {
+            return status;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it does not drain: {}", attached.status());
+}
+
+/// What came has left, was dropped for a reason, or waits.
+#[track_caller]
+fn assert_conserved(status: &Value) {
+    let dropped = ["replaced", "queue_full", "congestion"].map(|why| of_all(status, why));
+    let all = of_all(status, "packets_out") + dropped.iter().sum::<u64>();
+    let waiting = count(&status["waiting"]["packets"]);
+    assert_eq!(of_all(status, "packets_in"), all + waiting, "{status}");
+}
+
+#[test]
+fn of_each_flow_of_updates_one_packet_waits() {
+    const FLOWS: usize = 300;
+    const EACH: usize = 8;
+    if !guest::entered() || !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let attached = Attached::new(&net, &["--rate", "64kbit"]);
+    // A socket's datagrams to a port are a flow.
+    let ports = (0..EACH).flat_map(|_| (10_000..).take(FLOWS));
+    send(&net, 100, ports);
+    let status = attached.status();
+    let waiting = count(&status["waiting"]["packets"]);
+    // The hosts' own packets are in the other class.
+    assert!((FLOWS as u64 / 2..=FLOWS as u64 + 20).contains(&waiting), "{status}");
+    let status = drained(&attached);
+    assert_conserved(&status);
+    let updates = &status["classes"][0];
+    assert_eq!(count(&updates["packets_in"]), (FLOWS * EACH) as u64);
+    assert!(count(&updates["replaced"]) > (FLOWS * (EACH - 2)) as u64, "{status}");
+    assert_eq!(arrived_for_nobody(&net), count(&updates["packets_out"]));
+    attached.detach();
+}
+
+#[test]
+fn after_a_flood_of_flows_every_packet_is_accounted_for() {
+    const PORTS: usize = 50_000;
+    if !guest::entered() || !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let attached = Attached::new(&net, &["--rate", "1mbit"]);
+    // Two sockets: 100,000 flows.
+    for _ in 0..2 {
+        send(&net, 100, (10_000..).take(PORTS));
+    }
+    let status = attached.status();
+    let waiting = count(&status["waiting"]["packets"]);
+    let updates = &status["classes"][0];
+    assert_eq!(count(&updates["packets_in"]), 2 * PORTS as u64, "{status}");
+    assert!(waiting < 5_000 && count(&updates["queue_full"]) > 90_000, "{status}");
+    let status = drained(&attached);
+    assert_conserved(&status);
+    assert_eq!(arrived_for_nobody(&net), count(&status["classes"][0]["packets_out"]));
+    attached.detach();
+}
+
+#[test]
+fn attached_and_detached_under_load_it_leaves_nothing() {
+    if !guest::entered() || !can_run() {
+        return;
+    }
+    let before = in_kernel();
+    let net = Net::new();
+    // Without the discipline the stream would take all of the guest.
+    tc(&net, "a", "add dev r root netem rate 8mbit limit 1000");
+    let (updates, bulk) = (Updates::start(&net), Bulk::start(&net));
+    for _ in 0..3 {
+        let attached = Attached::new(&net, &["--rate", "5mbit"]);
+        thread::sleep(Duration::from_millis(400));
+        let status = attached.status();
+        assert!(of_all(&status, "packets_out") > 0, "{status}");
+        attached.detach();
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!asked(&net, "status", &[]).status.success(), "nothing is attached");
+    // Both go on; the stream may wait for a timeout first.
+    assert!((0..20).any(|_| bulk.goodput(Duration::from_millis(500)) > 0.0));
+    assert!(updates.age_ms(Duration::from_millis(500)).is_finite());
+    assert_eq!(left_besides(&before), Default::default());
+    drop(bulk);
+    // With its namespace goes the device, while packets wait.
+    let attached = Attached::new(&net, &["--rate", "64kbit"]);
+    send(&net, 100, 10_000..11_000);
+    assert!(count(&attached.status()["waiting"]["packets"]) > 0);
+    drop(net);
+}

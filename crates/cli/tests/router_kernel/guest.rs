@@ -1,0 +1,202 @@
+//! A guest with a new kernel, in which a script of a test runs (`bash -eu`), or the test itself:
+//!
+//! ```text
+//!     let Some(done) = guest::run("freshline router status --dev lo") else { return };
+//!
+//!     if !guest::entered() { return }        // what follows runs in the guest, as root
+//! ```
+//!
+//! Both boot a packaged kernel (`kernel.rs`) under `qemu-system-x86_64`, without hardware's help, with
+//! an initramfs: `freshline` and this very test program, at the paths that they have here, `ip`, `tc`,
+//! `ss`, `bpftool`, `nsenter`, `bash`, and busybox for all else. `freshline` is in the script's PATH.
+//! The modules of [`MODULES`] are loaded. There are no disks and no network but the guest's own.
+//!
+//! Where something is missing that they need, that is said (`skipped: needs …`), and `run` gives
+//! nothing. `FRESHLINE_GUEST_PROGRAM` names another `freshline` to take on board: of a debug build a
+//! source and a monitor of 200 updates a second are more than the guest can do in real time, of a
+//! release build (`target/release/freshline`) they are not. One guest runs at a time. Code is some ten times slower in it than outside, its first
+//! command runs about 5 s after the start, 10 s on a busy machine. Time passes in it as outside.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::NamedTempFile;
+
+use super::initramfs::Initramfs;
+use super::kernel::Kernel;
+
+const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
+const QEMU: &str = "qemu-system-x86_64";
+/// Beside busybox's commands; all of them are programs of this machine.
+const TOOLS: &[&str] = &["ip", "tc", "ss", "bpftool", "nsenter", "bash"];
+/// What the kernel has not built in; those that they need come along.
+const MODULES: &[&str] = &[
+    "veth",
+    "tun",
+    "sch_netem",
+    "sch_fq",
+    "sch_tbf",
+    "sch_ingress",
+    "cls_bpf",
+    "tcp_bbr",
+    "nf_tables",
+    "nft_queue",
+    "nfnetlink_queue",
+];
+/// The program to take on board in place of the tests' own.
+const PROGRAM: &str = "FRESHLINE_GUEST_PROGRAM";
+/// Set where the test runs in the guest.
+const HERE: &str = "FRESHLINE_IN_GUEST";
+/// A guest that says nothing for so long has failed, whatever else the machine does.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// What a script came to.
+pub(crate) struct Done {
+    /// The script's exit code.
+    pub(crate) status: i32,
+    /// What it wrote, errors among it.
+    pub(crate) said: String,
+    /// What the kernel logged meanwhile, from warnings on.
+    pub(crate) kernel: String,
+}
+
+impl Done {
+    /// The kernel complained of nothing: of no bug of its own, or of a program's.
+    #[track_caller]
+    pub(crate) fn assert_clean(&self) {
+        let complaints = ["BUG", "WARNING", "Call Trace", "Oops", "refcount", "leak"];
+        assert!(!complaints.iter().any(|word| self.kernel.contains(word)), "{}", self.kernel);
+    }
+}
+
+/// Runs a script (`bash -eu`) in a new guest; nothing where that cannot be, which is said.
+pub(crate) fn run(script: &str) -> Option<Done> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    static READY: OnceLock<Result<(PathBuf, Vec<u8>), String>> = OnceLock::new();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    match READY.get_or_init(prepared) {
+        Ok((image, files)) => Some(boot(image, files, script)),
+        Err(missing) => {
+            println!("skipped: needs {missing}");
+            None
+        }
+    }
+}
+
+/// Whether the rest of this test is to run here, which is in a guest. Outside it boots one, in which
+/// the same test runs, and asserts that it passes there.
+pub(crate) fn entered() -> bool {
+    if env::var_os(HERE).is_some() {
+        return true;
+    }
+    let me = thread::current();
+    let test = me.name().expect("tests run in threads that are named after them");
+    let program = this_program();
+    // With a single thread, which is one for each processor, the harness begins lines that we end.
+    let script =
+        format!("{HERE}=1 exec {} --exact {test} --nocapture --test-threads 2", program.display());
+    if let Some(done) = run(&script) {
+        // Whoever counts results must not count this one twice.
+        let of_harness = ["running ", "test ", "test result: "];
+        let told =
+            done.said.lines().filter(|line| !of_harness.iter().any(|it| line.starts_with(it)));
+        println!("{}", told.collect::<Vec<_>>().join("\n"));
+        assert!(done.status == 0 && done.said.contains("1 passed"), "{}", done.kernel);
+        done.assert_clean();
+    }
+    false
+}
+
+fn this_program() -> PathBuf {
+    env::current_exe().expect("a test knows its program")
+}
+
+/// The kernel's image, and the files of all guests; or what is missing.
+fn prepared() -> Result<(PathBuf, Vec<u8>), String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("an x86-64 machine, whose programs the guest runs".to_owned());
+    }
+    let busybox = found("busybox")?;
+    let tools = TOOLS.iter().map(|tool| found(tool)).collect::<Result<Vec<_>, _>>()?;
+    found(QEMU)?;
+    let kernel = Kernel::newest()?;
+    let mut files = Initramfs::default();
+    files.console();
+    files.file("init", include_bytes!("init.sh"));
+    files.program("bin/busybox", &busybox)?;
+    for (tool, path) in TOOLS.iter().zip(&tools) {
+        files.program(&format!("usr/bin/{tool}"), path)?;
+    }
+    let this_program = this_program();
+    let program = env::var_os(PROGRAM).map_or_else(|| FRESHLINE.into(), PathBuf::from);
+    files.program(FRESHLINE, &program)?;
+    files.program(this_program.to_str().ok_or("a path in UTF-8")?, &this_program)?;
+    let shortcut = format!("#!/bin/busybox sh\nexec {FRESHLINE} \"$@\"\n");
+    files.file("usr/bin/freshline", shortcut.as_bytes());
+    for module in MODULES {
+        files.module(&kernel, module)?;
+    }
+    Ok((kernel.image(), files.archive()))
+}
+
+/// Where a program is.
+fn found(program: &str) -> Result<PathBuf, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let mut places = folders.map(|folder| folder.join(program));
+    places.find(|place| place.is_file()).ok_or_else(|| program.to_owned())
+}
+
+fn boot(image: &Path, files: &[u8], script: &str) -> Done {
+    let mut initramfs = NamedTempFile::new().unwrap();
+    initramfs.write_all(files).unwrap();
+    let mut more = Initramfs::default();
+    more.file("script", script.as_bytes());
+    initramfs.write_all(&more.archive()).unwrap();
+
+    let [console, output] = [(); 2].map(|()| NamedTempFile::new().unwrap());
+    let to = |file: &NamedTempFile| format!("file:{}", file.path().display());
+    let mut qemu = Command::new(QEMU);
+    // With two processors the kernel once stumbled over its own patching of code (int3), which the
+    // emulator does not keep in step.
+    qemu.args(["-accel", "tcg", "-machine", "q35", "-cpu", "max,la57=off"])
+        .args(["-smp", "1", "-m", "1G", "-nodefaults", "-display", "none", "-no-reboot"])
+        .args(["-serial", &to(&console), "-serial", &to(&output)])
+        .args(["-append", COMMAND_LINE])
+        .arg("-kernel")
+        .arg(image)
+        .arg("-initrd")
+        .arg(initramfs.path());
+    let started = Instant::now();
+    let mut guest = qemu.stdin(Stdio::null()).spawn().unwrap();
+    let ended = loop {
+        if let Some(ended) = guest.try_wait().unwrap() {
+            break Some(ended);
+        }
+        if started.elapsed() > LIMIT {
+            guest.kill().and_then(|()| guest.wait()).unwrap();
+            break None;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    let [kernel, said] = [&console, &output].map(|file| {
+        let bytes = fs::read(file.path()).unwrap();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    });
+    let (all, code) = said.trim_end().rsplit_once("exit ").unwrap_or((&said, ""));
+    let Ok(status) = code.parse() else {
+        panic!("the guest did not end as it should ({ended:?}):\n{kernel}\n{said}");
+    };
+    Done { status, said: all.to_owned(), kernel }
+}
+
+/// Warnings and worse to the first serial port; a kernel that panics ends. Time is not the processor's
+/// counter: on a busy machine the kernel has found it up to four times slower than it is.
+const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 clocksource=hpet tsc=nowatchdog \
+                            no_timer_check mitigations=off audit=0";

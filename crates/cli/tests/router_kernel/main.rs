@@ -1,0 +1,75 @@
+//! `freshline router attach`, which needs a kernel with queueing disciplines in eBPF: in a guest that
+//! has such a kernel.
+
+mod attached;
+#[path = "../router/beside.rs"]
+mod beside;
+mod beside_tcp;
+mod cost;
+mod flood;
+mod guest;
+mod initramfs;
+mod kernel;
+#[path = "../common/lateness.rs"]
+mod lateness;
+#[allow(dead_code)]
+#[path = "../router/net.rs"]
+mod net;
+#[path = "../common/orphans.rs"]
+mod orphans;
+#[allow(dead_code)]
+#[path = "../router/running.rs"]
+mod running;
+#[path = "../router/traffic.rs"]
+mod traffic;
+#[path = "../common/verdict.rs"]
+mod verdict;
+
+use net::{Net, can_run};
+use running::{Router, count};
+
+#[test]
+fn the_guest_has_what_the_tests_need() {
+    let script = "
+        uname -r
+        freshline --version
+        test -e /sys/kernel/btf/vmlinux
+        grep -q bpf_struct_ops_Qdisc_ops /sys/kernel/btf/vmlinux && echo Qdisc_ops
+        for host in a b; do ip netns add $host; done
+        ip link add v netns a type veth peer name v netns b
+        for host in a b; do ip -n $host link set dev v up; done
+        ip -n a addr add 10.0.0.1/24 dev v
+        ip -n b addr add 10.0.0.2/24 dev v
+        ip netns exec a ping -q -c 3 -i 0.1 10.0.0.2
+        for qdisc in netem fq fq_codel pfifo ingress; do
+            test $qdisc = ingress && place= || place=root
+            tc -n a qdisc replace dev v $place $qdisc
+            tc -n a qdisc show dev v | grep -o \"qdisc $qdisc\"
+        done
+        cat /proc/net/netfilter/nfnetlink_queue
+        cat /proc/sys/net/ipv4/tcp_available_congestion_control
+        bpftool prog show
+        false";
+    let Some(done) = guest::run(script) else { return };
+    println!("{}\n{}", done.said, done.kernel);
+    assert_eq!(done.status, 1, "the last command's");
+    done.assert_clean();
+    let wanted =
+        ["Qdisc_ops", "3 packets received", "netem", "fq", "fq_codel", "pfifo", "ingress", "bbr"];
+    for word in wanted {
+        assert!(done.said.contains(word), "no {word}");
+    }
+}
+
+#[test]
+fn the_router_in_user_space_runs_in_the_guest() {
+    if !guest::entered() || !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let router = Router::start(&net, &["--rate", "20mbit"]);
+    traffic::send(&net, 100, 10_000..10_010);
+    // What waits leaves when it ends.
+    assert_eq!(count(&router.stop()["classes"][0]["packets_out"]), 10);
+    assert_eq!(traffic::arrived_for_nobody(&net), 10);
+}

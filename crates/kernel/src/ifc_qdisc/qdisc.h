@@ -1,0 +1,76 @@
+/* The kernel's types of queueing disciplines as far as the program uses them: kernels before 6.16 have
+ * none in BPF, so they cannot come from the one that builds. As in kernel.h, names are what counts. */
+#ifndef FRESHLINE_QDISC_H
+#define FRESHLINE_QDISC_H
+
+#include "../kernel.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct qdisc_skb_head {
+	__u32 qlen;
+};
+
+struct gnet_stats_queue {
+	__u32 qlen;
+	__u32 backlog;
+	__u32 drops;
+};
+
+struct Qdisc {
+	struct qdisc_skb_head q;
+	struct gnet_stats_queue qstats;
+};
+
+/* At the front of sk_buff's `cb`. */
+struct qdisc_skb_cb {
+	/* On the wire: with the headers of each segment. */
+	unsigned int pkt_len;
+};
+
+struct skb_shared_info {
+	unsigned short gso_segs;
+};
+
+struct nlattr;
+struct netlink_ext_ack;
+
+struct bpf_sk_buff_ptr {
+	struct sk_buff *skb;
+};
+
+struct Qdisc_ops {
+	char id[16];
+	int (*enqueue)(struct sk_buff *skb, struct Qdisc *qdisc, struct sk_buff **to_free);
+	struct sk_buff *(*dequeue)(struct Qdisc *qdisc);
+	int (*init)(struct Qdisc *qdisc, struct nlattr *options, struct netlink_ext_ack *extack);
+	void (*reset)(struct Qdisc *qdisc);
+	void (*destroy)(struct Qdisc *qdisc);
+};
+
+#pragma clang attribute pop
+
+/* Drops a packet: while another one comes, and at any other time. */
+extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
+extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
+/* Has the kernel ask for a packet at a time of the monotonic clock. */
+extern void bpf_qdisc_watchdog_schedule(struct Qdisc *qdisc, __u64 at_ns, __u64 slack_ns) __ksym;
+extern void bpf_qdisc_bstats_update(struct Qdisc *qdisc, const struct sk_buff *skb) __ksym;
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *out) __ksym;
+
+/* Of <linux/netdevice.h>. */
+#define NET_XMIT_SUCCESS 0
+#define NET_XMIT_DROP 1
+
+/* Of <linux/if_ether.h>. */
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+
+#define EBUSY 16
+
+static inline __u32 length_on_wire(const struct sk_buff *skb)
+{
+	return ((const struct qdisc_skb_cb *)skb->cb)->pkt_len;
+}
+
+#endif

@@ -1,0 +1,267 @@
+//! What the discipline did, from its maps: in the words of every router.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use freshline_core::link::SpanHistogram;
+use freshline_core::router::{
+    AccountReport, Class, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport,
+};
+use freshline_core::unit::Span;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::{ABOUT, BOOKS, FLOWS, SETTINGS, SOJOURNS, Settings, open, read};
+use crate::device::Device;
+use crate::error::KernelError;
+use crate::maps::numbers;
+use crate::pin::Folder;
+
+/// Since when the host runs, in s.
+const UPTIME: &str = "/proc/uptime";
+/// The row of what is no IP, behind those of the classes (`BESIDE`).
+const BESIDE: u32 = 2;
+/// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
+const SOJOURN_CUTS: u64 = 16;
+const SOJOURN_BUCKETS: u32 = 592;
+/// A packet on the link, and those that are no IP (`MOST_BESIDE`).
+const BESIDES: u64 = 1 + 64;
+
+/// A `struct account` of `intf.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Account {
+    packets_in: u64,
+    bytes_in: u64,
+    packets_out: u64,
+    bytes_out: u64,
+    replaced: u64,
+    queue_full: u64,
+    vanished: u64,
+    waiting_packets: u64,
+    waiting_bytes: u64,
+}
+
+/// Whether the discipline is at the root of its device.
+pub(super) fn is_in_place(folder: &Folder) -> bool {
+    about(folder).is_ok_and(|[is_in_place, ..]| is_in_place == 1)
+}
+
+/// Whether it has ever been there.
+pub(super) fn was_in_place(folder: &Folder) -> bool {
+    about(folder).is_ok_and(|[_, since_boot_ns, ..]| since_boot_ns > 0)
+}
+
+/// A `struct about`.
+fn about(folder: &Folder) -> Result<[u64; 4], KernelError> {
+    numbers(&read(&open(folder, ABOUT)?)?).try_into().map_err(|_| KernelError::OtherVersion)
+}
+
+/// How it is set.
+pub(super) fn settings(map: &MapHandle) -> Result<Settings, KernelError> {
+    Settings::from_numbers(numbers(&read(map)?)).ok_or(KernelError::OtherVersion)
+}
+
+/// All that it tells, with at most so many flows.
+pub(super) fn report(
+    folder: &Folder,
+    device: &Device,
+    most: usize,
+) -> Result<RouterReport, KernelError> {
+    let [_, since_boot_ns, flows_begun, _] = about(folder)?;
+    let settings = settings(&open(folder, SETTINGS)?)?;
+    let books = open(folder, BOOKS)?;
+    let accounts =
+        [account(&books, Class::Aoi as u32)?, account(&books, Class::DropAverse as u32)?];
+    let beside = account(&books, BESIDE)?;
+    let sent = accounts.map(|account| account.bytes_out as f64);
+    let all_sent: f64 = sent.iter().sum();
+    let waits = |of: fn(&Account) -> u64| accounts.iter().chain([&beside]).map(of).sum();
+    let (flows, kept) = flows(&open(folder, FLOWS)?, most)?;
+    let sojourns = open(folder, SOJOURNS)?;
+    Ok(RouterReport {
+        device: device.name.clone(),
+        duration_s: (uptime_s()? - since_boot_ns as f64 / 1e9).max(0.0),
+        queue: "ifc".to_owned(),
+        rate_bps: settings.rate().as_bps(),
+        aoi_share: Some(settings.aoi_share()),
+        served_share: (all_sent > 0.0).then(|| sent[0] / all_sent),
+        super_packets: "interleaved".to_owned(),
+        waiting: WaitingReport {
+            packets: waits(|account| account.waiting_packets),
+            bytes: waits(|account| account.waiting_bytes),
+            limit: Some(
+                u64::from(settings.most_flows()) + u64::from(settings.most_packets()) + BESIDES,
+            ),
+        },
+        classes: vec![
+            class_report(&sojourns, Class::Aoi, &accounts[0])?,
+            class_report(&sojourns, Class::DropAverse, &accounts[1])?,
+        ],
+        flows,
+        flows_forgotten: flows_begun.saturating_sub(kept),
+        lost: LostReport {
+            queue_full: beside.queue_full,
+            vanished: waits(|account| account.vanished),
+            ..LostReport::default()
+        },
+        failures: 0,
+    })
+}
+
+fn uptime_s() -> Result<f64, KernelError> {
+    let text = fs::read_to_string(UPTIME).map_err(KernelError::file("read", UPTIME))?;
+    let seconds = text.split(' ').next().and_then(|seconds| seconds.parse().ok());
+    Ok(seconds.unwrap_or_default())
+}
+
+fn account(books: &MapHandle, key: u32) -> Result<Account, KernelError> {
+    let value = books
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(KernelError::bpf("read the statistics"))?
+        .unwrap_or_default();
+    account_from(&numbers(&value)).ok_or(KernelError::OtherVersion)
+}
+
+/// What is on the link is not told apart.
+fn account_from(numbers: &[u64]) -> Option<Account> {
+    let [
+        packets_in,
+        bytes_in,
+        packets_out,
+        bytes_out,
+        replaced,
+        queue_full,
+        vanished,
+        waiting_packets,
+        waiting_bytes,
+        on_link_packets,
+        on_link_bytes,
+    ] = *numbers
+    else {
+        return None;
+    };
+    Some(Account {
+        packets_in,
+        bytes_in,
+        packets_out,
+        bytes_out,
+        replaced,
+        queue_full,
+        vanished,
+        waiting_packets: waiting_packets + on_link_packets,
+        waiting_bytes: waiting_bytes + on_link_bytes,
+    })
+}
+
+fn class_report(
+    sojourns: &MapHandle,
+    class: Class,
+    account: &Account,
+) -> Result<ClassReport, KernelError> {
+    let mut histogram = SpanHistogram::new();
+    for bucket in 0..SOJOURN_BUCKETS {
+        let key = class as u32 * SOJOURN_BUCKETS + bucket;
+        let count = sojourns
+            .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+            .map_err(KernelError::bpf("read the times in the queue"))?
+            .map_or(0, |value| numbers(&value).first().copied().unwrap_or_default());
+        histogram.record_times(count, middle(bucket.into()));
+    }
+    let sojourn_ms =
+        |q: f64| (histogram.count() > 0).then(|| histogram.quantile(q).as_millis_f64());
+    let account = AccountReport {
+        packets_in: account.packets_in,
+        bytes_in: account.bytes_in,
+        packets_out: account.packets_out,
+        bytes_out: account.bytes_out,
+        replaced: account.replaced,
+        queue_full: account.queue_full,
+        sojourn_p50_ms: sojourn_ms(0.5),
+        sojourn_p95_ms: sojourn_ms(0.95),
+        ..AccountReport::default()
+    };
+    Ok(ClassReport { class: class.name().to_owned(), account })
+}
+
+/// The middle of a bucket of `sojourn_bucket`.
+fn middle(bucket: u64) -> Span {
+    let shift = (bucket / SOJOURN_CUTS).saturating_sub(1);
+    let lower = (bucket - shift * SOJOURN_CUTS) << shift;
+    Span::from_nanos(lower + (1 << shift) / 2)
+}
+
+/// The heaviest flows, heaviest first, and of how many something is known.
+fn flows(map: &MapHandle, most: usize) -> Result<(Vec<FlowReport>, u64), KernelError> {
+    let mut flows = Vec::new();
+    for key in map.keys() {
+        // One that is gone by now has made room.
+        let value = map.lookup(&key, MapFlags::ANY).map_err(KernelError::bpf("read the flows"))?;
+        flows.extend(value.and_then(|value| flow(&key, &numbers(&value))));
+    }
+    let kept = flows.len() as u64;
+    flows.sort_by_key(|flow| Reverse(flow.account.bytes_in));
+    flows.truncate(most);
+    Ok((flows, kept))
+}
+
+/// A `struct flow` and its `struct flow_account`.
+fn flow(key: &[u8], numbers: &[u64]) -> Option<FlowReport> {
+    let (source, rest) = key.split_first_chunk::<16>()?;
+    let (destination, rest) = rest.split_first_chunk::<16>()?;
+    let [a, b, c, d, protocol, ..] = *rest else { return None };
+    let &[class, packets_in, bytes_in, packets_out, bytes_out, replaced, queue_full] = numbers
+    else {
+        return None;
+    };
+    let class = if class == Class::Aoi as u64 { Class::Aoi } else { Class::DropAverse };
+    Some(FlowReport {
+        class: class.name().to_owned(),
+        source: end(*source, u16::from_ne_bytes([a, b])),
+        destination: end(*destination, u16::from_ne_bytes([c, d])),
+        protocol,
+        account: AccountReport {
+            packets_in,
+            bytes_in,
+            packets_out,
+            bytes_out,
+            replaced,
+            queue_full,
+            ..AccountReport::default()
+        },
+    })
+}
+
+fn end(address: [u8; 16], port: u16) -> String {
+    match (Ipv6Addr::from(address).to_canonical(), port) {
+        (address, 0) => address.to_string(),
+        (address, port) => SocketAddr::new(address, port).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_told_as_every_router_tells_it() {
+        let mut key = [0; 40];
+        key[10..16].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 1]);
+        key[16..32].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        key[32..34].copy_from_slice(&5000_u16.to_ne_bytes());
+        key[36] = 17;
+        let told = flow(&key, &[0, 7, 700, 5, 500, 2, 0]).unwrap();
+        assert_eq!((told.source.as_str(), told.destination.as_str()), ("10.0.0.1:5000", "::1"));
+        assert_eq!((told.class.as_str(), told.protocol), ("aoi", 17));
+        assert_eq!((told.account.packets_in, told.account.replaced), (7, 2));
+        assert_eq!(flow(&key[..39], &[0; 7]).map(|flow| flow.protocol), Some(17));
+        assert!(flow(&key, &[0; 6]).is_none() && flow(&key[..36], &[0; 7]).is_none());
+    }
+
+    #[test]
+    fn buckets_are_read_at_their_middle() {
+        assert_eq!([0, 15, 16, 31].map(middle).map(Span::as_nanos), [0, 15, 16, 31]);
+        assert_eq!(middle(32).as_nanos(), 33);
+        let last = middle(u64::from(SOJOURN_BUCKETS) - 1).as_nanos();
+        assert!(last < 1 << 40 && last > (1 << 40) - (1 << 36), "{last}");
+    }
+}

@@ -1,0 +1,32 @@
+//! Who serves the bands of a device that is not shaped.
+
+use crate::device::Device;
+use crate::error::KernelError;
+use crate::qdisc::{Told, TrafficControl};
+use crate::root::cannot_read;
+
+/// Kinds that go by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
+/// Linux 6.7.
+const WITH_BANDS: &[&str] = &["pfifo_fast", "prio", "fq"];
+
+/// Who serves the bands of a device if nobody changes that: the first of its queueing disciplines
+/// that goes by priorities.
+pub(super) fn bands(control: &TrafficControl, device: &Device) -> Result<Bands, KernelError> {
+    let all = control.qdiscs(device.index).map_err(cannot_read(device))?;
+    let mut kinds: Vec<_> = all.iter().map(Told::kind).collect();
+    Ok(match kinds.iter().position(|kind| WITH_BANDS.contains(&kind.as_str())) {
+        Some(at) => Bands::Theirs(kinds.swap_remove(at)),
+        None => Bands::Nobodys(kinds.into_iter().next().unwrap_or_else(|| "noop".to_owned())),
+    })
+}
+
+/// Who serves the bands of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bands {
+    /// Our shaper.
+    Ours,
+    /// A queueing discipline of this kind, which is left as it was.
+    Theirs(String),
+    /// Nobody: the device's queueing discipline, of this kind, does not look at priorities.
+    Nobodys(String),
+}
