@@ -26,7 +26,7 @@ use crate::error::{KernelError, require_btf, require_root};
 use crate::maps::numbers;
 use crate::pin::{self, CONTROL, Folder};
 use crate::qdisc::Told;
-use crate::root::{self, Found};
+use crate::root::Found;
 pub use settings::Settings;
 
 /// Folders of pins are called so, with the numbers of their namespace and of their device.
@@ -203,16 +203,6 @@ fn found(folder: &Folder) -> Result<Found, KernelError> {
     Ok(Found::from_bytes(handle as u32, attributes))
 }
 
-/// As a `struct found`.
-fn found_to_bytes(found: &Found) -> Vec<u8> {
-    let attributes = found.to_bytes();
-    let row = [u64::from(found.handle), attributes.len() as u64];
-    let mut bytes: Vec<u8> = row.into_iter().flat_map(u64::to_ne_bytes).collect();
-    bytes.extend(attributes);
-    bytes.resize(BEFORE_FOUND + root::LONGEST, 0);
-    bytes
-}
-
 fn is_ours(root: &Told, device: &Device) -> bool {
     root.parent == TcHandle::ROOT && root.kind() == qdisc_name(device)
 }
@@ -260,7 +250,6 @@ fn write<M: MapCore>(map: &M, value: &[u8]) -> Result<(), KernelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qdisc::attributes;
 
     #[test]
     fn names_are_short_and_differ() {
@@ -270,19 +259,5 @@ mod tests {
         assert_ne!(qdisc_name(&device(1, 23)), qdisc_name(&device(12, 3)));
         assert_eq!(place_of(&pin_name(&device(4_026_531_840, 7))), Some((4_026_531_840, 7)));
         assert_eq!(place_of("router-x"), None);
-    }
-
-    #[test]
-    fn what_was_found_is_kept_whole() {
-        for kept in [
-            Found::from_bytes(0, &[]),
-            Found::from_bytes(0x5_0000, &crate::qdisc::to_bytes(&attributes("pfifo", vec![1; 4]))),
-        ] {
-            let bytes = found_to_bytes(&kept);
-            assert_eq!(bytes.len(), BEFORE_FOUND + root::LONGEST);
-            let [handle, length] = numbers(&bytes[..BEFORE_FOUND])[..] else { panic!() };
-            let attributes = &bytes[BEFORE_FOUND..][..length as usize];
-            assert_eq!(Found::from_bytes(handle as u32, attributes), kept);
-        }
     }
 }
