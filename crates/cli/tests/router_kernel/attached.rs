@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::net::{DEVICE, FRESHLINE, Net};
+use super::common::FRESHLINE;
+use super::net::{DEVICE, Net};
 
 /// A discipline in the kernel, at the root of the device towards B.
 pub(crate) struct Attached<'a> {

@@ -5,9 +5,16 @@ mod attached;
 #[path = "../router/beside.rs"]
 mod beside;
 mod beside_tcp;
+// Not all of it is for what needs no control groups.
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
 mod cost;
 mod flood;
 mod guest;
+#[allow(dead_code)]
+#[path = "../common/hosts.rs"]
+mod hosts;
 mod initramfs;
 mod kernel;
 #[path = "../common/lateness.rs"]
