@@ -5,8 +5,8 @@
 //! share a queue see the same wait, and settle at the same rate κ / wait.
 //!
 //! ```text
-//!            1 probe               ×2 a round           a queue is seen
-//!   restart ────────► at rest ────────────────► climbing ──────────────► steering
+//!            1 probe                  what waits at rest is known        a queue is seen
+//!   restart ────────► resting: 1.5 / srtt ─────► climbing: ×2 a round ─────► steering
 //!
 //! excess  = mean wait of the round − allowance          allowance ≤ the wait at rest
 //! waiting = rate · excess
@@ -18,11 +18,16 @@
 //! has the theory, what was tried instead, and what it comes to.
 //!
 //! - **Jitter is no queue.** An update that is alone under way waits for none of its own. What it
-//!   waits for is the path's: the *allowance*, learnt at rest (about one update a round trip), and
-//!   only as large as the spread of waits bears out, so that a queue that stands is not allowed for.
-//! - **Queues of others** are the path's as well. Nor does the rate ever fall below Lazy's, one
-//!   update a smoothed round trip: with one under way none of our own can wait.
-//! - **Losses** say nothing here: only updates that arrived have a wait.
+//!   waits for is the path's: the *allowance*. It is learnt at the beginning, with about one update
+//!   a round trip, and later falls but never rises: sources that learnt it anew beside each other
+//!   would allow for each other's queues. It is only as large as the spread of waits bears out, so
+//!   that a queue that stands is not allowed for, and at most half of the least round trip.
+//! - **Queues of others**: the rate never falls below Lazy's, one update a smoothed round trip:
+//!   with one under way none of our own can wait.
+//! - **The edge**: where nothing is random no update waits until the path is full. So the rate at
+//!   which a queue was seen last is approached in small steps, and passed in growing ones.
+//! - **Losses** say nothing, as only updates that arrived have a wait; but where less than half
+//!   arrives, more than arrives is of no use.
 //! - **Routes, clocks**: see `waits`. A base that no update met for half a window is looked for, by
 //!   a round at a lower rate.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised.
@@ -88,8 +93,20 @@ const AT_REST: f64 = 1.5;
 /// Updates that a round of the climb counts.
 const CLIMB: u32 = 2;
 
-/// Updates over which the wait at rest is averaged.
-const REMEMBERED_AT_REST: f64 = 64.0;
+/// Updates that are sent at rest where waits are worth knowing.
+const REST: u32 = 16;
+
+/// With so many waiting, the rate at which updates arrive is what the path can carry.
+const FULL: f64 = 1.0;
+
+/// The part of what the path can carry that is used while a queue drains.
+const DRAIN: f64 = 0.75;
+
+/// The smallest step up.
+const STEP: f64 = 0.02;
+
+/// Updates over which an allowance falls that is too large.
+const FORGOTTEN_OVER: f64 = 256.0;
 
 /// Holds the number of its own updates that wait.
 #[derive(Debug, Clone)]
@@ -103,9 +120,12 @@ pub struct Tenth {
     /// Smoothed round trip, s.
     srtt: f64,
     waits: Waits,
-    at_rest: AtRest,
-    climbing: bool,
-    /// The largest step up, as a part of the rate.
+    /// What updates wait when one is under way, s.
+    at_rest: f64,
+    stage: Stage,
+    /// The rate at which a queue was seen last; zero for none.
+    edge: f64,
+    /// The largest step up beyond the edge, as a part of the rate.
     stride: f64,
     newest_acked: Option<u64>,
     /// When a round last looked for the base.
@@ -113,12 +133,11 @@ pub struct Tenth {
     round: Option<Round>,
 }
 
-/// What updates wait when one is under way.
-#[derive(Debug, Clone, Copy, Default)]
-struct AtRest {
-    wait: f64,
-    /// Updates that tell so.
-    weight: f64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Resting,
+    Climbing,
+    Steering,
 }
 
 /// Updates sent at one rate.
@@ -131,6 +150,8 @@ struct Round {
     sent: u32,
     count: u32,
     wait_sum: f64,
+    /// The first and the last ack that count: when their updates arrived, and how many had.
+    arrived: Option<[(Time, u32); 2]>,
 }
 
 impl Tenth {
@@ -143,9 +164,10 @@ impl Tenth {
             rate: params.bounds.floor.per_second(),
             srtt: 0.0,
             waits: Waits::new(params.delay, params.window),
-            at_rest: AtRest::default(),
-            climbing: true,
-            stride: 0.0,
+            at_rest: 0.0,
+            stage: Stage::Resting,
+            edge: 0.0,
+            stride: STEP,
             newest_acked: None,
             looked_at: Time::ZERO,
             round: None,
@@ -167,17 +189,19 @@ impl Tenth {
         let length = length.max(self.params.bounds.ceiling.period());
         let ends_at = now + length;
         self.round =
-            Some(Round { began_at: now, ends_at, is_drain, sent: 0, count: 0, wait_sum: 0.0 });
+            Some(Round { began_at: now, ends_at, is_drain, sent: 0, count: 0, wait_sum: 0.0, arrived: None });
     }
 
     /// Updates that the round under way counts: as many as make the noise of their mean wait half
     /// of the wait that is aimed at.
     fn updates_wanted(&self) -> u32 {
-        if self.climbing {
-            return CLIMB;
-        }
         let Params { waiting, least_round, longest_round, .. } = self.params;
         let aim = waiting / self.rate().per_second();
+        match self.stage {
+            Stage::Resting if self.waits.spread() > aim => return REST,
+            Stage::Resting | Stage::Climbing => return CLIMB,
+            Stage::Steering => {}
+        }
         let wanted = 2.0 * self.waits.spread() / aim;
         // `as` saturates.
         ((wanted * wanted) as u32).clamp(least_round.max(1), longest_round.max(least_round).max(1))
@@ -185,34 +209,39 @@ impl Tenth {
 
     /// The part of waits that is the path's.
     fn allowance(&self) -> f64 {
-        self.at_rest.wait.min(self.params.allowed_spread * self.waits.spread())
+        let most = (self.params.allowed_spread * self.waits.spread()).min(self.waits.least_rtt() / 2.0);
+        self.at_rest.min(most)
     }
 
     fn count(&mut self, now: Time, ack: &Ack, wait: f64) {
+        let wanted = self.updates_wanted();
+        let full = FULL / self.rate().per_second();
+        let allowance = self.allowance();
+        let spread = self.waits.spread();
         let Some(round) = &mut self.round else { return };
         if ack.sent_at < round.began_at {
             return;
         }
         round.count += 1;
         round.wait_sum += wait;
-        let (count, mean) = (round.count, round.wait_sum / f64::from(round.count));
-        if self.climbing && self.is_queue(wait, mean, count) {
+        let arrival = (ack.received_at, ack.fresh);
+        round.arrived = Some([round.arrived.map_or(arrival, |[first, _]| first), arrival]);
+        let mean = round.wait_sum / f64::from(round.count);
+        let noise = 3.0 * spread / libm::sqrt(f64::from(round.count));
+        // A queue that grows is not watched to the end of the round.
+        let is_growing = wait - allowance > 2.0 * full && mean - allowance > full.max(noise);
+        let is_over = round.count >= wanted || (is_growing && round.count > CLIMB);
+        if self.stage == Stage::Climbing && wait - allowance > full && mean - allowance > full / 2.0 {
             self.stop_climbing(now);
-        } else if count >= self.updates_wanted() {
+        } else if is_over {
             self.end_round(now);
         }
     }
 
-    /// Whether waits on the climb are more than what the path has of itself.
-    fn is_queue(&self, wait: f64, mean: f64, count: u32) -> bool {
-        let gap = 1.0 / self.rate().per_second();
-        let noise = 3.0 * self.waits.spread() / libm::sqrt(f64::from(count));
-        wait - self.allowance() > gap && mean - self.allowance() > (0.5 * gap).max(noise)
-    }
-
     /// The step before was the last one without a queue.
     fn stop_climbing(&mut self, now: Time) {
-        self.climbing = false;
+        self.stage = Stage::Steering;
+        self.edge = self.rate;
         self.set_rate(self.rate / 2.0);
         self.begin_round(now, false);
     }
@@ -220,69 +249,96 @@ impl Tenth {
     fn end_round(&mut self, now: Time) {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
-        let used = f64::from(round.sent) / length;
         if round.count == 0 {
             // Silence is no wait that could be known, but no reason to go on either.
-            self.climbing = false;
+            self.stage = Stage::Steering;
             self.set_rate(self.rate * self.params.smallest_factor);
         } else if length > 0.0 {
             let wait = round.wait_sum / f64::from(round.count);
-            self.learn(wait, f64::from(round.count));
-            let has_little_to_say = used < 0.7 * self.rate;
-            if !round.is_drain {
-                self.steer(wait, used.min(self.rate), length, has_little_to_say);
+            let count = f64::from(round.count);
+            match self.stage {
+                Stage::Resting => {
+                    self.at_rest = wait;
+                    self.stage = Stage::Climbing;
+                }
+                Stage::Climbing if !self.has_little_to_say(&round, length) => {
+                    self.set_rate(self.rate * 2.0);
+                    if self.rate == self.params.bounds.ceiling.per_second() {
+                        self.stage = Stage::Steering;
+                    }
+                }
+                Stage::Climbing => {}
+                Stage::Steering => {
+                    let noise = 2.0 * self.waits.spread() / libm::sqrt(count);
+                    if wait < self.at_rest - noise {
+                        self.at_rest += (wait - self.at_rest) * (count / FORGOTTEN_OVER).min(1.0);
+                    }
+                    if !round.is_drain {
+                        self.steer(&round, wait, length);
+                    }
+                }
             }
         }
         let known_at = self.waits.at_base().max(self.looked_at);
-        let is_drain = !self.climbing && now.since(known_at) > self.params.window / 2;
+        let is_lost = now.since(known_at) > self.params.window / 2;
+        let is_drain = self.stage == Stage::Steering && is_lost;
         if is_drain {
             self.looked_at = now;
         }
         self.begin_round(now, is_drain);
     }
 
-    /// The wait at rest is that of rounds at rest, and never more than what others have.
-    fn learn(&mut self, wait: f64, count: f64) {
-        let AtRest { wait: known, weight } = self.at_rest;
-        let is_at_rest = self.rate().per_second() * self.srtt <= AT_REST * 1.01;
-        if is_at_rest {
-            let weight = (weight + count).min(REMEMBERED_AT_REST);
-            self.at_rest = AtRest { wait: known + (wait - known) * (count / weight).min(1.0), weight };
-        } else if wait < known {
-            self.at_rest.wait += (wait - known) * (count / REMEMBERED_AT_REST).min(1.0);
-        }
+    /// Whether the source sent less than it might have.
+    fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
+        f64::from(round.sent) < 0.7 * self.rate * length - 1.0
     }
 
-    fn steer(&mut self, wait: f64, used: f64, length: f64, has_little_to_say: bool) {
+    fn steer(&mut self, round: &Round, wait: f64, length: f64) {
         let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
+        let used = (f64::from(round.sent) / length).min(self.rate);
         let excess = (wait - self.allowance()).max(0.0);
         let waiting = used * excess;
-        if self.climbing {
-            if !has_little_to_say {
-                self.set_rate(self.rate * 2.0);
-            }
-            return;
-        }
+        let arrived = round.arrival_rate().filter(|_| round.count > CLIMB);
         let wish = libm::sqrt(aim / waiting.max(1e-3 * aim));
-        let factor = if wish < 1.0 {
-            self.stride = 0.0;
+        let mut rate = if wish < 1.0 {
+            self.edge = self.rate;
+            self.stride = STEP;
             // What waits should be gone after half a round, and no more.
-            wish.max(1.0 - (2.0 * excess / length).clamp(0.02, 1.0 - smallest_factor))
-        } else if has_little_to_say {
-            1.0
+            let least = 1.0 - (2.0 * excess / length).clamp(STEP, 1.0 - smallest_factor);
+            self.rate * wish.max(least)
+        } else if self.has_little_to_say(round, length) {
+            self.rate
+        } else if self.rate < 0.9 * self.edge {
+            (self.rate * wish.min(largest_factor)).min(0.95 * self.edge)
         } else {
-            // One more update under way; twice as many again while there is nothing to be seen of it.
-            let one_more = (1.0 / (self.rate * self.srtt)).max(0.01);
-            self.stride = if wish > 2.0 { (2.0 * self.stride).max(one_more) } else { one_more };
-            self.stride = self.stride.min(largest_factor - 1.0);
-            wish.min(1.0 + self.stride)
+            let step = wish.min(1.0 + self.stride);
+            self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
+            self.rate * step
         };
-        self.set_rate(self.rate * factor);
+        if let Some(arrived) = arrived {
+            if waiting > FULL {
+                rate = rate.min(DRAIN * arrived.min(self.rate));
+            } else if arrived < 0.5 * used {
+                rate = rate.min(1.25 * arrived);
+            }
+        }
+        self.set_rate(rate);
     }
 
     fn set_rate(&mut self, rate: f64) {
         let rate = self.params.bounds.clamp(UpdateRate::saturating(rate.max(1.0 / self.srtt)));
         self.rate = rate.per_second();
+    }
+}
+
+impl Round {
+    /// The rate at which its updates arrived, or fresher ones.
+    fn arrival_rate(&self) -> Option<f64> {
+        let [(first_at, first), (last_at, last)] = self.arrived?;
+        let seconds = last_at.checked_since(first_at)?.as_secs_f64();
+        let count = last.wrapping_sub(first);
+        // No more can have arrived than were sent.
+        (seconds > 0.0 && count <= self.sent).then(|| f64::from(count) / seconds)
     }
 }
 

@@ -87,6 +87,11 @@ impl Waits {
         libm::sqrt(self.variance.max(0.0))
     }
 
+    /// The least round trip of the window, s; zero before any.
+    pub(super) fn least_rtt(&self) -> f64 {
+        self.round_trip.best.map_or(0.0, |best| best[0].value as f64 / 1e9)
+    }
+
     /// Since when no update went through without waiting.
     pub(super) fn at_base(&self) -> Time {
         self.at_base
