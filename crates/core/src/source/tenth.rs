@@ -7,6 +7,7 @@
 //! ```text
 //!            1 probe                  what waits at rest is known        a queue is seen
 //!   restart ────────► resting: 1.5 / srtt ─────► climbing: ×2 a round ─────► steering
+//!                                                  or pairs say that it is near
 //!
 //! excess  = mean wait of the round − allowance          allowance ≤ the wait at rest
 //! waiting = rate · excess
@@ -45,6 +46,8 @@ use crate::unit::{Span, Time, UpdateRate};
 pub struct Params {
     /// κ: so many of its own updates wait, on average. More is more throughput and more age.
     pub waiting: f64,
+    /// Never fewer updates under way: the rate is at least so many a smoothed round trip. 1: Lazy's.
+    pub under_way: f64,
     /// Which delay tells that updates wait.
     pub delay: DelaySource,
     /// How long the least delay is remembered. 5 s: a longer route is known after that.
@@ -71,6 +74,7 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             waiting: 0.1,
+            under_way: 1.0,
             delay: DelaySource::default(),
             window: Span::from_secs(5),
             least_round: 8,
@@ -91,13 +95,22 @@ const SMOOTHING: f64 = 0.2;
 const AT_REST: f64 = 1.5;
 
 /// Updates that a round of the climb counts.
-const CLIMB: u32 = 2;
+const CLIMB: u32 = 3;
+
+/// The climb ends at this part of the rate at which pairs arrived.
+const BELOW_PAIRS: f64 = 0.8;
 
 /// Updates that are sent at rest where waits are worth knowing.
 const REST: u32 = 16;
 
+/// Waits that spread over more than this part of a round trip are worth knowing.
+const NOISY: f64 = 0.02;
+
 /// With so many waiting, the rate at which updates arrive is what the path can carry.
 const FULL: f64 = 1.0;
+
+/// Rounds after which a wait that does not drain is the route's.
+const STANDING: u32 = 2;
 
 /// The part of what the path can carry that is used while a queue drains.
 const DRAIN: f64 = 0.75;
@@ -123,10 +136,14 @@ pub struct Tenth {
     /// What updates wait when one is under way, s.
     at_rest: f64,
     stage: Stage,
+    /// How far apart two updates arrived at most that were sent at once on the climb, s.
+    pair_gap: f64,
     /// The rate at which a queue was seen last; zero for none.
     edge: f64,
     /// The largest step up beyond the edge, as a part of the rate.
     stride: f64,
+    /// The least wait of the last round, and for how many rounds it has not fallen.
+    standing: (f64, u32),
     newest_acked: Option<u64>,
     /// When a round last looked for the base.
     looked_at: Time,
@@ -150,6 +167,10 @@ struct Round {
     sent: u32,
     count: u32,
     wait_sum: f64,
+    least_wait: f64,
+    most_wait: f64,
+    /// The first of a pair.
+    pair: Option<Ack>,
     /// The first and the last ack that count: when their updates arrived, and how many had.
     arrived: Option<[(Time, u32); 2]>,
 }
@@ -166,8 +187,10 @@ impl Tenth {
             waits: Waits::new(params.delay, params.window),
             at_rest: 0.0,
             stage: Stage::Resting,
+            pair_gap: 0.0,
             edge: 0.0,
             stride: STEP,
+            standing: (0.0, 0),
             newest_acked: None,
             looked_at: Time::ZERO,
             round: None,
@@ -188,8 +211,18 @@ impl Tenth {
         let length = Span::from_secs_f64(3.0 * self.srtt + updates / self.rate().per_second());
         let length = length.max(self.params.bounds.ceiling.period());
         let ends_at = now + length;
-        self.round =
-            Some(Round { began_at: now, ends_at, is_drain, sent: 0, count: 0, wait_sum: 0.0, arrived: None });
+        self.round = Some(Round {
+            began_at: now,
+            ends_at,
+            is_drain,
+            sent: 0,
+            count: 0,
+            wait_sum: 0.0,
+            least_wait: f64::INFINITY,
+            most_wait: 0.0,
+            pair: None,
+            arrived: None,
+        });
     }
 
     /// Updates that the round under way counts: as many as make the noise of their mean wait half
@@ -198,7 +231,7 @@ impl Tenth {
         let Params { waiting, least_round, longest_round, .. } = self.params;
         let aim = waiting / self.rate().per_second();
         match self.stage {
-            Stage::Resting if self.waits.spread() > aim => return REST,
+            Stage::Resting if self.waits.spread() > NOISY * self.srtt => return REST,
             Stage::Resting | Stage::Climbing => return CLIMB,
             Stage::Steering => {}
         }
@@ -222,15 +255,28 @@ impl Tenth {
         if ack.sent_at < round.began_at {
             return;
         }
+        match round.pair {
+            None => round.pair = Some(*ack),
+            Some(first) if round.count == 1 => {
+                // No longer apart than the second was under way.
+                let apart = ack.received_at.since(first.received_at).min(now.since(ack.sent_at));
+                if ack.sent_at.since(first.sent_at) < apart / 4 {
+                    self.pair_gap = apart.as_secs_f64().max(self.pair_gap);
+                }
+            }
+            Some(_) => {}
+        }
         round.count += 1;
         round.wait_sum += wait;
+        round.least_wait = round.least_wait.min(wait);
+        round.most_wait = round.most_wait.max(wait);
         let arrival = (ack.received_at, ack.fresh);
         round.arrived = Some([round.arrived.map_or(arrival, |[first, _]| first), arrival]);
         let mean = round.wait_sum / f64::from(round.count);
         let noise = 3.0 * spread / libm::sqrt(f64::from(round.count));
         // A queue that grows is not watched to the end of the round.
         let is_growing = wait - allowance > 2.0 * full && mean - allowance > full.max(noise);
-        let is_over = round.count >= wanted || (is_growing && round.count > CLIMB);
+        let is_over = round.count >= wanted || (is_growing && round.count > 2);
         if self.stage == Stage::Climbing && wait - allowance > full && mean - allowance > full / 2.0 {
             self.stop_climbing(now);
         } else if is_over {
@@ -262,10 +308,13 @@ impl Tenth {
                     self.stage = Stage::Climbing;
                 }
                 Stage::Climbing if !self.has_little_to_say(&round, length) => {
-                    self.set_rate(self.rate * 2.0);
-                    if self.rate == self.params.bounds.ceiling.per_second() {
+                    let carried = 1.0 / self.pair_gap;
+                    let ceiling = self.params.bounds.ceiling.per_second();
+                    if 2.0 * self.rate >= BELOW_PAIRS * carried.min(ceiling) {
+                        self.edge = carried;
                         self.stage = Stage::Steering;
                     }
+                    self.set_rate((2.0 * self.rate).min(BELOW_PAIRS * carried));
                 }
                 Stage::Climbing => {}
                 Stage::Steering => {
@@ -273,6 +322,7 @@ impl Tenth {
                     if wait < self.at_rest - noise {
                         self.at_rest += (wait - self.at_rest) * (count / FORGOTTEN_OVER).min(1.0);
                     }
+                    self.look_for_another_route(&round);
                     if !round.is_drain {
                         self.steer(&round, wait, length);
                     }
@@ -288,6 +338,25 @@ impl Tenth {
         self.begin_round(now, is_drain);
     }
 
+    /// A queue of our own would drain below the edge. What stands there, and hardly moves, is a
+    /// longer route.
+    fn look_for_another_route(&mut self, round: &Round) {
+        let (before, times) = self.standing;
+        let Round { least_wait: least, most_wait: most, .. } = *round;
+        let stands = least > 0.9 * before && most < 1.5 * least;
+        let is_ours = self.rate > 0.85 * self.edge || self.rate * least < FULL;
+        let times = if stands && !is_ours { times + 1 } else { 0 };
+        self.standing = (least, times);
+        if times >= STANDING {
+            self.waits.forget();
+            self.standing = (0.0, 0);
+        }
+    }
+
+    fn wants_pair(&self) -> bool {
+        self.stage == Stage::Climbing && self.round.is_some_and(|round| round.sent == 1)
+    }
+
     /// Whether the source sent less than it might have.
     fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
         f64::from(round.sent) < 0.7 * self.rate * length - 1.0
@@ -295,10 +364,10 @@ impl Tenth {
 
     fn steer(&mut self, round: &Round, wait: f64, length: f64) {
         let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
-        let used = (f64::from(round.sent) / length).min(self.rate);
+        let used = (f64::from(round.sent) / length).min(self.rate().per_second());
         let excess = (wait - self.allowance()).max(0.0);
         let waiting = used * excess;
-        let arrived = round.arrival_rate().filter(|_| round.count > CLIMB);
+        let arrived = round.arrival_rate().filter(|_| round.count > 2);
         let wish = libm::sqrt(aim / waiting.max(1e-3 * aim));
         let mut rate = if wish < 1.0 {
             self.edge = self.rate;
@@ -325,9 +394,11 @@ impl Tenth {
         self.set_rate(rate);
     }
 
+    /// What the waits ask for may be less than what is sent, but not by so much that it would be a
+    /// long way back.
     fn set_rate(&mut self, rate: f64) {
-        let rate = self.params.bounds.clamp(UpdateRate::saturating(rate.max(1.0 / self.srtt)));
-        self.rate = rate.per_second();
+        let least = 0.7 * self.params.under_way / self.srtt;
+        self.rate = self.params.bounds.clamp(UpdateRate::saturating(rate.max(least))).per_second();
     }
 }
 
@@ -368,6 +439,8 @@ impl RateLaw for Tenth {
         self.newest_acked = Some(ack.seq);
         let rtt = now.since(ack.sent_at) - ack.hold;
         let wait = self.waits.on_ack(now, ack, rtt);
+        // What was above the least is above it still.
+        self.at_rest += self.waits.fallen().min(self.waits.spread());
         if let Some(startup) = &mut self.startup {
             startup.on_ack(ack.seq, rtt);
             return self.measured(now);
@@ -394,6 +467,9 @@ impl RateLaw for Tenth {
     fn next_update_at(&self) -> Option<Time> {
         match &self.startup {
             Some(startup) => startup.wants_probe().then_some(Time::ZERO),
+            // The first two of a step of the climb leave at once: how far apart they arrive tells
+            // what the path can carry.
+            None if self.wants_pair() => Some(Time::ZERO),
             None => Some(self.pacer.next_at(self.rate())),
         }
     }
@@ -401,7 +477,8 @@ impl RateLaw for Tenth {
     fn rate(&self) -> UpdateRate {
         let is_drain = self.round.is_some_and(|round| round.is_drain);
         let rate = if is_drain { self.rate * self.params.smallest_factor } else { self.rate };
-        let rate = if self.srtt > 0.0 { rate.max(1.0 / self.srtt) } else { rate };
+        let least = self.params.under_way / self.srtt;
+        let rate = if least.is_finite() { rate.max(least) } else { rate };
         self.params.bounds.clamp(UpdateRate::saturating(rate))
     }
 

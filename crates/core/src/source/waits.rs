@@ -39,6 +39,8 @@ pub(super) struct Waits {
     samples: u32,
     /// When a wait was next to none for the last time.
     at_base: Time,
+    /// By how much the last sample was below the least before it, s.
+    fallen: f64,
 }
 
 /// Samples over which mean and variance of waits are smoothed. 64: the spread is then known within
@@ -56,21 +58,26 @@ impl Waits {
             variance: 0.0,
             samples: 0,
             at_base: Time::ZERO,
+            fallen: 0.0,
         }
     }
 
     /// A fresh ack with its round trip: how long its update waited, in s.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, rtt: Span) -> f64 {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-        let excess = self.round_trip.excess(now, rtt, self.window);
+        let (excess, mut fallen) = self.round_trip.excess(now, rtt, self.window);
         let wait = match self.source {
             DelaySource::RoundTrip => excess,
             DelaySource::Forward => {
                 let forward = ack.received_at.as_nanos().wrapping_sub(ack.sent_at.as_nanos());
-                self.forward.excess(now, forward.cast_signed(), self.window).min(excess)
+                let ahead = self.forward.excess(now, forward.cast_signed(), self.window);
+                // What one of them has fallen by alone is a clock's, or the way back.
+                fallen = fallen.min(ahead.1);
+                ahead.0.min(excess)
             }
         };
         let wait = wait as f64 / 1e9;
+        self.fallen = fallen as f64 / 1e9;
         self.samples = (self.samples + 1).min(SMOOTHED_OVER);
         let weight = 1.0 / f64::from(self.samples);
         let off = wait - self.mean;
@@ -80,6 +87,17 @@ impl Waits {
             self.at_base = now;
         }
         wait
+    }
+
+    /// By how much the least of the window fell with the last ack, s.
+    pub(super) fn fallen(&self) -> f64 {
+        self.fallen
+    }
+
+    /// Begins a new window: what was least is not any more.
+    pub(super) fn forget(&mut self) {
+        (self.forward.best, self.round_trip.best) = (None, None);
+        (self.mean, self.variance, self.samples) = (0.0, 0.0, 0);
     }
 
     /// Standard deviation of waits, s.
@@ -112,9 +130,11 @@ struct Sample {
 }
 
 impl WindowedLeast {
-    /// Takes in a sample; gives by how much it is above the least.
-    fn excess(&mut self, now: Time, value: i64, window: Span) -> u64 {
-        value.abs_diff(self.add(Sample { at: now, value }, window).min(value))
+    /// Takes in a sample; gives by how much it is above the least, and by how much that fell.
+    fn excess(&mut self, now: Time, value: i64, window: Span) -> (u64, u64) {
+        let before = self.best.map_or(value, |best| best[0].value);
+        let least = self.add(Sample { at: now, value }, window).min(value);
+        (value.abs_diff(least), if least < before { before.abs_diff(least) } else { 0 })
     }
 
     fn add(&mut self, sample: Sample, window: Span) -> i64 {
