@@ -22,7 +22,8 @@
 //!   waits for is the path's: the *allowance*. It is learnt at the beginning, with about one update
 //!   a round trip, and later falls but never rises: sources that learnt it anew beside each other
 //!   would allow for each other's queues. It is only as large as the spread of waits bears out, so
-//!   that a queue that stands is not allowed for, and at most half of the least round trip.
+//!   that a queue that stands is not allowed for, and at most half of the least round trip; and
+//!   there is none where the path is narrow, as in a Wi-Fi cell that many share.
 //! - **Queues of others**: the rate never falls below Lazy's, one update a smoothed round trip:
 //!   with one under way none of our own can wait.
 //! - **The edge**: where nothing is random no update waits until the path is full. So the rate at
@@ -103,6 +104,10 @@ const BELOW_PAIRS: f64 = 0.8;
 /// Updates that are sent at rest where waits are worth knowing.
 const REST: u32 = 16;
 
+/// There is an allowance on wide paths only, where an update keeps the narrowest hop for no more than
+/// this part of a round trip. On others waits as long as a few updates may well be a queue.
+const WIDE: f64 = 0.04;
+
 /// Waits that spread over more than this part of a round trip are worth knowing.
 const NOISY: f64 = 0.02;
 
@@ -138,6 +143,8 @@ pub struct Tenth {
     stage: Stage,
     /// How far apart two updates arrived at most that were sent at once on the climb, s.
     pair_gap: f64,
+    /// And at least; infinite before any.
+    least_pair_gap: f64,
     /// The rate at which a queue was seen last; zero for none.
     edge: f64,
     /// The largest step up beyond the edge, as a part of the rate.
@@ -188,6 +195,7 @@ impl Tenth {
             at_rest: 0.0,
             stage: Stage::Resting,
             pair_gap: 0.0,
+            least_pair_gap: f64::INFINITY,
             edge: 0.0,
             stride: STEP,
             standing: (0.0, 0),
@@ -242,8 +250,11 @@ impl Tenth {
 
     /// The part of waits that is the path's.
     fn allowance(&self) -> f64 {
-        let most = (self.params.allowed_spread * self.waits.spread()).min(self.waits.least_rtt() / 2.0);
-        self.at_rest.min(most)
+        let least_rtt = self.waits.least_rtt();
+        if self.least_pair_gap > WIDE * least_rtt {
+            return 0.0;
+        }
+        self.at_rest.min(self.params.allowed_spread * self.waits.spread()).min(least_rtt / 2.0)
     }
 
     fn count(&mut self, now: Time, ack: &Ack, wait: f64) {
@@ -262,6 +273,7 @@ impl Tenth {
                 let apart = ack.received_at.since(first.received_at).min(now.since(ack.sent_at));
                 if ack.sent_at.since(first.sent_at) < apart / 4 {
                     self.pair_gap = apart.as_secs_f64().max(self.pair_gap);
+                    self.least_pair_gap = apart.as_secs_f64().min(self.least_pair_gap);
                 }
             }
             Some(_) => {}
@@ -343,7 +355,7 @@ impl Tenth {
     fn look_for_another_route(&mut self, round: &Round) {
         let (before, times) = self.standing;
         let Round { least_wait: least, most_wait: most, .. } = *round;
-        let stands = least > 0.9 * before && most < 1.5 * least;
+        let stands = least > 0.97 * before && most < 1.1 * least;
         let is_ours = self.rate > 0.85 * self.edge || self.rate * least < FULL;
         let times = if stands && !is_ours { times + 1 } else { 0 };
         self.standing = (least, times);
