@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw,
-    Tenth, TenthParams,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
+    TenthParams,
 };
 use freshline_core::unit::UpdateRate;
 use miette::miette;

@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, DelaySource, EstimatorParams, Fixed, GapSource, Lazy,
-    LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw, ShortfallCheck,
-    Tenth, TenthParams, Tie,
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, DelaySource, EstimatorParams, Fixed,
+    GapSource, Lazy, LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw,
+    ShortfallCheck, Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use proptest::prelude::*;

@@ -132,7 +132,11 @@ impl Arena<'_> {
                 what: what(),
                 metric: name.to_owned(),
                 of: self.config.flows.join(", "),
-                known: samples.iter().map(|metric| metric.of.clone()).collect::<Vec<_>>().join(", "),
+                known: samples
+                    .iter()
+                    .map(|metric| metric.of.clone())
+                    .collect::<Vec<_>>()
+                    .join(", "),
             };
             let values = values.filter(|values| !values.is_empty()).ok_or_else(known)?;
             Ok(values.iter().sum::<f64>() / values.len() as f64)

@@ -20,7 +20,11 @@ pub(super) fn head(out: &mut impl Write) -> io::Result<()> {
     let names = laws.join("");
     writeln!(out, "{:32}{names}{:^28}{:>8}{:>8}{:>7}", "", "best fixed rate", "over", "over", "")?;
     let columns = "     mean ±      p99 ".repeat(LAWS.len());
-    writeln!(out, "{:32}{columns}     mean     p99     rate   {:>8}{:>8}{:>7}", "", "best", "others", "jain")
+    writeln!(
+        out,
+        "{:32}{columns}     mean     p99     rate   {:>8}{:>8}{:>7}",
+        "", "best", "others", "jain"
+    )
 }
 
 pub(super) fn line(name: &str, contest: &Contested, out: &mut impl Write) -> io::Result<()> {
@@ -46,7 +50,10 @@ pub(super) fn summary(contests: &[&Contested], out: &mut impl Write) -> io::Resu
     let far = count(&|contest| contest.over_best() <= FAR);
     let older = count(&|contest| contest.over_others() <= OLDER);
     let is_fair = |contest: &Contested| contest.laws[0].jain.is_none_or(|jain| jain >= FAIR);
-    writeln!(out, "\n{law} of {all}: {near} within {NEAR:.2} of the best fixed rate, {far} within {FAR:.2};")?;
+    writeln!(
+        out,
+        "\n{law} of {all}: {near} within {NEAR:.2} of the best fixed rate, {far} within {FAR:.2};"
+    )?;
     writeln!(
         out,
         "{older} not more than {OLDER:.2} of the better other law; {} with Jain's index from {FAIR}",

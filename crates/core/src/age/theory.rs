@@ -282,7 +282,10 @@ mod tests {
                 assert!(error.abs() < 0.015, "{queues:?} at {load}: off by {:.2} %", error * 100.0);
                 let waiting = queues.mean_waiting(per_second(rate)).unwrap();
                 let off = (waited - waiting).abs();
-                assert!(off < 0.04 * waiting + 0.002, "{queues:?} at {load}: {waited}, not {waiting}");
+                assert!(
+                    off < 0.04 * waiting + 0.002,
+                    "{queues:?} at {load}: {waited}, not {waiting}"
+                );
                 let back = queues.rate_with_waiting(waiting).per_second();
                 assert!((back / rate - 1.0).abs() < 1e-6, "{back}, not {rate}");
             }

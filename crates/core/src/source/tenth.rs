@@ -289,7 +289,8 @@ impl Tenth {
         // A queue that grows is not watched to the end of the round.
         let is_growing = wait - allowance > 2.0 * full && mean - allowance > full.max(noise);
         let is_over = round.count >= wanted || (is_growing && round.count > 2);
-        if self.stage == Stage::Climbing && wait - allowance > full && mean - allowance > full / 2.0 {
+        if self.stage == Stage::Climbing && wait - allowance > full && mean - allowance > full / 2.0
+        {
             self.stop_climbing(now);
         } else if is_over {
             self.end_round(now);

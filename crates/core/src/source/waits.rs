@@ -170,6 +170,7 @@ impl WindowedLeast {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn ms(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)

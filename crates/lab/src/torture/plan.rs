@@ -3,8 +3,8 @@
 use std::fmt;
 
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw,
-    Tenth, TenthParams,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
+    TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
