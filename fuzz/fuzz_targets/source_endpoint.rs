@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use freshline_core::path::{DeviceQueue, PathId};
 use freshline_core::session::{PathPhase, Paths, Reach, Sample, Source, SourceParams};
-use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw};
+use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, SessionId};
 use libfuzzer_sys::fuzz_target;
@@ -17,6 +17,7 @@ const SESSION: SessionId = SessionId(7);
 enum Law {
     AcpPlus,
     Acp,
+    Tenth,
     Lazy,
     Fixed,
 }
@@ -65,6 +66,7 @@ impl Endpoint {
         let law: Box<dyn RateLaw> = match law {
             Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::default())),
             Law::Acp => Box::new(Acp::new(AcpParams::default())),
+            Law::Tenth => Box::new(Tenth::new(Default::default())),
             Law::Lazy => Box::new(Lazy::new(Default::default())),
             Law::Fixed => Box::new(Fixed::new(UpdateRate::saturating(50.0))),
         };

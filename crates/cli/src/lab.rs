@@ -1,5 +1,6 @@
 //! `freshline lab`: the laws in virtual time. One file a subcommand.
 
+mod board;
 mod figure;
 mod frames;
 mod library;

@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
+    TenthParams,
 };
 use freshline_core::unit::UpdateRate;
 use miette::miette;
@@ -17,6 +18,8 @@ pub(crate) enum LawName {
     AcpPlus,
     /// The predecessor of acp+, with a step size.
     Acp,
+    /// Holds the number of its own updates that wait at a tenth.
+    Tenth,
     /// One update a round trip.
     Lazy,
     /// A constant --rate.
@@ -35,6 +38,9 @@ pub(crate) struct LawArgs {
     /// The step of --law acp, in updates.
     #[arg(long, value_name = "UPDATES", help_heading = "Rate")]
     kappa: Option<f64>,
+    /// How many updates of --law tenth wait on average: more for more throughput, up to --max-rate.
+    #[arg(long, value_name = "UPDATES", help_heading = "Rate")]
+    waiting: Option<f64>,
     /// Never slower than this.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
@@ -56,6 +62,12 @@ impl LawArgs {
         if self.kappa.is_some_and(|kappa| !kappa.is_finite() || kappa <= 0.0) {
             return Err(usage("--kappa must be a number above 0, such as 0.25"));
         }
+        if self.waiting.is_some() && self.law != LawName::Tenth {
+            return Err(usage("--waiting belongs to --law tenth"));
+        }
+        if self.waiting.is_some_and(|waiting| !waiting.is_finite() || waiting <= 0.0) {
+            return Err(usage("--waiting must be a number above 0, such as 0.1"));
+        }
         if self.min_rate > self.max_rate {
             return Err(usage("--min-rate is above --max-rate"));
         }
@@ -66,6 +78,11 @@ impl LawArgs {
                 let params = AcpParams { bounds, ..AcpParams::default() };
                 let step = self.kappa.unwrap_or(params.step);
                 Box::new(Acp::new(AcpParams { step, ..params }))
+            }
+            (LawName::Tenth, _) => {
+                let params = TenthParams { bounds, ..TenthParams::default() };
+                let waiting = self.waiting.unwrap_or(params.waiting);
+                Box::new(Tenth::new(TenthParams { waiting, ..params }))
             }
             (LawName::Lazy, _) => {
                 Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() }))

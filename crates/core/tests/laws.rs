@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 
 use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, EstimatorParams, Fixed, GapSource, Lazy,
-    LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw, ShortfallCheck, Tie,
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, DelaySource, EstimatorParams, Fixed,
+    GapSource, Lazy, LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw,
+    ShortfallCheck, Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use proptest::prelude::*;
@@ -27,6 +28,10 @@ fn acp_plus() -> AcpPlusParams {
 
 fn acp() -> AcpParams {
     AcpParams { bounds: bounds(), ..AcpParams::default() }
+}
+
+fn tenth() -> TenthParams {
+    TenthParams { bounds: bounds(), ..TenthParams::default() }
 }
 
 /// Every law, with each choice that it offers taken at least once.
@@ -54,6 +59,12 @@ fn laws() -> Vec<Box<dyn Law>> {
         Box::new(AcpPlus::new(other_acp_plus)),
         Box::new(Acp::new(acp())),
         Box::new(Acp::new(other_acp)),
+        Box::new(Tenth::new(tenth())),
+        Box::new(Tenth::new(TenthParams {
+            waiting: 3.0,
+            delay: DelaySource::RoundTrip,
+            ..tenth()
+        })),
         Box::new(Lazy::new(LazyParams { bounds: bounds(), ..LazyParams::default() })),
         Box::new(Fixed::new(UpdateRate::saturating(CEILING))),
     ]
@@ -259,7 +270,7 @@ fn a_path_that_falls_silent_slows_acp_plus_to_the_floor_and_acp_to_one_a_round_t
         let rate = driver.law.rate().per_second();
         match driver.law.name() {
             "acp+" => assert_eq!(rate, FLOOR),
-            "acp" | "lazy" => {
+            "acp" | "lazy" | "tenth" => {
                 assert!((rate * round_trip.as_secs_f64() - 1.0).abs() < 0.01, "{rate}");
             }
             _ => assert_eq!(rate, CEILING),

@@ -4,6 +4,7 @@
 //! due, `next_event` says when to come again. Same seed, same bytes.
 
 pub mod capture;
+pub mod contest;
 pub mod engine;
 pub mod locate;
 pub mod mesh;

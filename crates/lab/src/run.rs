@@ -291,6 +291,7 @@ impl Group<'_> {
     fn updates(&mut self, flows: &[UpdateOutcome]) {
         self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
         self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
+        self.mean_time("age_p99", flows, |flow| Some(flow.age?.p99));
         self.mean_time("age_peak_mean", flows, |flow| flow.age?.peak_mean);
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use freshline_lab::contest::{self, Contested, contest};
 use freshline_lab::reproduce::{Compared, Verdict, reproduce};
 use freshline_lab::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::miette;
 use serde::Serialize;
 
+use super::board;
 use super::figure;
 use super::library::{self, Changed, Text};
 use crate::Failure;
@@ -48,6 +50,8 @@ struct Table {
     name: String,
     of: String,
     rows: Vec<Compared>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contest: Option<Contested>,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -62,28 +66,47 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let scenario = Scenario::parse(text.source()).map_err(|error| bad(&error))?;
         let reproduction = scenario.reproduce.as_ref();
         let of = reproduction.map(|all| all.of.clone()).unwrap_or_default();
-        let steps = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
+        let rows = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
+        let config = reproduction.and_then(|all| all.contest.as_ref());
+        let steps = rows + config.map_or(0, contest::steps);
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.tick();
         let rows =
             reproduce(text.source(), &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
+        let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
+        let contest = contest.map_err(|error| bad(&error))?;
         bar.finish_and_clear();
-        let table = Table { name, of, rows };
-        if let Some(folder) = &args.figures {
+        let table = Table { name, of, rows, contest };
+        if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
             table.draw(folder)?;
         }
         if !args.json {
-            printed(table.print(&mut io::stdout().lock()))?;
+            printed(print_one(&table, tables.last(), &mut io::stdout().lock()))?;
         }
         tables.push(table);
+    }
+    let contests: Vec<_> = tables.iter().filter_map(|table| table.contest.as_ref()).collect();
+    if !args.json && contests.len() > 1 {
+        printed(board::summary(&contests, &mut io::stdout().lock()))?;
     }
     match &tables[..] {
         _ if !args.json => Ok(()),
         [table] if is_alone => print_json(table),
         tables => print_json(&tables),
     }
+}
+
+fn print_one(table: &Table, before: Option<&Table>, out: &mut impl Write) -> io::Result<()> {
+    if !table.rows.is_empty() {
+        table.print(out)?;
+    }
+    let Some(contest) = &table.contest else { return Ok(()) };
+    if before.is_none_or(|before| before.contest.is_none()) {
+        board::head(out)?;
+    }
+    board::line(&table.name, contest, out)
 }
 
 fn reproduces(text: &Text) -> bool {

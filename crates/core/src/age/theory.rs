@@ -93,6 +93,38 @@ impl Queues {
         UpdateRate::saturating(low + (high - low) / 2.0)
     }
 
+    /// How many updates wait on average (Little's law: rate × time in queue), service not counted;
+    /// `None` at or above [`Queues::capacity`].
+    pub fn mean_waiting(self, rate: UpdateRate) -> Option<f64> {
+        let stable = rate < self.capacity();
+        let load = |service: UpdateRate| rate.per_second() / service.per_second();
+        let mm1 = |service| load(service) * load(service) / (1.0 - load(service));
+        stable.then(|| match self {
+            Self::Mm1 { service } => mm1(service),
+            Self::Md1 { service } => mm1(service) / 2.0,
+            Self::Dm1 { service } => {
+                // An update that comes waits 1/μ · β/(1−β).
+                let idle = dm1_idle_probability(load(service));
+                load(service) * (1.0 - idle) / idle
+            }
+            Self::TandemMm1 { first, second } => mm1(first) + mm1(second),
+        })
+    }
+
+    /// The rate at which `waiting` updates wait on average, within 1e-9 of the capacity.
+    pub fn rate_with_waiting(self, waiting: f64) -> UpdateRate {
+        let (mut low, mut high) = (0.0, self.capacity().per_second());
+        // One bit a step.
+        for _ in 0..30 {
+            let middle = low + (high - low) / 2.0;
+            match self.mean_waiting(UpdateRate::saturating(middle)) {
+                Some(found) if found < waiting => low = middle,
+                _ => high = middle,
+            }
+        }
+        UpdateRate::saturating(low + (high - low) / 2.0)
+    }
+
     /// Mean age in s at `rate` updates/s, which lies between zero and the capacity.
     fn mean_age_secs(self, rate: f64) -> f64 {
         match self {
@@ -191,8 +223,8 @@ mod tests {
     }
 
     /// Lindley's recursion: an update leaves a queue one service time after it has come and the
-    /// one before it has left. Returns the measured mean age.
-    fn simulated_age(queues: Queues, rate: f64) -> f64 {
+    /// one before it has left. Returns the measured mean age, and how many updates waited on average.
+    fn simulated(queues: Queues, rate: f64) -> (f64, f64) {
         enum Law {
             Constant(f64),
             Exponential(Exp<f64>),
@@ -223,17 +255,19 @@ mod tests {
         let time = |secs: f64| Time::ZERO + Span::from_secs_f64(secs);
         let mut age = AgeProcess::new();
         let mut left = alloc::vec![0.0; services.len()];
-        let mut generated_at = 0.0;
+        let (mut generated_at, mut waited) = (0.0, 0.0);
         for _ in 0..400_000 {
             generated_at += draw(&gap);
             let mut came = generated_at;
             for (left, service) in left.iter_mut().zip(&services) {
+                waited += f64::max(*left - came, 0.0);
                 *left = f64::max(*left, came) + draw(service);
                 came = *left;
             }
             age.on_update(time(came), time(generated_at));
         }
-        age.mean(time(left[left.len() - 1])).unwrap().as_secs_f64()
+        let end = left[left.len() - 1];
+        (age.mean(time(end)).unwrap().as_secs_f64(), waited / end)
     }
 
     #[test]
@@ -243,9 +277,17 @@ mod tests {
             for load in [0.2, 0.5, 0.75] {
                 let rate = load * SERVICE;
                 let theory = queues.mean_age(per_second(rate)).unwrap().as_secs_f64();
-                let simulated = simulated_age(queues, rate);
+                let (simulated, waited) = simulated(queues, rate);
                 let error = simulated / theory - 1.0;
                 assert!(error.abs() < 0.015, "{queues:?} at {load}: off by {:.2} %", error * 100.0);
+                let waiting = queues.mean_waiting(per_second(rate)).unwrap();
+                let off = (waited - waiting).abs();
+                assert!(
+                    off < 0.04 * waiting + 0.002,
+                    "{queues:?} at {load}: {waited}, not {waiting}"
+                );
+                let back = queues.rate_with_waiting(waiting).per_second();
+                assert!((back / rate - 1.0).abs() < 1e-6, "{back}, not {rate}");
             }
         }
     }

@@ -129,6 +129,12 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
+    /// What is transmitted from now on is under way for `delay`, at least the jitter; what is under
+    /// way already is not hurried.
+    pub fn set_delay(&mut self, delay: Span) {
+        self.link.delay = delay.max(self.link.jitter);
+    }
+
     /// The queue, for what its discipline lets change while it runs.
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue

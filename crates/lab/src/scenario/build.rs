@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use freshline_core::link::HopConfig;
+use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::Remote;
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
 
 use super::flow::{ACCESS_POINT, Servers, Stations};
 use super::topology::Network;
-use super::{CellChange, CellsConfig, FlowConfig, LinkConfig, Scenario, ScenarioError};
+use super::{CellChange, CellsConfig, FlowConfig, LinkChange, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
 use crate::mesh::MeshConfig;
-use crate::world::{Flow, Leg, ModeChange, Parcel, Routed, Wire, World};
+use crate::world::{Change, Changed, Flow, Leg, Parcel, Routed, Wire, World};
 use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
 
 /// What metrics call the hops of a scenario's topology.
@@ -55,6 +55,7 @@ impl Scenario {
             return Err(ScenarioError::NoRun);
         }
         self.links.iter().try_for_each(LinkConfig::check_count)?;
+        self.links.iter().try_for_each(LinkConfig::check_changes)?;
         let topology = self.topology.iter().map(|_| TOPOLOGY);
         check_names("links, cells or meshes", self.carriers().chain(topology))?;
         check_names("flows", self.flows.iter().map(|flow| flow.name.as_str()))?;
@@ -147,7 +148,9 @@ impl Scenario {
             cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
         let changes =
             self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index, &stations));
-        let changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
+        let mut changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
+        let each = self.links.iter().zip(&links);
+        changes.extend(each.flat_map(|(link, hops)| link.changes(hops)));
         let topology = network.as_ref().map(Network::hops).unwrap_or_default();
         let meshes = self.meshes.iter().enumerate().map(|(index, mesh)| {
             mesh.build(streams.stream("mesh", index)).map_err(|error| {
@@ -199,6 +202,32 @@ impl LinkConfig {
         Ok(built)
     }
 
+    /// What changes of its hops.
+    fn changes(&self, hops: &LinkHops) -> Vec<Change> {
+        let mut all = Vec::new();
+        for &LinkChange { at, rate, delay } in &self.changes {
+            for &hop in hops.there.iter().chain(&hops.back) {
+                let rate = rate.map(|rate| Changed::Rate { hop, rate });
+                let delay = delay.map(|delay| Changed::Delay { hop, delay });
+                let what = rate.into_iter().chain(delay);
+                all.extend(what.map(|what| Change { at: Time::ZERO + at, what }));
+            }
+        }
+        all
+    }
+
+    fn check_changes(&self) -> Result<(), ScenarioError> {
+        let zero = Some(BitRate::from_bps(0));
+        match self.changes.iter().any(|change| change.rate == zero) {
+            true => Err(ScenarioError::Link {
+                link: self.name.clone(),
+                direction: "change",
+                error: FieldError::ZeroRate,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// The hop there, and the one back.
     fn directions(&self) -> [&HopConfig; 2] {
         [&self.there, self.back.as_ref().unwrap_or(&self.there)]
@@ -231,7 +260,7 @@ impl CellsConfig {
         radio.build(streams.stream("cell", index)).map_err(|error| self.refused(error))
     }
 
-    fn changes(&self, index: usize, stations: &Stations) -> Result<Vec<ModeChange>, ScenarioError> {
+    fn changes(&self, index: usize, stations: &Stations) -> Result<Vec<Change>, ScenarioError> {
         let change = |change: &CellChange| {
             let rate = change.rate.unwrap_or(self.radio.rate);
             let streams = change.streams.unwrap_or(self.radio.streams);
@@ -245,7 +274,8 @@ impl CellsConfig {
                 stations.find(index, name).ok_or_else(unknown)
             };
             let station = change.station.as_ref().map(find).transpose()?;
-            Ok(ModeChange { at: Time::ZERO + change.at, cell: index, station, mode })
+            let what = Changed::Mode { cell: index, station, mode };
+            Ok(Change { at: Time::ZERO + change.at, what })
         };
         self.changes.iter().map(change).collect()
     }

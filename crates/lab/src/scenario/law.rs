@@ -1,7 +1,8 @@
 //! Laws by their names.
 
 use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, Phase, RateLaw,
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, Phase, RateLaw, Tenth,
+    TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand_distr::{Distribution, Exp1};
@@ -20,6 +21,8 @@ pub enum LawName {
     AcpPlus,
     /// [`Acp`].
     Acp,
+    /// [`Tenth`].
+    Tenth,
     /// [`Lazy`].
     Lazy,
     /// [`Fixed`].
@@ -45,6 +48,7 @@ impl UpdatesConfig {
         match (self.law, self.rate) {
             (LawName::AcpPlus, None) => Ok(Box::new(AcpPlus::new(self.params::<AcpPlusParams>()?))),
             (LawName::Acp, None) => Ok(Box::new(Acp::new(self.params::<AcpParams>()?))),
+            (LawName::Tenth, None) => Ok(Box::new(Tenth::new(self.params::<TenthParams>()?))),
             (LawName::Lazy, None) => Ok(Box::new(Lazy::new(self.params::<LazyParams>()?))),
             (LawName::Fixed, Some(rate)) => {
                 self.params::<NoParams>()?;

@@ -39,7 +39,7 @@ pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
-pub use reproduction::{Best, Reproduction, Row, Trend};
+pub use reproduction::{Best, ContestConfig, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};
 
@@ -95,6 +95,21 @@ pub struct LinkConfig {
     pub there: HopConfig,
     /// From the monitor towards the source; like `there` unless said.
     pub back: Option<HopConfig>,
+    /// When it begins to be another one.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<LinkChange>,
+}
+
+/// A moment from which on a link has another rate or delay, both ways.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChange {
+    /// When.
+    pub at: Span,
+    /// The rate, above zero; as it was unless said.
+    pub rate: Option<BitRate>,
+    /// The delay, at least the jitter; as it was unless said.
+    pub delay: Option<Span>,
 }
 
 /// A Wi-Fi cell: its access point, and a station for each flow that begins in it.

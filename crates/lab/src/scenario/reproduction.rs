@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use freshline_core::unit::UpdateRate;
 use serde::Deserialize;
 
 /// What a scenario reproduces.
@@ -19,6 +20,8 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// Orders among them.
     pub trends: Vec<Trend>,
+    /// Laws of the source beside each other.
+    pub contest: Option<ContestConfig>,
 }
 
 /// The same as it stands in a file.
@@ -32,16 +35,17 @@ struct Written {
     trend: Vec<Trend>,
     #[serde(default)]
     compare: Vec<Compare>,
+    contest: Option<ContestConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, row: mut rows, trend: mut trends, compare } = written;
+        let Written { of, row: mut rows, trend: mut trends, compare, contest } = written;
         for compare in compare {
             rows.extend(compare.rows());
             trends.extend(compare.trends());
         }
-        Self { of, rows, trends }
+        Self { of, rows, trends, contest }
     }
 }
 
@@ -145,6 +149,20 @@ impl Compare {
         });
         better.chain(best)
     }
+}
+
+/// The same flows under each law of the source, and under fixed rates from one to another.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContestConfig {
+    /// The flows of updates that follow the law; their ages are averaged.
+    pub flows: Vec<String>,
+    /// The lowest of the fixed rates.
+    pub from: UpdateRate,
+    /// The highest.
+    pub to: UpdateRate,
+    /// How many of them are tried, each the same multiple of the one before; at least 2.
+    pub steps: u32,
 }
 
 /// One number.

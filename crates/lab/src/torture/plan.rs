@@ -3,7 +3,8 @@
 use std::fmt;
 
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
+    TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
@@ -86,6 +87,9 @@ pub enum Law {
     /// ACP.
     #[serde(rename = "acp")]
     Acp,
+    /// Tenth.
+    #[serde(rename = "tenth")]
+    Tenth,
     /// Lazy.
     #[serde(rename = "lazy")]
     Lazy,
@@ -95,7 +99,7 @@ pub enum Law {
 }
 
 impl Law {
-    const ALL: [Self; 4] = [Self::AcpPlus, Self::Acp, Self::Lazy, Self::Fixed];
+    const ALL: [Self; 5] = [Self::AcpPlus, Self::Acp, Self::Tenth, Self::Lazy, Self::Fixed];
 
     pub(super) fn build(self) -> Box<dyn RateLaw> {
         let ceiling = UpdateRate::saturating(MAX_RATE);
@@ -103,6 +107,7 @@ impl Law {
         match self {
             Self::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams { bounds, ..Default::default() })),
             Self::Acp => Box::new(Acp::new(AcpParams { bounds, ..Default::default() })),
+            Self::Tenth => Box::new(Tenth::new(TenthParams { bounds, ..Default::default() })),
             Self::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..Default::default() })),
             Self::Fixed => Box::new(Fixed::new(UpdateRate::saturating(FIXED_RATE))),
         }
@@ -397,6 +402,7 @@ mod tests {
         for word in [
             "AcpPlus,",
             "Acp,",
+            "Tenth,",
             "Lazy,",
             "Fixed,",
             "name \"\"",

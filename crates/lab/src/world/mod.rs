@@ -11,6 +11,7 @@
 //! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
 //! here is what runs on the road.
 
+mod change;
 mod client;
 mod cross;
 mod downlink;
@@ -33,6 +34,7 @@ use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::{Span, Time};
 use rand_pcg::Pcg64;
 
+pub use change::{Change, Changed};
 pub use client::{Client, PacketSeen};
 pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
@@ -46,7 +48,7 @@ pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
 use crate::mesh::Mesh;
-use freshline_core::wlan::mac::{Category, Cell, Mode, Received, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, Received, Transmission};
 use mesh::{Listeners, MeshObserver};
 
 /// A wired hop of the lab.
@@ -169,19 +171,6 @@ pub struct Left<'a> {
     pub flow: &'a Flow,
 }
 
-/// A moment from which on frames of a cell have another mode.
-#[derive(Debug, Clone, Copy)]
-pub struct ModeChange {
-    /// When.
-    pub at: Time,
-    /// The cell, by its number.
-    pub cell: usize,
-    /// The station whose frames they are, both ways; all unless given.
-    pub station: Option<u32>,
-    /// The mode.
-    pub mode: Mode,
-}
-
 /// How a packet came over the air.
 #[derive(Debug, Clone, Copy)]
 pub struct Landing {
@@ -200,7 +189,7 @@ pub struct World {
     listeners: Vec<Listeners>,
     flows: Vec<Routed>,
     /// What is still to come, the last first.
-    changes: Vec<ModeChange>,
+    changes: Vec<Change>,
     agenda: Agenda,
     now: Time,
     events: u64,
@@ -222,12 +211,12 @@ impl World {
         world
     }
 
-    /// The same, with cells that change: at time zero at once, later after all else that is due.
-    pub fn with_changes(mut self, mut changes: Vec<ModeChange>) -> Self {
+    /// The same, with what changes in it: at time zero at once, later after all else that is due.
+    pub fn with_changes(mut self, mut changes: Vec<Change>) -> Self {
         changes.sort_by_key(|change| change.at);
         changes.reverse();
         self.changes = changes;
-        self.change_modes();
+        self.make_changes();
         self
     }
 
@@ -253,7 +242,7 @@ impl World {
             } else if component < flows {
                 self.wake_flow(component - meshes);
             } else {
-                self.change_modes();
+                self.make_changes();
             }
         }
         self.now = self.now.max(end);
@@ -381,9 +370,16 @@ impl World {
         self.reschedule_flow(flow);
     }
 
-    fn change_modes(&mut self) {
+    fn make_changes(&mut self) {
         while let Some(change) = self.changes.pop_if(|change| change.at <= self.now) {
-            self.cells[change.cell].set_mode(change.station, change.mode);
+            match change.what {
+                Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
+                Changed::Rate { hop, rate } => {
+                    self.hops[hop].set_rate(self.now, rate);
+                    self.agenda.set(hop, self.hops[hop].next_event());
+                }
+                Changed::Delay { hop, delay } => self.hops[hop].set_delay(delay),
+            }
         }
         self.reschedule_changes();
     }
