@@ -83,7 +83,7 @@ fn a_download_beside_readers_that_read_nothing_gets_the_sum_all_the_same() {
     let client = net.client("");
     let lazy: Vec<_> = (0..8).map(|_| net.ask(100_000_000)).collect();
     // What their windows and the sockets behind hold comes first.
-    std::thread::sleep(Duration::from_secs(25));
+    std::thread::sleep(Duration::from_secs(35));
     let mut shares = (0..3).map(|_| {
         told(
             [10, 5],
