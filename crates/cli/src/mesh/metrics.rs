@@ -4,10 +4,9 @@ use std::{fmt, iter};
 
 use freshline_core::unit::Span;
 use freshline_kernel::dtpa::{Attachment, Connection, Counters};
-use freshline_net::metrics::{Column, family};
+use freshline_net::metrics::{Column, counters, family, gauges};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 4] = [
@@ -36,19 +35,10 @@ impl Collector for Snapshot {
         let share = f64::from(attachment.settings.share.per_1000_s()) / 1e3;
         let values = iter::once((Labels::new(), ConstGauge::new(share)));
         family(&mut encoder, "mesh_share", "What every node is to get, segments/s", values)?;
-        for (name, help, value) in COUNTERS {
-            let value = ConstCounter::new(value(&attachment.counters));
-            let values = iter::once((Labels::new(), value));
-            family(&mut encoder, name, help, values)?;
-        }
-        for (name, help, value) in GAUGES {
-            let values = attachment
-                .connections
-                .iter()
-                .map(|connection| (labels(connection), ConstGauge::new(value(connection))));
-            family(&mut encoder, name, help, values)?;
-        }
-        Ok(())
+        let all = iter::once((Labels::new(), &attachment.counters));
+        counters(&mut encoder, &COUNTERS, all)?;
+        let connections = attachment.connections.iter();
+        gauges(&mut encoder, &GAUGES, connections.map(|one| (labels(one), one)))
     }
 }
 
