@@ -114,12 +114,14 @@ fn uptime_s() -> Result<f64, KernelError> {
     Ok(seconds.unwrap_or_default())
 }
 
+/// The numbers of one row; none where there is no such row.
+fn row(map: &MapHandle, key: u32, what: &'static str) -> Result<Vec<u64>, KernelError> {
+    let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).map_err(KernelError::bpf(what))?;
+    Ok(numbers(&value.unwrap_or_default()))
+}
+
 fn account(books: &MapHandle, key: u32) -> Result<Account, KernelError> {
-    let value = books
-        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(KernelError::bpf("read the statistics"))?
-        .unwrap_or_default();
-    account_from(&numbers(&value)).ok_or(KernelError::OtherVersion)
+    account_from(&row(books, key, "read the statistics")?).ok_or(KernelError::OtherVersion)
 }
 
 /// What is on the link is not told apart.
@@ -161,11 +163,8 @@ fn class_report(
     let mut histogram = SpanHistogram::new();
     for bucket in 0..SOJOURN_BUCKETS {
         let key = class as u32 * SOJOURN_BUCKETS + bucket;
-        let count = sojourns
-            .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-            .map_err(KernelError::bpf("read the times in the queue"))?
-            .map_or(0, |value| numbers(&value).first().copied().unwrap_or_default());
-        histogram.record_times(count, middle(bucket.into()));
+        let count = row(sojourns, key, "read the times in the queue")?.first().copied();
+        histogram.record_times(count.unwrap_or_default(), middle(bucket.into()));
     }
     let sojourn_ms =
         |q: f64| (histogram.count() > 0).then(|| histogram.quantile(q).as_millis_f64());
