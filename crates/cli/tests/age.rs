@@ -45,6 +45,7 @@ fn capture() -> Vec<u8> {
             seq: number,
             generated_at: sent_at,
             clock_offset: None,
+            wants_ack: true,
             opening: None,
             payload: b"state",
         };

@@ -27,6 +27,7 @@ impl Arrival {
             seq,
             generated_at: now,
             clock_offset: Some(0),
+            wants_ack: true,
             opening,
             payload: &[0xA5; 64],
         };

@@ -52,6 +52,7 @@ fn update<'a>(session: u64, seq: u64, opening: Option<Opening<'a>>) -> Update<'a
         seq,
         generated_at: Time::ZERO,
         clock_offset: None,
+        wants_ack: true,
         opening,
         payload: b"state",
     }

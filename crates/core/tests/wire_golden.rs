@@ -37,6 +37,7 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
         seq: 258,
         generated_at: Time::from_nanos(1_000_000_000),
         clock_offset: Some(-2),
+        wants_ack: true,
         opening: None,
         payload: b"seventeen bytes !",
     };
@@ -65,6 +66,7 @@ fn a_short_update_is_padded_to_the_length_of_an_ack() {
         seq: 0,
         generated_at: Time::ZERO,
         clock_offset: None,
+        wants_ack: true,
         opening: None,
         payload: b"hi",
     };
@@ -96,6 +98,7 @@ fn an_opening_carries_cookie_name_and_token() {
         seq: 1,
         generated_at: Time::from_nanos(2),
         clock_offset: None,
+        wants_ack: true,
         opening: Some(Opening { cookie, name: "rö7", token: &[0xfe, 0x00] }),
         payload: b"on",
     };

@@ -159,6 +159,7 @@ fn update<'a>(session: SessionId, opening: Option<Opening<'a>>) -> Update<'a> {
         seq: 0,
         generated_at: Time::ZERO,
         clock_offset: Some(0),
+        wants_ack: true,
         opening,
         payload: b"state",
     }

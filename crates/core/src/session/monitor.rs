@@ -309,7 +309,11 @@ impl<P: Copy + Hash> Monitor<P> {
                 Verdict::Stale { source }
             }
         };
-        Receipt { reply: self.answer(at, key, update, arrival, reply), verdict }
+        let reply = match update.wants_ack {
+            true => self.answer(at, key, update, arrival, reply),
+            false => 0,
+        };
+        Receipt { reply, verdict }
     }
 
     fn on_stranger<'a>(
@@ -462,6 +466,7 @@ mod tests {
             seq: 0,
             generated_at: Time::ZERO,
             clock_offset: None,
+            wants_ack: true,
             opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
             payload: b"state",
         };
@@ -494,6 +499,7 @@ mod tests {
             seq: 1,
             generated_at: Time::ZERO,
             clock_offset: None,
+            wants_ack: true,
             opening: None,
             payload: b"state",
         };

@@ -166,6 +166,7 @@ mod tests {
             seq,
             generated_at: Time::from_nanos(seq),
             clock_offset: None,
+            wants_ack: true,
             opening: None,
             payload: b"x",
         }

@@ -31,6 +31,7 @@ mod feedback;
 mod fixed;
 mod lazy;
 mod pacer;
+mod sparse;
 mod startup;
 mod steering;
 mod tenth;
@@ -42,6 +43,7 @@ pub use epoch::{Backlog, Losses};
 pub use estimator::{GapSource, Params as EstimatorParams};
 pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams};
+pub use sparse::Acks;
 pub use startup::Params as StartupParams;
 pub use steering::Tie;
 pub use tenth::{Params as TenthParams, Tenth};
@@ -102,6 +104,12 @@ pub trait RateLaw: Send {
     /// When the next update should leave, which may lie in the past; `None` while the law waits
     /// for an ack or for [`RateLaw::next_event`].
     fn next_update_at(&self) -> Option<Time>;
+
+    /// Whether the update that leaves now asks for an ack; asked right before
+    /// [`RateLaw::on_sent`]. An update that does not may be acknowledged all the same.
+    fn wants_ack(&self, _now: Time) -> bool {
+        true
+    }
 
     /// The rate in force.
     fn rate(&self) -> UpdateRate;

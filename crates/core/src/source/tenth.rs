@@ -33,8 +33,10 @@
 //! - **Routes, clocks**: see `waits`. A base that no update met for half a window is looked for, by
 //!   a round at a lower rate.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised.
+//! - **A narrow way back**: see `sparse`. Pairs ask for both acks all the same.
 
 use super::pacer::Pacer;
+use super::sparse::{Acks, Sparse};
 use super::startup::{self, Startup};
 use super::waits::{DelaySource, Waits};
 use super::{Ack, Phase, RateBounds, RateLaw};
@@ -51,6 +53,8 @@ pub struct Params {
     pub under_way: f64,
     /// Which delay tells that updates wait.
     pub delay: DelaySource,
+    /// Which updates ask for an ack.
+    pub acks: Acks,
     /// How long the least delay is remembered. 5 s: a longer route is known after that.
     pub window: Span,
     /// Updates that a round counts at least, 1 or more. 8: their mean has a third of the spread of
@@ -77,6 +81,7 @@ impl Default for Params {
             waiting: 0.1,
             under_way: 1.0,
             delay: DelaySource::default(),
+            acks: Acks::default(),
             window: Span::from_secs(5),
             least_round: 8,
             longest_round: 64,
@@ -138,6 +143,7 @@ pub struct Tenth {
     /// Smoothed round trip, s.
     srtt: f64,
     waits: Waits,
+    sparse: Sparse,
     /// What updates wait when one is under way, s.
     at_rest: f64,
     stage: Stage,
@@ -192,6 +198,7 @@ impl Tenth {
             rate: params.bounds.floor.per_second(),
             srtt: 0.0,
             waits: Waits::new(params.delay, params.window),
+            sparse: Sparse::new(params.acks),
             at_rest: 0.0,
             stage: Stage::Resting,
             pair_gap: 0.0,
@@ -437,6 +444,7 @@ impl RateLaw for Tenth {
 
     fn on_sent(&mut self, now: Time, seq: u64) {
         self.pacer.on_sent(now, self.rate());
+        self.sparse.on_sent(now);
         if let Some(startup) = &mut self.startup {
             startup.on_sent(now, seq);
         }
@@ -459,6 +467,7 @@ impl RateLaw for Tenth {
             return self.measured(now);
         }
         self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
+        self.sparse.on_ack(now, self.waits.back(), self.srtt);
         self.count(now, ack, wait);
     }
 
@@ -485,6 +494,12 @@ impl RateLaw for Tenth {
             None if self.wants_pair() => Some(Time::ZERO),
             None => Some(self.pacer.next_at(self.rate())),
         }
+    }
+
+    fn wants_ack(&self, now: Time) -> bool {
+        let is_of_pair =
+            self.stage == Stage::Climbing && self.round.is_some_and(|round| round.sent < 2);
+        is_of_pair || self.sparse.wants_ack(now)
     }
 
     fn rate(&self) -> UpdateRate {

@@ -41,6 +41,8 @@ pub(super) struct Waits {
     at_base: Time,
     /// By how much the last sample was below the least before it, s.
     fallen: f64,
+    /// What the last ack waited for on its way back, s.
+    back: f64,
 }
 
 /// Samples over which mean and variance of waits are smoothed. 64: the spread is then known within
@@ -59,6 +61,7 @@ impl Waits {
             samples: 0,
             at_base: Time::ZERO,
             fallen: 0.0,
+            back: 0.0,
         }
     }
 
@@ -76,6 +79,7 @@ impl Waits {
                 ahead.0.min(excess)
             }
         };
+        self.back = (excess - wait) as f64 / 1e9;
         let wait = wait as f64 / 1e9;
         self.fallen = fallen as f64 / 1e9;
         self.samples = (self.samples + 1).min(SMOOTHED_OVER);
@@ -87,6 +91,11 @@ impl Waits {
             self.at_base = now;
         }
         wait
+    }
+
+    /// What the last ack waited for on its way back, s; zero where the ways are not told apart.
+    pub(super) fn back(&self) -> f64 {
+        self.back
     }
 
     /// By how much the least of the window fell with the last ack, s.

@@ -196,6 +196,7 @@ mod tests {
             seq: 3,
             generated_at: Time::from_nanos(5),
             clock_offset: Some(-9),
+            wants_ack: true,
             opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
             payload: b"state",
         };
@@ -221,12 +222,13 @@ mod tests {
 
         #[test]
         fn updates_survive_the_wire(
-            session: u64, seq: u64, generated: u64, clock_offset: Option<i64>,
+            session: u64, seq: u64, generated: u64, clock_offset: Option<i64>, wants_ack: bool,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
         ) {
             let update = Update {
                 session: SessionId(session), seq, generated_at: Time::from_nanos(generated), clock_offset,
+                wants_ack,
                 opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),
                 payload: &payload,
             };

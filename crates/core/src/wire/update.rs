@@ -8,6 +8,7 @@ pub(super) const TYPE: u8 = 1;
 
 const OPENING: u8 = 1;
 const CLOCK_OFFSET: u8 = 2;
+const NO_ACK: u8 = 4;
 
 /// One update of a source's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct Update<'a> {
     /// The source's estimate of (monitor's clock − source's clock) in ns, once it has one. With
     /// it a monitor can tell the age without synchronised clocks.
     pub clock_offset: Option<i64>,
+    /// Whether it asks for an ack. A monitor that does not know of updates without one answers all the
+    /// same, as it ignores unknown flags.
+    pub wants_ack: bool,
     /// Asks for the session to be opened; carried until the first ack.
     pub opening: Option<Opening<'a>>,
     /// The state itself.
@@ -101,9 +105,10 @@ impl<'a> Update<'a> {
         }
         let opening = if self.opening.is_some() { OPENING } else { 0 };
         let offset = if self.clock_offset.is_some() { CLOCK_OFFSET } else { 0 };
+        let no_ack = if self.wants_ack { 0 } else { NO_ACK };
         let mut writer = Writer::message(out, TYPE, self.session);
         writer
-            .put(&[opening | offset, 0])
+            .put(&[opening | offset | no_ack, 0])
             .put(&payload_len.to_be_bytes())
             .put(&self.seq.to_be_bytes())
             .put(&self.generated_at.as_nanos().to_be_bytes())
@@ -135,6 +140,7 @@ impl<'a> Update<'a> {
             seq,
             generated_at,
             clock_offset: (flags & CLOCK_OFFSET != 0).then_some(offset),
+            wants_ack: flags & NO_ACK == 0,
             opening,
             payload: reader.take(payload_len)?,
         })

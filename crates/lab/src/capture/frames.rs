@@ -91,7 +91,7 @@ impl Frames {
     fn update(
         &mut self,
         session: SessionId,
-        world::Update { seq, generated_at }: world::Update,
+        world::Update { seq, generated_at, wants_ack }: world::Update,
         payload: Bytes,
         size: Bytes,
     ) -> usize {
@@ -103,6 +103,7 @@ impl Frames {
             seq,
             generated_at,
             clock_offset: Some(0),
+            wants_ack,
             opening: None,
             payload: &ZEROES[..payload],
         };

@@ -96,6 +96,8 @@ pub struct Update {
     pub seq: u64,
     /// When its state was sampled, which is when it left.
     pub generated_at: Time,
+    /// Whether it asks for an ack.
+    pub wants_ack: bool,
 }
 
 /// The answer to an update.

@@ -181,7 +181,7 @@ impl UpdateFlow {
         due.then(|| self.send(now))?
     }
 
-    /// An update has come to the monitor: gives the ack, if it sends any.
+    /// An update has come to the monitor: gives the ack, if it asks for one and the monitor sends any.
     pub fn on_update(&mut self, now: Time, update: Update) -> Option<Load> {
         let was_fresh = self.newest.is_none_or(|newest| update.seq > newest);
         if was_fresh {
@@ -191,12 +191,12 @@ impl UpdateFlow {
             self.tally.age.on_update(now, update.generated_at);
         }
         let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
-        self.sizes.ack.map(|size| Load::plain(size, body))
+        self.sizes.ack.filter(|_| update.wants_ack).map(|size| Load::plain(size, body))
     }
 
     /// An ack has come back to the source by a path.
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: Ack) {
-        let Ack { update: Update { seq, generated_at }, received_at, fresh, .. } = ack;
+        let Ack { update: Update { seq, generated_at, .. }, received_at, fresh, .. } = ack;
         self.paths.on_ack(now, path, &PathAck { seq, hold: Span::ZERO, received_at });
         self.tally.backlog.on_ack(now, seq);
         if self.tally.newest_acked.is_none_or(|newest| seq > newest) {
@@ -278,16 +278,20 @@ impl UpdateFlow {
         if self.sizes.ack.is_some() {
             self.tally.backlog.on_sent(now, seq);
         }
+        let wants_ack = self.paths.want_every_ack() || self.law.wants_ack(now);
         self.law.on_sent(now, seq);
         for path in route.all() {
-            self.paths.on_sent(now, path, seq, path != route.first);
+            match wants_ack {
+                true => self.paths.on_sent(now, path, seq, path != route.first),
+                false => self.paths.on_sent_unasking(now, path),
+            }
         }
         let whole = self.sizes.payload + self.sizes.overhead;
         let size = match self.sizes.distribution {
             SizeDistribution::Constant => whole,
             _ => exponential(whole, &mut self.rng),
         };
-        let body = Body::Update(Update { seq, generated_at: now });
+        let body = Body::Update(Update { seq, generated_at: now, wants_ack });
         Some((route, Load::plain(size, body)))
     }
 

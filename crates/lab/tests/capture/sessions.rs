@@ -30,6 +30,7 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
             seq,
             generated_at: source_clock(sent_at),
             clock_offset: Some(83_000_000_000),
+            wants_ack: true,
             opening: (seq == 0).then_some(opening),
             payload,
         };

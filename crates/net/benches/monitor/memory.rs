@@ -78,6 +78,7 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
             seq,
             generated_at: Time::ZERO,
             clock_offset: Some(0),
+            wants_ack: true,
             opening: Some(Opening { cookie, name, token: b"" }),
             payload: &PAYLOAD,
         };

@@ -87,6 +87,7 @@ impl Blaster {
                 generated_at: now,
                 // One process, one clock: the monitor's is not ahead.
                 clock_offset: Some(0),
+                wants_ack: true,
                 opening: None,
                 payload: &PAYLOAD,
             };

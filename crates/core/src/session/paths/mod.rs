@@ -172,6 +172,13 @@ impl Paths {
         }
     }
 
+    /// An update has just left by a path that asks for no ack.
+    pub fn on_sent_unasking(&mut self, now: Time, path: PathId) {
+        if let Some(path) = self.path_mut(path) {
+            path.on_sent_unasking(now);
+        }
+    }
+
     /// An ack has come by a path.
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) {
         if let Some(path) = self.path_mut(path) {
@@ -211,6 +218,12 @@ impl Paths {
         };
         self.add_probes(now, &mut route);
         Some(route)
+    }
+
+    /// Whether every update asks for an ack, whatever the law wishes: of several paths nothing but
+    /// acks tells which one to take.
+    pub fn want_every_ack(&self) -> bool {
+        self.paths.len() > 1
     }
 
     // ---- getters ----

@@ -176,6 +176,12 @@ impl Path {
         self.in_flight.push_back(Sent { seq, at: now, wait });
     }
 
+    /// An update has left by it that asks for no ack: nothing is waited for.
+    pub(super) fn on_sent_unasking(&mut self, now: Time) {
+        self.counters.sent += 1;
+        self.used_at = Some(now);
+    }
+
     /// An ack has come by it; of an update that did not take it, or was answered, it tells nothing.
     pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) {
         let Ok(at) = self.in_flight.binary_search_by_key(&ack.seq, |sent| sent.seq) else {

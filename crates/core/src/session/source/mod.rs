@@ -229,8 +229,13 @@ impl Source {
         out: &mut [u8],
     ) -> Option<usize> {
         let seq = self.next_seq;
-        let len = self.update(seq, by, sample).write(out)?;
-        self.on_sent_by(now, by, seq, false);
+        let wants_ack = self.wants_ack(now);
+        let len = Update { wants_ack, ..self.update(seq, by, sample) }.write(out)?;
+        match wants_ack {
+            true => self.on_sent_by(now, by, seq, false),
+            false => self.paths.on_sent_unasking(now, by),
+        }
+        self.counters.asked += u64::from(wants_ack);
         self.on_sent(now, sample);
         Some(len)
     }
@@ -381,7 +386,7 @@ impl Source {
             self.overtaken_since.get_or_insert(now);
         }
         self.newest_acked = Some(ack.seq);
-        self.monitor_counts = Some(*ack);
+        let before = self.monitor_counts.replace(*ack).filter(|_| self.reach == Reach::Open);
         let answers_all = ack.seq + 1 == self.next_seq;
         self.unanswered_since = (!answers_all).then_some(now);
 
@@ -392,7 +397,12 @@ impl Source {
         let _: Freshness = self.age.on_update(now, sent.generated_at);
         self.backlog.on_ack(now, ack.seq);
         self.counters.acked += 1;
-        self.counters.delivered_bytes += sent.payload_len as u64;
+        // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
+        let fresh = before.map_or(1, |before| {
+            let fresh = u64::from(ack.fresh.wrapping_sub(before.fresh));
+            fresh.clamp(1, ack.seq - before.seq)
+        });
+        self.counters.delivered_bytes += fresh * sent.payload_len as u64;
         self.counters.rtt_sum += rtt;
         self.counters.rtt_min = Some(self.counters.rtt_min.map_or(rtt, |min| min.min(rtt)));
 
@@ -526,9 +536,19 @@ impl Source {
             seq,
             generated_at: sample.generated_at,
             clock_offset: self.clock_offset.nanos(),
+            wants_ack: true,
             opening: (self.reach != Reach::Open).then(|| self.opening(by)),
             payload: sample.payload,
         }
+    }
+
+    /// Whether the update that leaves now asks for an ack. All openings do, and what leaves when a word
+    /// of the monitor is overdue, as a state that is repeated.
+    fn wants_ack(&self, now: Time) -> bool {
+        self.reach != Reach::Open
+            || self.paths.want_every_ack()
+            || self.repeat_at().is_some_and(|at| at <= now)
+            || self.law.wants_ack(now)
     }
 
     fn on_sent_by(&mut self, now: Time, by: PathId, seq: u64, is_copy: bool) {

@@ -112,6 +112,8 @@ pub struct SourceCounters {
     pub sent: u64,
     /// Payload bytes of these.
     pub payload_bytes: u64,
+    /// Those that asked for an ack.
+    pub asked: u64,
     /// Fresh acks.
     pub acked: u64,
     /// Acks that came after a fresher one, or twice.
@@ -122,7 +124,8 @@ pub struct SourceCounters {
     pub replaced: u64,
     /// Times the session was opened.
     pub opened: u64,
-    /// Payload bytes of updates known to have arrived fresh at the monitor.
+    /// Payload bytes of updates known to have arrived fresh at the monitor; those that had no ack of
+    /// their own are taken to be as long as the next one that had.
     pub delivered_bytes: u64,
     /// Sum of the round trips of fresh acks.
     pub rtt_sum: Span,
