@@ -1,9 +1,10 @@
 //! Any datagrams from anyone at any time to a monitor: no panic, bounded records, and no answer
-//! longer than its question. Challenges are taken up, so that sessions do open.
+//! longer than its question; within a session an ack for each update that asks, and none for others.
+//! Challenges are taken up, so that sessions do open.
 #![no_main]
 
 use arbitrary::Arbitrary;
-use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret};
+use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret, Verdict};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Message, Opening, SessionId, Update};
 use libfuzzer_sys::fuzz_target;
@@ -31,6 +32,7 @@ enum Step<'a> {
         session: u8,
         seq: u64,
         clock_offset: Option<i64>,
+        wants_ack: bool,
         opening: bool,
         name: u8,
     },
@@ -66,7 +68,7 @@ fuzz_target!(|story: Story<'_>| {
                 continue;
             }
             Step::Bytes { peer, datagram } => (peer, datagram),
-            Step::Update { peer, session, seq, clock_offset, opening, name } => {
+            Step::Update { peer, session, seq, clock_offset, wants_ack, opening, name } => {
                 let names = ["", "robot", "meter", "game"];
                 let opening = opening.then(|| Opening {
                     cookie,
@@ -78,6 +80,7 @@ fuzz_target!(|story: Story<'_>| {
                     seq,
                     generated_at: now,
                     clock_offset,
+                    wants_ack,
                     opening,
                     payload: &seq.to_be_bytes(),
                 };
@@ -95,6 +98,10 @@ fuzz_target!(|story: Story<'_>| {
         let clocked = Clocked { received_at: now, now };
         let receipt = monitor.on_datagram(clocked, peer, datagram, &mut reply);
         assert!(receipt.reply <= datagram.len(), "an answer longer than its question");
+        if let Verdict::Fresh { opened: false, .. } | Verdict::Stale { .. } = receipt.verdict {
+            let asks = matches!(Message::parse(datagram), Ok(Message::Update(it)) if it.wants_ack);
+            assert_eq!(receipt.reply, if asks { Ack::LEN } else { 0 });
+        }
         assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
         assert_eq!(monitor.len(), monitor.records().count());
         if receipt.reply > 0 {

@@ -88,6 +88,33 @@ fn a_short_update_is_padded_to_the_length_of_an_ack() {
 }
 
 #[test]
+fn an_update_that_asks_for_no_ack() {
+    let update = Update {
+        session: SESSION,
+        seq: 3,
+        generated_at: Time::from_nanos(4),
+        clock_offset: Some(5),
+        wants_ack: false,
+        opening: None,
+        payload: b"seventeen bytes !",
+    };
+    assert_update(
+        update,
+        &[
+            "46 4c 01 01",
+            "01 23 45 67 89 ab cd ef",
+            "06",                                                 // flags: clock offset, no ack
+            "00",                                                 // reserved
+            "00 11",                                              // payload length: 17
+            "00 00 00 00 00 00 00 03",                            // sequence number: 3
+            "00 00 00 00 00 00 00 04",                            // generated at: 4 ns
+            "00 00 00 00 00 00 00 05",                            // clock offset: 5 ns
+            "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // payload, 57 bytes in all
+        ],
+    );
+}
+
+#[test]
 fn an_opening_carries_cookie_name_and_token() {
     let cookie = Cookie([
         0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce,

@@ -130,11 +130,12 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{} for {:.1} s: {:.1} updates/s, {} sent, {} acknowledged, {} replaced, {} missing",
+        "{} for {:.1} s: {:.1} updates/s, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing",
         report.law,
         report.duration_s,
         report.updates_per_s,
         report.sent,
+        report.asked,
         report.acked,
         report.replaced,
         report.missing.unwrap_or(0),

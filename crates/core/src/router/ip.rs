@@ -171,6 +171,7 @@ mod tests {
             seq: 1,
             generated_at: Time::from_nanos(5),
             clock_offset: None,
+            wants_ack: true,
             opening: None,
             payload: b"state",
         };

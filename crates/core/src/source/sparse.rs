@@ -99,3 +99,127 @@ impl Sparse {
         (self.began_at, self.count, self.least) = (Some(now), 0, f64::INFINITY);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+
+    const WAY: Span = Span::from_millis(10);
+
+    /// 500 updates a second, each way 10 ms; on the way back acks take `service` each, and more by
+    /// what `other` says for the n-th.
+    struct World<F: Fn(u64) -> Span> {
+        sparse: Sparse,
+        service: Span,
+        other: F,
+        now: Time,
+        /// When they come, their numbers, and what they wait for.
+        acks: VecDeque<(Time, u64, Span)>,
+        free_at: Time,
+        srtt: f64,
+        asked: u64,
+        newest: u64,
+    }
+
+    impl<F: Fn(u64) -> Span> World<F> {
+        fn new(acks: Acks, service: Span, other: F) -> Self {
+            Self {
+                sparse: Sparse::new(acks),
+                service,
+                other,
+                now: Time::ZERO,
+                acks: VecDeque::new(),
+                free_at: Time::ZERO,
+                srtt: 0.02,
+                asked: 0,
+                newest: 0,
+            }
+        }
+
+        /// Gives how many updates asked in a second, and the longest that one of their acks waited.
+        fn second(&mut self) -> (u64, Span) {
+            let (before, mut longest) = (self.asked, Span::ZERO);
+            for _ in 0..500 {
+                self.now += Span::from_millis(2);
+                while let Some((at, number, back)) = self.acks.pop_front_if(|ack| ack.0 <= self.now)
+                {
+                    longest = longest.max(back);
+                    if number > self.newest {
+                        self.newest = number;
+                        let rtt = (WAY * 2 + self.service + back).as_secs_f64();
+                        self.srtt += 0.2 * (rtt - self.srtt);
+                        self.sparse.on_ack(at, back.as_secs_f64(), self.srtt);
+                    }
+                }
+                if self.sparse.wants_ack(self.now) {
+                    self.answer();
+                }
+                self.sparse.on_sent(self.now);
+            }
+            (self.asked - before, longest)
+        }
+
+        fn answer(&mut self) {
+            self.asked += 1;
+            let received_at = self.now + WAY;
+            let begins_at = self.free_at.max(received_at);
+            self.free_at = begins_at + self.service;
+            let wait = begins_at.since(received_at) + (self.other)(self.asked);
+            let at = received_at + wait + self.service + WAY;
+            let place = self.acks.partition_point(|ack| ack.0 <= at);
+            self.acks.insert(place, (at, self.asked, wait));
+        }
+    }
+
+    #[test]
+    fn acks_do_not_queue_for_long_where_the_way_back_is_narrow() {
+        let service = Span::from_millis(7);
+        let mut world = World::new(Acks::Sparse, service, |_| Span::ZERO);
+        let mut every = World::new(Acks::Every, service, |_| Span::ZERO);
+        // 70 of them are under way when the first round that waits is over.
+        let (_, longest) = world.second();
+        assert!(longest < service * 55, "{longest}");
+        every.second();
+        for _ in 0..20 {
+            let (asked, longest) = world.second();
+            // 143 are all that come back.
+            assert!((90..=143).contains(&asked), "{asked} acks a second");
+            assert!(longest < service * 5, "{longest}");
+            assert_eq!(every.second().0, 500);
+        }
+        assert!(every.second().1 > Span::from_secs(1), "and it grows");
+    }
+
+    #[test]
+    fn jitter_is_no_queue() {
+        let jitter = |n: u64| Span::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58);
+        let mut world = World::new(Acks::Sparse, Span::ZERO, jitter);
+        assert!((0..20).all(|_| world.second().0 == 500));
+    }
+
+    #[test]
+    fn a_queue_of_others_leaves_four_acks_a_round_trip_until_it_is_gone() {
+        let others = |n: u64| Span::from_millis(if n < 1_500 { 60 } else { 0 });
+        let mut world = World::new(Acks::Sparse, Span::ZERO, others);
+        world.second();
+        let (asked, _) = world.second();
+        // The round trip is 80 ms; an update leaves each 2.
+        assert!((45..=50).contains(&asked), "{asked} acks a second");
+        while world.asked < 1_500 {
+            world.second();
+        }
+        world.second();
+        world.second();
+        assert_eq!(world.second().0, 500);
+    }
+
+    #[test]
+    fn there_are_ten_acks_a_second_on_the_longest_way() {
+        let mut sparse = Sparse::new(Acks::Sparse);
+        for second in 0..100 {
+            sparse.on_ack(Time::ZERO + Span::from_secs(second), 1e9, 1e9);
+        }
+        assert_eq!(sparse.gap, LONGEST);
+    }
+}

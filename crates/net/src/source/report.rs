@@ -44,6 +44,8 @@ pub struct SourceReport {
     pub rtt_min_ms: Option<f64>,
     /// Updates sent.
     pub sent: u64,
+    /// Updates that asked for an ack.
+    pub asked: u64,
     /// Fresh acks.
     pub acked: u64,
     /// Acks that came after a fresher one.
@@ -146,6 +148,7 @@ impl SourceReport {
             rtt_mean_ms: counters.rtt_mean().map(Span::as_millis_f64),
             rtt_min_ms: counters.rtt_min.map(Span::as_millis_f64),
             sent: counters.sent,
+            asked: counters.asked,
             acked: counters.acked,
             late_acks: counters.late_acks,
             replaced: counters.replaced,

@@ -1,0 +1,232 @@
+//! A session in which not every update asks for an ack: monitors and sources of before, a law that
+//! never asks, several paths.
+
+use std::collections::VecDeque;
+
+use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::session::{
+    Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
+};
+use freshline_core::source::{
+    Ack, Acks, AcpPlus, Fixed, Phase, RateBounds, RateLaw, Tenth, TenthParams,
+};
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{self, SessionId};
+
+/// Each way.
+const WAY: Span = Span::from_millis(10);
+
+/// What an ack takes on the narrow way back: 143 a second.
+const SERVICE: Span = Span::from_millis(7);
+
+/// The bit of an update's flags by which it asks for no ack.
+const NO_ACK: u8 = 4;
+
+/// A source and a monitor, with a narrow way back between them.
+struct World {
+    now: Time,
+    source: Source,
+    monitor: Monitor<u8>,
+    /// One of before knows no such flag, and ignores it.
+    is_old_monitor: bool,
+    there: VecDeque<(Time, PathId, Vec<u8>)>,
+    back: VecDeque<(Time, PathId, Vec<u8>)>,
+    free_at: Time,
+}
+
+impl World {
+    fn new(law: impl RateLaw + 'static) -> Self {
+        let source = Source::new(SourceParams::default(), SessionId(7), Box::new(law), Time::ZERO);
+        Self {
+            now: Time::ZERO,
+            source: source.expect("no name"),
+            monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
+            is_old_monitor: false,
+            there: VecDeque::new(),
+            back: VecDeque::new(),
+            free_at: Time::ZERO,
+        }
+    }
+
+    fn with_old_monitor(law: impl RateLaw + 'static) -> Self {
+        Self { is_old_monitor: true, ..Self::new(law) }
+    }
+
+    fn over(mut self, paths: usize) -> Self {
+        let scheduler: SchedulerConfig = "round_robin".parse().expect("there is one");
+        self.source = self.source.over(Paths::new(paths, &scheduler).expect("a few paths"));
+        self
+    }
+
+    fn run(mut self, seconds: u64) -> Self {
+        let end = self.now + Span::from_secs(seconds);
+        loop {
+            let timer = self.source.next_timer().map(|(at, _)| at);
+            let first = [&self.there, &self.back].map(|way| way.front().map(|next| next.0));
+            let wants = [timer, first[0], first[1], self.source.next_update_at()];
+            let next = Time::earliest(wants).expect("a source always wants something");
+            self.now = next.max(self.now);
+            if self.now > end {
+                return self;
+            }
+            self.arrive();
+            self.source.on_tick(self.now);
+            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
+                self.send();
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let sample = Sample { generated_at: self.now, payload: b"state" };
+        let route = self.source.route(self.now).expect("all paths are up");
+        let mut out = [0; 256];
+        for path in route.all() {
+            let written = match path == route.first {
+                true => self.source.write_update(self.now, path, sample, &mut out),
+                false => self.source.write_copy(self.now, path, sample, &mut out),
+            };
+            let mut datagram = out[..written.expect("it fits")].to_vec();
+            if self.is_old_monitor {
+                datagram[12] &= !NO_ACK;
+            }
+            self.there.push_back((self.now + WAY, path, datagram));
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some((_, path, datagram)) = self.there.pop_front_if(|next| next.0 <= self.now) {
+            let (mut reply, at) = ([0; wire::Ack::LEN], self.now);
+            let at = Clocked { received_at: at, now: at };
+            let len = self.monitor.on_datagram(at, path.0, &datagram, &mut reply).reply;
+            if len > 0 {
+                self.free_at = self.free_at.max(self.now) + SERVICE;
+                self.back.push_back((self.free_at + WAY, path, reply[..len].to_vec()));
+            }
+        }
+        while let Some((_, path, datagram)) = self.back.pop_front_if(|next| next.0 <= self.now) {
+            let _ = self.source.on_datagram(self.now, path, &datagram);
+        }
+    }
+
+    /// The session was opened but once, and is open.
+    fn has_been_open(&self) -> bool {
+        let is_open = self.source.reach() == Reach::Open;
+        is_open && self.source.counters().opened == 1 && self.monitor.counters().opened == 1
+    }
+
+    /// The mean age that the monitor knows, of its one source.
+    fn age(&self) -> Span {
+        let (_, record) = self.monitor.records().next().expect("a source");
+        record.age.mean(self.now).expect("its age is known")
+    }
+}
+
+fn tenth(acks: Acks) -> Tenth {
+    let bounds = RateBounds { ceiling: UpdateRate::saturating(500.0), ..RateBounds::default() };
+    Tenth::new(TenthParams { acks, bounds, ..TenthParams::default() })
+}
+
+/// 100 updates a second, of which none asks.
+struct Mute(Fixed);
+
+impl Mute {
+    fn new() -> Self {
+        Self(Fixed::new(UpdateRate::saturating(100.0)))
+    }
+}
+
+impl RateLaw for Mute {
+    fn name(&self) -> &'static str {
+        "mute"
+    }
+    fn restart(&mut self, now: Time) {
+        self.0.restart(now);
+    }
+    fn on_sent(&mut self, now: Time, seq: u64) {
+        self.0.on_sent(now, seq);
+    }
+    fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
+    fn on_tick(&mut self, _now: Time) {}
+    fn next_event(&self) -> Option<Time> {
+        None
+    }
+    fn next_update_at(&self) -> Option<Time> {
+        self.0.next_update_at()
+    }
+    fn wants_ack(&self, _now: Time) -> bool {
+        false
+    }
+    fn rate(&self) -> UpdateRate {
+        self.0.rate()
+    }
+    fn phase(&self) -> Phase {
+        Phase::Steering
+    }
+}
+
+#[test]
+fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
+    let [every, sparse] = [Acks::Every, Acks::Sparse].map(|acks| World::new(tenth(acks)).run(10));
+    for world in [&every, &sparse] {
+        assert!(world.has_been_open());
+        let counters = world.source.counters();
+        assert!(counters.sent > 3_000, "{counters:?}");
+        // All that can come back has come back.
+        assert!(counters.acked > 900, "{counters:?}");
+    }
+    assert!(sparse.age() < Span::from_millis(13), "{}", sparse.age());
+    assert!(every.age() > sparse.age(), "what is learnt late: {}", every.age());
+    assert_eq!(every.source.counters().asked, every.source.counters().sent);
+    assert!(sparse.source.counters().asked * 3 < sparse.source.counters().sent);
+    let known = |world: &World| world.source.age().summary(world.now).expect("acks came").mean;
+    assert!(known(&sparse) < Span::from_millis(60), "{}", known(&sparse));
+    assert!(known(&every) > Span::from_secs(1), "{}", known(&every));
+}
+
+#[test]
+fn what_had_no_ack_counts_as_delivered_and_not_as_lost() {
+    let world = World::new(tenth(Acks::Sparse)).run(10);
+    let counters = world.source.counters();
+    assert!(counters.delivered_bytes * 100 > counters.payload_bytes * 99, "{counters:?}");
+    let path = world.source.paths().statuses(world.now, None).next().expect("one").counters;
+    // But for the opening that was challenged.
+    assert_eq!((path.sent, path.lost, path.silences), (counters.sent, 1, 0));
+}
+
+#[test]
+fn a_monitor_of_before_answers_all_and_nothing_breaks() {
+    let world = World::with_old_monitor(tenth(Acks::Sparse)).run(10);
+    assert!(world.has_been_open());
+    let counters = world.source.counters();
+    assert!(counters.asked * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
+    assert_eq!((counters.ignored, counters.late_acks), (0, 0));
+    assert!(world.age() < Span::from_millis(20), "{}", world.age());
+}
+
+#[test]
+fn a_source_of_before_is_answered_each_time() {
+    let world = World::new(AcpPlus::new(Default::default())).run(10);
+    assert!(world.has_been_open());
+    let (counters, seen) = (world.source.counters(), world.monitor.counters());
+    assert_eq!(counters.asked, counters.sent);
+    let waiting = world.back.len() as u64;
+    assert_eq!(counters.acked + waiting, seen.fresh);
+}
+
+#[test]
+fn a_law_that_never_asks_is_not_left_in_the_dark() {
+    let world = World::new(Mute::new()).run(10);
+    assert!(world.has_been_open());
+    let counters = world.source.counters();
+    // A word is overdue two round trips of 27 ms after the last one.
+    assert!(counters.asked * 3 < counters.sent && counters.acked > 100, "{counters:?}");
+}
+
+#[test]
+fn over_several_paths_each_update_asks() {
+    let world = World::new(Mute::new()).over(2).run(2);
+    assert!(world.has_been_open());
+    let counters = world.source.counters();
+    assert!(counters.sent > 100 && counters.asked == counters.sent, "{counters:?}");
+}
