@@ -175,8 +175,9 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
         // All that can come back has come back.
         assert!(counters.acked > 900, "{counters:?}");
     }
-    assert!(sparse.age() < Span::from_millis(13), "{}", sparse.age());
-    assert!(every.age() > sparse.age(), "what is learnt late: {}", every.age());
+    // The way, half of a period, and half of the service for which the clocks seem apart.
+    assert!(sparse.age() < Span::from_millis(15), "{}", sparse.age());
+    assert!(sparse.age() < every.age(), "what is learnt late: {}", every.age());
     assert_eq!(every.source.counters().asked, every.source.counters().sent);
     assert!(sparse.source.counters().asked * 3 < sparse.source.counters().sent);
     let known = |world: &World| world.source.age().summary(world.now).expect("acks came").mean;

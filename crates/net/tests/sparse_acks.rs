@@ -1,0 +1,92 @@
+//! A source, a narrow way back and a monitor over real sockets on loopback: with fewer acks the
+//! monitor is as fresh, and the source knows it earlier.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+
+use freshline_core::link::{ConditionsConfig, PathConfig};
+use freshline_core::session::{MonitorParams, SourceParams};
+use freshline_core::source::{Acks, RateBounds, Tenth, TenthParams};
+use freshline_core::unit::{Span, UpdateRate};
+use freshline_net::clock::Clock;
+use freshline_net::emulate::{Emulator, EmulatorConfig, HopReport};
+use freshline_net::monitor::{Monitor, MonitorConfig, SourceStatus};
+use freshline_net::source::sampler::Synthetic;
+use freshline_net::source::{Source, SourceConfig, SourceReport, Transport, Ways};
+use freshline_net::stop::Stop;
+
+const LENGTH: Span = Span::from_secs(4);
+
+/// What source, monitor and the way back saw.
+struct Seen {
+    source: SourceReport,
+    monitor: SourceStatus,
+    back: HopReport,
+}
+
+/// A source of at most 400 updates a second, whose acks come back by 100 kbit/s: 149 a second.
+fn run(acks: Acks) -> Seen {
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let path = |hop: &str| PathConfig { hop: vec![hop.parse().expect("a hop")] };
+    let config = MonitorConfig {
+        listen: loopback,
+        quic: None,
+        params: MonitorParams::default(),
+        detailed: 1,
+    };
+    let mut monitor = Monitor::bind(config).expect("a monitor");
+    let (forward, back) = (path("delay=10ms"), path("rate=100kbit,delay=10ms,queue=1000p"));
+    let conditions = ConditionsConfig { forward, back, wlan: None };
+    let config = EmulatorConfig { conditions, ..EmulatorConfig::default() };
+    let address = monitor.local_addr().expect("its address");
+    let mut emulator = Emulator::bind(loopback, address, config, 1).expect("a path");
+    let (address, handle, stop) = (emulator.local_addr(), emulator.handle(), Stop::new());
+    thread::scope(|scope| {
+        let monitored = scope.spawn(|| {
+            monitor.run(&stop, None, &mut ()).expect("it runs");
+            monitor.report(&())
+        });
+        let emulated = scope.spawn(|| emulator.run(None).expect("it runs"));
+        let ceiling = UpdateRate::saturating(400.0);
+        let bounds = RateBounds { ceiling, ..RateBounds::default() };
+        let law = Tenth::new(TenthParams { acks, bounds, ..TenthParams::default() });
+        let config = SourceConfig {
+            monitor: address,
+            transport: Transport::Udp,
+            ways: Ways::default(),
+            params: SourceParams::default(),
+            law: Box::new(law),
+            sampler: Box::new(Synthetic::new(100)),
+        };
+        let mut source = Source::new(config).expect("a source");
+        let end = Clock::new().now() + LENGTH;
+        source.run(&Stop::new(), Some(end), &mut ()).expect("it runs");
+        stop.stop();
+        handle.stop();
+        let mut monitor = monitored.join().expect("it ends");
+        let mut emulated = emulated.join().expect("it ends");
+        Seen {
+            source: source.report(),
+            monitor: monitor.sources.pop().or(monitor.ended.pop()).expect("it was there"),
+            back: emulated.back.hops.remove(0),
+        }
+    })
+}
+
+#[test]
+fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
+    let [every, sparse] = [Acks::Every, Acks::Sparse].map(run);
+    assert_eq!(every.source.asked, every.source.sent);
+    assert!(sparse.source.asked * 2 < sparse.source.sent, "{:?}", sparse.source);
+    assert_eq!((every.source.opened, sparse.source.opened), (1, 1));
+    // The challenge, an ack for each that asked and has arrived, perhaps a goodbye.
+    let answers = |seen: &Seen| seen.back.packets_in;
+    assert!(answers(&every) + 50 > u64::from(every.monitor.fresh), "{:?}", every.back);
+    assert!(answers(&sparse) <= sparse.source.asked + 2, "{:?}", sparse.back);
+    // Of acks that queue for longer and longer, the source learns seconds later.
+    let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");
+    assert!(known(&sparse) * 2.0 < known(&every), "{} {}", known(&sparse), known(&every));
+    let age = |seen: &Seen| seen.monitor.age_mean_ms.expect("the offset is known");
+    assert!(age(&sparse) * 2.0 < known(&every), "{} {}", age(&sparse), known(&every));
+    assert!(sparse.monitor.fresh * 2 > every.monitor.fresh, "{:?}", sparse.monitor);
+}
