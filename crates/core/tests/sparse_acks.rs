@@ -22,6 +22,14 @@ const SERVICE: Span = Span::from_millis(7);
 /// The bit of an update's flags by which it asks for no ack.
 const NO_ACK: u8 = 4;
 
+/// Datagrams on their way: when they come, and by which path.
+type Way = VecDeque<(Time, PathId, Vec<u8>)>;
+
+fn arrived(way: &mut Way, now: Time) -> Option<(Time, PathId, Vec<u8>)> {
+    let is_there = way.front().is_some_and(|next| next.0 <= now);
+    if is_there { way.pop_front() } else { None }
+}
+
 /// A source and a monitor, with a narrow way back between them.
 struct World {
     now: Time,
@@ -29,8 +37,8 @@ struct World {
     monitor: Monitor<u8>,
     /// One of before knows no such flag, and ignores it.
     is_old_monitor: bool,
-    there: VecDeque<(Time, PathId, Vec<u8>)>,
-    back: VecDeque<(Time, PathId, Vec<u8>)>,
+    there: Way,
+    back: Way,
     free_at: Time,
 }
 
@@ -95,7 +103,7 @@ impl World {
     }
 
     fn arrive(&mut self) {
-        while let Some((_, path, datagram)) = self.there.pop_front_if(|next| next.0 <= self.now) {
+        while let Some((_, path, datagram)) = arrived(&mut self.there, self.now) {
             let (mut reply, at) = ([0; wire::Ack::LEN], self.now);
             let at = Clocked { received_at: at, now: at };
             let len = self.monitor.on_datagram(at, path.0, &datagram, &mut reply).reply;
@@ -104,7 +112,7 @@ impl World {
                 self.back.push_back((self.free_at + WAY, path, reply[..len].to_vec()));
             }
         }
-        while let Some((_, path, datagram)) = self.back.pop_front_if(|next| next.0 <= self.now) {
+        while let Some((_, path, datagram)) = arrived(&mut self.back, self.now) {
             let _ = self.source.on_datagram(self.now, path, &datagram);
         }
     }

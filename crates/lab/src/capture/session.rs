@@ -11,7 +11,7 @@
 //! the way from the source to the place of the capture elsewhere. The second takes no time from
 //! the capture and is the same wherever it was made; it is as exact as the source's estimate of
 //! the offset ([`freshline_core::session::ClockOffset`]) and does not know of updates whose acks
-//! were not captured.
+//! were not captured, or not asked for.
 
 use std::net::SocketAddr;
 
