@@ -12,9 +12,9 @@
 //!       0.95 · gap     otherwise             gap ≤ srtt/4, 100 ms
 //! ```
 //!
-//! An update asks if the last one that did left a gap ago. Jitter is no queue: one of 8 acks hardly
-//! waits (CoDel's least of an interval, RFC 8289 section 3.2). Where the queue is somebody else's the
-//! bounds are reached, and there is enough to steer by.
+//! An update asks if the last one that did left a gap ago. Jitter is hardly taken for a queue: one of
+//! 8 acks is fast (CoDel's least of an interval, RFC 8289 section 3.1). Where the queue is somebody
+//! else's the bounds are reached, and there is enough to steer by.
 
 use crate::unit::{Span, Time};
 
@@ -33,7 +33,7 @@ pub enum Acks {
 /// Acks that a round counts.
 const ROUND: u32 = 8;
 
-/// While a queue drains, acks are asked for at this part of the pace at which they came.
+/// While a queue drains, the gap is so many times the time between acks.
 const DRAIN: u64 = 2;
 
 /// By this factor the gap shrinks in a round without a queue: half of it in 14.
@@ -42,7 +42,7 @@ const SHRINK: f64 = 0.95;
 /// Acks that a round trip has at least: a law that counts 8 then decides every other one.
 const ROUND_TRIP: f64 = 4.0;
 
-/// The longest gap: ten of them are a second, after which a session is in doubt.
+/// The longest gap: ten of them are the second without a word after which a session is in doubt.
 const LONGEST: Span = Span::from_millis(100);
 
 #[derive(Debug, Clone)]
