@@ -31,6 +31,7 @@ mod feedback;
 mod fixed;
 mod lazy;
 mod pacer;
+mod service;
 mod sparse;
 mod startup;
 mod steering;

@@ -1,44 +1,45 @@
-//! Tenth: holds the number of its own updates that wait at a tenth.
+//! Tenth: holds the number of its own updates that wait at about a tenth.
 //!
 //! As many updates in transit as possible, while none waits behind another: by Little's law the
 //! number that waits is rate × wait, and a law can hold it at a small constant κ. All sources that
 //! share a queue see the same wait, and settle at the same rate κ / wait.
 //!
 //! ```text
-//!            1 probe                  what waits at rest is known        a queue is seen
-//!   restart ────────► resting: 1.5 / srtt ─────► climbing: ×2 a round ─────► steering
-//!                                                  or pairs say that it is near
+//!            1 probe                               a queue is seen,
+//!   restart ────────► climbing: 1.5 under way, ────────────────────────► steering ─┐ what waits does
+//!                     then ×2 a round               or pairs say it is near   ▲    │ not drain
+//!                        ▲                                                    └────┤
+//!                        └────────── it does not: another route ────── draining ◄──┘
 //!
-//! excess  = mean wait of the round − allowance          allowance ≤ the wait at rest
-//! waiting = rate · excess
-//! rate   ← rate · (κ / waiting)^½   within a step of the last, at least 1 / srtt
+//! waiting   = rate · wait · share       of a round: 8 updates that were sent at its rate
+//! under way ← under way · (κ / waiting)^½       within a step of the last
+//! rate      = under way / srtt
 //! ```
 //!
-//! κ → `waiting`. A round counts the updates that were sent at its rate, so that a cause is never
-//! held against the effect of another one: it takes a round trip and some updates. `docs/fresher.md`
-//! has the theory, what was tried instead, and what it comes to.
+//! κ → `waiting`. What is steered is the number under way, so that a queue that grows slows all of its
+//! sources within a round trip, before any of them has decided anything. `docs/fresher.md` has the
+//! theory, what was tried instead, and what it comes to.
 //!
-//! - **Jitter is no queue.** An update that is alone under way waits for none of its own. What it
-//!   waits for is the path's: the *allowance*. It is learnt at the beginning, with about one update
-//!   a round trip, and later falls but never rises: sources that learnt it anew beside each other
-//!   would allow for each other's queues. It is only as large as the spread of waits bears out, so
-//!   that a queue that stands is not allowed for, and at most half of the least round trip; and
-//!   there is none where the path is narrow, as in a Wi-Fi cell that many share.
-//! - **Queues of others**: the rate never falls below Lazy's, one update a smoothed round trip:
-//!   with one under way none of our own can wait.
-//! - **The edge**: where nothing is random no update waits until the path is full. So the rate at
-//!   which a queue was seen last is approached in small steps, and passed in growing ones.
+//! - **Jitter, queues of others**: not each wait is worth a lower rate. An update that waits behind
+//!   none of its own would have waited all the same; and where a round trip is long beside the time
+//!   that an update keeps the narrowest hop, a queue of some updates adds little to the age, but a rate
+//!   that is too low does. So only a `share` of what waits counts: all of it on short paths, where
+//!   crowds meet; our own part of the load, and a tenth at least, on long ones.
+//! - **A queue that is deep beside one update** is somebody else's, who does not yield. Then the rate
+//!   is never below Lazy's, one update a smoothed round trip.
+//! - **What does not drain** is no queue of ours, but another route or a competitor: it is found by a
+//!   round with one update under way, and from then on it is a part of the way.
+//! - **The way back**: what acks wait for by more than a least round trip counts too, as there are
+//!   paths whose both ways share one medium. Fewer acks are asked for, then: see `sparse`.
 //! - **Losses** say nothing, as only updates that arrived have a wait; but where less than half
 //!   arrives, more than arrives is of no use.
-//! - **Routes, clocks**: see `waits`. A base that no update met for half a window is looked for, by
-//!   a round at a lower rate.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised.
-//! - **A narrow way back**: see `sparse`. Pairs ask for both acks all the same.
 
 use super::pacer::Pacer;
+use super::service::Service;
 use super::sparse::{Acks, Sparse};
 use super::startup::{self, Startup};
-use super::waits::{DelaySource, Waits};
+use super::waits::{DelaySource, Wait, Waits};
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{Span, Time, UpdateRate};
 
@@ -47,28 +48,23 @@ use crate::unit::{Span, Time, UpdateRate};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// κ: so many of its own updates wait, on average. More is more throughput and more age.
+    /// κ: so many of its own updates wait, on average. More is more throughput and more age. 0.13:
+    /// for 1 to 48 sources at a queue it is nowhere far from the best (`docs/fresher.md`).
     pub waiting: f64,
-    /// Never fewer updates under way: the rate is at least so many a smoothed round trip. 1: Lazy's.
+    /// Where a queue is deep, the rate is at least so many updates a smoothed round trip. 1: Lazy's.
     pub under_way: f64,
     /// Which delay tells that updates wait.
     pub delay: DelaySource,
     /// Which updates ask for an ack.
     pub acks: Acks,
-    /// How long the least delay is remembered. 5 s: a longer route is known after that.
-    pub window: Span,
-    /// Updates that a round counts at least, 1 or more. 8: their mean has a third of the spread of
-    /// one.
-    pub least_round: u32,
-    /// Updates that a round counts at most, where waits spread widely.
-    pub longest_round: u32,
-    /// The smallest factor on the rate in a round.
+    /// After so long without an update that hardly waited, what waits is made to drain.
+    pub patience: Span,
+    /// Updates that a round counts, 1 or more. 8: their mean has a third of the spread of one.
+    pub round: u32,
+    /// The smallest factor on the number under way in a round.
     pub smallest_factor: f64,
-    /// The largest factor on the rate in a round.
+    /// The largest factor on the number under way in a round.
     pub largest_factor: f64,
-    /// The allowance is at most so many standard deviations of waits. 2: the mean of what jitters
-    /// evenly is 1.7 of them above its least, that of an exponential wait 1.
-    pub allowed_spread: f64,
     /// How acks give a first round trip.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -78,16 +74,14 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            waiting: 0.1,
+            waiting: 0.13,
             under_way: 1.0,
             delay: DelaySource::default(),
             acks: Acks::default(),
-            window: Span::from_secs(5),
-            least_round: 8,
-            longest_round: 64,
+            patience: Span::from_millis(2_500),
+            round: 8,
             smallest_factor: 0.8,
             largest_factor: 1.25,
-            allowed_spread: 2.0,
             startup: startup::Params { probes: 1, ..startup::Params::default() },
             bounds: RateBounds::default(),
         }
@@ -97,39 +91,47 @@ impl Default for Params {
 /// Weight of the newest round trip in srtt: Lazy's.
 const SMOOTHING: f64 = 0.2;
 
-/// At rest, so many updates are under way at most.
-const AT_REST: f64 = 1.5;
+/// The climb begins with so many updates under way.
+const FIRST: f64 = 1.5;
 
-/// Updates that a round of the climb counts.
-const CLIMB: u32 = 3;
+/// Updates that a round of the climb counts, or one that drains.
+const FEW: u32 = 3;
 
 /// The climb ends at this part of the rate at which pairs arrived.
 const BELOW_PAIRS: f64 = 0.8;
 
-/// Updates that are sent at rest where waits are worth knowing.
-const REST: u32 = 16;
+/// All that waits counts on paths that hold no more updates than this; on longer ones the share falls
+/// as the square of their length.
+const SHORT: f64 = 10.0;
 
-/// There is an allowance on wide paths only, where an update keeps the narrowest hop for no more than
-/// this part of a round trip. On others waits as long as a few updates may well be a queue.
-const WIDE: f64 = 0.04;
+/// The least share of what waits that counts: 1.3 updates may wait then. A crowd on a long path would
+/// else wait for each source to see its own part of the queue.
+const LEAST_SHARE: f64 = 0.1;
 
-/// Waits that spread over more than this part of a round trip are worth knowing.
-const NOISY: f64 = 0.02;
+/// A queue of so many updates is deep: a crowd that holds κ makes none, even with 48 sources.
+const DEEP: f64 = 4.0;
 
 /// With so many waiting, the rate at which updates arrive is what the path can carry.
 const FULL: f64 = 1.0;
 
-/// Rounds after which a wait that does not drain is the route's.
+/// Rounds after which a wait that does not change is looked into.
 const STANDING: u32 = 2;
+
+/// Waits within this factor are the same.
+const SAME: f64 = 1.1;
+
+/// What was waited for has drained if less than this part of it is left.
+const DRAINED: f64 = 0.5;
 
 /// The part of what the path can carry that is used while a queue drains.
 const DRAIN: f64 = 0.75;
 
-/// The smallest step up.
-const STEP: f64 = 0.02;
+/// No more than this part of what the narrowest hop carries is sent: where nothing is random no
+/// update waits until it is full, and then all do.
+const EDGE: f64 = 0.96;
 
-/// Updates over which an allowance falls that is too large.
-const FORGOTTEN_OVER: f64 = 256.0;
+/// The smallest step up: the first one after a step down.
+const STEP: f64 = 0.02;
 
 /// Holds the number of its own updates that wait.
 #[derive(Debug, Clone)]
@@ -138,36 +140,33 @@ pub struct Tenth {
     pacer: Pacer,
     /// Until a round trip is known.
     startup: Option<Startup>,
-    /// What the waits ask for; Lazy's rate and the bounds come on top.
-    rate: f64,
+    /// So many updates are to be under way; the floor and the bounds come on top.
+    under_way: f64,
     /// Smoothed round trip, s.
     srtt: f64,
     waits: Waits,
+    service: Service,
     sparse: Sparse,
-    /// What updates wait when one is under way, s.
-    at_rest: f64,
     stage: Stage,
-    /// How far apart two updates arrived at most that were sent at once on the climb, s.
+    /// The mean wait of the last round that was steered by, s.
+    wait: f64,
+    /// How far apart pairs of the climb arrived at most, s.
     pair_gap: f64,
-    /// And at least; infinite before any.
-    least_pair_gap: f64,
-    /// The rate at which a queue was seen last; zero for none.
-    edge: f64,
-    /// The largest step up beyond the edge, as a part of the rate.
+    /// The largest step up, as a part of the rate.
     stride: f64,
-    /// The least wait of the last round, and for how many rounds it has not fallen.
+    /// The least wait of the last round, and for how many rounds it has not changed.
     standing: (f64, u32),
     newest_acked: Option<u64>,
-    /// When a round last looked for the base.
-    looked_at: Time,
+    /// When what waited was made to drain last.
+    drained_at: Time,
     round: Option<Round>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Resting,
     Climbing,
     Steering,
+    Draining,
 }
 
 /// Updates sent at one rate.
@@ -175,15 +174,11 @@ enum Stage {
 struct Round {
     began_at: Time,
     ends_at: Time,
-    /// Of which it looks for the base.
-    is_drain: bool,
     sent: u32,
     count: u32,
     wait_sum: f64,
     least_wait: f64,
     most_wait: f64,
-    /// The first of a pair.
-    pair: Option<Ack>,
     /// The first and the last ack that count: when their updates arrived, and how many had.
     arrived: Option<[(Time, u32); 2]>,
 }
@@ -195,19 +190,18 @@ impl Tenth {
             params,
             pacer: Pacer::new(),
             startup: Some(Startup::new(params.startup)),
-            rate: params.bounds.floor.per_second(),
+            under_way: FIRST,
             srtt: 0.0,
-            waits: Waits::new(params.delay, params.window),
+            waits: Waits::new(params.delay),
+            service: Service::new(),
             sparse: Sparse::new(params.acks),
-            at_rest: 0.0,
-            stage: Stage::Resting,
+            stage: Stage::Climbing,
+            wait: 0.0,
             pair_gap: 0.0,
-            least_pair_gap: f64::INFINITY,
-            edge: 0.0,
             stride: STEP,
             standing: (0.0, 0),
             newest_acked: None,
-            looked_at: Time::ZERO,
+            drained_at: Time::ZERO,
             round: None,
         }
     }
@@ -217,87 +211,43 @@ impl Tenth {
         let Some(rtt) = self.startup.as_ref().and_then(Startup::result) else { return };
         self.startup = None;
         self.srtt = rtt.as_secs_f64();
-        self.set_rate(AT_REST / self.srtt);
-        self.begin_round(now, false);
+        self.begin_round(now);
     }
 
-    fn begin_round(&mut self, now: Time, is_drain: bool) {
-        let updates = f64::from(2 * self.updates_wanted());
+    fn begin_round(&mut self, now: Time) {
+        let updates = f64::from(self.updates_wanted().saturating_mul(2));
         let length = Span::from_secs_f64(3.0 * self.srtt + updates / self.rate().per_second());
-        let length = length.max(self.params.bounds.ceiling.period());
-        let ends_at = now + length;
-        self.round = Some(Round {
-            began_at: now,
-            ends_at,
-            is_drain,
-            sent: 0,
-            count: 0,
-            wait_sum: 0.0,
-            least_wait: f64::INFINITY,
-            most_wait: 0.0,
-            pair: None,
-            arrived: None,
-        });
+        let ends_at = now + length.max(self.params.bounds.ceiling.period());
+        self.round = Some(Round::new(now, ends_at));
     }
 
-    /// Updates that the round under way counts: as many as make the noise of their mean wait half
-    /// of the wait that is aimed at.
     fn updates_wanted(&self) -> u32 {
-        let Params { waiting, least_round, longest_round, .. } = self.params;
-        let aim = waiting / self.rate().per_second();
         match self.stage {
-            Stage::Resting if self.waits.spread() > NOISY * self.srtt => return REST,
-            Stage::Resting | Stage::Climbing => return CLIMB,
-            Stage::Steering => {}
+            Stage::Climbing | Stage::Draining => FEW,
+            Stage::Steering => self.params.round.max(1),
         }
-        let wanted = 2.0 * self.waits.spread() / aim;
-        // `as` saturates.
-        ((wanted * wanted) as u32).clamp(least_round.max(1), longest_round.max(least_round).max(1))
     }
 
-    /// The part of waits that is the path's.
-    fn allowance(&self) -> f64 {
-        let least_rtt = self.waits.least_rtt();
-        if self.least_pair_gap > WIDE * least_rtt {
-            return 0.0;
-        }
-        self.at_rest.min(self.params.allowed_spread * self.waits.spread()).min(least_rtt / 2.0)
+    /// The part of what waits that counts: 0.1 to 1.
+    fn share(&self) -> f64 {
+        let Some(service) = self.service.least() else { return 1.0 };
+        let short = SHORT * service / self.waits.least_rtt().max(service);
+        let own = self.rate().per_second() * service;
+        own.max(short * short).clamp(LEAST_SHARE, 1.0)
     }
 
     fn count(&mut self, now: Time, ack: &Ack, wait: f64) {
         let wanted = self.updates_wanted();
-        let full = FULL / self.rate().per_second();
-        let allowance = self.allowance();
-        let spread = self.waits.spread();
+        let full = FULL / (self.rate().per_second() * self.share());
         let Some(round) = &mut self.round else { return };
         if ack.sent_at < round.began_at {
             return;
         }
-        match round.pair {
-            None => round.pair = Some(*ack),
-            Some(first) if round.count == 1 => {
-                // No longer apart than the second was under way.
-                let apart = ack.received_at.since(first.received_at).min(now.since(ack.sent_at));
-                if ack.sent_at.since(first.sent_at) < apart / 4 {
-                    self.pair_gap = apart.as_secs_f64().max(self.pair_gap);
-                    self.least_pair_gap = apart.as_secs_f64().min(self.least_pair_gap);
-                }
-            }
-            Some(_) => {}
-        }
-        round.count += 1;
-        round.wait_sum += wait;
-        round.least_wait = round.least_wait.min(wait);
-        round.most_wait = round.most_wait.max(wait);
-        let arrival = (ack.received_at, ack.fresh);
-        round.arrived = Some([round.arrived.map_or(arrival, |[first, _]| first), arrival]);
-        let mean = round.wait_sum / f64::from(round.count);
-        let noise = 3.0 * spread / libm::sqrt(f64::from(round.count));
+        let mean = round.count_in(ack, wait);
         // A queue that grows is not watched to the end of the round.
-        let is_growing = wait - allowance > 2.0 * full && mean - allowance > full.max(noise);
-        let is_over = round.count >= wanted || (is_growing && round.count > 2);
-        if self.stage == Stage::Climbing && wait - allowance > full && mean - allowance > full / 2.0
-        {
+        let is_growing = wait > 2.0 * full && mean > full;
+        let is_over = round.count >= wanted || (is_growing && round.count >= FEW);
+        if self.stage == Stage::Climbing && wait > full && mean > full / 2.0 {
             self.stop_climbing(now);
         } else if is_over {
             self.end_round(now);
@@ -307,9 +257,8 @@ impl Tenth {
     /// The step before was the last one without a queue.
     fn stop_climbing(&mut self, now: Time) {
         self.stage = Stage::Steering;
-        self.edge = self.rate;
-        self.set_rate(self.rate / 2.0);
-        self.begin_round(now, false);
+        self.set_rate(self.aim() / 2.0);
+        self.begin_round(now);
     }
 
     fn end_round(&mut self, now: Time) {
@@ -318,111 +267,144 @@ impl Tenth {
         if round.count == 0 {
             // Silence is no wait that could be known, but no reason to go on either.
             self.stage = Stage::Steering;
-            self.set_rate(self.rate * self.params.smallest_factor);
+            self.set_rate(self.aim() * self.params.smallest_factor);
         } else if length > 0.0 {
-            let wait = round.wait_sum / f64::from(round.count);
-            let count = f64::from(round.count);
             match self.stage {
-                Stage::Resting => {
-                    self.at_rest = wait;
-                    self.stage = Stage::Climbing;
-                }
-                Stage::Climbing if !self.has_little_to_say(&round, length) => {
-                    let carried = 1.0 / self.pair_gap;
-                    let ceiling = self.params.bounds.ceiling.per_second();
-                    if 2.0 * self.rate >= BELOW_PAIRS * carried.min(ceiling) {
-                        self.edge = carried;
-                        self.stage = Stage::Steering;
-                    }
-                    self.set_rate((2.0 * self.rate).min(BELOW_PAIRS * carried));
-                }
-                Stage::Climbing => {}
-                Stage::Steering => {
-                    let noise = 2.0 * self.waits.spread() / libm::sqrt(count);
-                    if wait < self.at_rest - noise {
-                        self.at_rest += (wait - self.at_rest) * (count / FORGOTTEN_OVER).min(1.0);
-                    }
-                    self.look_for_another_route(&round);
-                    if !round.is_drain {
-                        self.steer(&round, wait, length);
-                    }
-                }
+                Stage::Climbing => self.climb(&round, length),
+                Stage::Steering => self.steer(now, &round, length),
+                Stage::Draining => self.see_what_is_left(&round),
             }
         }
-        let known_at = self.waits.at_base().max(self.looked_at);
-        let is_lost = now.since(known_at) > self.params.window / 2;
-        let is_drain = self.stage == Stage::Steering && is_lost;
-        if is_drain {
-            self.looked_at = now;
+        self.begin_round(now);
+    }
+
+    fn climb(&mut self, round: &Round, length: f64) {
+        if self.has_little_to_say(round, length) {
+            return;
         }
-        self.begin_round(now, is_drain);
-    }
-
-    /// A queue of our own would drain below the edge. What stands there, and hardly moves, is a
-    /// longer route.
-    fn look_for_another_route(&mut self, round: &Round) {
-        let (before, times) = self.standing;
-        let Round { least_wait: least, most_wait: most, .. } = *round;
-        let stands = least > 0.97 * before && most < 1.1 * least;
-        let is_ours = self.rate > 0.85 * self.edge || self.rate * least < FULL;
-        let times = if stands && !is_ours { times + 1 } else { 0 };
-        self.standing = (least, times);
-        if times >= STANDING {
-            self.waits.forget();
-            self.standing = (0.0, 0);
+        let carried = 1.0 / self.pair_gap;
+        let ceiling = self.params.bounds.ceiling.per_second();
+        let wish = 2.0 * self.aim();
+        if wish >= BELOW_PAIRS * carried.min(ceiling) {
+            self.stage = Stage::Steering;
         }
+        self.set_rate(wish.min(BELOW_PAIRS * carried));
     }
 
-    fn wants_pair(&self) -> bool {
-        self.stage == Stage::Climbing && self.round.is_some_and(|round| round.sent == 1)
-    }
-
-    /// Whether the source sent less than it might have.
-    fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
-        f64::from(round.sent) < 0.7 * self.rate * length - 1.0
-    }
-
-    fn steer(&mut self, round: &Round, wait: f64, length: f64) {
-        let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
+    fn steer(&mut self, now: Time, round: &Round, length: f64) {
+        let Params { waiting: aim, smallest_factor, largest_factor, patience, .. } = self.params;
+        self.wait = round.mean_wait();
         let used = (f64::from(round.sent) / length).min(self.rate().per_second());
-        let excess = (wait - self.allowance()).max(0.0);
-        let waiting = used * excess;
-        let arrived = round.arrival_rate().filter(|_| round.count > 2);
+        let waiting = used * self.wait * self.share();
         let wish = libm::sqrt(aim / waiting.max(1e-3 * aim));
-        let mut rate = if wish < 1.0 {
-            self.edge = self.rate;
+        let mut rate = self.aim();
+        if wish < 1.0 {
             self.stride = STEP;
-            // What waits should be gone after half a round, and no more.
-            let least = 1.0 - (2.0 * excess / length).clamp(STEP, 1.0 - smallest_factor);
-            self.rate * wish.max(least)
-        } else if self.has_little_to_say(round, length) {
-            self.rate
-        } else if self.rate < 0.9 * self.edge {
-            (self.rate * wish.min(largest_factor)).min(0.95 * self.edge)
-        } else {
-            let step = wish.min(1.0 + self.stride);
+            rate *= wish.max(smallest_factor);
+        } else if !self.has_little_to_say(round, length) {
+            rate *= wish.min(1.0 + self.stride);
             self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
-            self.rate * step
-        };
-        if let Some(arrived) = arrived {
+        }
+        if let Some(arrived) = round.arrival_rate().filter(|_| round.count >= FEW) {
             if waiting > FULL {
-                rate = rate.min(DRAIN * arrived.min(self.rate));
+                rate = rate.min(DRAIN * arrived.min(self.aim()));
             } else if arrived < 0.5 * used {
                 rate = rate.min(1.25 * arrived);
             }
         }
         self.set_rate(rate);
+        let has_been_at_base = self.waits.at_base().max(self.drained_at);
+        if self.stands(round) || now.since(has_been_at_base) > patience {
+            self.stage = Stage::Draining;
+            self.drained_at = now;
+        }
+    }
+
+    /// Whether updates wait, and the wait does not change.
+    fn stands(&mut self, round: &Round) -> bool {
+        let (before, times) = self.standing;
+        let is_same = round.is_steady() && round.least_wait > before / SAME;
+        let times = if is_same && self.aim() * round.least_wait >= FULL { times + 1 } else { 0 };
+        self.standing = (round.least_wait, times % STANDING);
+        times >= STANDING
+    }
+
+    /// A queue of ours has drained now. What stands there all the same is the route's, or as good as
+    /// that.
+    fn see_what_is_left(&mut self, round: &Round) {
+        self.stage = Stage::Steering;
+        if round.is_steady() && round.least_wait > DRAINED * self.wait {
+            self.waits.raise(round.least_wait);
+            self.stage = Stage::Climbing;
+            self.pair_gap = 0.0;
+        }
+    }
+
+    /// Whether the source sent less than it might have.
+    fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
+        f64::from(round.sent) < 0.7 * self.aim() * length - 1.0
+    }
+
+    /// The first two of a round leave at once, where it is worth knowing what the path can carry.
+    fn wants_pair(&self, now: Time) -> bool {
+        self.stage == Stage::Climbing || self.service.wants_pair(now)
+    }
+
+    /// What the waits ask for, 1/s.
+    fn aim(&self) -> f64 {
+        if self.srtt > 0.0 { self.under_way / self.srtt } else { 0.0 }
     }
 
     /// What the waits ask for may be less than what is sent, but not by so much that it would be a
     /// long way back.
     fn set_rate(&mut self, rate: f64) {
-        let least = 0.7 * self.params.under_way / self.srtt;
-        self.rate = self.params.bounds.clamp(UpdateRate::saturating(rate.max(least))).per_second();
+        let edge = self.service.least_pair().map_or(f64::INFINITY, |service| EDGE / service);
+        let rate = UpdateRate::saturating(rate.min(edge).max(0.7 * self.least_rate()));
+        self.under_way = self.params.bounds.clamp(rate).per_second() * self.srtt;
+    }
+
+    /// What is sent whatever waits, 1/s: Lazy's rate where a queue is deep.
+    fn least_rate(&self) -> f64 {
+        let depth = self.service.least().map_or(1.0, |service| self.wait / (DEEP * service));
+        self.params.under_way * depth.min(1.0) / self.srtt
     }
 }
 
 impl Round {
+    fn new(began_at: Time, ends_at: Time) -> Self {
+        Self {
+            began_at,
+            ends_at,
+            sent: 0,
+            count: 0,
+            wait_sum: 0.0,
+            least_wait: f64::INFINITY,
+            most_wait: 0.0,
+            arrived: None,
+        }
+    }
+
+    /// Counts in an update that waited for so many s; gives the mean.
+    fn count_in(&mut self, ack: &Ack, wait: f64) -> f64 {
+        self.count += 1;
+        self.wait_sum += wait;
+        self.least_wait = self.least_wait.min(wait);
+        self.most_wait = self.most_wait.max(wait);
+        let arrival = (ack.received_at, ack.fresh);
+        self.arrived = Some([self.arrived.map_or(arrival, |[first, _]| first), arrival]);
+        self.mean_wait()
+    }
+
+    /// Mean wait, s; of a round that has counted something.
+    fn mean_wait(&self) -> f64 {
+        self.wait_sum / f64::from(self.count)
+    }
+
+    /// Whether all waited for as long.
+    fn is_steady(&self) -> bool {
+        self.most_wait < SAME * self.least_wait
+    }
+
     /// The rate at which its updates arrived, or fresher ones.
     fn arrival_rate(&self) -> Option<f64> {
         let [(first_at, first), (last_at, last)] = self.arrived?;
@@ -459,16 +441,21 @@ impl RateLaw for Tenth {
         }
         self.newest_acked = Some(ack.seq);
         let rtt = now.since(ack.sent_at) - ack.hold;
-        let wait = self.waits.on_ack(now, ack, rtt);
-        // What was above the least is above it still.
-        self.at_rest += self.waits.fallen().min(self.waits.spread());
+        let Wait { ahead, back } = self.waits.on_ack(now, ack, rtt);
+        let pair_gap = self.service.on_ack(now, ack);
         if let Some(startup) = &mut self.startup {
             startup.on_ack(ack.seq, rtt);
             return self.measured(now);
         }
+        if self.stage == Stage::Climbing {
+            self.pair_gap = pair_gap.map_or(self.pair_gap, |gap| gap.max(self.pair_gap));
+        }
         self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
-        self.sparse.on_ack(now, self.waits.back(), self.srtt);
-        self.count(now, ack, wait);
+        self.sparse.on_ack(now, back, self.srtt);
+        // In a crowd acks wait in line for the air that updates take; a few of them always do.
+        let counts_back = back * (back / self.waits.least_rtt().max(back)).min(1.0);
+        let counts_back = if counts_back.is_finite() { counts_back } else { 0.0 };
+        self.count(now, ack, ahead + counts_back);
     }
 
     fn on_tick(&mut self, now: Time) {
@@ -487,26 +474,28 @@ impl RateLaw for Tenth {
     }
 
     fn next_update_at(&self) -> Option<Time> {
-        match &self.startup {
-            Some(startup) => startup.wants_probe().then_some(Time::ZERO),
-            // The first two of a step of the climb leave at once: how far apart they arrive tells
-            // what the path can carry.
-            None if self.wants_pair() => Some(Time::ZERO),
-            None => Some(self.pacer.next_at(self.rate())),
+        match (&self.startup, &self.round) {
+            (Some(startup), _) => startup.wants_probe().then_some(Time::ZERO),
+            (None, Some(round)) if round.sent == 1 && self.wants_pair(round.began_at) => {
+                Some(Time::ZERO)
+            }
+            (None, _) => Some(self.pacer.next_at(self.rate())),
         }
     }
 
     fn wants_ack(&self, now: Time) -> bool {
         let is_of_pair =
-            self.stage == Stage::Climbing && self.round.is_some_and(|round| round.sent < 2);
+            self.round.is_some_and(|round| round.sent < 2 && self.wants_pair(round.began_at));
         is_of_pair || self.sparse.wants_ack(now)
     }
 
     fn rate(&self) -> UpdateRate {
-        let is_drain = self.round.is_some_and(|round| round.is_drain);
-        let rate = if is_drain { self.rate * self.params.smallest_factor } else { self.rate };
-        let least = self.params.under_way / self.srtt;
-        let rate = if least.is_finite() { rate.max(least) } else { rate };
+        let rate = match self.stage {
+            // One under way at most.
+            Stage::Draining => self.aim().min(1.0 / self.srtt),
+            Stage::Climbing | Stage::Steering => self.aim(),
+        };
+        let rate = if self.srtt > 0.0 { rate.max(self.least_rate()) } else { 0.0 };
         self.params.bounds.clamp(UpdateRate::saturating(rate))
     }
 

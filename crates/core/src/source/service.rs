@@ -1,0 +1,125 @@
+//! How long an update keeps the narrowest hop, by how far apart updates arrive.
+//!
+//! Two that left at once arrive a transmission apart, the second behind the first (the packet
+//! pairs of S. Keshav, SIGCOMM 1991). Others may come between, and jitter may move them apart or
+//! together; so it is the least that counts, of pairs and of what by chance arrived so. It may be too
+//! small where jitter moves updates together; a path then looks wider than it is.
+
+use super::Ack;
+use crate::unit::{Span, Time};
+
+/// Pairs in the beginning, one a round.
+const FIRST_PAIRS: u32 = 8;
+
+/// Later on there is one in so much time: a hop may change, and jitter hides it for a while.
+const NEXT_PAIR: Span = Span::from_secs(2);
+
+/// Updates that left within this part of the time between their arrivals left at once.
+const AT_ONCE: u64 = 4;
+
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    last: Option<Ack>,
+    least: Option<f64>,
+    least_pair: Option<f64>,
+    pairs: u32,
+    paired_at: Time,
+}
+
+impl Service {
+    pub(super) fn new() -> Self {
+        Self { last: None, least: None, least_pair: None, pairs: 0, paired_at: Time::ZERO }
+    }
+
+    /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
+        let last = self.last.replace(*ack)?;
+        let apart = ack.received_at.checked_since(last.received_at)?;
+        if ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
+            return None;
+        }
+        // No longer apart than the second was under way, whatever the monitor says.
+        let apart = apart.min(now.since(ack.sent_at));
+        let seconds = apart.as_secs_f64();
+        lower(&mut self.least, seconds);
+        let is_pair = ack.sent_at.since(last.sent_at) < apart / AT_ONCE;
+        if is_pair {
+            lower(&mut self.least_pair, seconds);
+            self.pairs = self.pairs.saturating_add(1);
+            self.paired_at = now;
+        }
+        is_pair.then_some(seconds)
+    }
+
+    /// Whether a pair is worth its while.
+    pub(super) fn wants_pair(&self, now: Time) -> bool {
+        self.pairs < FIRST_PAIRS || now.since(self.paired_at) > NEXT_PAIR
+    }
+
+    /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
+    pub(super) fn least(&self) -> Option<f64> {
+        self.least
+    }
+
+    /// The same by pairs alone, s: by others it may be only how far apart they left.
+    pub(super) fn least_pair(&self) -> Option<f64> {
+        self.least_pair
+    }
+}
+
+fn lower(least: &mut Option<f64>, sample: f64) {
+    *least = Some(least.map_or(sample, |least| least.min(sample)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn ack(seq: u64, sent: u64, received: u64) -> Ack {
+        let (sent_at, received_at) = (ms(sent), ms(received));
+        Ack { seq, generated_at: sent_at, sent_at, hold: Span::ZERO, received_at, fresh: 0 }
+    }
+
+    #[test]
+    fn two_that_left_at_once_arrive_a_transmission_apart() {
+        let mut service = Service::new();
+        assert_eq!(service.on_ack(ms(40), &ack(0, 0, 20)), None);
+        assert_eq!(service.on_ack(ms(48), &ack(1, 1, 28)), Some(0.008));
+        assert_eq!(service.on_ack(ms(126), &ack(2, 100, 113)), None, "these did not");
+        assert_eq!(service.on_ack(ms(130), &ack(3, 105, 117)), None);
+        assert_eq!((service.least_pair(), service.least()), (Some(0.008), Some(0.004)));
+    }
+
+    #[test]
+    fn one_that_is_missing_between_them_makes_no_pair() {
+        let mut service = Service::new();
+        service.on_ack(ms(40), &ack(0, 0, 20));
+        assert_eq!(service.on_ack(ms(60), &ack(2, 1, 40)), None);
+        assert_eq!(service.least(), None);
+    }
+
+    #[test]
+    fn no_times_of_receipt_make_it_longer_than_an_update_was_under_way() {
+        let mut service = Service::new();
+        for (seq, received) in [(0, 1_000), (1, u64::MAX / 1_000_000), (2, 0), (3, 0), (4, 7)] {
+            service.on_ack(ms(50 + seq), &ack(seq, 40, received));
+            assert!(service.least().is_none_or(|least| least > 0.0 && least <= 0.02));
+        }
+    }
+
+    #[test]
+    fn pairs_are_wanted_in_the_beginning_and_now_and_then() {
+        let mut service = Service::new();
+        for pair in 0..u64::from(FIRST_PAIRS) {
+            assert!(service.wants_pair(ms(100 * pair)));
+            service.on_ack(ms(100 * pair + 20), &ack(2 * pair, 100 * pair, 100 * pair + 10));
+            service.on_ack(ms(100 * pair + 21), &ack(2 * pair + 1, 100 * pair, 100 * pair + 12));
+        }
+        assert!(!service.wants_pair(ms(1_000)));
+        assert!(service.wants_pair(ms(4_000)));
+    }
+}
