@@ -57,14 +57,7 @@ const NEXT_TO_NONE: f64 = 0.1;
 
 impl Waits {
     pub(super) fn new(source: DelaySource) -> Self {
-        Self {
-            source,
-            forward: None,
-            round_trip: None,
-            mean: 0.0,
-            samples: 0,
-            at_base: Time::ZERO,
-        }
+        Self { source, forward: None, round_trip: None, mean: 0.0, samples: 0, at_base: Time::ZERO }
     }
 
     /// A fresh ack with its round trip.
@@ -179,7 +172,8 @@ mod tests {
             waits.raise(raise);
             wait
         };
-        let waited = [wait(0, 20, 0.0), wait(100, 60, 0.0), wait(1_000, 60, 0.04), wait(1_001, 60, 0.0)];
+        let waited =
+            [wait(0, 20, 0.0), wait(100, 60, 0.0), wait(1_000, 60, 0.04), wait(1_001, 60, 0.0)];
         assert_eq!(waited, [0.0, 0.04, 0.04, 0.0]);
         assert_eq!(wait(1_002, 20, 0.0), 0.0, "a shorter one is known at once");
         assert_eq!(wait(1_003, 60, 0.0), 0.04);
