@@ -20,9 +20,6 @@ pub(crate) struct Outcome {
 
 const WARM_UP: Duration = Duration::from_secs(3);
 const WINDOW: Duration = Duration::from_secs(4);
-/// An update's way is that of a source, a router and a monitor, each of which sleeps until it is to
-/// act: who wakes later makes ages other than those of the path.
-pub(crate) const TIMELY_MS: f64 = 0.5;
 
 /// From A to B, whatever shapes in between.
 pub(crate) fn measured(net: &Net) -> Outcome {

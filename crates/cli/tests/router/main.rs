@@ -21,11 +21,15 @@ mod verdict;
 
 use std::fs;
 
-use beside::{Outcome, TIMELY_MS, TruthTelling, lab};
+use beside::{Outcome, TruthTelling, lab};
 use lateness::Sleeper;
 use net::{Net, can_run};
 use running::Router;
 use verdict::Verdict;
+
+/// An update's way is that of a source, a router and a monitor, each of which sleeps until it is to
+/// act: who wakes later makes ages other than those of the path.
+const TIMELY_MS: f64 = 0.5;
 
 fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {
     let folder = tempfile::tempdir().unwrap();

@@ -17,8 +17,6 @@ mod guest;
 mod hosts;
 mod initramfs;
 mod kernel;
-#[path = "../common/lateness.rs"]
-mod lateness;
 #[allow(dead_code)]
 #[path = "../router/net.rs"]
 mod net;
@@ -29,8 +27,6 @@ mod orphans;
 mod running;
 #[path = "../router/traffic.rs"]
 mod traffic;
-#[path = "../common/verdict.rs"]
-mod verdict;
 
 use net::{Net, can_run};
 use running::{Router, count};
