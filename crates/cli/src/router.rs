@@ -49,21 +49,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// How many flows are told.
 const FLOWS: usize = 20;
 
-/// Has the router of a device, in the kernel or in user space, carry out an order, and prints what it
-/// tells.
-fn ordered(device: &str, what: Order, json: bool) -> Result<(), Failure> {
+/// What the router of a device tells, and whether it is in the kernel.
+struct Told {
+    report: RouterReport,
+    is_in_kernel: bool,
+}
+
+/// Has the router of a device, in the kernel or in user space, carry out an order.
+fn ordered(device: &str, what: Order) -> Result<Told, Failure> {
     if let Some(report) = ordered_in_kernel(device, what)? {
-        if !json {
-            println!("in the kernel, as the device's own queueing discipline");
-        }
-        return table::print(&report, json);
+        return Ok(Told { report, is_in_kernel: true });
     }
     let report = order(device, what).map_err(|error| {
         let usage = matches!(error, ControlError::Refused(_));
         let report = miette::Report::msg(error);
         if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
     })?;
-    table::print(&report, json)
+    Ok(Told { report, is_in_kernel: false })
 }
 
 /// The same in the kernel; nothing if the device has no discipline of ours there.

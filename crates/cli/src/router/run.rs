@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use freshline_core::unit::Span;
+use freshline_kernel::ifc_qdisc;
 use freshline_net::clock::Clock;
 use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
 use miette::IntoDiagnostic;
@@ -77,6 +78,13 @@ pub(super) fn route(
 ) -> Result<(), Failure> {
     eprintln!("{} at {}, queue {}", config.device, config.rate, config.queue);
     let stop = stop_on_signals()?;
+    if matches!(ifc_qdisc::is_attached(&config.device), Ok(true)) {
+        return Err(Failure::Runtime(miette::miette!(
+            "the kernel shapes {0} already (`freshline router attach`); `freshline router set --dev \
+             {0}` changes that, `freshline router detach --dev {0}` ends it",
+            config.device
+        )));
+    }
     let router = Router::open(config).map_err(failure)?;
     if let Some(address) = metrics {
         let orders = router.orders();

@@ -18,17 +18,14 @@ pub(crate) struct Outcome {
     pub(crate) goodput: f64,
 }
 
-const WARM_UP: Duration = Duration::from_secs(3);
-const WINDOW: Duration = Duration::from_secs(4);
-
-/// From A to B, whatever shapes in between.
-pub(crate) fn measured(net: &Net) -> Outcome {
+/// From A to B, whatever shapes in between: for so long, after as long.
+pub(crate) fn measured(net: &Net, window: Duration) -> Outcome {
     let updates = Updates::start(net);
     thread::sleep(Duration::from_millis(500));
     let bulk = Bulk::start(net);
-    thread::sleep(WARM_UP);
-    let goodput = bulk.goodput(WINDOW);
-    Outcome { age_ms: updates.age_ms(WINDOW), goodput }
+    thread::sleep(window);
+    let goodput = bulk.goodput(window);
+    Outcome { age_ms: updates.age_ms(window), goodput }
 }
 
 /// On a link of 20 Mbit/s with this queue.

@@ -20,6 +20,7 @@ mod traffic;
 mod verdict;
 
 use std::fs;
+use std::time::Duration;
 
 use beside::{Outcome, TruthTelling, lab};
 use lateness::Sleeper;
@@ -36,7 +37,7 @@ fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {
     let config = folder.path().join("router.toml");
     fs::write(&config, format!("rate = \"{rate}\"\nqueue = {queue}\n")).unwrap();
     let router = Router::start(net, &["--config", config.to_str().unwrap()]);
-    let outcome = beside::measured(net);
+    let outcome = beside::measured(net, Duration::from_secs(4));
     router.stop();
     assert_eq!(net.queues(), "");
     outcome
