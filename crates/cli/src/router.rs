@@ -68,6 +68,11 @@ fn ordered(device: &str, what: Order) -> Result<Told, Failure> {
     Ok(Told { report, is_in_kernel: false })
 }
 
+/// Whether the kernel shapes a device. It says so also where it hides what the discipline did.
+fn is_in_kernel(device: &str) -> bool {
+    matches!(ifc_qdisc::is_attached(device), Ok(true))
+}
+
 /// The same in the kernel; nothing if the device has no discipline of ours there.
 fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, Failure> {
     let Order { aoi_share, rate } = what;
@@ -84,7 +89,8 @@ fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, 
     match told {
         Ok(report) => Ok(report),
         // A router in user space may have made its device itself, and is heard by its own user, too.
-        Err(KernelError::NoDevice(_) | KernelError::Privileges(_) | KernelError::HiddenPins) => {
+        Err(KernelError::NoDevice(_)) => Ok(None),
+        Err(KernelError::Privileges(_) | KernelError::HiddenPins) if !is_in_kernel(device) => {
             Ok(None)
         }
         Err(error) => Err(failure(error)),

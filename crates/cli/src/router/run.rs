@@ -6,13 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use freshline_core::unit::Span;
-use freshline_kernel::ifc_qdisc;
 use freshline_net::clock::Clock;
 use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
 use miette::IntoDiagnostic;
 
 use super::flags::Flags;
-use super::table;
+use super::{is_in_kernel, table};
 use crate::Failure;
 use crate::output::{printed, stop_on_signals};
 
@@ -78,7 +77,7 @@ pub(super) fn route(
 ) -> Result<(), Failure> {
     eprintln!("{} at {}, queue {}", config.device, config.rate, config.queue);
     let stop = stop_on_signals()?;
-    if matches!(ifc_qdisc::is_attached(&config.device), Ok(true)) {
+    if is_in_kernel(&config.device) {
         return Err(Failure::Runtime(miette::miette!(
             "the kernel shapes {0} already (`freshline router attach`); `freshline router set --dev \
              {0}` changes that, `freshline router detach --dev {0}` ends it",

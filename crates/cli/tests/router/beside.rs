@@ -31,7 +31,7 @@ pub(crate) fn measured(net: &Net, window: Duration) -> Outcome {
 /// On a link of 20 Mbit/s with this queue.
 pub(crate) fn lab(queue: &str) -> Outcome {
     let scenario = format!(
-        "title = \"the same\"\nduration = \"60s\"\nwarm_up = \"10s\"\n\
+        "title = \"the same\"\nduration = \"15s\"\nwarm_up = \"5s\"\n\
          [[link]]\nname = \"r\"\nthere = {{ rate = \"20mbit\", queue = {queue} }}\nback = {{}}\n\
          [[flow]]\nname = \"updates\"\npath = [\"r\"]\n\
          updates = {{ law = \"fixed\", rate = \"{}\", payload = \"{}\" }}\n\

@@ -41,7 +41,7 @@ fn assert_conserved(status: &Value) {
 
 /// Hosts of which each has found its neighbour: until then it drops what comes too fast. One datagram has
 /// arrived.
-fn acquainted() -> Net {
+pub(crate) fn acquainted() -> Net {
     let net = Net::new();
     send(&net, 100, [10_000].into_iter());
     for _ in 0..100 {

@@ -30,7 +30,7 @@ mod traffic;
 
 use attached::{Attached, asked};
 use common::{assert_fails, text};
-use net::{Net, can_run};
+use net::{DEVICE, Net, can_run};
 use running::{Router, count};
 
 #[test]
@@ -89,6 +89,9 @@ fn a_device_has_one_router_in_user_space_or_in_the_kernel() {
     let attached = Attached::new(&net, &RATE);
     refused("run", "`freshline router detach --dev b` ends it");
     refused("attach", "under control already");
+    // `ip netns exec` hides pins; that there is a router is seen all the same.
+    let hidden = net.freshline("r", &["router", "status", "--dev", DEVICE]).output().unwrap();
+    assert_fails(&hidden, 1, "is hidden here");
     traffic::send(&net, 100, 10_000..10_010);
     assert!(metrics().contains(all_came), "{}", metrics());
     attached.detach();
