@@ -133,7 +133,7 @@ fn transmissions_end_when_the_cores_end() {
 
 #[test]
 fn times_in_the_queue_have_narrow_buckets_in_order() {
-    let mut times: Vec<u64> = (0..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit]).collect();
+    let mut times: Vec<u64> = (0..42).flat_map(|bit| [(1 << bit) - 1, 1 << bit]).collect();
     let mut rng = Pcg32::seed_from_u64(11);
     times.extend((0..1000).map(|_| any_magnitude(&mut rng, 12.0)));
     times.sort_unstable();
