@@ -14,7 +14,7 @@ use super::net::{Net, can_run};
 use super::running::Router;
 use super::traffic::{Bulk, Updates};
 
-/// A guest's time is exact, and costs ten times as much outside.
+/// Nothing is late in a guest, so little time will do.
 const WINDOW: Duration = Duration::from_secs(2);
 
 /// A file for `--config`, with this rate and queue.
