@@ -1,6 +1,6 @@
 //! What a packet costs in the discipline in the kernel, and in the kernel's own. A ns is an instruction
-//! here (`guest.rs`): figures are the same on every machine, and tell nothing of caches. They are for
-//! the documentation; what is asserted is that there are some.
+//! here (`guest.rs`): figures do not depend on the host, and tell nothing of caches. They are for the
+//! documentation; what is asserted is that there are some.
 
 use std::fs;
 use std::process::Command;
