@@ -49,21 +49,28 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// How many flows are told.
 const FLOWS: usize = 20;
 
-/// Has the router of a device, in the kernel or in user space, carry out an order, and prints what it
-/// tells.
-fn ordered(device: &str, what: Order, json: bool) -> Result<(), Failure> {
+/// What the router of a device tells, and whether it is in the kernel.
+struct Told {
+    report: RouterReport,
+    is_in_kernel: bool,
+}
+
+/// Has the router of a device, in the kernel or in user space, carry out an order.
+fn ordered(device: &str, what: Order) -> Result<Told, Failure> {
     if let Some(report) = ordered_in_kernel(device, what)? {
-        if !json {
-            println!("in the kernel, as the device's own queueing discipline");
-        }
-        return table::print(&report, json);
+        return Ok(Told { report, is_in_kernel: true });
     }
     let report = order(device, what).map_err(|error| {
         let usage = matches!(error, ControlError::Refused(_));
         let report = miette::Report::msg(error);
         if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
     })?;
-    table::print(&report, json)
+    Ok(Told { report, is_in_kernel: false })
+}
+
+/// Whether the kernel shapes a device. It says so also where it hides what the discipline did.
+fn is_in_kernel(device: &str) -> bool {
+    matches!(ifc_qdisc::is_attached(device), Ok(true))
 }
 
 /// The same in the kernel; nothing if the device has no discipline of ours there.
@@ -82,7 +89,8 @@ fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, 
     match told {
         Ok(report) => Ok(report),
         // A router in user space may have made its device itself, and is heard by its own user, too.
-        Err(KernelError::NoDevice(_) | KernelError::Privileges(_) | KernelError::HiddenPins) => {
+        Err(KernelError::NoDevice(_)) => Ok(None),
+        Err(KernelError::Privileges(_) | KernelError::HiddenPins) if !is_in_kernel(device) => {
             Ok(None)
         }
         Err(error) => Err(failure(error)),

@@ -7,7 +7,7 @@
  *     shaper                                          begins anew
  *     arrive NOW_NS                                   where nothing waits
  *     send BYTES RATE            ->  when the transmission ends
- *     sojourn NS                 ->  its bucket
+ *     sojourn NS                 ->  its bucket, and that of a flow
  *     rules COUNT, and CONDITION CLASS FROM TO of each
  *     packet LENGTH, and its bytes  ->  whether it is IP, dscp, fragment, update, class, protocol, ports,
  *                                       and the addresses as four numbers */
@@ -69,7 +69,10 @@ int main(void)
 
 			printf("%llu\n", (unsigned long long)shaper_send(&shaper, bytes, number()));
 		} else if (!strcmp(what, "sojourn")) {
-			printf("%llu\n", (unsigned long long)sojourn_bucket(number()));
+			__u64 bucket = sojourn_bucket(number());
+
+			printf("%llu %llu\n", (unsigned long long)bucket,
+			       (unsigned long long)flow_sojourn_bucket(bucket));
 		} else if (!strcmp(what, "rules")) {
 			rules_count = number();
 			for (__u64 at = 0; at < rules_count && at < MOST_RULES; at++) {

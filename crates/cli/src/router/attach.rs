@@ -47,7 +47,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Ok(settings) if args.in_kernel || *via == Via::default() => {
             if order(device, Order::default()).is_ok() {
                 return Err(Failure::Runtime(miette::miette!(
-                    "a `freshline router run` shapes {device} already; end it first"
+                    "a `freshline router run` shapes {device} already; end its process first, by Ctrl-C or \
+                     SIGTERM"
                 )));
             }
             ifc_qdisc::attach(device, &settings).map_err(failure)?;

@@ -11,7 +11,7 @@ use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, se
 use miette::IntoDiagnostic;
 
 use super::flags::Flags;
-use super::table;
+use super::{is_in_kernel, table};
 use crate::Failure;
 use crate::output::{printed, stop_on_signals};
 
@@ -77,6 +77,13 @@ pub(super) fn route(
 ) -> Result<(), Failure> {
     eprintln!("{} at {}, queue {}", config.device, config.rate, config.queue);
     let stop = stop_on_signals()?;
+    if is_in_kernel(&config.device) {
+        return Err(Failure::Runtime(miette::miette!(
+            "the kernel shapes {0} already (`freshline router attach`); `freshline router set --dev \
+             {0}` changes that, `freshline router detach --dev {0}` ends it",
+            config.device
+        )));
+    }
     let router = Router::open(config).map_err(failure)?;
     if let Some(address) = metrics {
         let orders = router.orders();

@@ -4,8 +4,9 @@ use freshline_core::router::AoiShare;
 use freshline_core::unit::BitRate;
 use freshline_net::router::Order;
 
-use super::ordered;
+use super::{ordered, table};
 use crate::Failure;
+use crate::output::{print_json, printed};
 
 /// Change the rate or the share of updates of a running router.
 #[derive(Debug, clap::Args)]
@@ -38,5 +39,6 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let Args { dev, aoi_share, rate, json } = args;
-    ordered(&dev, Order { aoi_share, rate }, json)
+    let told = ordered(&dev, Order { aoi_share, rate })?;
+    if json { print_json(&told.report) } else { printed(table::print_told(&told)) }
 }

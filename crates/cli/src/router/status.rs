@@ -1,9 +1,10 @@
 //! `freshline router status`: what a running router did so far.
 
-use freshline_net::router::Order;
+use freshline_net::router::{Order, Snapshot};
 
-use super::ordered;
+use super::{ordered, table};
 use crate::Failure;
+use crate::output::Form;
 
 /// Show how a running router is set and what it did so far.
 #[derive(Debug, clap::Args)]
@@ -11,11 +12,16 @@ pub(super) struct Args {
     /// The device that is shaped.
     #[arg(long, value_name = "DEV")]
     dev: String,
-    /// Print it as one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    ordered(&args.dev, Order::default(), args.json)
+    let told = ordered(&args.dev, Order::default())?;
+    args.form.print(
+        told,
+        table::print_told,
+        |told| told.report.clone(),
+        |told| Snapshot(told.report),
+    )
 }

@@ -5,12 +5,22 @@ use std::io::{self, Write};
 use freshline_core::router::{AccountReport, RouterReport};
 use freshline_core::unit::BitRate;
 
+use super::Told;
 use crate::Failure;
 use crate::output::{ms, print_json, printed};
 
 /// The report on standard output, as one JSON document or as a table.
 pub(super) fn print(report: &RouterReport, json: bool) -> Result<(), Failure> {
     if json { print_json(report) } else { printed(write(&mut io::stdout().lock(), report)) }
+}
+
+/// Where the router works, and the table.
+pub(super) fn print_told(told: &Told) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if told.is_in_kernel {
+        writeln!(out, "in the kernel, as the device's own queueing discipline")?;
+    }
+    write(&mut out, &told.report)
 }
 
 /// The whole table.

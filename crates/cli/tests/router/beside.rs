@@ -18,26 +18,20 @@ pub(crate) struct Outcome {
     pub(crate) goodput: f64,
 }
 
-const WARM_UP: Duration = Duration::from_secs(3);
-const WINDOW: Duration = Duration::from_secs(4);
-/// An update's way is that of a source, a router and a monitor, each of which sleeps until it is to
-/// act: who wakes later makes ages other than those of the path.
-pub(crate) const TIMELY_MS: f64 = 0.5;
-
-/// From A to B, whatever shapes in between.
-pub(crate) fn measured(net: &Net) -> Outcome {
+/// From A to B, whatever shapes in between: for so long, after as long.
+pub(crate) fn measured(net: &Net, window: Duration) -> Outcome {
     let updates = Updates::start(net);
     thread::sleep(Duration::from_millis(500));
     let bulk = Bulk::start(net);
-    thread::sleep(WARM_UP);
-    let goodput = bulk.goodput(WINDOW);
-    Outcome { age_ms: updates.age_ms(WINDOW), goodput }
+    thread::sleep(window);
+    let goodput = bulk.goodput(window);
+    Outcome { age_ms: updates.age_ms(window), goodput }
 }
 
 /// On a link of 20 Mbit/s with this queue.
 pub(crate) fn lab(queue: &str) -> Outcome {
     let scenario = format!(
-        "title = \"the same\"\nduration = \"60s\"\nwarm_up = \"10s\"\n\
+        "title = \"the same\"\nduration = \"15s\"\nwarm_up = \"5s\"\n\
          [[link]]\nname = \"r\"\nthere = {{ rate = \"20mbit\", queue = {queue} }}\nback = {{}}\n\
          [[flow]]\nname = \"updates\"\npath = [\"r\"]\n\
          updates = {{ law = \"fixed\", rate = \"{}\", payload = \"{}\" }}\n\

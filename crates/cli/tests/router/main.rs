@@ -20,19 +20,24 @@ mod traffic;
 mod verdict;
 
 use std::fs;
+use std::time::Duration;
 
-use beside::{Outcome, TIMELY_MS, TruthTelling, lab};
+use beside::{Outcome, TruthTelling, lab};
 use lateness::Sleeper;
 use net::{Net, can_run};
 use running::Router;
 use verdict::Verdict;
+
+/// An update's way is that of a source, a router and a monitor, each of which sleeps until it is to
+/// act: who wakes later makes ages other than those of the path.
+const TIMELY_MS: f64 = 0.5;
 
 fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("router.toml");
     fs::write(&config, format!("rate = \"{rate}\"\nqueue = {queue}\n")).unwrap();
     let router = Router::start(net, &["--config", config.to_str().unwrap()]);
-    let outcome = beside::measured(net);
+    let outcome = beside::measured(net, Duration::from_secs(4));
     router.stop();
     assert_eq!(net.queues(), "");
     outcome

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use super::beside::TIMELY_MS;
+use super::TIMELY_MS;
 use super::lateness::Sleeper;
 use super::net::{DEVICE, Net, can_run};
 use super::running::{Router, count, output_of};

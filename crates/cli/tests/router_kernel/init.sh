@@ -11,7 +11,6 @@ mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /run
 mount -t bpf bpf /sys/fs/bpf
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t tracefs tracefs /sys/kernel/tracing
 ulimit -n 65536
 for module in /modules/*.ko; do
     insmod "$module" || echo "cannot load $module"

@@ -17,8 +17,6 @@ mod guest;
 mod hosts;
 mod initramfs;
 mod kernel;
-#[path = "../common/lateness.rs"]
-mod lateness;
 #[allow(dead_code)]
 #[path = "../router/net.rs"]
 mod net;
@@ -29,10 +27,10 @@ mod orphans;
 mod running;
 #[path = "../router/traffic.rs"]
 mod traffic;
-#[path = "../common/verdict.rs"]
-mod verdict;
 
-use net::{Net, can_run};
+use attached::{Attached, asked};
+use common::{assert_fails, text};
+use net::{DEVICE, Net, can_run};
 use running::{Router, count};
 
 #[test]
@@ -69,14 +67,33 @@ fn the_guest_has_what_the_tests_need() {
 }
 
 #[test]
-fn the_router_in_user_space_runs_in_the_guest() {
+fn a_device_has_one_router_in_user_space_or_in_the_kernel() {
     if !guest::entered() || !can_run() {
         return;
     }
+    const RATE: [&str; 2] = ["--rate", "20mbit"];
     let net = Net::new();
-    let router = Router::start(&net, &["--rate", "20mbit"]);
+    let refused = |what: &str, why: &str| assert_fails(&asked(&net, what, &RATE), 1, why);
+    let metrics = || text(&asked(&net, "status", &["--metrics"]).stdout);
+    let all_came = "freshline_router_class_packets_in_total{device=\"b\",class=\"aoi\"} 10\n";
+
+    let router = Router::start(&net, &RATE);
+    refused("attach", "end its process first");
+    refused("run", "another `freshline router` shapes b already");
     traffic::send(&net, 100, 10_000..10_010);
+    assert!(metrics().contains(all_came), "{}", metrics());
     // What waits leaves when it ends.
     assert_eq!(count(&router.stop()["classes"][0]["packets_out"]), 10);
     assert_eq!(traffic::arrived_for_nobody(&net), 10);
+
+    let attached = Attached::new(&net, &RATE);
+    refused("run", "`freshline router detach --dev b` ends it");
+    refused("attach", "under control already");
+    // `ip netns exec` hides pins; that there is a router is seen all the same.
+    let hidden = net.freshline("r", &["router", "status", "--dev", DEVICE]).output().unwrap();
+    assert_fails(&hidden, 1, "is hidden here");
+    traffic::send(&net, 100, 10_000..10_010);
+    assert!(metrics().contains(all_came), "{}", metrics());
+    attached.detach();
+    assert_eq!(traffic::arrived_for_nobody(&net), 20);
 }

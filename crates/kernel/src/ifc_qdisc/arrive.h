@@ -76,7 +76,7 @@ struct arrival {
 /* The flow's row, perhaps a new one. */
 static __always_inline struct flow_account *flow_account(const struct flow *flow)
 {
-	struct flow_account *known = bpf_map_lookup_elem(&flows, flow), fresh = {};
+	struct flow_account *known = bpf_map_lookup_elem(&flows, flow);
 	struct about *this;
 	__u32 zero = 0;
 
@@ -85,7 +85,7 @@ static __always_inline struct flow_account *flow_account(const struct flow *flow
 	this = bpf_map_lookup_elem(&about, &zero);
 	if (this)
 		this->flows_begun++;
-	bpf_map_update_elem(&flows, flow, &fresh, BPF_ANY);
+	bpf_map_update_elem(&flows, flow, &unknown_flow, BPF_ANY);
 	return bpf_map_lookup_elem(&flows, flow);
 }
 

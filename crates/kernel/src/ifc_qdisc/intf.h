@@ -76,6 +76,8 @@ struct flow_account {
 	__u64 bytes_out;
 	__u64 replaced;
 	__u64 queue_full;
+	/* How long its packets waited. */
+	__u64 sojourns[FLOW_SOJOURN_BUCKETS];
 };
 
 #endif

@@ -81,19 +81,6 @@ static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
 	return waiting(BESIDE) ? BESIDE : DROP_AVERSE;
 }
 
-static __always_inline void count_sojourn(const struct place *packet, __u64 starts_ns)
-{
-	/* It may have come after the time at which the one before was due. */
-	__u64 ns = starts_ns > packet->arrived_ns ? starts_ns - packet->arrived_ns : 0, *count;
-	__u32 key = packet->queue * SOJOURN_BUCKETS + sojourn_bucket(ns);
-
-	if (packet->queue >= CLASSES)
-		return;
-	count = bpf_map_lookup_elem(&sojourns, &key);
-	if (count)
-		(*count)++;
-}
-
 /* Puts the next packet of a queue on a line. Whether there was one. */
 static __always_inline int occupy(__u32 queue, struct place *line)
 {
@@ -102,7 +89,8 @@ static __always_inline int occupy(__u32 queue, struct place *line)
 
 	if (!skb)
 		return 0;
-	count_sojourn(line, shaper.free_ns);
+	/* It may have come after the time at which the one before was due. */
+	line->waited_ns = larger(shaper.free_ns, line->arrived_ns) - line->arrived_ns;
 	if (account) {
 		account->on_link_packets = line->segments;
 		account->on_link_bytes = line->bytes;
@@ -150,7 +138,9 @@ static __always_inline void start(const struct settings *now)
 
 static __always_inline void count_sent(const struct place *packet)
 {
+	__u64 bucket = sojourn_bucket(packet->waited_ns), of_flow = flow_sojourn_bucket(bucket), *sojourn;
 	struct account *account = account_of(packet->queue);
+	__u32 key = packet->queue * SOJOURN_BUCKETS + bucket;
 	struct flow_account *flow;
 
 	if (!account)
@@ -161,11 +151,15 @@ static __always_inline void count_sent(const struct place *packet)
 	account->bytes_out += packet->bytes;
 	if (packet->queue == BESIDE)
 		return;
+	sojourn = bpf_map_lookup_elem(&sojourns, &key);
+	if (sojourn)
+		(*sojourn)++;
 	flow = bpf_map_lookup_elem(&flows, &packet->flow);
 	if (!flow)
 		return;
 	flow->packets_out += packet->segments;
 	flow->bytes_out += packet->bytes;
+	flow->sojourns[of_flow]++;
 }
 
 /* A transmission is over. Whether a packet has left with it, which is in the line OVER then. */

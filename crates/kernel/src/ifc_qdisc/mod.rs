@@ -25,8 +25,8 @@ use crate::device::{Device, name_of, own_netns};
 use crate::error::{KernelError, require_btf, require_root};
 use crate::maps::numbers;
 use crate::pin::{self, CONTROL, Folder};
-use crate::qdisc::Told;
-use crate::root::Found;
+use crate::qdisc::{Told, TrafficControl};
+use crate::root::{Found, cannot_read};
 pub use settings::Settings;
 
 /// Folders of pins are called so, with the numbers of their namespace and of their device.
@@ -113,6 +113,18 @@ fn put_in_place(device: Device, settings: &Settings) -> Result<(), KernelError> 
 #[cfg(not(ifc_qdisc))]
 fn put_in_place(_: Device, _: &Settings) -> Result<(), KernelError> {
     offered()
+}
+
+/// Whether the discipline is at the root of a device. It takes neither root nor the sight of pins.
+///
+/// # Errors
+///
+/// [`KernelError::NoDevice`], and where the kernel does not tell.
+pub fn is_attached(device: &str) -> Result<bool, KernelError> {
+    let device = Device::named(device)?;
+    let control = TrafficControl::open().map_err(cannot_read(&device))?;
+    let all = control.qdiscs(device.index).map_err(cannot_read(&device))?;
+    Ok(all.iter().any(|root| is_ours(root, &device)))
 }
 
 /// What the discipline of a device did so far and how it is set, with at most so many flows; nothing if

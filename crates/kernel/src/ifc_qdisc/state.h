@@ -22,6 +22,8 @@ const volatile __u32 slots_mask;
 struct place {
 	struct sk_buff __kptr *skb;
 	__u64 arrived_ns;
+	/* Of one on the link: how long it waited before. */
+	__u64 waited_ns;
 	__u64 bytes;
 	/* More than one of a super-packet. */
 	__u64 segments;
@@ -105,6 +107,9 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } sojourns SEC(".maps");
+
+/* A flow of which nothing is known yet; too long for the stack. */
+struct flow_account unknown_flow;
 
 /* Those that have been silent for long make room for new ones. */
 struct {

@@ -24,6 +24,13 @@ const BESIDE: u32 = 2;
 /// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
 const SOJOURN_CUTS: u64 = 16;
 const SOJOURN_BUCKETS: u32 = 592;
+/// Those of a flow are joined: `FLOW_SOJOURN_JOINS`, `FLOW_SOJOURN_SKIPS` and `FLOW_SOJOURN_BUCKETS`.
+const JOINS: u64 = 4;
+const SKIPS: u64 = 43;
+const FLOW_SOJOURN_BUCKETS: usize = 81;
+/// Positions in a `struct flow_account`.
+const BYTES_IN: usize = 2;
+const SOJOURNS_OF_FLOW: usize = 7;
 /// A packet on the link, and those that are no IP (`MOST_BESIDE`).
 const BESIDES: u64 = 1 + 64;
 
@@ -166,8 +173,7 @@ fn class_report(
         let count = row(sojourns, key, "read the times in the queue")?.first().copied();
         histogram.record_times(count.unwrap_or_default(), middle(bucket.into()));
     }
-    let sojourn_ms =
-        |q: f64| (histogram.count() > 0).then(|| histogram.quantile(q).as_millis_f64());
+    let [sojourn_p50_ms, sojourn_p95_ms] = quantiles_ms(&histogram);
     let account = AccountReport {
         packets_in: account.packets_in,
         bytes_in: account.bytes_in,
@@ -175,18 +181,35 @@ fn class_report(
         bytes_out: account.bytes_out,
         replaced: account.replaced,
         queue_full: account.queue_full,
-        sojourn_p50_ms: sojourn_ms(0.5),
-        sojourn_p95_ms: sojourn_ms(0.95),
+        sojourn_p50_ms,
+        sojourn_p95_ms,
         ..AccountReport::default()
     };
     Ok(ClassReport { class: class.name().to_owned(), account })
 }
 
-/// The middle of a bucket of `sojourn_bucket`.
-fn middle(bucket: u64) -> Span {
+/// Median and 95th percentile, if anything was counted.
+fn quantiles_ms(histogram: &SpanHistogram) -> [Option<f64>; 2] {
+    [0.5, 0.95].map(|q| (histogram.count() > 0).then(|| histogram.quantile(q).as_millis_f64()))
+}
+
+/// Where a bucket of `sojourn_bucket` begins, in ns.
+fn lower(bucket: u64) -> u64 {
     let shift = (bucket / SOJOURN_CUTS).saturating_sub(1);
-    let lower = (bucket - shift * SOJOURN_CUTS) << shift;
-    Span::from_nanos(lower + (1 << shift) / 2)
+    (bucket - shift * SOJOURN_CUTS) << shift
+}
+
+fn middle(bucket: u64) -> Span {
+    Span::from_nanos((lower(bucket) + lower(bucket + 1)) / 2)
+}
+
+/// The middle of a bucket of `flow_sojourn_bucket`.
+fn middle_of_joint(bucket: u64) -> Span {
+    let [from, to] = [bucket, bucket + 1].map(|bucket| match bucket {
+        0 => 0,
+        _ => lower((bucket + SKIPS) * JOINS),
+    });
+    Span::from_nanos((from + to) / 2)
 }
 
 /// The heaviest flows, heaviest first, and of how many something is known.
@@ -195,12 +218,12 @@ fn flows(map: &MapHandle, most: usize) -> Result<(Vec<FlowReport>, u64), KernelE
     for key in map.keys() {
         // One that is gone by now has made room.
         let value = map.lookup(&key, MapFlags::ANY).map_err(KernelError::bpf("read the flows"))?;
-        flows.extend(value.and_then(|value| flow(&key, &numbers(&value))));
+        flows.extend(value.map(|value| (key, numbers(&value))));
     }
     let kept = flows.len() as u64;
-    flows.sort_by_key(|flow| Reverse(flow.account.bytes_in));
+    flows.sort_by_key(|(_, numbers)| Reverse(numbers.get(BYTES_IN).copied()));
     flows.truncate(most);
-    Ok((flows, kept))
+    Ok((flows.iter().filter_map(|(key, numbers)| flow(key, numbers)).collect(), kept))
 }
 
 /// A `struct flow` and its `struct flow_account`.
@@ -208,10 +231,16 @@ fn flow(key: &[u8], numbers: &[u64]) -> Option<FlowReport> {
     let (source, rest) = key.split_first_chunk::<16>()?;
     let (destination, rest) = rest.split_first_chunk::<16>()?;
     let [a, b, c, d, protocol, ..] = *rest else { return None };
-    let &[class, packets_in, bytes_in, packets_out, bytes_out, replaced, queue_full] = numbers
-    else {
+    let (totals, sojourns) = numbers.split_first_chunk::<SOJOURNS_OF_FLOW>()?;
+    let [class, packets_in, bytes_in, packets_out, bytes_out, replaced, queue_full] = *totals;
+    if sojourns.len() != FLOW_SOJOURN_BUCKETS {
         return None;
-    };
+    }
+    let mut histogram = SpanHistogram::new();
+    for (bucket, count) in (0..).zip(sojourns) {
+        histogram.record_times(*count, middle_of_joint(bucket));
+    }
+    let [sojourn_p50_ms, sojourn_p95_ms] = quantiles_ms(&histogram);
     let class = if class == Class::Aoi as u64 { Class::Aoi } else { Class::DropAverse };
     Some(FlowReport {
         class: class.name().to_owned(),
@@ -225,6 +254,8 @@ fn flow(key: &[u8], numbers: &[u64]) -> Option<FlowReport> {
             bytes_out,
             replaced,
             queue_full,
+            sojourn_p50_ms,
+            sojourn_p95_ms,
             ..AccountReport::default()
         },
     })
@@ -248,12 +279,17 @@ mod tests {
         key[16..32].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
         key[32..34].copy_from_slice(&5000_u16.to_ne_bytes());
         key[36] = 17;
-        let told = flow(&key, &[0, 7, 700, 5, 500, 2, 0]).unwrap();
+        let mut numbers = [0; SOJOURNS_OF_FLOW + FLOW_SOJOURN_BUCKETS];
+        numbers[..SOJOURNS_OF_FLOW].copy_from_slice(&[0, 7, 700, 5, 500, 2, 0]);
+        // From 16.4 us to 20.5 us.
+        numbers[SOJOURNS_OF_FLOW + 1] = 5;
+        let told = flow(&key, &numbers).unwrap();
         assert_eq!((told.source.as_str(), told.destination.as_str()), ("10.0.0.1:5000", "::1"));
         assert_eq!((told.class.as_str(), told.protocol), ("aoi", 17));
         assert_eq!((told.account.packets_in, told.account.replaced), (7, 2));
-        assert_eq!(flow(&key[..39], &[0; 7]).map(|flow| flow.protocol), Some(17));
-        assert!(flow(&key, &[0; 6]).is_none() && flow(&key[..36], &[0; 7]).is_none());
+        assert_eq!(told.account.sojourn_p95_ms, Some(0.018432));
+        assert_eq!(flow(&key[..39], &numbers).map(|flow| flow.protocol), Some(17));
+        assert!(flow(&key, &numbers[1..]).is_none() && flow(&key[..36], &numbers).is_none());
     }
 
     #[test]

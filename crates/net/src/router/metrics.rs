@@ -1,6 +1,7 @@
 //! A router's metrics for Prometheus.
 
 use std::fmt;
+use std::iter;
 use std::net::SocketAddr;
 
 use freshline_core::router::{AccountReport, RouterReport};
@@ -9,7 +10,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::metrics::{self, Column, MetricsError, family, total, totals};
+use crate::metrics::{self, Column, MetricsError, counters, family, gauges};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `report` gives, or why it
 /// gives nothing. Gives the address with the port that was chosen for port 0.
@@ -23,9 +24,9 @@ pub fn serve(
     metrics::serve(address, move || report().map(Snapshot))
 }
 
-/// What the router told for one request.
+/// What a router told for one request.
 #[derive(Debug)]
-struct Snapshot(RouterReport);
+pub struct Snapshot(pub RouterReport);
 
 const COUNTERS: [Column<AccountReport, u64>; 8] = [
     ("packets_in", "Packets that came", |a| a.packets_in),
@@ -67,16 +68,14 @@ const SUMS: [Column<RouterReport, u64>; 6] = [
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Self(report) = self;
-        for (name, help, value) in GAUGES {
-            if let Some(gauge) = value(report).map(ConstGauge::new) {
-                total(&mut encoder, name, help, &gauge)?;
-            }
-        }
-        totals(&mut encoder, &SUMS, report)?;
+        let device = ("device", report.device.as_str());
+        let whole = iter::once(([device], report));
+        gauges(&mut encoder, &GAUGES, whole.clone())?;
+        counters(&mut encoder, &SUMS, whole)?;
         let classes: Vec<_> = report
             .classes
             .iter()
-            .map(|class| (vec![("class", class.class.as_str())], &class.account))
+            .map(|class| (vec![device, ("class", class.class.as_str())], &class.account))
             .collect();
         accounts(&mut encoder, "router_class", &classes)?;
         let flows: Vec<_> = report
@@ -97,6 +96,7 @@ impl Collector for Snapshot {
             .iter()
             .map(|(class, source, destination, protocol, account)| {
                 let labels = vec![
+                    device,
                     ("class", *class),
                     ("source", *source),
                     ("destination", *destination),
@@ -168,12 +168,12 @@ mod tests {
         };
         let text = metrics::render(Snapshot(report)).unwrap();
         for line in [
-            "freshline_router_rate 20000000.0",
-            "freshline_router_flows_forgotten_total 3",
-            "freshline_router_class_packets_in_total{class=\"aoi\"} 7",
-            "freshline_router_class_sojourn_p50_seconds{class=\"aoi\"} 0.0015",
-            "freshline_router_flow_replaced_total{class=\"aoi\",source=\"10.0.0.1:5\",\
-             destination=\"10.0.0.2:6\",protocol=\"17\"} 2",
+            "freshline_router_rate{device=\"eth1\"} 20000000.0",
+            "freshline_router_flows_forgotten_total{device=\"eth1\"} 3",
+            "freshline_router_class_packets_in_total{device=\"eth1\",class=\"aoi\"} 7",
+            "freshline_router_class_sojourn_p50_seconds{device=\"eth1\",class=\"aoi\"} 0.0015",
+            "freshline_router_flow_replaced_total{device=\"eth1\",class=\"aoi\",\
+             source=\"10.0.0.1:5\",destination=\"10.0.0.2:6\",protocol=\"17\"} 2",
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }

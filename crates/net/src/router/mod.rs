@@ -34,7 +34,7 @@ use control::ControlSocket;
 pub use control::{ControlError, order};
 use driver::Driver;
 use gate::Gate;
-pub use metrics::serve as serve_metrics;
+pub use metrics::{Snapshot, serve as serve_metrics};
 use netfilter::NfqueueGate;
 pub use order::{Order, OrderError, Orders};
 use shaper::{Settings, Shaper};
