@@ -275,9 +275,10 @@ impl Tenth {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
         if round.count == 0 {
-            // Silence is no wait that could be known, but no reason to go on either.
+            // Silence is no wait that could be known, but no reason to go on either: down to Lazy's.
             self.stage = Stage::Steering;
-            self.set_rate(self.aim() * self.params.smallest_factor);
+            let least = self.aim().min(self.params.under_way / self.srtt);
+            self.set_rate((self.aim() * self.params.smallest_factor).max(least));
         } else if length > 0.0 {
             match self.stage {
                 Stage::Climbing => self.climb(&round, length),
