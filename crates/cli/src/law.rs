@@ -18,7 +18,7 @@ pub(crate) enum LawName {
     AcpPlus,
     /// The predecessor of acp+, with a step size.
     Acp,
-    /// Holds the number of its own updates that wait at a tenth.
+    /// Holds the number of its own updates that wait at about a tenth.
     Tenth,
     /// One update a round trip.
     Lazy,

@@ -8,7 +8,7 @@ use freshline_core::unit::UpdateRate;
 const SERVICE: f64 = 1.0;
 
 /// What a law may hold.
-const WAITING: [f64; 7] = [0.02, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0];
+const WAITING: [f64; 7] = [0.02, 0.05, 0.1, 0.14, 0.25, 0.5, 1.0];
 
 fn main() {
     let service = UpdateRate::saturating(SERVICE);

@@ -49,14 +49,15 @@ pub(super) fn summary(contests: &[&Contested], out: &mut impl Write) -> io::Resu
     let near = count(&|contest| contest.over_best() <= NEAR);
     let far = count(&|contest| contest.over_best() <= FAR);
     let older = count(&|contest| contest.over_others() <= OLDER);
-    let is_fair = |contest: &Contested| contest.laws[0].jain.is_none_or(|jain| jain >= FAIR);
+    let jains = || contests.iter().filter_map(|contest| contest.laws[0].jain);
+    let (alike, fair) = (jains().count(), jains().filter(|jain| *jain >= FAIR).count());
     writeln!(
         out,
         "\n{law} of {all}: {near} within {NEAR:.2} of the best fixed rate, {far} within {FAR:.2};"
     )?;
     writeln!(
         out,
-        "{older} not more than {OLDER:.2} of the better other law; {} with Jain's index from {FAIR}",
-        count(&is_fair)
+        "{older} not more than {OLDER:.2} of the better other law; \
+         {fair} of {alike} with sources alike have a Jain's index from {FAIR} on"
     )
 }

@@ -16,7 +16,7 @@
 //! | [`AcpPlus`] | seeks the smallest mean age by steps of backlog, ×0.75 to ×1.25 an epoch | 001 Algorithm 1 |
 //! | [`Acp`] | its predecessor, with a step size κ | 000 Algorithm 2 |
 //! | [`Lazy`] | one update a smoothed round trip | 000 section 3.8 |
-//! | [`Tenth`] | holds the number of its own updates that wait at a tenth | `docs/fresher.md` |
+//! | [`Tenth`] | holds the number of its own updates that wait at about a tenth | `docs/fresher.md` |
 //! | [`Fixed`] | the plainest: a constant rate; it defines the minimum | – |
 //!
 //! 001 is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; 000 is Shreedhar,
