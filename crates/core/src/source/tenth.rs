@@ -248,7 +248,7 @@ impl Tenth {
 
     fn count(&mut self, now: Time, ack: &Ack, wait: f64) {
         let wanted = self.updates_wanted();
-        let full = FULL / (self.rate().per_second() * self.share());
+        let full = self.full() / (self.rate().per_second() * self.share());
         let Some(round) = &mut self.round else { return };
         if ack.sent_at < round.began_at {
             return;
@@ -318,7 +318,7 @@ impl Tenth {
             self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
         }
         if let Some(arrived) = round.arrival_rate().filter(|_| round.count >= FEW) {
-            if waiting > FULL {
+            if waiting > self.full() {
                 rate = rate.min(DRAIN * arrived.min(self.aim()));
             } else if arrived < 0.5 * used {
                 rate = rate.min(1.25 * arrived);
@@ -329,10 +329,16 @@ impl Tenth {
             self.undrained = 0;
         }
         let has_been_at_base = self.waits.at_base().max(self.drained_at);
-        if self.stands(round) || now.since(has_been_at_base) > patience {
+        let is_to_wait = aim >= FULL;
+        if !is_to_wait && (self.stands(round) || now.since(has_been_at_base) > patience) {
             self.stage = Stage::Draining;
             self.drained_at = now;
         }
+    }
+
+    /// With so many waiting a queue grows that was not asked for.
+    fn full(&self) -> f64 {
+        FULL.max(2.0 * self.params.waiting)
     }
 
     /// Whether updates wait, and the wait does not change.
