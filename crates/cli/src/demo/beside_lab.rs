@@ -24,7 +24,7 @@ mod verdict;
 /// Of `scenarios/fresher`, where the lab sees the laws well apart.
 const FAMILIES: [&str; 4] = ["satellite", "jitter-05", "loss-10", "narrow-back"];
 
-/// From the first update on, the search for the rate included, in both worlds.
+/// Of a run in both worlds; the search for the rate counts.
 const LENGTH: Span = Span::from_secs(15);
 
 /// Ages of the lab that differ by more than this part are to stand in the same order.
@@ -34,7 +34,7 @@ const APART: f64 = 0.05;
 const NEAR: f64 = 0.2;
 
 /// A machine that is later shows other paths: this is a twelfth of the least age here, and an update
-/// waits for the emulator and for the monitor.
+/// waits for both the emulator and the monitor.
 const TIMELY_MS: f64 = 1.0;
 
 /// A family's mean ages in ms, in the order of [`LAWS`].
