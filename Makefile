@@ -13,7 +13,7 @@ FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: ## ACP+ beside Lazy and two fixed rates, on the same emulated path
+demo: ## ACP+ beside Tenth, Lazy and two fixed rates, on the same emulated path
 	@scripts/setup build
 	@cargo run --release -p freshline -- demo $(ARGS)
 

@@ -1,5 +1,7 @@
-//! `freshline demo`: four sources on the same emulated path.
+//! `freshline demo`: five sources on the same emulated path.
 
+#[cfg(test)]
+mod beside_lab;
 mod contest;
 mod lane;
 mod report;
@@ -8,7 +10,7 @@ mod view;
 use clap::value_parser;
 use freshline_core::age::theory::{Hop, path_lower_bound};
 use freshline_core::link::{ConditionsConfig, HopConfig};
-use freshline_core::source::{AcpPlus, Fixed, Lazy, RateLaw};
+use freshline_core::source::{AcpPlus, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Bytes, Span, UpdateRate};
 use freshline_core::wire::Update;
 use miette::{IntoDiagnostic, WrapErr};
@@ -19,9 +21,9 @@ use contest::Contest;
 use report::Report;
 use view::View;
 
-/// Show ACP+ beside Lazy and two fixed rates, over real sockets and the same emulated path.
+/// Show ACP+ beside Tenth, Lazy and two fixed rates, over real sockets and the same emulated path.
 ///
-/// Four sources run at the same time, each over a path of its own with the same conditions, to one
+/// Five sources run at the same time, each over a path of its own with the same conditions, to one
 /// monitor. The ages are the true ones at the monitor: one clock serves both ends here. On a
 /// terminal the run is drawn while it lasts; q or Ctrl-C ends it early, with the table of what was
 /// measured until then.
@@ -91,6 +93,7 @@ fn conditions() -> ConditionsConfig {
 fn laws(bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
     vec![
         ("acp+", Box::new(AcpPlus::new(Default::default()))),
+        ("tenth", Box::new(Tenth::new(Default::default()))),
         ("lazy", Box::new(Lazy::new(Default::default()))),
         ("fixed-slow", Box::new(Fixed::new(UpdateRate::saturating(SLOW)))),
         ("fixed-fast", Box::new(Fixed::new(bottleneck.scaled(OVERLOAD)))),

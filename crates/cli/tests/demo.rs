@@ -26,7 +26,7 @@ fn number(value: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn the_demonstration_measures_four_laws_none_of_which_beats_the_path() {
+fn the_demonstration_measures_five_laws_none_of_which_beats_the_path() {
     let report = json(&freshline(&["demo", "--seconds", "3", "--json", "--seed", "7"]));
     let lower_bound = number(&report, "lower_bound_ms");
     assert!((lower_bound - 26.357).abs() < 0.001, "{report}");
@@ -34,7 +34,7 @@ fn the_demonstration_measures_four_laws_none_of_which_beats_the_path() {
     assert_eq!(report["path"]["forward"]["hop"][1]["rate"], "20mbit");
     let runs = report["runs"].as_array().unwrap();
     let laws: Vec<_> = runs.iter().map(|run| run["law"].as_str().unwrap()).collect();
-    assert_eq!(laws, ["acp+", "lazy", "fixed-slow", "fixed-fast"]);
+    assert_eq!(laws, ["acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"]);
     for run in runs {
         let (mean, p95) = (number(run, "age_mean_ms"), number(run, "age_p95_ms"));
         assert!(mean >= lower_bound && p95 >= mean, "{run}");

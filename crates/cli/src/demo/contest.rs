@@ -2,9 +2,8 @@
 //!
 //! ```text
 //!   source ─► emulator ─┐
-//!   source ─► emulator ─┤
 //!   source ─► emulator ─┼─► monitor          the calling thread looks on
-//!   source ─► emulator ─┘
+//!   …                  ─┘
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -104,12 +104,13 @@ fn draw(frame: &mut Frame<'_>, glances: &[Glance], elapsed: Span) {
         elapsed.as_secs_f64()
     );
     frame.render_widget(Line::from(title).bold(), head);
-    let rows = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).split(body);
-    let cells = rows.iter().flat_map(|row| {
-        Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(*row).to_vec()
-    });
-    for (glance, cell) in glances.iter().zip(cells) {
-        draw_lane(frame, glance, cell);
+    let pairs = glances.chunks(2);
+    let rows = Layout::vertical(vec![Constraint::Fill(1); pairs.len()]).split(body);
+    for (pair, row) in pairs.zip(rows.iter()) {
+        let cells = Layout::horizontal(vec![Constraint::Fill(1); pair.len()]).split(*row);
+        for (glance, cell) in pair.iter().zip(cells.iter()) {
+            draw_lane(frame, glance, *cell);
+        }
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
             age_mean: None,
             sawtooth: vec![(-0.5, 10.0), (-0.1, 410.0)],
         };
-        let glances = ["acp+", "lazy", "fixed-slow", "fixed-fast"].map(glance);
+        let glances = ["acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"].map(glance);
         let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
         terminal.draw(|frame| draw(frame, &glances, Span::from_secs(7))).unwrap();
         let screen = terminal.backend().to_string();
