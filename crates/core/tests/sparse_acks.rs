@@ -7,9 +7,7 @@ use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
     Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
 };
-use freshline_core::source::{
-    Ack, Acks, AcpPlus, Fixed, Phase, RateBounds, RateLaw, Tenth, TenthParams,
-};
+use freshline_core::source::{Ack, AcpPlus, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{self, SessionId};
 
@@ -130,29 +128,28 @@ impl World {
     }
 }
 
-fn tenth(acks: Acks) -> Tenth {
-    let bounds = RateBounds { ceiling: UpdateRate::saturating(500.0), ..RateBounds::default() };
-    Tenth::new(TenthParams { acks, bounds, ..TenthParams::default() })
+/// A fixed rate, of whose updates each so many-th asks.
+struct Asking {
+    law: Fixed,
+    each: u64,
+    sent: u64,
 }
 
-/// 100 updates a second, of which none asks.
-struct Mute(Fixed);
-
-impl Mute {
-    fn new() -> Self {
-        Self(Fixed::new(UpdateRate::saturating(100.0)))
-    }
+/// 500 updates a second; of the acks 143 come back at most.
+fn asking(each: u64) -> Asking {
+    Asking { law: Fixed::new(UpdateRate::saturating(500.0)), each, sent: 0 }
 }
 
-impl RateLaw for Mute {
+impl RateLaw for Asking {
     fn name(&self) -> &'static str {
-        "mute"
+        "asking"
     }
     fn restart(&mut self, now: Time) {
-        self.0.restart(now);
+        self.law.restart(now);
     }
     fn on_sent(&mut self, now: Time, seq: u64) {
-        self.0.on_sent(now, seq);
+        self.sent += 1;
+        self.law.on_sent(now, seq);
     }
     fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
     fn on_tick(&mut self, _now: Time) {}
@@ -160,13 +157,13 @@ impl RateLaw for Mute {
         None
     }
     fn next_update_at(&self) -> Option<Time> {
-        self.0.next_update_at()
+        self.law.next_update_at()
     }
     fn wants_ack(&self, _now: Time) -> bool {
-        false
+        (self.sent + 1).is_multiple_of(self.each)
     }
     fn rate(&self) -> UpdateRate {
-        self.0.rate()
+        self.law.rate()
     }
     fn phase(&self) -> Phase {
         Phase::Steering
@@ -175,7 +172,7 @@ impl RateLaw for Mute {
 
 #[test]
 fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
-    let [every, sparse] = [Acks::Every, Acks::Sparse].map(|acks| World::new(tenth(acks)).run(10));
+    let [every, sparse] = [1, 5].map(|each| World::new(asking(each)).run(10));
     for world in [&every, &sparse] {
         assert!(world.has_been_open());
         let counters = world.source.counters();
@@ -195,7 +192,7 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
 
 #[test]
 fn what_had_no_ack_counts_as_delivered_and_not_as_lost() {
-    let world = World::new(tenth(Acks::Sparse)).run(10);
+    let world = World::new(asking(5)).run(10);
     let counters = world.source.counters();
     assert!(counters.delivered_bytes * 100 > counters.payload_bytes * 99, "{counters:?}");
     let path = world.source.paths().statuses(world.now, None).next().expect("one").counters;
@@ -205,7 +202,7 @@ fn what_had_no_ack_counts_as_delivered_and_not_as_lost() {
 
 #[test]
 fn a_monitor_of_before_answers_all_and_nothing_breaks() {
-    let world = World::with_old_monitor(tenth(Acks::Sparse)).run(10);
+    let world = World::with_old_monitor(asking(5)).run(10);
     assert!(world.has_been_open());
     let counters = world.source.counters();
     assert!(counters.asked * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
@@ -225,7 +222,7 @@ fn a_source_of_before_is_answered_each_time() {
 
 #[test]
 fn a_law_that_never_asks_is_not_left_in_the_dark() {
-    let world = World::new(Mute::new()).run(10);
+    let world = World::new(asking(u64::MAX)).run(10);
     assert!(world.has_been_open());
     let counters = world.source.counters();
     // A word is overdue two round trips of 27 ms after the last one.
@@ -234,7 +231,7 @@ fn a_law_that_never_asks_is_not_left_in_the_dark() {
 
 #[test]
 fn over_several_paths_each_update_asks() {
-    let world = World::new(Mute::new()).over(2).run(2);
+    let world = World::new(asking(u64::MAX)).over(2).run(2);
     assert!(world.has_been_open());
     let counters = world.source.counters();
     assert!(counters.sent > 100 && counters.asked == counters.sent, "{counters:?}");
