@@ -305,7 +305,7 @@ impl Tenth {
     }
 
     fn steer(&mut self, now: Time, round: &Round, length: f64) {
-        let Params { waiting: aim, smallest_factor, largest_factor, patience, .. } = self.params;
+        let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
         self.wait = round.mean_wait();
         self.was_steady = round.is_steady();
         let used = (f64::from(round.sent) / length).min(self.rate().per_second());
@@ -327,15 +327,21 @@ impl Tenth {
             }
         }
         self.set_rate(rate);
-        if self.waits.at_base() > self.drained_at {
-            self.undrained = 0;
-        }
-        let has_been_at_base = self.waits.at_base().max(self.drained_at);
-        let is_to_wait = aim >= FULL;
-        if !is_to_wait && (self.stands(round) || now.since(has_been_at_base) > patience) {
+        if self.has_to_drain(now, round) {
             self.stage = Stage::Draining;
             self.drained_at = now;
         }
+    }
+
+    /// Whether it is time to see if what waits is a queue; not where it is to wait.
+    fn has_to_drain(&mut self, now: Time, round: &Round) -> bool {
+        let at_base = self.waits.at_base();
+        if at_base > self.drained_at {
+            self.undrained = 0;
+        }
+        let stands = self.stands(round);
+        let is_lost = now.since(at_base.max(self.drained_at)) > self.params.patience;
+        self.params.waiting < FULL && (stands || is_lost)
     }
 
     /// With so many waiting a queue grows that was not asked for.
@@ -374,9 +380,12 @@ impl Tenth {
         f64::from(round.sent) < 0.7 * self.aim() * length - 1.0
     }
 
-    /// The first two of a round leave at once, where it is worth knowing what the path can carry.
-    fn wants_pair(&self, now: Time) -> bool {
-        self.stage == Stage::Climbing || self.service.wants_pair(now)
+    /// The round whose first two updates leave at once, as it is worth knowing what the path can carry.
+    fn round_of_pair(&self) -> Option<&Round> {
+        let is_worth_it = |round: &&Round| {
+            self.stage == Stage::Climbing || self.service.wants_pair(round.began_at)
+        };
+        self.round.as_ref().filter(is_worth_it)
     }
 
     /// What the waits ask for, 1/s.
@@ -502,19 +511,15 @@ impl RateLaw for Tenth {
     }
 
     fn next_update_at(&self) -> Option<Time> {
-        match (&self.startup, &self.round) {
-            (Some(startup), _) => startup.wants_probe().then_some(Time::ZERO),
-            (None, Some(round)) if round.sent == 1 && self.wants_pair(round.began_at) => {
-                Some(Time::ZERO)
-            }
-            (None, _) => Some(self.pacer.next_at(self.rate())),
+        match &self.startup {
+            Some(startup) => startup.wants_probe().then_some(Time::ZERO),
+            None if self.round_of_pair().is_some_and(|round| round.sent == 1) => Some(Time::ZERO),
+            None => Some(self.pacer.next_at(self.rate())),
         }
     }
 
     fn wants_ack(&self, now: Time) -> bool {
-        let is_of_pair =
-            self.round.is_some_and(|round| round.sent < 2 && self.wants_pair(round.began_at));
-        is_of_pair || self.sparse.wants_ack(now)
+        self.round_of_pair().is_some_and(|round| round.sent < 2) || self.sparse.wants_ack(now)
     }
 
     fn rate(&self) -> UpdateRate {
