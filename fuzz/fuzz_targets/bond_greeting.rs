@@ -2,7 +2,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use freshline_net::bond::greeting::{Greeting, LONGEST, Next};
+use freshline_net::bond::greeting::{Greeting, LONGEST, Next, Protocol};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
@@ -30,9 +30,17 @@ fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Option<String>
             match next {
                 Next::Listen => assert!(greeting.room() > 0 && said <= 2 * LONGEST),
                 Next::Connect(protocol, target, rest) => {
-                    assert!(rest.len() <= said);
-                    return (answers, Some(format!("{protocol:?} {target}")));
+                    // A head in absolute form gets a few fields more, and a space in each.
+                    assert!(rest.len() <= 2 * said + 256);
+                    let protocol = match protocol {
+                        Protocol::Socks => "SOCKS",
+                        Protocol::Http => "CONNECT",
+                        // What has come of the body depends on the pieces.
+                        Protocol::Absolute(_) => "absolute",
+                    };
+                    return (answers, Some(format!("{protocol} {target}")));
                 }
+                Next::Associate => return (answers, Some("datagrams".into())),
                 Next::End => return (answers, Some("no".into())),
             }
         }

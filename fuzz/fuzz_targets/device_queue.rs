@@ -1,8 +1,8 @@
-//! Any bytes as what the kernel says of a device's queueing discipline; and a true answer, with
-//! anything before and behind what is looked for.
+//! Any bytes as what the kernel says of a device's queueing discipline, or of the queues of its Wi-Fi
+//! stations; and a true answer of the former, with anything before and behind what is looked for.
 #![no_main]
 
-use freshline_net::via::{Told, parse_discipline};
+use freshline_net::via::{Told, parse_discipline, parse_station_queues};
 use libfuzzer_sys::fuzz_target;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -15,6 +15,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = parse_discipline(bytes);
+    let _ = parse_station_queues(bytes);
     let Some((numbers, other)) = bytes.split_first_chunk::<8>() else { return };
     let (waiting, left) = numbers.split_at(4);
     let basic = attribute(1, &[&[0; 8], left, &[0; 4]].concat());
@@ -23,6 +24,12 @@ fuzz_target!(|bytes: &[u8]| {
     let stats = attribute(7, &[stranger.clone(), basic, queue, stranger.clone()].concat());
     let answer = [&[0; 20], &stranger[..], &attribute(1, b"noqueue\0"), &stats, other].concat();
     let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four of them"));
-    let told = Told { waiting: number(waiting).into(), left: number(left), is_noqueue: true };
+    let told = Told {
+        waiting: number(waiting).into(),
+        waiting_bytes: 0,
+        left: number(left),
+        left_bytes: 0,
+        is_noqueue: true,
+    };
     assert_eq!(parse_discipline(&answer), Some(told));
 });

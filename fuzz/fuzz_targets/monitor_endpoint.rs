@@ -4,9 +4,12 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret, Verdict};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{
+    Ack, AckMark, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+};
 use libfuzzer_sys::fuzz_target;
 
 const MAX_SOURCES: usize = 3;
@@ -33,6 +36,8 @@ enum Step<'a> {
         seq: u64,
         clock_offset: Option<i64>,
         wants_ack: bool,
+        ack_mark: Option<Option<u8>>,
+        dscp: Option<u8>,
         opening: bool,
         name: u8,
     },
@@ -58,7 +63,7 @@ fuzz_target!(|story: Story<'_>| {
     let mut now = Time::ZERO;
     for step in story.steps {
         let mut buffer = [0; 1500];
-        let (peer, datagram) = match step {
+        let (peer, dscp, datagram) = match step {
             Step::Wait(nanos) => {
                 now += Span::from_nanos(nanos);
                 continue;
@@ -67,8 +72,18 @@ fuzz_target!(|story: Story<'_>| {
                 monitor.on_tick(now, |_, record| assert!(record.payload.len() <= max_payload));
                 continue;
             }
-            Step::Bytes { peer, datagram } => (peer, datagram),
-            Step::Update { peer, session, seq, clock_offset, wants_ack, opening, name } => {
+            Step::Bytes { peer, datagram } => (peer, None, datagram),
+            Step::Update {
+                peer,
+                session,
+                seq,
+                clock_offset,
+                wants_ack,
+                ack_mark,
+                dscp,
+                opening,
+                name,
+            } => {
                 let names = ["", "robot", "meter", "game"];
                 let opening = opening.then(|| Opening {
                     cookie,
@@ -81,22 +96,24 @@ fuzz_target!(|story: Story<'_>| {
                     generated_at: now,
                     clock_offset,
                     wants_ack,
+                    ack_mark: ack_mark
+                        .map(|set| set.and_then(Dscp::new).map_or(AckMark::Echo, AckMark::Set)),
                     opening,
                     payload: &seq.to_be_bytes(),
                 };
                 let len = update.write(&mut buffer).expect("it is short");
-                (peer, &buffer[..len])
+                (peer, dscp.and_then(Dscp::new), &buffer[..len])
             }
             Step::Close { peer, session } => {
                 let session = SessionId(session.into());
                 let close = Close { session, reason: CloseReason::Done }.bytes();
                 buffer[..Close::LEN].copy_from_slice(&close);
-                (peer, &buffer[..Close::LEN])
+                (peer, None, &buffer[..Close::LEN])
             }
         };
         let mut reply = [0; Ack::LEN];
         let clocked = Clocked { received_at: now, now };
-        let receipt = monitor.on_datagram(clocked, peer, datagram, &mut reply);
+        let receipt = monitor.on_marked_datagram(clocked, peer, dscp, datagram, &mut reply);
         assert!(receipt.reply <= datagram.len(), "an answer longer than its question");
         if let Verdict::Fresh { opened: false, .. } | Verdict::Stale { .. } = receipt.verdict {
             let asks = matches!(Message::parse(datagram), Ok(Message::Update(it)) if it.wants_ack);

@@ -4,11 +4,12 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId};
 use freshline_core::session::{PathPhase, Paths, Reach, Sample, Source, SourceParams};
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, SessionId};
+use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks, SessionId};
 use libfuzzer_sys::fuzz_target;
 
 const SESSION: SessionId = SessionId(7);
@@ -37,6 +38,7 @@ enum Step<'a> {
         hold_us: u32,
         received_at: u64,
         fresh: u32,
+        marks: [u8; 3],
     },
     Challenge(u8, [u8; 16]),
     Close(u8, u8),
@@ -64,7 +66,7 @@ struct Endpoint {
 impl Endpoint {
     fn new(law: Law, count: usize, scheduler: u8) -> Self {
         let law: Box<dyn RateLaw> = match law {
-            Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::default())),
+            Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::departure())),
             Law::Acp => Box::new(Acp::new(AcpParams::default())),
             Law::Tenth => Box::new(Tenth::new(Default::default())),
             Law::Lazy => Box::new(Lazy::new(Default::default())),
@@ -83,7 +85,7 @@ impl Endpoint {
             Step::Wait(nanos) => self.live(Span::from_nanos(u64::from(nanos) % 1_000_000_000)),
             Step::Oversleep(nanos) => self.now += Span::from_nanos(nanos % (1 << 50)),
             Step::Bytes(by, datagram) => self.receive(by, datagram),
-            Step::Ack { by, back, was_fresh, hold_us, received_at, fresh } => {
+            Step::Ack { by, back, was_fresh, hold_us, received_at, fresh, marks } => {
                 let Some(seq) = self.sent.len().checked_sub(1 + usize::from(back)) else { return };
                 let ack = Ack {
                     session: SESSION,
@@ -95,8 +97,9 @@ impl Endpoint {
                     fresh,
                     stale: 0,
                     missing: 0,
+                    marks: Marks { seen: Dscp::new(marks[0]), sent: Dscp::new(marks[1]) },
                 };
-                self.receive(by, &ack.bytes());
+                self.receive_marked(by, Dscp::new(marks[2]), &ack.bytes());
             }
             Step::Challenge(by, cookie) => {
                 self.receive(by, &Challenge { session: SESSION, cookie: Cookie(cookie) }.bytes());
@@ -115,8 +118,12 @@ impl Endpoint {
     }
 
     fn receive(&mut self, by: u8, datagram: &[u8]) {
+        self.receive_marked(by, None, datagram);
+    }
+
+    fn receive_marked(&mut self, by: u8, dscp: Option<Dscp>, datagram: &[u8]) {
         // What it makes of it is its own affair.
-        let _ = self.source.on_datagram(self.now, path(by), datagram);
+        let _ = self.source.on_marked_datagram(self.now, path(by), dscp, datagram);
     }
 
     fn send(&mut self) {

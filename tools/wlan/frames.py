@@ -231,7 +231,7 @@ def levels_toml(svm, packets, data, samples, f1):
     vectors = root * machine.support_vectors_ + scaler.mean_ * scale
     text = (
         "# Made by `make train`. f1 is that of the logistic whose slots these were.\nversion = 1\n"
-        f"packets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
+        f"most = {MOST}\npackets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
         f"scale = {toml_numbers(scale)}\n" + training_table("training", data, samples, f1)
     )
     for weight, at in zip(machine.dual_coef_[0], vectors):

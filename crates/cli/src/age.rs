@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
 use clap::value_parser;
 use freshline_core::unit::BitRate;
@@ -38,16 +38,21 @@ The mean ages of all flows, in ms:
 
     freshline age --json transfer.pcap | jq '.flows[].age.mean_ms'
 
+Of a compressed capture:
+
+    zcat transfer.pcap.gz | freshline age -
+
 Reads pcap and pcapng in either order of bytes, with frames of Ethernet (VLAN tags included),
-Linux cooked (1 and 2), loopback or raw IP. The front of each packet is enough: -s 128.
+PPPoE, Linux cooked (1 and 2), loopback or raw IP. Packets a little out of order are sorted. The
+front of each packet is enough: -s 128.
 
 EXIT CODES
 
 0  the whole file was read
-1  the file is cut short or damaged: what stands before was measured and printed
-2  there is no such file, it is no capture, or none of its link types can be read")]
+1  the file is cut short or damaged: all before that place was measured and printed
+2  there is no such file, it is not a capture, or none of its packets can be read")]
 pub(crate) struct Args {
-    /// The capture: a pcap or pcapng file, of any length.
+    /// The capture: a pcap or pcapng file of any length; `-` is standard input.
     file: PathBuf,
     /// Measure so many flows and as many sessions, and count the packets of further ones. Each
     /// direction that carries data is a flow and may take 60 KiB.
@@ -71,13 +76,17 @@ struct Document {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let name = args.file.display();
-    let file = File::open(&args.file)
-        .into_diagnostic()
-        .wrap_err_with(|| format!("cannot open the capture {name}"))
-        .map_err(Failure::Usage)?;
+    let file: Box<dyn Read> = if args.file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        let opened = File::open(&args.file)
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot open the capture {name}"));
+        Box::new(opened.map_err(Failure::Usage)?)
+    };
     let limits = Limits { max_flows: args.max_flows as usize, ..Limits::default() };
     let measured = measure(file, limits);
-    let foreign = matches!(measured.error, Some(CaptureError::Foreign | CaptureError::LinkType(_)));
+    let foreign = measured.error.as_ref().is_some_and(CaptureError::is_foreign);
     if !foreign {
         let error = measured.error.as_ref().map(ToString::to_string);
         let document = Document { report: measured.report, error };
@@ -181,6 +190,9 @@ fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let packets = &report.packets;
     let sum = |count: fn(&FlowReport) -> u64| report.flows.iter().map(count).sum::<u64>();
     let untracked_updates: u64 = report.sessions.iter().map(|session| session.untracked).sum();
+    let of_sessions =
+        |count: fn(&SessionReport) -> u64| report.sessions.iter().map(count).sum::<u64>();
+    let (strays, early) = (of_sessions(|one| one.strays), of_sessions(|one| one.early_acks));
     writeln!(
         out,
         "{} packets in {:.3} s: {} of TCP, {} of sessions, {} of other protocols",
@@ -190,6 +202,15 @@ fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
         (packets.fragments, "fragments of IP packets were left out"),
         (packets.cut, "packets were captured too short to be read; capture with -s 128 or more"),
         (packets.unknown_link, "frames are of link types that cannot be read"),
+        (packets.unread_messages, "messages of GSO trains were captured too short to be read"),
+        (packets.timeless, "packets have no time in the file and were left out"),
+        (packets.disordered, "packets are too far out of order to be sorted"),
+        (strays, "updates have a number far from all others, as if damaged, and were left out"),
+        (
+            sum(|flow| flow.strays),
+            "segments have a number far from all others, as if damaged, and were left out",
+        ),
+        (early, "acks were captured before their updates and tell no round trip"),
         (packets.over_limit, "packets belong to flows beyond --max-flows and were left out"),
         (
             sum(|flow| flow.untracked) + untracked_updates,

@@ -6,8 +6,8 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use freshline_core::path::SchedulerConfig;
-use freshline_core::unit::Bytes;
+use freshline_core::path::{CoupledLaw, SchedulerConfig, Tuning};
+use freshline_core::unit::{Bytes, Span};
 use freshline_net::bond::{BondError, Congestion, Sending};
 use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
@@ -15,6 +15,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::Failure;
 use crate::listening::state_dir;
+use crate::scheduler::{EstimatorName, scheduler};
 
 /// Carry TCP connections of any program over several paths at once: the client on the host that has
 /// them, the server where they come together.
@@ -89,16 +90,39 @@ struct How {
     /// daps or freshest. Each end chooses for what it sends.
     #[arg(long, value_name = "NAME", default_value = "qaware", help_heading = "Sending")]
     scheduler: String,
-    /// What finds out how much may be in flight on each path.
-    #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Sending")]
-    congestion: CongestionName,
-    /// What one connection may hold here while its program does not read.
+    /// The weight of the old mean in QAware's service time and in Freshest's mean wait, 0 to below 1
+    /// [default: 0.8].
+    #[arg(long, value_name = "WEIGHT", help_heading = "Sending")]
+    alpha: Option<f64>,
+    /// How qaware estimates the service time of a path [default: per-packet].
+    #[arg(long, value_enum, value_name = "NAME", help_heading = "Sending")]
+    estimator: Option<EstimatorName>,
+    /// The hysteresis of ecf and earliest, 0 to 10: more keeps them waiting for the fast path for
+    /// longer, once they wait [default: 0.25].
+    #[arg(long, value_name = "FACTOR", help_heading = "Sending")]
+    beta: Option<f64>,
+    /// The factor by which blest scales its forecast of what the fast path sends, at the start, 1 to
+    /// 1.3: more makes it wait for the fast path more often [default: 1.2].
+    #[arg(long, value_name = "FACTOR", help_heading = "Sending")]
+    lambda: Option<f64>,
+    /// Couple the congestion windows of all paths, so that paths through one bottleneck together take
+    /// as much as one flow: lia (RFC 6356) or olia; none: each path on its own. Default lia, or
+    /// none with --congestion.
+    #[arg(long, value_name = "NAME", help_heading = "Sending")]
+    coupling: Option<CouplingName>,
+    /// Control the congestion window of each path on its own: cubic or bbr. Default cubic.
+    #[arg(long, value_name = "NAME", help_heading = "Sending")]
+    congestion: Option<CongestionName>,
+    /// The largest receive window of one connection; those of slow readers are smaller.
     #[arg(long, value_name = "BYTES", default_value = "1MB", help_heading = "Sending")]
     window: Bytes,
     /// What all connections of a peer may hold here together; when those that take nothing hold
     /// three quarters of it, the ones that have been stuck for longest are ended.
     #[arg(long, value_name = "BYTES", default_value = "32MB", help_heading = "Sending")]
     memory: Bytes,
+    /// Keep an idle path open by a packet this often, 1s to 20s; one with traffic sends once a second.
+    #[arg(long, value_name = "TIME", default_value = "15s", help_heading = "Sending")]
+    keep_alive: Span,
     /// The most connections of one client.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Sending")]
     streams: u32,
@@ -110,14 +134,48 @@ enum CongestionName {
     Bbr,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CouplingName {
+    None,
+    Lia,
+    Olia,
+}
+
 impl How {
-    fn sending(&self) -> Result<Sending, Failure> {
-        let scheduler = match self.scheduler.parse() {
-            Ok(SchedulerConfig::Redundant) => Err(miette!(
-                "`redundant` sends copies of packets, and QUIC's streams have none; take another"
-            )),
-            scheduler => scheduler.into_diagnostic(),
+    /// How windows are coupled, and what controls them if they are not.
+    fn congestion(&self) -> Result<(Option<CoupledLaw>, Congestion), Failure> {
+        let coupling = match self.coupling {
+            Some(CouplingName::None) => None,
+            Some(law) if self.congestion.is_some() => {
+                return Err(Failure::Usage(miette!(
+                    "--coupling {} controls all paths together; --congestion needs --coupling none",
+                    if law == CouplingName::Lia { "lia" } else { "olia" }
+                )));
+            }
+            Some(CouplingName::Olia) => Some(CoupledLaw::Olia),
+            Some(CouplingName::Lia) => Some(CoupledLaw::Lia),
+            None => self.congestion.is_none().then_some(CoupledLaw::Lia),
         };
+        let congestion = match self.congestion {
+            Some(CongestionName::Bbr) => Congestion::Bbr,
+            Some(CongestionName::Cubic) | None => Congestion::Cubic,
+        };
+        Ok((coupling, congestion))
+    }
+
+    fn sending(&self) -> Result<Sending, Failure> {
+        let tuning = Tuning {
+            alpha: self.alpha,
+            estimator: self.estimator.map(Into::into),
+            beta: self.beta,
+            lambda: self.lambda,
+        };
+        let scheduler = scheduler(&self.scheduler, tuning)?;
+        if scheduler == SchedulerConfig::Redundant {
+            return Err(Failure::Usage(miette!(
+                "`redundant` sends copies of packets, and QUIC's streams have none; take another"
+            )));
+        }
         let range = 64 * 1024..=Sending::WIDEST;
         let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));
         let window =
@@ -135,15 +193,18 @@ impl How {
         if !(1..=65_536).contains(&self.streams) {
             return Err(Failure::Usage(miette!("--streams is from 1 to 65536")));
         }
+        if !(Span::from_secs(1)..=Sending::MAX_KEEP_ALIVE).contains(&self.keep_alive) {
+            return Err(Failure::Usage(miette!("--keep-alive is from 1s to 20s")));
+        }
+        let (coupling, congestion) = self.congestion()?;
         Ok(Sending {
-            scheduler: scheduler.map_err(Failure::Usage)?,
-            congestion: match self.congestion {
-                CongestionName::Cubic => Congestion::Cubic,
-                CongestionName::Bbr => Congestion::Bbr,
-            },
+            scheduler,
+            coupling,
+            congestion,
             stream_window: window,
             memory,
             streams: self.streams,
+            keep_alive: self.keep_alive,
         })
     }
 }
@@ -165,9 +226,62 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn failure(error: BondError) -> Failure {
-    Failure::Runtime(miette::Report::msg(error))
+    match error {
+        BondError::TooManyVias { .. } => Failure::Usage(miette::Report::msg(error)),
+        error => Failure::Runtime(miette::Report::msg(error)),
+    }
 }
 
 fn authorities(file: &Path) -> Result<Authorities, Failure> {
     Authorities::from_pem_file(file).into_diagnostic().map_err(Failure::Usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use freshline_core::path::{BlestParams, EcfParams, Estimator, QAwareParams};
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        how: How,
+    }
+
+    fn sending(flags: &str) -> Result<SchedulerConfig, String> {
+        let words = std::iter::once("bond").chain(flags.split_whitespace());
+        let flags = Flags::try_parse_from(words).map_err(|error| error.to_string())?;
+        flags.how.sending().map(|sending| sending.scheduler).map_err(|failure| match failure {
+            Failure::Usage(report) => report.to_string(),
+            _ => panic!("not an error of usage"),
+        })
+    }
+
+    #[test]
+    fn settings_reach_the_scheduler_that_has_them() {
+        let estimator = Estimator::Algorithm1;
+        let qaware = SchedulerConfig::QAware(QAwareParams { alpha: 0.5, estimator });
+        assert_eq!(sending("--alpha 0.5 --estimator algorithm-1"), Ok(qaware));
+        let ecf = SchedulerConfig::Ecf(EcfParams { beta: 0.5 });
+        assert_eq!(sending("--scheduler ecf --beta 0.5"), Ok(ecf));
+        let blest = BlestParams { lambda: 1.1, ..BlestParams::default() };
+        let lambda = "--scheduler blest --lambda 1.1";
+        assert_eq!(sending(lambda), Ok(SchedulerConfig::Blest(blest)));
+    }
+
+    #[test]
+    fn settings_of_others_and_beyond_their_ranges_are_refused() {
+        for (flags, reason) in [
+            ("--beta 0.5", "`qaware` has no `beta`, which belongs to ecf and earliest"),
+            ("--scheduler daps --lambda 1.1", "`daps` has no `lambda`, which belongs to blest"),
+            ("--scheduler blest --lambda 2", "`lambda` is 2, which is not within `bounds`"),
+            ("--alpha 1", "`alpha` is 1, which is not from 0 to below 1"),
+            ("--scheduler ecf --beta 11", "`beta` is 11, which is not from 0 to 10"),
+            ("--estimator mean", "algorithm-1"),
+            ("--scheduler redundant", "QUIC's streams have none"),
+        ] {
+            let told = sending(flags).unwrap_err();
+            assert!(told.contains(reason), "{flags}: {told}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `freshline demo`: five sources on the same emulated path.
+//! `freshline demo`: six sources on the same emulated path.
 
 #[cfg(test)]
 mod beside_lab;
@@ -10,20 +10,21 @@ mod view;
 use clap::value_parser;
 use freshline_core::age::theory::{Hop, path_lower_bound};
 use freshline_core::link::{ConditionsConfig, HopConfig};
-use freshline_core::source::{AcpPlus, Fixed, Lazy, RateLaw, Tenth};
+use freshline_core::source::{Fixed, RateBounds, RateLaw};
 use freshline_core::unit::{Bytes, Span, UpdateRate};
 use freshline_core::wire::Update;
 use miette::{IntoDiagnostic, WrapErr};
 
 use crate::Failure;
+use crate::law::{LawName, Settings};
 use crate::output::{print_json, printed, stop_on_signals};
 use contest::Contest;
 use report::Report;
 use view::View;
 
-/// Show ACP+ beside Tenth, Lazy and two fixed rates, over real sockets and the same emulated path.
+/// Compare ACP+, Tenth, Lazy and two fixed rates over real sockets and the same emulated path.
 ///
-/// Five sources run at the same time, each over a path of its own with the same conditions, to one
+/// Six sources run at the same time, each over a path of its own with the same conditions, to one
 /// monitor. The ages are the true ones at the monitor: one clock serves both ends here. On a
 /// terminal the run is drawn while it lasts; q or Ctrl-C ends it early, with the table of what was
 /// measured until then.
@@ -39,6 +40,8 @@ EXIT CODES
 1  a socket or something else of the system is not to be had
 2  the flags cannot be understood")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    settings: Settings,
     /// How long the sources run, in seconds.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -66,6 +69,7 @@ const SLOW: f64 = 10.0;
 const OVERLOAD: f64 = 1.2;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    args.settings.check("the law", &LAWS)?;
     let stop = stop_on_signals()?;
     let conditions = conditions();
     let updates = Updates::over(&conditions.forward.hop);
@@ -73,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let contest = Contest {
         conditions: conditions.clone(),
-        laws: laws(updates.bottleneck),
+        laws: laws(&args.settings, updates.bottleneck),
         seed,
         duration: Span::from_secs(args.seconds),
     };
@@ -90,14 +94,14 @@ fn conditions() -> ConditionsConfig {
     toml::from_str(PATH_FILE).expect("the path file that was built in is valid")
 }
 
-fn laws(bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
-    vec![
-        ("acp+", Box::new(AcpPlus::new(Default::default()))),
-        ("tenth", Box::new(Tenth::new(Default::default()))),
-        ("lazy", Box::new(Lazy::new(Default::default()))),
-        ("fixed-slow", Box::new(Fixed::new(UpdateRate::saturating(SLOW)))),
-        ("fixed-fast", Box::new(Fixed::new(bottleneck.scaled(OVERLOAD)))),
-    ]
+/// The laws that seek a rate; two fixed rates come after them.
+const LAWS: [LawName; 4] = [LawName::AcpPlusD, LawName::AcpPlus, LawName::Tenth, LawName::Lazy];
+
+fn laws(settings: &Settings, bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
+    let seeking = LAWS.map(|law| (law.name(), settings.build(law, RateBounds::default())));
+    let slow: Box<dyn RateLaw> = Box::new(Fixed::new(UpdateRate::saturating(SLOW)));
+    let fast: Box<dyn RateLaw> = Box::new(Fixed::new(bottleneck.scaled(OVERLOAD)));
+    seeking.into_iter().chain([("fixed-slow", slow), ("fixed-fast", fast)]).collect()
 }
 
 /// What a path can do for updates of the demonstration's size.

@@ -30,6 +30,32 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
+/// Hops in the help of both.
+macro_rules! hop_help {
+    () => {
+        "\
+A hop has: rate (6mbit), framing (ethernet), mtu (1500B), delay (10ms), jitter (1ms: uniform in
+delay ± jitter), order (kept or free: whether jitter may reorder; default kept), loss (0 to 1),
+queue (a drop-tail queue's limit, 100p or 64kB, or a discipline: lifo, red, codel, drr, fq_codel,
+ifil, ifc, in a file also a table with its parameters; default 1000p). For loss in bursts add to_bad
+and to_good, the probabilities with which a packet turns the hop bad and good again, and bad_loss,
+the loss while it is bad (default 1).
+
+A file may name a trace in mahimahi's format instead of a rate: trace = \"lte.trace\", a path
+relative to the file. And it may change the rate or the delay of a hop while the emulator runs, at
+times since its start, in ascending order:
+
+    [[forward.hop]]
+    rate = \"20mbit\"
+    delay = \"20ms\"
+    change = [
+        { at = \"15s\", delay = \"45ms\" },
+        { at = \"30s\", delay = \"20ms\", rate = \"5mbit\" },
+    ]"
+    };
+}
+use hop_help;
+
 /// Wi-Fi in the help of both.
 macro_rules! wlan_help {
     () => {

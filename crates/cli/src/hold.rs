@@ -2,15 +2,20 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use freshline_kernel::KernelError;
 use miette::{IntoDiagnostic, WrapErr};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::{Pid, getpgid, getpgrp};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::Failure;
 
@@ -35,50 +40,66 @@ impl Term {
     }
 }
 
-/// Has signals end the command that is run, and its end all else, so that nothing is left behind.
+/// Forwards signals to the command that is run, and waits for its end, so that nothing is left behind.
+///
+/// The terminal sends the signals of its keys (Ctrl-C, Ctrl-\\) to all processes of the foreground
+/// process group. A command in our group has received them already, and decides itself what to do:
+/// they are not forwarded, and we go on until the command ends.
 pub(crate) struct Signals {
-    /// The process to pass them on to; or [`NONE_YET`]; or [`OVER`].
-    to: Arc<AtomicI32>,
+    command: Arc<Mutex<State>>,
 }
 
-/// The command has not begun.
-const NONE_YET: i32 = 0;
-/// There was a signal before it has begun, or it has ended.
-const OVER: i32 = -1;
+/// The command, as the thread that forwards signals sees it.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Starting,
+    /// This signal came before the command was started, which is not started any more.
+    Cancelled(Signal),
+    /// Not reaped: its process number is its own.
+    Running(Pid),
+    Ended,
+}
+
+/// Signals that would end this process before the command.
+const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP];
 
 impl Signals {
-    /// Comes before all that is to be undone.
+    /// Catches signals from now on: comes before all that is to be undone.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let to = Arc::new(AtomicI32::new(NONE_YET));
-        let handled = Arc::clone(&to);
-        let pass_on = move || {
-            if let Err(process @ 1..) = begin(&handled, OVER) {
-                terminate(process);
+        let signals = FORWARDED.map(|signal| signal as i32);
+        let mut arrivals =
+            SignalsInfo::<WithOrigin>::new(signals).into_diagnostic().map_err(Failure::Runtime)?;
+        let command = Arc::new(Mutex::new(State::Starting));
+        let forwarded_to = Arc::clone(&command);
+        thread::spawn(move || {
+            for arrival in arrivals.forever() {
+                arrived(&arrival, &mut locked(&forwarded_to));
             }
-        };
-        ctrlc::set_handler(pass_on).into_diagnostic().map_err(Failure::Runtime)?;
-        Ok(Self { to })
+        });
+        Ok(Self { command })
     }
 
     /// Runs a command to its end, as which this process is to end.
     pub(crate) fn run(&self, command: &[OsString]) -> Result<(), Failure> {
         let (program, arguments) = command.split_first().expect("clap requires a command");
-        if self.to.load(Ordering::SeqCst) == OVER {
-            return Err(Failure::Command((128 + Signal::SIGTERM as i32) as u8));
-        }
-        let mut child = Command::new(program)
-            .args(arguments)
-            .spawn()
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot run `{}`", program.to_string_lossy()))
-            .map_err(Failure::Runtime)?;
-        let process = child.id().cast_signed();
-        if begin(&self.to, process).is_err() {
-            terminate(process);
-        }
-        let status = child.wait().into_diagnostic().map_err(Failure::Runtime);
-        self.to.store(OVER, Ordering::SeqCst);
-        let status = status?;
+        let mut child = {
+            let mut state = locked(&self.command);
+            if let State::Cancelled(signal) = *state {
+                return Err(Failure::Command((128 + signal as i32) as u8));
+            }
+            let child = Command::new(program)
+                .args(arguments)
+                .spawn()
+                .into_diagnostic()
+                .wrap_err_with(|| format!("cannot run `{}`", program.to_string_lossy()))
+                .map_err(Failure::Runtime)?;
+            *state = State::Running(Pid::from_raw(child.id().cast_signed()));
+            child
+        };
+        wait_unreaped(&child);
+        let mut state = locked(&self.command);
+        *state = State::Ended;
+        let status = child.wait().into_diagnostic().map_err(Failure::Runtime)?;
         match status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()) {
             0 => Ok(()),
             code => Err(Failure::Command(code as u8)),
@@ -86,14 +107,35 @@ impl Signals {
     }
 }
 
-/// Fails with what it is where that is not [`NONE_YET`] any more.
-fn begin(to: &AtomicI32, next: i32) -> Result<i32, i32> {
-    to.compare_exchange(NONE_YET, next, Ordering::SeqCst, Ordering::SeqCst)
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn terminate(process: i32) {
-    // It may have ended.
-    let _ = kill(Pid::from_raw(process), Signal::SIGTERM);
+/// Waits until a child has ended, and leaves it a zombie, so that no other process has its number.
+fn wait_unreaped(child: &Child) {
+    let process = Pid::from_raw(child.id().cast_signed());
+    let ended = || waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+    // Any other error shows when it is reaped.
+    while ended() == Err(Errno::EINTR) {}
+}
+
+fn arrived(arrival: &Origin, command: &mut State) {
+    let Ok(signal) = Signal::try_from(arrival.signal) else { return };
+    match *command {
+        State::Starting => *command = State::Cancelled(signal),
+        State::Running(process) if !has_received(arrival.cause, signal, process) => {
+            // It may have ended.
+            let _ = kill(process, signal);
+        }
+        State::Running(_) | State::Cancelled(_) | State::Ended => {}
+    }
+}
+
+/// Whether the terminal has sent a signal to this process as well. SIGHUP goes to the session's leader
+/// alone when a terminal hangs up, so it is forwarded.
+fn has_received(cause: Cause, signal: Signal, process: Pid) -> bool {
+    let is_of_a_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && cause == Cause::Kernel;
+    is_of_a_key && getpgid(Some(process)) == Ok(getpgrp())
 }
 
 /// How a command ends that the kernel crate refuses.

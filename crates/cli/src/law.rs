@@ -1,9 +1,9 @@
 //! The flags by which a law is chosen.
 
-use clap::ValueEnum;
+use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
-    TenthParams,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, Fixed, Lazy,
+    LazyParams, RateBounds, RateLaw, Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::UpdateRate;
 use miette::miette;
@@ -13,34 +13,88 @@ use crate::Failure;
 /// The laws that can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LawName {
-    /// Seeks the rate at which the mean age is smallest.
+    /// ACP+ with our estimates: it compares age with the backlog at departure, and bridges losses.
+    #[value(name = "acp+d")]
+    AcpPlusD,
+    /// ACP+ as published: seeks the rate at which the mean age is smallest.
     #[value(name = "acp+")]
     AcpPlus,
-    /// The predecessor of acp+, with a step size.
+    /// ACP as published, the predecessor of acp+, with a step size.
     Acp,
-    /// Holds the number of its own updates that wait at about a tenth.
+    /// Holds the number of its own queued updates at about a tenth.
     Tenth,
-    /// One update a round trip.
+    /// One update per round trip.
     Lazy,
     /// A constant --rate.
     Fixed,
+}
+
+/// How acks become age, backlog and Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EstimatesName {
+    /// As the papers have them: time averages over the epoch, gaps between acks, losses as seen.
+    Printed,
+    /// Backlog at departure, gaps by the monitor's clock, losses bridged.
+    Departure,
+}
+
+/// What happens when mean age or mean backlog did not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TieName {
+    /// Ask for one more update in transit (acp: for κ more).
+    Increase,
+    /// Keep the backlog as it is.
+    Hold,
+    /// Repeat the previous wish, as the listings do.
+    Repeat,
+}
+
+/// When an epoch of acp ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EpochName {
+    /// At t_k + 10·T, with the T of its start, as published.
+    Fixed,
+    /// At t_k + 10·T, with the T of the newest ack.
+    Moving,
+}
+
+/// Settings of single laws.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Settings {
+    /// The step of acp, in updates [default: 1].
+    #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
+    kappa: Option<f64>,
+    /// How acp+d, acp+ and acp estimate age, backlog and Z; by default acp+d takes departure, the
+    /// others printed.
+    #[arg(long, value_enum, value_name = "SET", help_heading = "Rate")]
+    estimates: Option<EstimatesName>,
+    /// What acp+d, acp+ and acp do when mean age or mean backlog did not change [default: increase].
+    #[arg(long, value_enum, value_name = "ACTION", help_heading = "Rate")]
+    tie: Option<TieName>,
+    /// When an epoch of acp ends [default: fixed].
+    #[arg(long, value_enum, value_name = "END", help_heading = "Rate")]
+    epoch: Option<EpochName>,
+    /// The length of an epoch: in updates with acp+d and acp+, in multiples of T = min(srtt, Z) with
+    /// acp [default: 10].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000), help_heading = "Rate")]
+    epoch_length: Option<u32>,
+    /// Mean number of queued updates of tenth: more for more throughput, up to the highest rate
+    /// [default: 0.14].
+    #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
+    waiting: Option<f64>,
 }
 
 /// Which law, and its settings.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LawArgs {
     /// The law that decides when to send.
-    #[arg(long, value_enum, default_value = "acp+", help_heading = "Rate")]
+    #[arg(long, value_enum, default_value = "acp+d", help_heading = "Rate")]
     law: LawName,
     /// The rate of --law fixed, such as 50/s.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<UpdateRate>,
-    /// The step of --law acp, in updates.
-    #[arg(long, value_name = "UPDATES", help_heading = "Rate")]
-    kappa: Option<f64>,
-    /// How many updates of --law tenth wait on average: more for more throughput, up to --max-rate.
-    #[arg(long, value_name = "UPDATES", help_heading = "Rate")]
-    waiting: Option<f64>,
+    #[command(flatten)]
+    settings: Settings,
     /// Never slower than this.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
@@ -50,44 +104,127 @@ pub(crate) struct LawArgs {
 }
 
 impl LawArgs {
+    /// Whether the law has control epochs.
+    pub(crate) fn has_epochs(&self) -> bool {
+        [LawName::AcpPlusD, LawName::AcpPlus, LawName::Acp].contains(&self.law)
+    }
+
     /// The law with its settings.
     pub(crate) fn law(&self) -> Result<Box<dyn RateLaw>, Failure> {
-        let usage = |message: &str| Failure::Usage(miette!("{message}"));
         if self.rate.is_some() != (self.law == LawName::Fixed) {
             return Err(usage("--rate and --law fixed belong together"));
-        }
-        if self.kappa.is_some() && self.law != LawName::Acp {
-            return Err(usage("--kappa belongs to --law acp"));
-        }
-        if self.kappa.is_some_and(|kappa| !kappa.is_finite() || kappa <= 0.0) {
-            return Err(usage("--kappa must be a number above 0, such as 0.25"));
-        }
-        if self.waiting.is_some() && self.law != LawName::Tenth {
-            return Err(usage("--waiting belongs to --law tenth"));
-        }
-        if self.waiting.is_some_and(|waiting| !waiting.is_finite() || waiting <= 0.0) {
-            return Err(usage("--waiting must be a number above 0, such as 0.1"));
         }
         if self.min_rate > self.max_rate {
             return Err(usage("--min-rate is above --max-rate"));
         }
-        let bounds = RateBounds { floor: self.min_rate, ceiling: self.max_rate };
-        Ok(match (self.law, self.rate) {
-            (LawName::Fixed, Some(rate)) => Box::new(Fixed::new(rate)),
-            (LawName::Acp, _) => {
-                let params = AcpParams { bounds, ..AcpParams::default() };
-                let step = self.kappa.unwrap_or(params.step);
-                Box::new(Acp::new(AcpParams { step, ..params }))
+        self.settings.check("--law", &[self.law])?;
+        if let Some(rate) = self.rate {
+            return Ok(Box::new(Fixed::new(rate)));
+        }
+        Ok(self
+            .settings
+            .build(self.law, RateBounds { floor: self.min_rate, ceiling: self.max_rate }))
+    }
+}
+
+impl Settings {
+    /// Refuses a setting that none of `laws`, given by `flag`, has.
+    pub(crate) fn check(&self, flag: &str, laws: &[LawName]) -> Result<(), Failure> {
+        use LawName::{Acp, AcpPlus, AcpPlusD, Tenth};
+        let settings: [(&str, bool, &[LawName]); 6] = [
+            ("--kappa", self.kappa.is_some(), &[Acp]),
+            ("--estimates", self.estimates.is_some(), &[AcpPlusD, AcpPlus, Acp]),
+            ("--tie", self.tie.is_some(), &[AcpPlusD, AcpPlus, Acp]),
+            ("--epoch", self.epoch.is_some(), &[Acp]),
+            ("--epoch-length", self.epoch_length.is_some(), &[AcpPlusD, AcpPlus, Acp]),
+            ("--waiting", self.waiting.is_some(), &[Tenth]),
+        ];
+        for (setting, is_given, owners) in settings {
+            if is_given && !owners.iter().any(|owner| laws.contains(owner)) {
+                let owners: Vec<_> = owners.iter().map(|owner| owner.name()).collect();
+                return Err(usage(&format!("{setting} belongs to {flag} {}", owners.join(", "))));
             }
-            (LawName::Tenth, _) => {
+        }
+        Ok(())
+    }
+
+    /// `law` with those settings that it has; not `fixed`, which needs a rate.
+    pub(crate) fn build(&self, law: LawName, bounds: RateBounds) -> Box<dyn RateLaw> {
+        match law {
+            LawName::Fixed => Box::new(Fixed::new(bounds.floor)),
+            LawName::Acp => {
+                let params = AcpParams { bounds, ..AcpParams::default() };
+                Box::new(Acp::new(AcpParams {
+                    step: self.kappa.unwrap_or(params.step),
+                    tie: self.tie(),
+                    epoch_end: match self.epoch {
+                        Some(EpochName::Moving) => EpochEnd::Moving,
+                        _ => EpochEnd::Fixed,
+                    },
+                    epoch_factor: self.epoch_length.unwrap_or(params.epoch_factor),
+                    estimator: self.estimator(Estimates::Printed),
+                    ..params
+                }))
+            }
+            LawName::Tenth => {
                 let params = TenthParams { bounds, ..TenthParams::default() };
                 let waiting = self.waiting.unwrap_or(params.waiting);
                 Box::new(Tenth::new(TenthParams { waiting, ..params }))
             }
-            (LawName::Lazy, _) => {
-                Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() }))
-            }
-            _ => Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::default() })),
+            LawName::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() })),
+            LawName::AcpPlus => self.acp_plus(bounds, Estimates::Printed),
+            LawName::AcpPlusD => self.acp_plus(bounds, Estimates::Departure),
+        }
+    }
+
+    fn acp_plus(&self, bounds: RateBounds, estimates: Estimates) -> Box<dyn RateLaw> {
+        let params = AcpPlusParams { bounds, ..AcpPlusParams::default() };
+        Box::new(AcpPlus::new(AcpPlusParams {
+            tie: self.tie(),
+            epoch_updates: self.epoch_length.unwrap_or(params.epoch_updates),
+            estimator: self.estimator(estimates),
+            ..params
+        }))
+    }
+
+    fn tie(&self) -> Tie {
+        match self.tie {
+            None | Some(TieName::Increase) => Tie::Increase,
+            Some(TieName::Hold) => Tie::Hold,
+            Some(TieName::Repeat) => Tie::Repeat,
+        }
+    }
+
+    fn estimator(&self, default: Estimates) -> EstimatorParams {
+        EstimatorParams::of(match self.estimates {
+            None => default,
+            Some(EstimatesName::Printed) => Estimates::Printed,
+            Some(EstimatesName::Departure) => Estimates::Departure,
         })
+    }
+}
+
+impl LawName {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AcpPlusD => "acp+d",
+            Self::AcpPlus => "acp+",
+            Self::Acp => "acp",
+            Self::Tenth => "tenth",
+            Self::Lazy => "lazy",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
+fn usage(message: &str) -> Failure {
+    Failure::Usage(miette!("{message}"))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if f64::is_finite(number) && number > 0.0 => Ok(number),
+        _ => Err("give a number above 0, such as 0.25".to_owned()),
     }
 }

@@ -1,30 +1,38 @@
 //! The `freshline` command: one file a subcommand.
 //!
 //! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood, 130 a second Ctrl-C. `emulate run`, `receiver run` and `uplink run`
+//! names cannot be understood, 130 a second Ctrl-C, or the first one where a result is not whole then. `emulate run`, `receiver run` and `uplink run`
 //! end as their command does.
 
 mod age;
 mod bond;
 mod demo;
 mod emulate;
+mod epochs;
 mod hold;
 mod lab;
 mod law;
 mod listening;
+mod mark;
 mod mesh;
 mod monitor;
 mod output;
 mod probe;
+#[cfg(test)]
+#[path = "../tests/common/promtool.rs"]
+mod promtool;
 mod receiver;
 mod router;
+mod scheduler;
 mod source;
+mod told_once;
 mod transport;
 mod uplink;
 mod url;
 mod way;
 mod wlan;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -64,15 +72,25 @@ enum Failure {
     Runtime(miette::Report),
     /// The command that it ran ended with this exit code, and has said why.
     Command(u8),
+    /// Ctrl-C ended it before it was done; what there was has been printed.
+    Interrupted,
+}
+
+/// Whether standard error takes codes of colours: a terminal does, unless NO_COLOR is set.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
 }
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(has_colours())
         .with_env_filter(
             EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
         )
         .init();
+    told_once::install();
     let result = match Cli::parse().command {
         Command::Source(args) => source::run(args),
         Command::Monitor(args) => monitor::run(args),
@@ -91,9 +109,32 @@ fn main() -> ExitCode {
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Command(code)) => return ExitCode::from(code),
+        Err(Failure::Interrupted) => return ExitCode::from(output::INTERRUPTED),
         Err(Failure::Runtime(report)) => (report, 1),
         Err(Failure::Usage(report)) => (report, 2),
     };
     eprintln!("{report:?}");
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::{Command, CommandFactory};
+
+    fn assert_fits(command: &Command) {
+        for help in [command.get_after_long_help(), command.get_after_help()].into_iter().flatten()
+        {
+            for line in help.to_string().lines() {
+                let width = line.chars().count();
+                assert!(width <= 100, "{} --help: {width} columns: {line}", command.get_name());
+            }
+        }
+        command.get_subcommands().for_each(assert_fits);
+    }
+
+    #[test]
+    fn no_line_of_a_help_is_longer_than_a_terminal() {
+        assert_fits(&Cli::command());
+    }
 }

@@ -41,11 +41,11 @@ struct Law {
     /// divided by the number of nodes. From 0.001 to 4 million.
     #[arg(long, value_name = "SEGMENTS", value_parser = share)]
     share: Share,
-    /// Hold windows to so many segments: no more than the queue of a node takes.
+    /// Hold windows to at most this many segments, 2 or more: no more than the queue of a node takes.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 8)]
     most_window: u32,
-    /// Halve what is counted of losses after so many segments, so that old ones are forgotten;
-    /// never unless said.
+    /// Halve the counts of losses after this many segments, so that old losses are forgotten;
+    /// default: never.
     #[arg(long, value_name = "SEGMENTS")]
     memory: Option<u32>,
 }

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::value_parser;
 use freshline_core::session::MonitorParams;
 use freshline_core::unit::{Bytes, Span};
+use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{
@@ -17,10 +19,11 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
+use crate::mark;
 use crate::output::{ms, print_json, printed, stop_on_signals};
 use crate::url::MonitorUrl;
 
-/// Receive the freshest state of many sources, and tell how old each is.
+/// Receive the freshest state of many sources, and report the age of each.
 ///
 /// The age of a source is known as soon as the source has learnt the offset between both clocks
 /// from its first round trips; it is exact but for the asymmetry of the path, at most half of the
@@ -33,7 +36,7 @@ Listen on all addresses, with a certificate of one's own making, and serve metri
 
     freshline monitor quic://0.0.0.0:3774 --metrics 127.0.0.1:9090
 
-Only who has a token may send; each fresh state goes to a program as a line of JSON:
+Only sources with a token may send; each fresh state goes to a program as a line of JSON:
 
     head -c 24 /dev/urandom | base64 > token
     freshline monitor quic://0.0.0.0:3774 --token-file token --out - | jq -c .payload
@@ -41,7 +44,7 @@ Only who has a token may send; each fresh state goes to a program as a line of J
 EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
-1  an address, a file or the system's resources are not to be had
+1  cannot bind the address or open the file, or out of system resources
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
@@ -51,30 +54,50 @@ pub(crate) struct Args {
     listen: MonitorUrl,
     #[command(flatten)]
     listening: ListenArgs,
-    /// Hold at most so many sources; others are refused.
-    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
-    max_sources: usize,
+    /// Hold at most N sources; others are refused.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    max_sources: u32,
     /// Take payloads of at most this size.
     #[arg(long, value_name = "BYTES", default_value = "1400B", help_heading = "Limits")]
     max_payload: Bytes,
-    /// Forget a source that has been silent for this long.
+    /// Close the session of a source that has been silent for this long. If the source has a name,
+    /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
     idle: Span,
+    /// Leave a silent source with a name out of reports and metrics after this long.
+    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
+    forget: Span,
+    /// Mark acks with this code point (DSCP), or `echo` for the one with which the update arrived; by
+    /// default, as each source asks. Challenges and the handshake of quic:// are never marked.
+    #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
+    ack_dscp: Option<AckMark>,
     /// Write every fresh state to this file as a line of JSON; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
     /// Run this shell command for fresh states, with the state on its standard input and
-    /// FRESHLINE_SOURCE, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment. While it runs,
-    /// only the newest state of each source waits.
+    /// FRESHLINE_SOURCE, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age as the
+    /// command starts. It runs for several sources at a time; while it runs for one, only the newest
+    /// state of that source is kept. What it prints goes to standard output, with --json or --out -
+    /// to standard error.
     #[arg(long, value_name = "CMD", help_heading = "Output")]
     exec: Option<String>,
-    /// Tell the freshest states to whoever connects to this UNIX socket, a line of JSON each.
+    /// End a command of --exec that runs for longer than this.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        requires = "exec",
+        help_heading = "Output"
+    )]
+    exec_timeout: Span,
+    /// Listen at this UNIX socket. Each client that connects gets one snapshot of the freshest
+    /// states, a line of JSON per source, and then the end of the stream.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     socket: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", help_heading = "Output")]
     metrics: Option<SocketAddr>,
-    /// Name so many sources in metrics and in the summary; the others count in the sums.
+    /// Name at most N sources in metrics and in the summary; the others count in the sums.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Output")]
     metrics_sources: usize,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
@@ -89,8 +112,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.idle < Span::from_secs(1) {
         return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
     }
+    if args.exec_timeout == Span::ZERO {
+        return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
+    }
     let limits = Limits {
-        max_connections: args.max_sources,
+        max_connections: args.max_sources as usize,
         idle_timeout: args.idle.into(),
         ..Limits::default()
     };
@@ -100,18 +126,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         quic: quic.as_ref().map(|(config, _)| config.clone()),
         params: MonitorParams {
             tokens: args.listening.tokens()?,
-            max_sources: args.max_sources,
+            max_sources: args.max_sources as usize,
             max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
             idle: args.idle,
+            ack_mark: args.ack_dscp,
             ..MonitorParams::default()
         },
         detailed: args.metrics_sources,
+        forget: args.forget,
     })
     .map_err(failure)?;
     let stop = stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
-    say_where(address, quic.as_ref().map(|(_, identity)| identity));
     let mut outputs = outputs(&args)?;
     let runtime = |report: miette::Report| Failure::Runtime(report);
     let _socket = match &args.socket {
@@ -120,10 +147,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             Some(QuerySocket::listen(path, monitor.asker()).into_diagnostic().map_err(runtime)?)
         }
     };
-    if let Some(address) = args.metrics {
-        let address = serve_metrics(address, monitor.asker(), args.metrics_sources)
-            .into_diagnostic()
-            .map_err(runtime)?;
+    let metrics = args
+        .metrics
+        .map(|address| serve_metrics(address, monitor.asker(), args.metrics_sources))
+        .transpose()
+        .into_diagnostic()
+        .map_err(runtime)?;
+    // Nothing can fail any more before it listens.
+    say_where(address, quic.as_ref().map(|(_, identity)| identity));
+    if let Some(address) = metrics {
         eprintln!("metrics at http://{address}/metrics");
     }
     let silent = args.json || args.out.is_some() || args.exec.is_some();
@@ -160,7 +192,12 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
         }
     }
     if let Some(command) = &args.exec {
-        outputs.run_command(command.clone());
+        // Standard output holds one document, or lines of JSON.
+        if args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+            outputs.run_command_beside_output(command.clone(), args.exec_timeout);
+        } else {
+            outputs.run_command(command.clone(), args.exec_timeout);
+        }
     }
     Ok(outputs)
 }
@@ -182,11 +219,14 @@ fn tell_each_second(asker: &Asker) {
 }
 
 fn line(status: &SourceStatus) -> String {
-    let SourceStatus { source, age_ms, age_mean_ms, updates_per_s, missing, stale, .. } = status;
+    let SourceStatus { source, age_ms, age_mean_ms, updates_per_s, missing, stale, dscp, .. } =
+        status;
     format!(
-        "{source}: age {} (mean {}), {updates_per_s:.1} updates/s, {missing} missing, {stale} stale",
+        "{source}: age {} (mean {}), {updates_per_s:.1} updates/s, {missing} missing, {stale} \
+         stale{}",
         ms(*age_ms),
         ms(*age_mean_ms),
+        mark::come(*dscp),
     )
 }
 

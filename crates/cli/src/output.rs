@@ -1,10 +1,12 @@
 //! What all subcommands share in printing and in ending.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use freshline_core::unit::Span;
 use freshline_net::clock::Clock;
 use freshline_net::metrics::render;
+use freshline_net::monitor::output::end_commands;
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
@@ -13,7 +15,7 @@ use serde::Serialize;
 use crate::Failure;
 
 /// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// How long the end of a run may take before a signal means that it hangs.
 const GRACE: Span = Span::from_millis(500);
@@ -28,7 +30,8 @@ pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     let on_signal = move || {
         let now = Clock::new().now();
         if now.since(*first.get_or_insert(now)) > GRACE {
-            std::process::exit(INTERRUPTED);
+            end_commands();
+            std::process::exit(INTERRUPTED.into());
         }
         theirs.stop();
     };
@@ -36,7 +39,7 @@ pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     Ok(stop)
 }
 
-/// The form in which `status` prints what it has found: a table unless said.
+/// The form in which `status` prints what it has found: a table by default.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Form {
     /// Print one JSON document on standard output.
@@ -117,8 +120,22 @@ impl Troubles {
         self.0.clear();
     }
 
+    /// The last that was told, unless all is well again.
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.0.last().map(String::as_str)
+    }
+
     /// Whether none was told.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// A field of a CSV file (RFC 4180): in quotation marks where it needs them.
+pub(crate) fn quoted(field: &str) -> Cow<'_, str> {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\"")).into()
+    } else {
+        field.into()
     }
 }

@@ -1,4 +1,4 @@
-//! `freshline probe`: the age over the rate on a real path, and how near ACP+ comes to its lowest
+//! `freshline probe`: the age over the rate on a real path, and how near laws come to its lowest
 //! point.
 
 mod chart;
@@ -9,11 +9,13 @@ mod trial;
 
 use clap::value_parser;
 use freshline_core::session::SourceParams;
-use freshline_core::source::{AcpPlus, RateLaw};
+use freshline_core::source::RateBounds;
 use freshline_core::unit::{Span, UpdateRate};
-use miette::IntoDiagnostic;
+use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
+use crate::law::{LawName, Settings};
+use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
@@ -22,12 +24,14 @@ use report::Report;
 use sweep::{Range, Sweep};
 use trial::{Probe, Timing};
 
-/// Find the fixed rate with the lowest age on a path, and see how near to it ACP+ settles.
+/// Find the fixed rate with the lowest age on a path, and compare laws with it.
 ///
 /// Sends to a running monitor at one fixed rate after the other, each for a few seconds and once
-/// the path has drained, then more closely around the best, then with ACP+. Ages are the source's
-/// own, from round trips: higher than the true ones by the way of the ack. Ctrl-C ends it with
-/// what there is so far.
+/// the path has drained, then more closely around the best, then by each law of --law. With
+/// --rounds the laws take turns, each round in another order, so that a change of the path
+/// does not favour one of them; means then have 95 % intervals. Ages are the source's own, from
+/// round trips: higher than the true ones by the delay of the ack. Ctrl-C ends it with what there
+/// is so far.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -41,6 +45,10 @@ What a path of 2 Mbit/s and 20 ms allows, with a monitor at 127.0.0.1:4400:
 The same in a given range:
 
     freshline probe udp://127.0.0.1:4401 --from 20/s --to 300/s --steps 8
+
+Four laws in rotation, five rounds of 30 s each:
+
+    freshline probe udp://127.0.0.1:4401 --law acp+d,acp+,tenth,lazy --rounds 5 --seconds 30
 
 EXIT CODES
 
@@ -68,9 +76,26 @@ pub(crate) struct Args {
     /// How long each rate is measured, after a settling time of a quarter of it.
     #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
     seconds_per_rate: f64,
-    /// How long ACP+ runs; its first third is settling time.
+    /// The laws to compare with the best fixed rate.
+    #[arg(
+        long = "law",
+        value_enum,
+        value_name = "LAWS",
+        value_delimiter = ',',
+        default_value = "acp+d",
+        help_heading = "Rate"
+    )]
+    laws: Vec<LawName>,
+    #[command(flatten)]
+    settings: Settings,
+    /// How often each law runs; the laws take turns.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// How long each law runs in a round; its first third is settling time.
     #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = seconds)]
     seconds: f64,
+    #[command(flatten)]
+    marks: MarkArgs,
     #[command(flatten)]
     transport: TransportArgs,
     /// Payload of each update in bytes.
@@ -82,6 +107,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if args.laws.contains(&LawName::Fixed) {
+        let message = "--law takes no fixed rate here: --rates gives them";
+        return Err(Failure::Usage(miette!("{message}")));
+    }
+    args.settings.check("--law", &args.laws)?;
     let interrupt = Interrupt::default();
     let on_signal = interrupt.clone();
     ctrlc::set_handler(move || on_signal.interrupt())
@@ -89,15 +119,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(Failure::Runtime)?;
 
     let probe = Probe {
-        monitor: args.url.resolve().map_err(Failure::Usage)?,
+        monitor: args.url.remote(),
         transport: args.transport.transport(&args.url)?,
         params: SourceParams {
             name: "probe".to_owned(),
             token: args.transport.token(&args.url)?,
+            dscp: args.marks.dscp,
+            ack_mark: args.marks.ack_dscp,
             ..SourceParams::default()
         },
         payload: args.size.into(),
         interrupt,
+        marks: args.marks.are_given().then(Default::default),
     };
     let each = Span::from_secs_f64(args.seconds_per_rate);
     let sweep = Sweep {
@@ -105,15 +138,30 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         timing: Timing { settle: each / 4, measure: each },
         range: range(&args),
         refine: args.refine,
+        after: Span::from_secs_f64(args.seconds)
+            * (args.laws.len() as u64 * u64::from(args.rounds)),
     };
     let rates = sweep.run().map_err(|error| Failure::Runtime(error.into()))?;
 
     let whole = Span::from_secs_f64(args.seconds);
     let timing = Timing { settle: whole / 3, measure: whole - whole / 3 };
-    let law: Box<dyn RateLaw> = Box::new(AcpPlus::new(Default::default()));
-    let acp_plus = probe.run(law, timing).map_err(|error| Failure::Runtime(error.into()))?;
-    let report = Report::new(probe.payload, rates, acp_plus);
+    let mut trials: Vec<_> = args.laws.iter().map(|law| (law.name(), Vec::new())).collect();
+    for (round, index) in turns(args.laws.len(), args.rounds as usize) {
+        let law = args.settings.build(args.laws[index], RateBounds::default());
+        if args.rounds > 1 {
+            eprintln!("round {} of {}: {}", round + 1, args.rounds, trials[index].0);
+        }
+        let trial = probe.run(law, timing).map_err(|error| Failure::Runtime(error.into()))?;
+        let Some(trial) = trial else { break };
+        trials[index].1.push(trial);
+    }
+    let report = Report::new(probe.payload, rates, trials);
     if args.json { print_json(&report) } else { printed(report.print_table()) }
+}
+
+/// Round and law of each turn: each round begins one law further than the one before.
+fn turns(laws: usize, rounds: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rounds).flat_map(move |round| (0..laws).map(move |turn| (round, (round + turn) % laws)))
 }
 
 fn range(args: &Args) -> Range {
@@ -128,5 +176,18 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
         _ => Err("give seconds from 0.1 to 86400, such as 4".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turns;
+
+    #[test]
+    fn each_round_starts_with_another_law() {
+        let order: Vec<_> = turns(3, 4).collect();
+        let laws: Vec<_> = order.iter().map(|(_, law)| *law).collect();
+        assert_eq!(laws, [0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2]);
+        assert_eq!(order[5], (1, 0));
     }
 }

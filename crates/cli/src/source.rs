@@ -6,16 +6,20 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::ArgGroup;
+use freshline_core::path::Tuning;
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
-use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
+use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
-use miette::{IntoDiagnostic, miette};
+use miette::miette;
 
 use crate::Failure;
+use crate::epochs::EpochLog;
 use crate::law::LawArgs;
+use crate::mark::MarkArgs;
 use crate::output::{print_json, printed, stop_on_signals};
+use crate::scheduler::{EstimatorName, scheduler};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
 use crate::way::Way;
@@ -44,10 +48,16 @@ The same by Wi-Fi and LTE, each update by the one that is expected to be faster:
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - \\
         --name robot-7 --via wlan0,wwan0
 
+Updates and acks marked for a network with differentiated services:
+
+    freshline source udp://192.0.2.7:3774 --read pose --dscp EF --ack-dscp echo
+
 EXIT CODES
 
-0  ended by --duration, by Ctrl-C or with the last line of --latest
-1  the system refuses something, or a sample does not fit into a datagram
+0  ended by --duration, by Ctrl-C or with the last state of --latest
+1  no update was ever acknowledged, however the run ended (a wrong --pin, no monitor, no route, a
+   --sample that fails, states too large); or the stream of --latest cannot be read, or the system
+   refuses something
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
@@ -59,14 +69,24 @@ pub(crate) struct Args {
     /// Read this file for every update.
     #[arg(long, value_name = "FILE", group = "what", help_heading = "State")]
     read: Option<PathBuf>,
-    /// Send the newest line of this stream; `-` is standard input.
+    /// Send the newest state of this stream; `-` is standard input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "State")]
     latest: Option<PathBuf>,
+    /// Where a state of --latest ends: `lines` for text, `u32` for binary frames with their length
+    /// in front, as four bytes, the most significant first.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "lines",
+        requires = "latest",
+        help_heading = "State"
+    )]
+    framing: Framing,
     /// Send made-up state of this size, for measurements.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "State")]
     size: Option<Bytes>,
-    /// Leave by these interfaces or local addresses; else as the routes are. On a way where the
-    /// monitor is at another address, IF@ADDR:PORT.
+    /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
+    /// which the monitor has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
     via: Vec<Way>,
     /// Which of several paths an update takes: freshest, where it is expected first, with copies
@@ -80,53 +100,92 @@ pub(crate) struct Args {
         help_heading = "Paths"
     )]
     scheduler: String,
+    /// The weight of the old mean in qaware's service time and in freshest's mean wait, 0 to below 1
+    /// [default: 0.8].
+    #[arg(long, value_name = "WEIGHT", requires = "via", help_heading = "Paths")]
+    alpha: Option<f64>,
+    /// How qaware estimates the service time of a path [default: per-packet].
+    #[arg(long, value_enum, value_name = "NAME", requires = "via", help_heading = "Paths")]
+    estimator: Option<EstimatorName>,
     /// A name for the monitor's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
+    /// Send an update at least this often, the last state again if there is no newer one, so that
+    /// the monitor does not forget this source; keep it below the monitor's --idle.
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    keep_alive: Span,
     #[command(flatten)]
     law: LawArgs,
+    #[command(flatten)]
+    marks: MarkArgs,
     #[command(flatten)]
     transport: TransportArgs,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Say how it goes this often, on standard error.
+    /// Print the progress at this interval, on standard error.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     every: Span,
+    /// Write a record of each control epoch of --law acp+d, acp+ or acp to this file: mean age,
+    /// mean backlog, Z, srtt, action and rate. Its name ends in .csv, .json (an array) or .jsonl
+    /// (one object per line).
+    #[arg(long, value_name = "FILE", help_heading = "Rate")]
+    epochs: Option<PathBuf>,
     /// Print the summary as one JSON document on standard output.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.every.is_zero() {
-        return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
+    for (flag, time) in [("--every", args.every), ("--keep-alive", args.keep_alive)] {
+        if time.is_zero() {
+            return Err(Failure::Usage(miette!("{flag} must be above zero, such as 10s")));
+        }
     }
+    let law = args.law.law()?;
+    if args.epochs.is_some() && !args.law.has_epochs() {
+        let message = "--epochs belongs to --law acp+d, acp+ and acp; other laws have no epochs";
+        return Err(Failure::Usage(miette!("{message}")));
+    }
+    let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
     let mut source = Source::new(SourceConfig {
-        monitor: args.url.resolve().map_err(Failure::Usage)?,
+        monitor: args.url.remote(),
         transport: args.transport.transport(&args.url)?,
         ways: ways(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token: args.transport.token(&args.url)?,
+            keep_alive: args.keep_alive,
+            dscp: args.marks.dscp,
+            ack_mark: args.marks.ack_dscp,
             ..SourceParams::default()
         },
-        law: args.law.law()?,
+        law,
         sampler: sampler(&args)?,
     })
     .map_err(failure)?;
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut teller = Teller::new(&args.via, args.every, now);
+    let mut teller = Teller::new(&args.via, args.every, &args.marks, now, log);
     let result = source.run(&stop, until, &mut teller).map_err(failure);
+    let result = result.and(teller.finish());
     let report = source.report();
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)
+    result.and(told)?;
+    match report.acked {
+        0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", teller.why()))),
+        _ => Ok(()),
+    }
 }
 
 fn ways(args: &Args) -> Result<Ways, Failure> {
-    let scheduler = args.scheduler.parse().into_diagnostic().map_err(Failure::Usage)?;
+    let tuning = Tuning {
+        alpha: args.alpha,
+        estimator: args.estimator.map(Into::into),
+        ..Tuning::default()
+    };
+    let scheduler = scheduler(&args.scheduler, tuning)?;
     let vias = args.via.iter().map(|way| (way.via.clone(), way.peer)).collect();
     Ok(Ways { vias, scheduler })
 }
@@ -141,11 +200,13 @@ fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {
             readable.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
             Box::new(File::new(path.clone()))
         }
-        (_, _, Some(path), _) if path.as_os_str() == "-" => Box::new(Latest::new(io::stdin())),
+        (_, _, Some(path), _) if path.as_os_str() == "-" => {
+            Box::new(Latest::new(io::stdin(), args.framing))
+        }
         (_, _, Some(path), _) => {
             let stream = std::fs::File::open(path)
                 .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
-            Box::new(Latest::new(stream))
+            Box::new(Latest::new(stream, args.framing))
         }
         (_, _, _, size) => {
             let size = size.unwrap_or_default().get();

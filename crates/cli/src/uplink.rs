@@ -23,8 +23,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    /// Show what is attached, what went into its bands, and the connections that it knows; metrics are
-    /// of this network namespace's devices. Needs root.
+    /// Show what is attached, what went into its bands, and the connections that it knows; also
+    /// shapers that a killed process left behind. Metrics cover the devices of this network namespace.
+    /// Needs root.
     Status(Form),
     Detach(Detach),
     Run(run::Args),
@@ -33,10 +34,14 @@ enum What {
 /// End what `attach` began: the device's queues are what they were before.
 #[derive(Debug, clap::Args)]
 struct Detach {
-    /// Only from this device; from all of this network namespace unless said.
+    /// Only from this device; default: from all devices of this network namespace.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 }
+
+/// What to do where a queue stands below the bands.
+const HIDDEN: &str = ", in which packets of all bands wait in one line, and nothing shows how many: \
+                      give --rate, a little less than the link gives";
 
 /// What is controlled and how, for the commands that begin control.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,11 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use freshline_net::dial::Remote;
 use miette::{IntoDiagnostic, WrapErr};
 use url::{Host, Url};
 
-/// The port where none is given: FRSH on a telephone's keys.
+/// The port of quic:// where none is given: FRSH on a telephone's keys.
 pub(crate) const DEFAULT_PORT: u16 = 3774;
 
 /// How datagrams are carried.
@@ -61,12 +62,22 @@ impl FromStr for MonitorUrl {
         if !plain {
             return Err(bad("only host and port belong into it".into()));
         }
-        Ok(Self { scheme, host, port: url.port().unwrap_or(DEFAULT_PORT) })
+        let port = match (url.port(), scheme) {
+            (Some(port), _) => port,
+            (None, Scheme::Quic) => DEFAULT_PORT,
+            (None, Scheme::Udp) => return Err(bad("udp:// needs a port".into())),
+        };
+        Ok(Self { scheme, host, port })
     }
 }
 
 impl MonitorUrl {
-    /// The first address of the host.
+    /// The peer, whose name is looked up when it is dialled.
+    pub(crate) fn remote(&self) -> Remote {
+        Remote::new(&self.host, self.port)
+    }
+
+    /// The first address of the host, to listen at.
     pub(crate) fn resolve(&self) -> miette::Result<SocketAddr> {
         let found = (self.host.as_str(), self.port)
             .to_socket_addrs()
@@ -102,6 +113,8 @@ mod tests {
             ("quic://user@host", "only host and port"),
             ("udp://host/path", "only host and port"),
             ("udp://host:99999", "not a URL"),
+            ("udp://127.0.0.1", "udp:// needs a port"),
+            ("udp://[::1]/", "udp:// needs a port"),
         ] {
             let error = text.parse::<MonitorUrl>().unwrap_err().to_string();
             assert!(error.contains(reason) && error.contains("udp://"), "{text}: {error}");

@@ -46,6 +46,7 @@ fn capture() -> Vec<u8> {
             generated_at: sent_at,
             clock_offset: None,
             wants_ack: true,
+            ack_mark: None,
             opening: None,
             payload: b"state",
         };
@@ -62,6 +63,7 @@ fn capture() -> Vec<u8> {
             fresh: 1,
             stale: 0,
             missing: 0,
+            marks: Default::default(),
         };
         packets.push((acked_at, udp(true, &ack.bytes())));
     }
@@ -123,8 +125,8 @@ fn a_cut_file_is_printed_as_far_as_it_goes_and_fails() {
     assert_eq!(done.status.code(), Some(1));
     let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(document["packets"]["read"], 39);
-    assert!(document["error"].as_str().unwrap().contains("ends within a packet"));
-    assert!(text(&done.stderr).contains("ends within a packet"), "{}", text(&done.stderr));
+    assert!(document["error"].as_str().unwrap().contains("ends within packet 40"));
+    assert!(text(&done.stderr).contains("ends within packet"), "{}", text(&done.stderr));
 }
 
 #[test]

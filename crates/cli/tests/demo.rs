@@ -26,7 +26,7 @@ fn number(value: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn the_demonstration_measures_five_laws_none_of_which_beats_the_path() {
+fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
     let report = json(&freshline(&["demo", "--seconds", "3", "--json", "--seed", "7"]));
     let lower_bound = number(&report, "lower_bound_ms");
     assert!((lower_bound - 26.357).abs() < 0.001, "{report}");
@@ -34,7 +34,7 @@ fn the_demonstration_measures_five_laws_none_of_which_beats_the_path() {
     assert_eq!(report["path"]["forward"]["hop"][1]["rate"], "20mbit");
     let runs = report["runs"].as_array().unwrap();
     let laws: Vec<_> = runs.iter().map(|run| run["law"].as_str().unwrap()).collect();
-    assert_eq!(laws, ["acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"]);
+    assert_eq!(laws, ["acp+d", "acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"]);
     for run in runs {
         let (mean, p95) = (number(run, "age_mean_ms"), number(run, "age_p95_ms"));
         assert!(mean >= lower_bound && p95 >= mean, "{run}");
@@ -52,14 +52,20 @@ fn without_a_terminal_the_demonstration_prints_lines_and_a_table() {
     let done = freshline(&["demo", "--seconds", "2"]);
     let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(done.status.code(), Some(0));
-    assert!(text.starts_with("   1 s  acp+ "), "{text}");
+    assert!(text.starts_with("   1 s  acp+d "), "{text}");
     assert!(text.contains("lower bound") && !text.contains('\u{1b}'), "{text}");
 }
 
 /// A monitor behind an emulated path; gives `work` the address of the path's near end.
 fn behind_a_path<T>(hop: &str, work: impl FnOnce(SocketAddr) -> T) -> T {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let config = MonitorConfig { listen: any, quic: None, params: Default::default(), detailed: 0 };
+    let config = MonitorConfig {
+        listen: any,
+        quic: None,
+        params: Default::default(),
+        detailed: 0,
+        forget: MonitorConfig::FORGET,
+    };
     let mut monitor = Monitor::bind(config).unwrap();
     let forward = PathConfig { hop: vec![hop.parse().unwrap()] };
     let conditions = ConditionsConfig { forward, ..ConditionsConfig::default() };
@@ -77,11 +83,13 @@ fn behind_a_path<T>(hop: &str, work: impl FnOnce(SocketAddr) -> T) -> T {
 }
 
 #[test]
-fn a_probe_finds_more_than_it_was_given_and_compares_acp_plus() {
+fn a_probe_finds_more_than_it_was_given_and_compares_laws_in_rotation() {
     let report = behind_a_path("rate=1mbit,delay=10ms,queue=20p", |path| {
         let url = format!("udp://{path}");
         let given = ["--rates", "20/s,80/s,200/s", "--refine", "1", "--size", "984"];
-        let times = ["--seconds-per-rate", "0.6", "--seconds", "1.5", "--json"];
+        let times = ["--seconds-per-rate", "0.6", "--seconds", "0.8", "--json"];
+        let laws = ["--law", "acp+d,lazy", "--rounds", "2"];
+        let given = [&given[..], &laws].concat();
         json(&freshline(&[&["probe", &url], &given[..], &times[..]].concat()))
     });
     let rates = report["rates"].as_array().unwrap();
@@ -95,9 +103,13 @@ fn a_probe_finds_more_than_it_was_given_and_compares_acp_plus() {
     }
     let fastest = rates.last().unwrap();
     assert!(number(fastest, "age_mean_ms") > 2.0 * best, "a full queue: {report}");
-    let acp_plus = &report["acp+"];
-    let above = (number(acp_plus, "age_mean_ms") / best - 1.0) * 100.0;
-    assert!((number(acp_plus, "above_best_percent") - above).abs() < 1e-6);
+    let laws = report["laws"].as_array().unwrap();
+    assert_eq!([&laws[0]["law"], &laws[1]["law"]], ["acp+d", "lazy"], "{report}");
+    for law in laws {
+        let above = (number(law, "age_mean_ms") / best - 1.0) * 100.0;
+        assert!((number(law, "above_best_percent") - above).abs() < 1e-6);
+        assert!(number(law, "rounds") == 2.0 && number(law, "age_mean_ci95_ms") >= 0.0, "{law}");
+    }
 }
 
 #[test]

@@ -46,6 +46,23 @@ fn what_is_applied_is_said_at_the_start_and_summed_up_at_the_end() {
 }
 
 #[test]
+fn a_target_without_an_address_yet_is_waited_for_and_a_slip_is_refused() {
+    let relay = |to: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
+        let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--duration", "1s", "--to", to];
+        command.args(words).output().unwrap()
+    };
+    let absent = relay("no-such-host.invalid:9");
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).contains("trying again"), "{}", text(&absent.stderr));
+    for slip in ["127.0.0.1", "127.0.0.1:0", ":9", "127.0.0.1:x"] {
+        let refused = relay(slip);
+        assert_eq!(refused.status.code(), Some(2), "{slip}");
+        assert!(text(&refused.stderr).contains("HOST:PORT"), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
 fn a_cell_is_said_at_the_start_and_summed_up_at_the_end() {
     let cell = "standard=802.11ac,rate=mcs9,width=80MHz,queue=100p";
     let options = ["--duration", "10ms", "--max-flows", "2"];
@@ -112,4 +129,62 @@ fn exit_codes_tell_misuse_from_failure() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
     let elsewhere = ["emulate", "udp", "--listen", "192.0.2.1:0", "--to", "127.0.0.1:9"];
     assert_eq!(command.args(elsewhere).output().unwrap().status.code(), Some(1));
+}
+
+/// The line on standard error that begins so, less that.
+fn said(child: &mut Child, front: &str) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.find_map(|line| Some(line.strip_prefix(front)?.to_owned())).unwrap();
+    std::thread::spawn(move || lines.for_each(drop));
+    said
+}
+
+#[test]
+fn a_path_that_clears_marks_is_told_once_and_one_that_keeps_them_is_not() {
+    for (flags, warning) in [
+        (&["--dscp", "0"][..], Some("updates leave with DSCP EF and arrive with CS0")),
+        (&[], None),
+    ] {
+        let freshline = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
+            command.stderr(Stdio::piped()).stdout(Stdio::piped()).stdin(Stdio::null());
+            command
+        };
+        let mut monitor = freshline();
+        let mut monitor = Held(monitor.args(["monitor", "udp://127.0.0.1:0"]).spawn().unwrap());
+        let at = said(&mut monitor.0, "listening at udp://");
+        let at = at.split(';').next().unwrap();
+        let mut path = freshline();
+        path.args(["emulate", "udp", "--listen", "127.0.0.1:0", "--to", at]).args(flags);
+        let mut path = Held(path.spawn().unwrap());
+        let mut lines = BufReader::new(path.0.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first.split(' ').next().unwrap();
+        let url = format!("udp://{address}");
+        let source = freshline()
+            .args(["source", &url, "--size", "100", "--law", "fixed", "--rate", "50/s", "--json"])
+            .args(["--dscp", "EF", "--ack-dscp", "CS5", "--duration", "1s"])
+            .output()
+            .unwrap();
+        let (out, told) = (text(&source.stdout), text(&source.stderr));
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let marks = &report["marks"];
+        for (direction, sent) in [("forward", 46), ("back", 40)] {
+            let arrives = if warning.is_some() { 0 } else { sent };
+            assert_eq!(marks[direction]["arrives_as"], arrives, "{marks}");
+            assert_eq!(marks[direction]["is_kept"], warning.is_none(), "{marks}");
+        }
+        assert_eq!(told.matches("updates leave with DSCP").count(), warning.iter().count());
+        assert!(warning.is_none_or(|warning| told.contains(warning)), "{told}");
+    }
+}
+
+/// Ends with this.
+struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -22,7 +22,7 @@ there = { rate = "5mbit", delay = "10ms", queue = "30p" }
 [[flow]]
 name = "robot"
 path = ["nic", "uplink"]
-updates = { law = "acp+", payload = "500B" }
+updates = { law = "acp+d", payload = "500B" }
 
 [[flow]]
 name = "download"
@@ -96,7 +96,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     assert_says(&no_toml, &["s.toml", "line 13"]);
     let unknown_link = said_of(r#"["nic", "uplink"]"#, r#"["nic", "upnilk"]"#);
     assert_says(&unknown_link, &["line 14", "`robot` crosses `upnilk`", "there is: nic, uplink"]);
-    let no_rate = said_of("acp+", "fixed");
+    let no_rate = said_of("acp+d", "fixed");
     assert_says(&no_rate, &["line 14", "`robot`", "`rate`", "needs one"]);
     let twice = said_of(r#"name = "download""#, r#"name = "robot""#);
     assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
@@ -135,7 +135,7 @@ fn wrong_sweeps_and_changes_are_refused() {
 #[test]
 fn json_names_the_seed_and_each_metric_with_its_unit() {
     let bench = Bench::with(SCENARIO);
-    let document = bench.json(&["run", "s.toml", "--json", "-", "--seed", "7"]);
+    let document = bench.json(&["run", "s.toml", "--json", "--seed", "7"]);
     assert_eq!((&document["seed"], &document["runs"]), (&7.into(), &2.into()));
     assert_eq!(document.get("points"), None);
     let metrics = document["metrics"].as_array().expect("metrics");
@@ -143,14 +143,14 @@ fn json_names_the_seed_and_each_metric_with_its_unit() {
     let age = age.expect("an age");
     assert_eq!(age["unit"], "s");
     assert!(age["value"].as_f64() > Some(0.010) && age["ci95"].is_number(), "{age}");
-    let once = bench.json(&["run", "s.toml", "--json", "-", "--runs", "1"]);
+    let once = bench.json(&["run", "s.toml", "--json", "--runs", "1"]);
     assert_eq!(once["metrics"][0]["ci95"], Value::Null);
 }
 
 #[test]
 fn a_sweep_is_an_array_a_table_and_a_figure() {
     let bench = Bench::with(&format!("{SCENARIO}[sweep]\n\"flow.robot.count\" = [1, 3]\n"));
-    let args = ["run", "s.toml", "--json", "-", "--csv", "out"];
+    let args = ["run", "s.toml", "--json", "--csv", "out"];
     let figure = ["--figure", "out/s.svg", "--plot", "age_mean"];
     let document = bench.json(&[&args[..], &figure].concat());
     assert_eq!(document["points"][1]["set"]["flow.robot.count"], 3);
@@ -274,7 +274,7 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
 fn a_seed_is_any_number_that_a_file_can_hold_and_others_are_refused_at_once() {
     let bench = Bench::with(SCENARIO);
     let most = i64::MAX.to_string();
-    let short = ["--set", "duration=100ms", "--runs", "1", "--json", "-", "--seed", &most];
+    let short = ["--set", "duration=100ms", "--runs", "1", "--json", "--seed", &most];
     let document = bench.json(&[&["run", "s.toml"][..], &short].concat());
     assert_eq!(document["seed"].as_i64(), Some(i64::MAX));
     for command in ["run", "reproduce"] {
@@ -303,7 +303,7 @@ fn all_scenarios_that_come_along_are_listed() {
 #[test]
 fn a_scenario_of_a_folder_goes_by_both_names_and_finds_its_network() {
     let bench = Bench::with("");
-    let short = ["--set", "duration=100ms", "--set", "warm_up=0s", "--runs", "1", "--json", "-"];
+    let short = ["--set", "duration=100ms", "--set", "warm_up=0s", "--runs", "1", "--json"];
     let document = bench.json(&[&["run", "ifc/networks"][..], &short].concat());
     let metrics = document["metrics"].as_array().expect("metrics");
     assert!(metrics.iter().any(|metric| metric["of"] == "topology"), "{document}");
@@ -317,4 +317,30 @@ fn a_folder_is_reproduced_as_a_whole() {
     // Nothing is left to measure, so that the first scenario says so at once.
     let said = bench.is_refused(&["reproduce", "ifc", "--set", "warm_up=1h"]);
     assert_says(&said, &["ifc/aoi-load", "`warm_up`"]);
+}
+
+#[test]
+fn the_control_epochs_of_a_run_are_logged_as_csv_and_as_json() {
+    let bench = Bench::with(SCENARIO);
+    bench.succeeds(&["run", "s.toml", "--epochs", "epochs.csv"]);
+    let csv = fs::read_to_string(bench.0.path().join("epochs.csv")).unwrap();
+    let (names, rows) = csv.split_once('\n').unwrap();
+    let names: Vec<_> = names.split(',').collect();
+    assert_eq!(names[..3], ["flow", "source", "number"]);
+    let rows: Vec<Vec<_>> = rows.lines().map(|row| row.split(',').collect()).collect();
+    assert!(rows.len() >= 4, "{csv}");
+    assert!(rows.iter().all(|row| row.len() == names.len() && row[0] == "robot"), "{csv}");
+    // One epoch begins when the one before has ended.
+    let column = |name| names.iter().position(|other| *other == name).unwrap();
+    for pair in rows.windows(2) {
+        assert_eq!(pair[1][column("began_s")], pair[0][column("ended_s")]);
+    }
+    bench.succeeds(&["run", "s.toml", "--epochs", "epochs.json"]);
+    let json = fs::read_to_string(bench.0.path().join("epochs.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(rows.len()));
+    assert!(json[0]["rate_per_s"].as_f64().unwrap() > 0.0, "{}", json[0]);
+
+    let refused = bench.is_refused(&["run", "s.toml", "--epochs", "epochs.txt"]);
+    assert!(refused.contains("must end in .csv, .json or .jsonl"), "{refused}");
 }

@@ -21,8 +21,7 @@ fn refused(words: &str, code: i32) -> String {
 
 #[test]
 fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
-    let in_kernel =
-        |flags: &str| refused(&format!("attach --in-kernel --dev lo --rate 20mbit {flags}"), 2);
+    let in_kernel = |flags: &str| refused(&format!("attach --dev lo --rate 20mbit {flags}"), 2);
     for (flags, named) in [
         ("--queue codel", "`codel`"),
         ("--queue 100p", "`100p`"),
@@ -32,9 +31,9 @@ fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
         assert!(said.contains(named), "{flags}: {said}");
     }
     assert!(in_kernel("--queue codel").contains("`freshline router run`"));
-    let slow = refused("attach --in-kernel --dev lo --rate 1bit", 2);
+    let slow = refused("attach --dev lo --rate 1bit", 2);
     assert!(slow.contains("give at least 1kbit"), "{slow}");
-    assert!(refused("attach --in-kernel --tun x --rate 1mbit", 2).contains("--in-kernel"));
+    assert!(refused("attach --tun x --rate 1mbit", 2).contains("--or-run"));
 }
 
 #[test]
@@ -45,7 +44,7 @@ fn a_kernel_without_such_disciplines_is_named_with_what_to_do() {
         println!("skipped: needs a kernel with BTF and without queueing disciplines in eBPF");
         return;
     }
-    let said = refused("attach --in-kernel --dev lo --rate 20mbit", 1);
+    let said = refused("attach --dev lo --rate 20mbit", 1);
     assert!(
         said.contains("CONFIG_NET_SCH_BPF") && said.contains("`freshline router run`"),
         "{said}"

@@ -67,10 +67,10 @@ fn so_it_is_with_the_locator() {
     let mut answers = [0, 0];
     for line in read(first.path(), "bottleneck.csv").lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let [level, lost] = [0, 1].map(|at| fields[at].parse().unwrap());
-        locator.on_frame(FrameSeen { level, lost });
+        let [level, others, lost] = [0, 1, 2].map(|at| fields[at].parse().unwrap());
+        locator.on_frame(FrameSeen { level, others, lost });
         let told = locator.backhaul_probability();
-        let Ok(expected) = fields[2].parse::<f64>() else {
+        let Ok(expected) = fields[3].parse::<f64>() else {
             assert_eq!(told, None);
             continue;
         };

@@ -97,7 +97,7 @@ fn the_hop_that_loses_packets_is_told_from_the_wifi() {
     let done = locate(&file, &["--json"]);
     assert_eq!(done.status.code(), Some(1));
     let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert!(document["error"].as_str().unwrap().contains("ends within a packet"));
+    assert!(document["error"].as_str().unwrap().contains("ends within packet"));
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Arrival {
             generated_at: now,
             clock_offset: Some(0),
             wants_ack: true,
+            ack_mark: None,
             opening,
             payload: &[0xA5; 64],
         };

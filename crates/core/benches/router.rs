@@ -220,8 +220,16 @@ fn disciplines(packets: u32) -> [QdiscConfig; 9] {
         QdiscConfig::Drr(DrrParams { limit: Limit::Packets(each), ..drr }),
         QdiscConfig::FqCodel(FqCodelParams { limit, memory: bytes, ..FqCodelParams::default() }),
         ifil.clone(),
-        QdiscConfig::Ifc(Box::new(IfcConfig { aoi: ifil, ..IfcConfig::default() })),
-        QdiscConfig::Dual(Box::new(DualConfig { urgent: fifo.clone(), bulk: fifo })),
+        QdiscConfig::Ifc(Box::new(IfcConfig {
+            aoi: ifil,
+            drop_averse: QdiscConfig::default(),
+            ..IfcConfig::default()
+        })),
+        QdiscConfig::Dual(Box::new(DualConfig {
+            urgent: fifo.clone(),
+            bulk: fifo,
+            ..DualConfig::default()
+        })),
     ]
 }
 
@@ -280,7 +288,8 @@ impl Packet for Small {
 fn schedule<S: Scheduler>(group: &mut Group<'_>, name: &str, scheduler: S) {
     type Queue<S> = Ifc<Ring<Small>, Ring<Small>, S>;
     let ring = || Ring(VecDeque::with_capacity(2 * BATCH as usize));
-    let mut queue: Queue<S> = Ifc::new(Classifier::default(), ring(), ring(), scheduler);
+    let mut queue: Queue<S> =
+        Ifc::new("udp force".parse::<Classifier>().unwrap(), ring(), ring(), scheduler);
     let fill = |queue: &mut Queue<S>| {
         for class in Class::ALL {
             while queue.backlog_of::<Small>(class).packets < Packets::new(BATCH) {

@@ -1,7 +1,7 @@
 //! What the choices of `freshline_core::source` do where the papers are silent or the prototype
 //! differs from them: `cargo run -p freshline-core --example mdec [SEED]`.
 //!
-//! Over the path of the demonstration (two slow hops, one fast, 30 ms base round trip), ACP+ with
+//! Over the path of the demonstration (two slow hops, one fast, 30 ms base round trip), `acp+d` with
 //! one choice changed at a time. In the runs called "drop", cross traffic takes two thirds of the
 //! bottleneck from 30 s to 60 s; "down" and "back" are how many seconds the age then takes to come
 //! within 15 % of where it ends: its mean in the last ten of the thirty seconds.
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         }
     };
     println!("seed {seed}");
-    let base = AcpPlusParams::default();
+    let base = AcpPlusParams::departure();
     let steady = Course { seed, ..two_slow_one_fast() };
     let random =
         Course { service: Service::Exponential, length: Span::from_secs(610), ..steady.clone() };
@@ -59,13 +59,14 @@ fn main() -> ExitCode {
     for (name, gap_source) in
         [("gaps of the monitor", GapSource::Monitor), ("gaps of acks", GapSource::Acks)]
     {
-        let params = estimating(EstimatorParams { gap_source, ..Default::default() });
+        let params = estimating(EstimatorParams { gap_source, ..EstimatorParams::departure() });
         compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
     }
     for (name, losses_as) in
         [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
-        let params = estimating(EstimatorParams { losses: losses_as, ..Default::default() });
+        let params =
+            estimating(EstimatorParams { losses: losses_as, ..EstimatorParams::departure() });
         compare(
             name,
             params,
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
     for (name, backlog) in
         [("backlog at departure", Backlog::AtDeparture), ("backlog over time", Backlog::OverTime)]
     {
-        let params = estimating(EstimatorParams { backlog, ..Default::default() });
+        let params = estimating(EstimatorParams { backlog, ..EstimatorParams::departure() });
         compare(
             name,
             params,
@@ -96,7 +97,9 @@ fn main() -> ExitCode {
             &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
         );
     }
-    for (name, tie) in [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold)] {
+    for (name, tie) in
+        [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold), ("tie: repeat", Tie::Repeat)]
+    {
         compare(name, AcpPlusParams { tie, ..base }, &[("steady", &steady), ("random", &random)]);
     }
 
@@ -112,14 +115,14 @@ fn main() -> ExitCode {
     }
     for (name, losses) in [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
-        let params = estimating(EstimatorParams { losses, ..Default::default() });
+        let params = estimating(EstimatorParams { losses, ..EstimatorParams::departure() });
         drop_and_recover(name, params, &steady);
     }
     ExitCode::SUCCESS
 }
 
 fn estimating(estimator: EstimatorParams) -> AcpPlusParams {
-    AcpPlusParams { estimator, ..AcpPlusParams::default() }
+    AcpPlusParams { estimator, ..AcpPlusParams::departure() }
 }
 
 fn compare(name: &str, params: AcpPlusParams, courses: &[(&str, &Course)]) {

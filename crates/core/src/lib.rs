@@ -10,6 +10,7 @@
 //! | module | what is there |
 //! |---|---|
 //! | [`unit`](mod@unit) | time, rates and sizes as types |
+//! | [`dscp`] | the code point in a packet's header, which names its class |
 //! | [`age`] | how old is what the far end knows: the measure of everything else |
 //! | [`wire`] | the messages of the protocol, byte by byte |
 //! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
@@ -59,6 +60,7 @@
 extern crate alloc;
 
 pub mod age;
+pub mod dscp;
 pub mod host;
 pub mod link;
 pub mod mesh;

@@ -277,7 +277,10 @@ proptest! {
         flows in 1u16..10,
     ) {
         let share = AoiShare::new(share).unwrap();
-        let mut queue = ifc(IfcConfig { scheduler, aoi_share: share, ..IfcConfig::default() });
+        // CoDel would drop packets on the way.
+        let drop_averse = QdiscConfig::default();
+        let mut queue =
+            ifc(IfcConfig { scheduler, aoi_share: share, drop_averse, ..IfcConfig::default() });
         let mut ledger = Ledger::default();
         let mut served = HashMap::new();
         let mut now = Time::ZERO;
@@ -314,7 +317,12 @@ impl Saturated {
 
     fn new(scheduler: SchedulerParams, share: AoiShare) -> Self {
         let fifo = || Fifo::new(Limit::Packets(Packets::MAX));
-        let queue = Ifc::new(Classifier::default(), fifo(), fifo(), scheduler.build(share));
+        let queue = Ifc::new(
+            "udp force".parse::<Classifier>().unwrap(),
+            fifo(),
+            fifo(),
+            scheduler.build(share),
+        );
         Self { queue, now: Time::ZERO, bytes: [0; 2], busy: [Span::ZERO; 2] }
     }
 

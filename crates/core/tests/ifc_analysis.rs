@@ -42,7 +42,7 @@ type Router = Ifc<Ifil<Item>, Fifo<Item>, AnyScheduler>;
 fn router(scheduler: SchedulerParams, share: AoiShare) -> Router {
     let updates = Ifil::new(IfilParams::default(), &mut Pcg64::new(1, 1)).unwrap();
     let bulk = Fifo::new(Limit::default());
-    Ifc::new(Classifier::default(), updates, bulk, scheduler.build(share))
+    Ifc::new("udp force".parse::<Classifier>().unwrap(), updates, bulk, scheduler.build(share))
 }
 
 /// The router behind which a link sends.

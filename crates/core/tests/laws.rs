@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Backlog, DelaySource, EstimatorParams, Fixed,
-    GapSource, Lazy, LazyParams, Losses, MultiplicativeDecrease, Phase, RateBounds, RateLaw,
-    ShortfallCheck, Tenth, TenthParams, Tie,
+    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, DelaySource, EpochEnd, EstimatorParams, Fixed,
+    Lazy, LazyParams, MultiplicativeDecrease, Phase, RateBounds, RateLaw, Reset, ShortfallCheck,
+    Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use proptest::prelude::*;
@@ -36,12 +36,9 @@ fn tenth() -> TenthParams {
 
 /// Every law, with each choice that it offers taken at least once.
 fn laws() -> Vec<Box<dyn Law>> {
-    let other_estimator = EstimatorParams {
-        gap_source: GapSource::Acks,
-        losses: Losses::AsSeen,
-        backlog: Backlog::OverTime,
-        ..EstimatorParams::default()
-    };
+    let other_estimator = EstimatorParams::departure();
+    let departure = AcpPlusParams { bounds: bounds(), ..AcpPlusParams::departure() };
+    let repeating = AcpPlusParams { tie: Tie::Repeat, ..acp_plus() };
     let other_acp_plus = AcpPlusParams {
         tie: Tie::Hold,
         estimator: other_estimator,
@@ -51,11 +48,15 @@ fn laws() -> Vec<Box<dyn Law>> {
     let other_acp = AcpParams {
         step: 0.25,
         shortfall_check: ShortfallCheck::AsPrinted,
+        epoch_end: EpochEnd::Moving,
+        reset: Reset::Below,
         estimator: other_estimator,
         ..acp()
     };
     vec![
         Box::new(AcpPlus::new(acp_plus())),
+        Box::new(AcpPlus::new(departure)),
+        Box::new(AcpPlus::new(repeating)),
         Box::new(AcpPlus::new(other_acp_plus)),
         Box::new(Acp::new(acp())),
         Box::new(Acp::new(other_acp)),
@@ -269,7 +270,7 @@ fn a_path_that_falls_silent_slows_acp_plus_to_the_floor_and_acp_to_one_a_round_t
         driver.stay_silent(Span::from_secs(3_600));
         let rate = driver.law.rate().per_second();
         match driver.law.name() {
-            "acp+" => assert_eq!(rate, FLOOR),
+            "acp+" | "acp+d" => assert_eq!(rate, FLOOR),
             "acp" | "lazy" | "tenth" => {
                 assert!((rate * round_trip.as_secs_f64() - 1.0).abs() < 0.01, "{rate}");
             }

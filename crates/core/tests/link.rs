@@ -82,6 +82,53 @@ fn a_new_rate_counts_at_once_and_prolongs_nothing_that_is_under_way() {
     assert_eq!(arrivals(&sent), [(0, at_ms(3)), (1, at_ms(4)), (2, at_ms(12))]);
 }
 
+#[cfg(feature = "serde")]
+#[test]
+fn a_hop_changes_its_rate_and_delay_when_it_is_told_to() {
+    let config: HopConfig = toml::from_str(
+        r#"
+        rate = "1mbit"
+        delay = "10ms"
+        change = [
+            { at = "2ms", rate = "8mbit" },
+            { at = "3ms", rate = "1mbit", delay = "30ms" },
+            { at = "20ms", delay = "1ms" },
+        ]
+        "#,
+    )
+    .unwrap();
+    // The times are those of the changes also for a driver that looks late.
+    for looks in [vec![100], vec![2, 3, 4, 12, 20, 100]] {
+        let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+        for id in 0..3 {
+            hop.enqueue(at_ms(0), kilobyte(id), &mut no_drop);
+        }
+        let mut found = Vec::new();
+        for look in looks {
+            found.extend(std::iter::from_fn(|| hop.poll(at_ms(look), &mut no_drop)));
+        }
+        hop.enqueue(at_ms(100), kilobyte(3), &mut no_drop);
+        found.extend(std::iter::from_fn(|| hop.poll(at_ms(200), &mut no_drop)));
+        // Sent until 3, 4, 12 and 108 ms.
+        let expected = [(0, at_ms(13)), (1, at_ms(34)), (2, at_ms(42)), (3, at_ms(109))];
+        assert_eq!(arrivals(&found), expected);
+    }
+    let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+    assert_eq!(hop.next_event(), None, "nothing to do for an idle hop");
+    hop.enqueue(at_ms(0), kilobyte(0), &mut no_drop);
+    assert_eq!(hop.next_event(), Some(at_ms(2)), "the end comes sooner from then on");
+
+    for (changes, remedy) in [
+        ("{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }", "behind a later one; sort"),
+        ("{ at = '2s' }", "neither `rate` nor `delay`"),
+        ("{ at = '2s', rate = '0mbit' }", "`rate` is zero"),
+    ] {
+        let config: HopConfig = toml::from_str(&format!("change = [{changes}]")).unwrap();
+        let error = config.build::<Update, _>(Pcg64::new(SEED, 0)).unwrap_err().to_string();
+        assert!(error.contains(remedy), "{error}");
+    }
+}
+
 #[test]
 fn a_burst_leaves_at_the_rate_of_the_slowest_hop() {
     let mut path = path(&["rate=8mbit,delay=5ms", "rate=1mbit,delay=5ms", "rate=8mbit,delay=5ms"]);
@@ -379,5 +426,78 @@ proptest! {
         let punctual = fate(&hops, &traffic, |_| true);
         prop_assert_eq!(&fate(&hops, &traffic, |poll| poll), &punctual);
         prop_assert_eq!(&fate(&hops, &traffic, |_| false), &punctual);
+    }
+}
+
+#[test]
+fn small_packets_take_the_time_of_their_frames() {
+    let sent_after = |hop: &str, size: u64| {
+        let mut path = path(&[hop]);
+        for id in 0..100 {
+            path.enqueue(Time::ZERO, Update { id, size }, &mut no_drop);
+        }
+        drain(&mut path).last().unwrap().at.since(Time::ZERO)
+    };
+    let mbit = BitRate::from_mbps(1);
+    for (framing, size, wire) in
+        [("raw", 40, 40), ("ethernet", 40, 84), ("pppoe-vcmux", 40, 106), ("pppoe-ptm", 40, 72)]
+    {
+        let hop = format!("rate=1mbit,framing={framing}");
+        assert_eq!(sent_after(&hop, size), mbit.time_to_send(Bytes::new(100 * wire)), "{framing}");
+    }
+}
+
+#[test]
+fn a_transmitter_that_stood_still_sends_no_burst_when_told_to_forgo() {
+    let config: HopConfig = "rate=1mbit".parse().unwrap();
+    let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+    for id in 0..200 {
+        hop.enqueue(at_ms(0), kilobyte(id), &mut no_drop);
+    }
+    // A packet takes 8 ms. Its driver slept from 20 to 1020 ms.
+    let mut sent_by = |ms: u64| {
+        hop.forgo_until(at_ms(ms) - Span::from_millis(5));
+        std::iter::from_fn(|| hop.poll(at_ms(ms), &mut no_drop)).count()
+    };
+    assert_eq!((sent_by(8), sent_by(20)), (1, 1));
+    assert_eq!(sent_by(1020), 1, "not 125 at once");
+    assert_eq!(sent_by(1022), 0);
+    assert_eq!(sent_by(1023), 1, "and goes on at the rate");
+}
+
+/// Whatever the discipline, and however long and often its driver sleeps: what leaves within any 50 ms is
+/// at most what the rate carries in this time and the 5 ms that it makes up for, and the packet in
+/// transmission at either end.
+#[test]
+fn no_window_is_above_rate_and_burst_whatever_the_discipline_and_the_pauses() {
+    const RATE: BitRate = BitRate::from_mbps(4);
+    const WINDOW: Span = Span::from_millis(50);
+    const ARREARS: Span = Span::from_millis(5);
+    const SIZE: u64 = 1000;
+    for queue in ["1000p", "lifo", "red", "codel", "drr", "fq_codel", "ifil", "ifc"] {
+        let config: HopConfig = format!("rate=4mbit,queue={queue}").parse().unwrap();
+        let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+        let mut rng = Pcg64::new(SEED, 1);
+        let (mut now, mut sent) = (Time::ZERO, Vec::new());
+        for id in 0..2000 {
+            hop.enqueue(now, Update { id, size: SIZE }, &mut |_| ());
+            hop.enqueue(now, Update { id: id + 10_000, size: SIZE }, &mut |_| ());
+            // Awake in time, late by a little, or stopped.
+            now += match rng.random_range(0..100) {
+                0 => Span::from_millis(300),
+                1..10 => Span::from_micros(rng.random_range(0..20_000)),
+                _ => Span::from_micros(rng.random_range(0..3_000)),
+            };
+            hop.forgo_until(Time::from_nanos(now.as_nanos().saturating_sub(ARREARS.as_nanos())));
+            sent.extend(std::iter::from_fn(|| hop.poll(now, &mut |_| ())).map(|_| now));
+        }
+        assert!(sent.len() > 100, "{queue}: {}", sent.len());
+        let most =
+            (RATE.as_bps() / 8 * (WINDOW + ARREARS).as_millis_f64() as u64) / 1000 + 2 * SIZE;
+        for (first, from) in sent.iter().enumerate() {
+            let within =
+                sent[first..].iter().take_while(|at| at.since(*from) <= WINDOW).count() as u64;
+            assert!(within * SIZE <= most, "{queue}: {within} packets from {from:?}");
+        }
     }
 }

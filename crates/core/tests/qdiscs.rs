@@ -62,7 +62,7 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
         QdiscConfig::Ifil(_) => QdiscConfig::Ifil(IfilParams { limit: Packets::new(4) }),
         QdiscConfig::Ifc(_) => QdiscConfig::Ifc(Box::new(IfcConfig {
             scheduler: SchedulerParams::Tdm(TdmParams::default()),
-            classifier: "port:1-3".parse().unwrap(),
+            classifier: "port=1-3 force".parse().unwrap(),
             aoi: tight(QdiscConfig::Ifil(IfilParams::default())),
             drop_averse: tight(QdiscConfig::default()),
             ..IfcConfig::default()
@@ -70,6 +70,7 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
         QdiscConfig::Dual(_) => QdiscConfig::Dual(Box::new(DualConfig {
             urgent: tight(QdiscConfig::default()),
             bulk: tight(QdiscConfig::FqCodel(FqCodelParams::default())),
+            ..DualConfig::default()
         })),
     }
 }

@@ -7,7 +7,7 @@ use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
     Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
 };
-use freshline_core::source::{Ack, AcpPlus, Fixed, Phase, RateLaw};
+use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{self, SessionId};
 
@@ -213,7 +213,7 @@ fn a_monitor_of_before_answers_all_and_nothing_breaks() {
 
 #[test]
 fn a_source_of_before_is_answered_each_time() {
-    let world = World::new(AcpPlus::new(Default::default())).run(10);
+    let world = World::new(AcpPlus::new(AcpPlusParams::departure())).run(10);
     assert!(world.has_been_open());
     let (counters, seen) = (world.source.counters(), world.monitor.counters());
     assert_eq!(counters.asked, counters.sent);

@@ -53,6 +53,7 @@ fn update<'a>(session: u64, seq: u64, opening: Option<Opening<'a>>) -> Update<'a
         generated_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        ack_mark: None,
         opening,
         payload: b"state",
     }

@@ -1,10 +1,11 @@
 //! Every message of the protocol, byte by byte, as `docs/protocol.md` lays it out. The bytes
 //! are written by hand: code that writes and reads the same mistake does not pass.
 
+use freshline_core::dscp::Dscp;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Join, Message, Opening, Packet, Report, SessionId,
-    Update,
+    Ack, AckMark, Challenge, Close, CloseReason, Cookie, Join, Marks, Message, Opening, Packet,
+    Report, SessionId, Update,
 };
 use freshline_core::wlan;
 
@@ -38,6 +39,7 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
         generated_at: Time::from_nanos(1_000_000_000),
         clock_offset: Some(-2),
         wants_ack: true,
+        ack_mark: None,
         opening: None,
         payload: b"seventeen bytes !",
     };
@@ -49,7 +51,7 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
             "01",                                                 // type 1: update
             "01 23 45 67 89 ab cd ef",                            // session
             "02",                                                 // flags: clock offset
-            "00",                                                 // reserved
+            "00",                                                 // mark of the ack: not asked for
             "00 11",                                              // payload length: 17
             "00 00 00 00 00 00 01 02",                            // sequence number: 258
             "00 00 00 00 3b 9a ca 00",                            // generated at: 1 s in ns
@@ -67,6 +69,7 @@ fn a_short_update_is_padded_to_the_length_of_an_ack() {
         generated_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        ack_mark: Some(AckMark::Echo),
         opening: None,
         payload: b"hi",
     };
@@ -76,7 +79,7 @@ fn a_short_update_is_padded_to_the_length_of_an_ack() {
             "46 4c 01 01",
             "01 23 45 67 89 ab cd ef",
             "00",                                        // flags: none
-            "00",                                        // reserved
+            "80",                                        // mark of the ack: as this one's
             "00 02",                                     // payload length: 2
             "00 00 00 00 00 00 00 00",                   // sequence number
             "00 00 00 00 00 00 00 00",                   // generated at
@@ -95,6 +98,7 @@ fn an_update_that_asks_for_no_ack() {
         generated_at: Time::from_nanos(4),
         clock_offset: Some(5),
         wants_ack: false,
+        ack_mark: None,
         opening: None,
         payload: b"seventeen bytes !",
     };
@@ -104,7 +108,7 @@ fn an_update_that_asks_for_no_ack() {
             "46 4c 01 01",
             "01 23 45 67 89 ab cd ef",
             "06",                                                 // flags: clock offset, no ack
-            "00",                                                 // reserved
+            "00",                                                 // mark of the ack
             "00 11",                                              // payload length: 17
             "00 00 00 00 00 00 00 03",                            // sequence number: 3
             "00 00 00 00 00 00 00 04",                            // generated at: 4 ns
@@ -126,6 +130,7 @@ fn an_opening_carries_cookie_name_and_token() {
         generated_at: Time::from_nanos(2),
         clock_offset: None,
         wants_ack: true,
+        ack_mark: Dscp::new(46).map(AckMark::Set),
         opening: Some(Opening { cookie, name: "rö7", token: &[0xfe, 0x00] }),
         payload: b"on",
     };
@@ -135,7 +140,7 @@ fn an_opening_carries_cookie_name_and_token() {
             "46 4c 01 01",
             "01 23 45 67 89 ab cd ef",
             "01",                                              // flags: opening
-            "00",                                              // reserved
+            "6e",                                              // mark of the ack: code point 46
             "00 02",                                           // payload length: 2
             "00 00 00 00 00 00 00 01",                         // sequence number: 1
             "00 00 00 00 00 00 00 02",                         // generated at: 2 ns
@@ -162,6 +167,7 @@ fn an_ack() {
         fresh: 200,
         stale: 3,
         missing: 0x0a0b_0c0d,
+        marks: Marks { seen: Dscp::new(46), sent: Dscp::new(0) },
     };
     assert_answer(
         Message::Ack(ack),
@@ -170,7 +176,9 @@ fn an_ack() {
             "46 4c 01 02",             // magic, version, type 2: ack
             "01 23 45 67 89 ab cd ef", // session
             "01",                      // flags: it was fresh
-            "00 00 00",                // reserved
+            "6e",                      // the update came with code point 46
+            "40",                      // the ack leaves with 0
+            "00",                      // reserved
             "00 00 00 00 00 00 01 02", // sequence number: 258
             "00 00 00 00 3b 9a ca 00", // generated at: 1 s
             "11 22 33 44 55 66 77 88", // received at, on the monitor's clock
@@ -252,6 +260,7 @@ fn a_packet_ends_with_its_payload() {
         sent_at: Time::from_nanos(1_000_000_000),
         clock_offset: Some(-2),
         interval: Span::from_millis(500),
+        ack_mark: Dscp::new(8).map(AckMark::Set),
         payload: b"frame",
     };
     let mut written = [0xEE; 100];
@@ -264,7 +273,7 @@ fn a_packet_ends_with_its_payload() {
             "06", // type 6: packet
             "01 23 45 67 89 ab cd ef",
             "01",                      // flags: clock offset
-            "00",                      // reserved
+            "48",                      // mark of reports: code point 8
             "01 f4",                   // interval: 500 ms
             "00 00 00 00 00 00 01 02", // sequence number: 258
             "00 00 00 00 3b 9a ca 00", // sent at: 1 s in ns
@@ -292,6 +301,7 @@ fn a_report_of_frames() {
         hold: Span::from_micros(7),
         received: 250,
         seen: Some(seen),
+        marks: Marks { seen: None, sent: Dscp::new(8) },
     };
     assert_answer(
         Message::Report(report),
@@ -311,6 +321,9 @@ fn a_report_of_frames() {
             "40 00 00 00",             // deviation: 2
             "3e 80 00 00",             // loss: 0.25
             "00 00 00 00 17 3e ed 80", // rate: 390 Mbit/s
+            "00",                      // the code point of the packet: unknown
+            "48",                      // the report leaves with 8
+            "00 00",                   // reserved
         ],
     );
 }

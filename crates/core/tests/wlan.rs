@@ -188,7 +188,7 @@ fn c_may_be_as_many_times_what_the_law_believes_as_its_margin_says() {
         let swings = levels.windows(2).all(|two| (two[0] - two[1]).abs() > 10.0);
         assert_eq!((holds, swings), (converges, !converges), "γ = {mismatch}: {levels:?}");
     }
-    assert_eq!(params.margin(), 1.8);
+    assert_eq!(params.margin(), 2.0);
 }
 
 #[test]

@@ -102,7 +102,7 @@ pub struct OwnCgroup {
 }
 
 impl OwnCgroup {
-    /// Makes it and enters it. Cgroups that runs left behind which were killed are removed.
+    /// Makes it and enters it. Removes the empty cgroups of runs that were killed, wherever they are.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl OwnCgroup {
         let before = of_this_process()?;
         // Lest one be taken for deserted before it is entered.
         let _alone = pin::lock()?;
-        remove_deserted(&before);
+        remove_deserted_runs();
         let own = Self { path: make_free(&before)?, before };
         join(&own.path)?;
         Ok(own)
@@ -181,16 +181,26 @@ fn remove(cgroup: &Path) -> io::Result<()> {
     fs::remove_dir(cgroup)
 }
 
-/// A run that is not over is in its cgroup itself.
-fn remove_deserted(below: &Path) {
+/// Removes the cgroups of runs that were killed, in the whole hierarchy: the next run may start in
+/// another cgroup. Needs the lock of [`pin::lock`], lest one be removed before it is entered. A run
+/// that is not over is in its cgroup itself.
+fn remove_deserted_runs() {
     let is_deserted = |cgroup: &Path| {
         let events = fs::read_to_string(cgroup.join("cgroup.events"));
         events.is_ok_and(|events| events.lines().any(|line| line == "populated 0"))
     };
-    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
-        let is_of_run = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        if is_of_run && is_deserted(&entry.path()) {
-            let _ = remove(&entry.path());
+    let mut folders: Vec<_> = root().into_iter().collect();
+    while let Some(path) = folders.pop() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let is_of_run = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+            if is_of_run && is_deserted(&entry.path()) {
+                let _ = remove(&entry.path());
+            } else {
+                folders.push(entry.path());
+            }
         }
     }
 }

@@ -38,13 +38,24 @@ struct sock_common {
 	unsigned short skc_family;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+	/* The memory of its packets in the queues of devices, bytes, and 1 for the socket itself. */
+	refcount_t sk_wmem_alloc;
 	int sk_wmem_queued;
 	int sk_sndbuf;
-	/* In bytes of payload a second; a limit for sending if the status says so. */
-	unsigned long sk_pacing_rate;
+	/* In bytes of payload a second: what SO_MAX_PACING_RATE sets; ~0 for any rate. */
+	unsigned long sk_max_pacing_rate;
+	/* Who holds its segments to its rate: SK_PACING_NONE, TCP, or the queueing discipline fq. */
 	__u32 sk_pacing_status;
 };
 
@@ -58,15 +69,17 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sock, __u32 ack, __u32 acked);
 	void (*set_state)(struct sock *sock, __u8 state);
 	void (*pkts_acked)(struct sock *sock, const struct ack_sample *sample);
-	__u32 (*min_tso_segs)(struct sock *sock);
 	__u32 (*undo_cwnd)(struct sock *sock);
 	void (*init)(struct sock *sock);
+	void (*release)(struct sock *sock);
 	__u32 flags;
 	char name[16];
 };
 
 struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	/* TCP_CA_Open and the others. */
+	__u8 icsk_ca_state:5;
 	/* Whether it was chosen by setsockopt: what a listening socket accepts has it then too. */
 	__u8 icsk_ca_setsockopt:1;
 	/* What a congestion control remembers. */
@@ -74,6 +87,7 @@ struct inet_connection_sock {
 };
 
 struct sk_buff {
+	struct sock *sk;
 	unsigned int len;
 	unsigned int truesize;
 	/* What a queueing discipline may use. */
@@ -109,6 +123,10 @@ struct tcp_sock {
 	__u32 snd_nxt;
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
+	/* The window when the last reduction or timeout began. */
+	__u32 prior_cwnd;
+	/* 0 if that can no longer be undone. */
+	__u32 undo_marker;
 	__u32 mss_cache;
 	/* Again each time that a segment is sent again. */
 	__u32 data_segs_out;
@@ -150,6 +168,8 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 #define AF_INET 2
+#define SOL_SOCKET 1
+#define SO_MAX_PACING_RATE 47
 #define SOL_TCP 6
 
 /* Of <linux/tcp.h>, whose types would clash with those above. */

@@ -118,6 +118,16 @@ impl Folder {
         self.controls().is_ok_and(|links| links.iter().any(is_gone))
     }
 
+    /// Removes the pins that hold programs in their places.
+    pub(crate) fn remove_controls(&self) -> Result<(), KernelError> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(CONTROL))
+            .try_for_each(|entry| {
+                fs::remove_file(entry.path()).map_err(KernelError::file("remove", entry.path()))
+            })
+    }
+
     /// Removes it with all that is pinned in it, and the folder for all of ours if it was the last.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         fs::remove_dir_all(&self.0).map_err(KernelError::file("remove", &self.0))?;

@@ -13,6 +13,7 @@ use netlink_packet_core::{
     NetlinkPayload, Nla, NlaBuffer, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
@@ -27,6 +28,9 @@ const STATS_QUEUE: u16 = 3;
 
 /// The length of a message's header, from where its attributes begin.
 const HEADER: usize = 20;
+/// The same of a message about a device (`struct ifinfomsg`), and the attribute with its MTU.
+const LINK_HEADER: usize = 16;
+const IFLA_MTU: u16 = 4;
 /// Longer than what the kernel tells at once.
 const LONGEST_ANSWER: usize = 1 << 16;
 
@@ -129,9 +133,21 @@ impl TrafficControl {
         self.told_of(device, RouteNetlinkMessage::GetQueueDiscipline)
     }
 
-    /// All classes of a device.
-    pub(crate) fn classes(&self, device: u32) -> io::Result<Vec<Told>> {
-        self.told_of(device, RouteNetlinkMessage::GetTrafficClass)
+    /// The MTU of a device, in bytes.
+    pub(crate) fn mtu(&self, device: u32) -> io::Result<u32> {
+        let mut request = LinkMessage::default();
+        request.header.index = device;
+        let mut mtu = None;
+        self.ask(RouteNetlinkMessage::GetLink(request), NLM_F_ACK, |payload| {
+            let attributes = from_bytes(payload.get(LINK_HEADER..).unwrap_or_default());
+            let found = attributes.iter().find(|one| one.kind() == IFLA_MTU);
+            let mut value = [0; 4];
+            if let Some(found) = found.filter(|found| found.value_len() == value.len()) {
+                found.emit_value(&mut value);
+                mtu = Some(u32::from_ne_bytes(value));
+            }
+        })?;
+        mtu.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Puts a queueing discipline where `parent` says, in place of another.

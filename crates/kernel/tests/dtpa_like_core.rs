@@ -30,14 +30,17 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
     let mut some = |digits, least: u64| {
         rng.random::<bool>().then(|| any_magnitude(rng, digits).max(least) as u32)
     };
-    let params = DtpaParams { most_window: some(3.0, 1), memory: some(4.0, 2), rtt_weight: 8 };
+    let [most_window, memory] = [some(3.0, 2), some(4.0, 2)];
+    let peak_bound = rng.random_range(0..4) > 0;
+    let params = DtpaParams { most_window, memory, peak_bound, rtt_weight: 8 };
     let share = Share::per_second(any_magnitude(rng, 7.0) as f64 / 1e3);
     let mut node = Dtpa::new(params, share).unwrap();
-    let DtpaParams { rtt_weight, most_window, memory } = params;
+    let DtpaParams { rtt_weight, .. } = params;
     let numbers = [most_window, memory].map(|number| number.unwrap_or(0));
     let [most_window, memory] = numbers;
     let per_1000_s = share.unwrap().per_1000_s();
-    writeln!(lines, "new {per_1000_s} {rtt_weight} {most_window} {memory}").unwrap();
+    let without_peak = u32::from(!peak_bound);
+    writeln!(lines, "new {per_1000_s} {rtt_weight} {most_window} {memory} {without_peak}").unwrap();
     for _ in 0..200 {
         let segments = any_magnitude(rng, 2.5);
         writeln!(lines, "sent {segments}").unwrap();
@@ -53,7 +56,10 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
             }
             _ => {}
         }
-        let (sample, window) = (any_magnitude(rng, 7.5), rng.random_range(0..100));
+        // A window is whatever a stack held where the kernel skips a program: 0, or anything.
+        let any = any_magnitude(rng, 9.6) as u32;
+        let window = if rng.random_range(0..20) == 0 { any } else { rng.random_range(0..100) };
+        let sample = any_magnitude(rng, 7.5);
         writeln!(lines, "round_trip {sample} {window}").unwrap();
         node.on_round_trip(Time::ZERO, Span::from_micros(sample));
         rows.push(Row { node, window });
@@ -68,7 +74,14 @@ fn periods_follow_from_luck_as_in_the_core() {
     let told = on_host("dtpa_on_host", &lines);
     assert_eq!(told.len(), rows.len());
     for (kernel, Row { node, window }) in told.iter().zip(&rows) {
-        let [period, srtt, rate, most, sent, losses] = kernel[..] else { panic!("{kernel:?}") };
+        let [period, srtt, rate, most, sent, losses, held, repairing, threshold] = kernel[..]
+        else {
+            panic!("{kernel:?}")
+        };
+        let in_use = u64::from(*window);
+        assert_eq!(held, in_use.clamp(2, most));
+        assert_eq!(repairing, in_use.clamp(1, most));
+        assert_eq!(threshold, (in_use / 2).max(2), "Reno's (RFC 5681, equation 4)");
         assert_eq!(Span::from_micros(period), node.period(), "{kernel:?} {node:?}");
         assert_eq!(Some(Span::from_micros(srtt)), node.round_trip(), "{kernel:?} {node:?}");
         assert_eq!(losses as f64 / sent as f64, node.loss(), "{kernel:?} {node:?}");
@@ -83,6 +96,8 @@ fn periods_follow_from_luck_as_in_the_core() {
                 let apart = SEGMENT as f64 / rate as f64;
                 let rounding = 1.1e-6 + apart / rate as f64;
                 assert!((apart - spacing.as_secs_f64()).abs() <= rounding, "{kernel:?} {node:?}");
+                // No segment is put off for longer than a period and a round trip.
+                assert!(apart <= (period + srtt) as f64 / 1e6 * (1.0 + 1.0 / rate as f64));
             }
         }
     }

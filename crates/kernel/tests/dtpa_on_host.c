@@ -1,12 +1,14 @@
 /* law.h of DTPA as a program: what it is told, line by line, and what it knows after a round trip.
  *
- *     new SHARE_PER_1000_S RTT_WEIGHT MOST_WINDOW MEMORY
+ *     new SHARE_PER_1000_S RTT_WEIGHT MOST_WINDOW MEMORY WITHOUT_PEAK
  *     sent SEGMENTS
  *     timeout
  *     fast_retransmit
  *     round_trip SAMPLE_US WINDOW  ->  TXP and the round trip in us, the rate in bytes a second with
  *                                      a window of so many segments, of SEGMENT bytes each, the
- *                                      segments that it may have; segments and losses counted */
+ *                                      segments that it may have; segments and losses counted;
+ *                                      the window that TCP is held to, the same while it repairs a
+ *                                      loss, and the threshold of a reduction that begins with it */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +20,13 @@ int main(void)
 {
 	struct dtpa_settings settings = { 0 };
 	struct dtpa law = { 0 };
-	unsigned long long in[4];
+	unsigned long long in[5];
 	char what[16];
 
 	while (scanf("%15s", what) == 1) {
-		if (!strcmp(what, "new") && scanf("%llu %llu %llu %llu", &in[0], &in[1], &in[2], &in[3]) == 4) {
-			settings = (struct dtpa_settings){ in[0], in[1], in[2], in[3] };
+		if (!strcmp(what, "new") &&
+		    scanf("%llu %llu %llu %llu %llu", &in[0], &in[1], &in[2], &in[3], &in[4]) == 5) {
+			settings = (struct dtpa_settings){ in[0], in[1], in[2], in[3], in[4] };
 			law = (struct dtpa){ 0 };
 		} else if (!strcmp(what, "sent") && scanf("%llu", &in[0]) == 1) {
 			dtpa_on_sent(&law, in[0], &settings);
@@ -33,10 +36,12 @@ int main(void)
 			dtpa_count(&law.fast_retransmits);
 		} else if (!strcmp(what, "round_trip") && scanf("%llu %llu", &in[0], &in[1]) == 2) {
 			dtpa_on_round_trip(&law, in[0], &settings);
-			printf("%u %u %llu %llu %u %u\n", law.period_us, law.srtt_us,
+			printf("%u %u %llu %llu %u %u ", law.period_us, law.srtt_us,
 			       dtpa_rate(&law, in[1], SEGMENT, &settings),
 			       dtpa_most_window(&law, &settings), law.sent,
 			       law.timeouts + law.fast_retransmits);
+			printf("%llu %llu %llu\n", dtpa_held_window(&law, in[1], 0, &settings),
+			       dtpa_held_window(&law, in[1], 1, &settings), dtpa_threshold(in[1]));
 		} else {
 			return 1;
 		}

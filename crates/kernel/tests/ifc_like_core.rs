@@ -1,21 +1,18 @@
 //! The kernel's freshness control beside the core's: both are told the same, and must choose the same
-//! class, end transmissions at the same ns, and read the same in the same packets.
+//! class, and end transmissions at the same ns.
 
 mod common;
 
 use std::fmt::Write as _;
 
 use common::on_host;
-use etherparse::{
-    IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6Header, PacketBuilder, ip_number,
-};
-use freshline_core::link::{Hop, LinkParams};
+use freshline_core::link::{Cells, Framing, Hop, LinkParams};
 use freshline_core::router::{
-    AoiShare, Class, Classifier, Credit, Fifo, Header, Limit, Packet, Scheduler, SchedulerParams,
-    SdmParams, TdmParams,
+    AoiShare, Class, Codel, CodelParams, Credit, Fifo, Limit, Packet, Qdisc, RecentRate, Scheduler,
+    SchedulerParams, SdmParams, TdmParams,
 };
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
 /// As many of the magnitudes up to 10^`digits`.
@@ -132,6 +129,117 @@ fn transmissions_end_when_the_cores_end() {
 }
 
 #[test]
+fn packets_take_the_bytes_on_the_link_that_the_cores_take() {
+    let mut rng = Pcg32::seed_from_u64(13);
+    let (mut lines, mut expected) = (String::new(), Vec::new());
+    for (number, cells) in [Cells::None, Cells::Atm, Cells::Ptm].into_iter().enumerate() {
+        for _ in 0..100 {
+            let [overhead, mpu] = [0; 2].map(|_: u8| rng.random_range(0..=256_u64));
+            let framing = Framing { overhead: Bytes::new(overhead), mpu: Bytes::new(mpu), cells };
+            let bytes = any_magnitude(&mut rng, 5.0);
+            writeln!(lines, "framing {overhead} {mpu} {number}\non_link {bytes}").unwrap();
+            expected.push(vec![framing.on_wire(Bytes::new(bytes)).get()]);
+        }
+    }
+    assert_eq!(on_host("ifc_on_host", &lines), expected);
+}
+
+#[test]
+fn segments_that_a_virtual_machine_does_not_count_are_counted() {
+    let mut rng = Pcg32::seed_from_u64(14);
+    let (mut lines, mut expected) = (String::new(), Vec::new());
+    let mut ask_behind =
+        |before: u64, [gso_segs, gso_size, length, on_wire]: [u64; 4], segments| {
+            writeln!(lines, "segments {gso_segs} {gso_size} {length} {on_wire} {before}").unwrap();
+            expected.push(vec![segments]);
+        };
+    // Devices without link headers, of TCP and UDP over IPv4.
+    ask_behind(0, [0, 1000, 2030, 2070], 2);
+    for (headers, most) in [(28, 60), (40, 4)] {
+        for _ in 0..500 {
+            let size = rng.random_range(536..=1448_u64);
+            let payload = rng.random_range(1..=most * size);
+            let segments = payload.div_ceil(size);
+            let length = headers + payload;
+            ask_behind(0, [0, size, length, length + (segments - 1) * headers], segments);
+        }
+    }
+    let mut ask = |gso_segs: u64, gso_size: u64, length: u64, on_wire: u64, segments: u64| {
+        ask_behind(14, [gso_segs, gso_size, length, on_wire], segments);
+    };
+    // What the kernel counted itself, and what is no super-packet.
+    ask(45, 1448, 65_226, 68_130, 45);
+    ask(0, 0, 1500, 1500, 1);
+    // As `qdisc_pkt_len_init` has it: every payload up to 64 kB, in segments of any size.
+    for _ in 0..2000 {
+        let headers = 14 + 4 * rng.random_range(7..=25_u64);
+        let size = rng.random_range(536..=1448_u64);
+        let payload = rng.random_range(1..=65_000_u64);
+        let segments = payload.div_ceil(size);
+        let length = headers + payload;
+        ask(0, size, length, length + (segments - 1) * headers, segments);
+    }
+    assert_eq!(on_host("ifc_on_host", &lines), expected);
+}
+
+#[test]
+fn only_packets_that_keep_the_link_working_go_first_and_never_twice_in_a_row() {
+    let (mut lines, mut expected) = (String::new(), Vec::new());
+    let link = [0x0004, 0x0806, 0x8809, 0x8863, 0x888e, 0x88cc];
+    // IP, VLANs and QinQ, PPPoE sessions, MPLS, MACsec, and what has no number.
+    let others = [0x0800, 0x86dd, 0x8100, 0x88a8, 0x8864, 0x8847, 0x88e5, 0];
+    for (types, goes_first) in [(&link[..], 1), (&others[..], 0)] {
+        for ether_type in types {
+            writeln!(lines, "ether_type {ether_type}").unwrap();
+            expected.push(vec![goes_first]);
+        }
+    }
+    for ([waiting, others, was_last], goes_first) in
+        [([0, 1, 0], 0), ([1, 0, 1], 1), ([64, 1, 0], 1), ([64, 1, 1], 0), ([0, 0, 0], 0)]
+    {
+        writeln!(lines, "beside {waiting} {others} {was_last}").unwrap();
+        expected.push(vec![goes_first]);
+    }
+    assert_eq!(on_host("ifc_on_host", &lines), expected);
+}
+
+/// A link of `rate` that a random load fills at times, behind CoDel: each packet that leaves, or is
+/// dropped, is asked of the kernel's law, too.
+#[test]
+fn codel_drops_the_packets_that_the_cores_drops() {
+    let mut rng = Pcg32::seed_from_u64(15);
+    let (mut lines, mut expected) = (String::new(), Vec::new());
+    for _ in 0..20 {
+        let target = Span::from_micros(500 + any_magnitude(&mut rng, 4.0));
+        let interval = target + Span::from_micros(any_magnitude(&mut rng, 5.3));
+        let params = CodelParams { target, interval, ..CodelParams::default() };
+        let mut codel = Codel::new(params).unwrap();
+        writeln!(lines, "codel {} {} 1514", target.as_nanos(), interval.as_nanos()).unwrap();
+        let (mut now, mut came) = (Time::ZERO, std::collections::VecDeque::new());
+        for _ in 0..1500 {
+            now += Span::from_nanos(rng.random_range(100_000..2_000_000));
+            for _ in 0..rng.random_range(0..4) {
+                let bytes = rng.random_range(40..1500);
+                codel.enqueue(now, Sized(bytes), &mut |drop| panic!("{drop:?}"));
+                came.push_back((now, bytes));
+            }
+            let mut dropped = 0;
+            let left = codel.dequeue(now, &mut |_| dropped += 1).is_some();
+            for fate in (0..dropped).map(|_| 1).chain(left.then_some(0)) {
+                let (since, _) = came.pop_front().unwrap();
+                let behind: u64 = came.iter().map(|(_, bytes)| bytes).sum();
+                let (at, sojourn) = (now.as_nanos(), now.since(since).as_nanos());
+                writeln!(lines, "leave {at} {sojourn} {behind}").unwrap();
+                expected.push(vec![fate]);
+            }
+        }
+    }
+    let drops = expected.iter().filter(|row| row[0] == 1).count();
+    assert!(drops > 500, "{drops}");
+    assert_eq!(on_host("ifc_on_host", &lines), expected);
+}
+
+#[test]
 fn times_in_the_queue_have_narrow_buckets_in_order() {
     let mut times: Vec<u64> = (0..42).flat_map(|bit| [(1 << bit) - 1, 1 << bit]).collect();
     let mut rng = Pcg32::seed_from_u64(11);
@@ -151,134 +259,21 @@ fn times_in_the_queue_have_narrow_buckets_in_order() {
     }
 }
 
-/// Rules as people write them, and as the kernel has them (`struct rule`).
-const RULES: &[(&str, &str)] = &[
-    ("udp", "1 1 0 17 0"),
-    ("port:53,5000-5010=drop_averse udp", "3 3 1 53 53 3 1 5000 5010 1 0 17 0"),
-    ("update dscp:46,0=drop_averse any", "3 4 0 0 0 2 1 70368744177665 0 0 0 0 0"),
-];
-
-/// Bytes that are, or might be, the front of an IP packet.
-fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
-    let mut payload = vec![0; rng.random_range(0..100)];
-    rng.fill_bytes(&mut payload);
-    if rng.random::<bool>() && payload.len() >= 4 {
-        payload[..4].copy_from_slice(&[b'F', b'L', 1, rng.random_range(1..3)]);
-    }
-    let ports = [53, 5005, rng.random()].map(|port| (port, rng.random::<u16>()));
-    let (from, to) = ports[rng.random_range(0..3)];
-    let mut packet = Vec::new();
-    let dscp = rng.random_range(0..64_u8);
-    let four = Ipv4Header {
-        dscp: dscp.try_into().unwrap(),
-        source: rng.random(),
-        destination: rng.random(),
-        more_fragments: rng.random_range(0..6) == 0,
-        fragment_offset: IpFragOffset::try_new(rng.random_range(0..9_u16) / 8).unwrap(),
-        time_to_live: 64,
-        ..Ipv4Header::default()
-    };
-    let six = Ipv6Header {
-        traffic_class: dscp << 2,
-        source: rng.random(),
-        destination: rng.random(),
-        hop_limit: 64,
-        ..Ipv6Header::default()
-    };
-    let is_four = rng.random::<bool>();
-    let others = [1, 33, 47, 50, 132, 136, 255].map(IpNumber);
-    let other = others[rng.random_range(0..others.len())];
-    let builder = PacketBuilder::ip(if is_four {
-        IpHeaders::Ipv4(four, <_>::default())
-    } else {
-        IpHeaders::Ipv6(six, <_>::default())
-    });
-    match rng.random_range(0..4) {
-        0 => builder.tcp(from, to, 1, 1000).write(&mut packet, &payload).unwrap(),
-        1 => builder.write(&mut packet, other, &payload).unwrap(),
-        _ => builder.udp(from, to).write(&mut packet, &payload).unwrap(),
-    }
-    if !is_four && rng.random::<bool>() {
-        extend(rng, &mut packet);
-    }
-    if rng.random_range(0..10) == 0 {
-        let at = rng.random_range(0..packet.len());
-        packet[at] = rng.random();
-    }
-    let kept =
-        if rng.random_range(0..5) == 0 { rng.random_range(0..=packet.len()) } else { packet.len() };
-    packet.truncate(kept.min(Header::SNAP_LEN));
-    packet
-}
-
-/// Puts extension headers behind an IPv6 header.
-fn extend(rng: &mut Pcg32, packet: &mut Vec<u8>) {
-    const KINDS: [IpNumber; 5] = [
-        ip_number::IPV6_HEADER_HOP_BY_HOP,
-        ip_number::IPV6_ROUTE_HEADER,
-        ip_number::IPV6_FRAGMENTATION_HEADER,
-        ip_number::AUTHENTICATION_HEADER,
-        ip_number::IPV6_DESTINATION_OPTIONS,
-    ];
-    for _ in 0..rng.random_range(1..4) {
-        let kind = KINDS[rng.random_range(0..KINDS.len())];
-        let mut header = vec![0; if kind == ip_number::AUTHENTICATION_HEADER { 12 } else { 8 }];
-        header[0] = packet[6];
-        match kind {
-            ip_number::AUTHENTICATION_HEADER => header[1] = 1,
-            ip_number::IPV6_FRAGMENTATION_HEADER => header[3] = rng.random_range(0..3) * 4,
-            _ => {}
-        }
-        packet[6] = kind.0;
-        packet.splice(40..40, header);
-        let payload = (packet.len() - 40) as u16;
-        packet[4..6].copy_from_slice(&payload.to_be_bytes());
-    }
-}
-
-/// What the kernel has to say of a packet.
-fn told(header: Option<Header>, classifier: &Classifier) -> Option<Vec<u64>> {
-    let header = header?;
-    let flow = header.flow;
-    let halves = [flow.source, flow.destination].map(|address| {
-        let bits = address.to_bits();
-        [(bits >> 64) as u64, bits as u64]
-    });
-    let class = classifier.class_of(&header) as u64;
-    let row = [
-        1,
-        header.dscp.into(),
-        header.is_fragment.into(),
-        header.is_update.into(),
-        class,
-        flow.protocol.into(),
-        flow.source_port.into(),
-        flow.destination_port.into(),
-    ];
-    Some([&row[..], halves.as_flattened()].concat())
-}
-
 #[test]
-fn packets_are_read_and_classified_as_by_the_core() {
-    let mut rng = Pcg32::seed_from_u64(12);
+fn recent_rates_are_counted_as_by_the_core() {
+    let mut rng = Pcg32::seed_from_u64(17);
     let (mut lines, mut expected) = (String::new(), Vec::new());
-    for (written, row) in RULES {
-        let classifier: Classifier = written.parse().unwrap();
-        writeln!(lines, "rules {row}").unwrap();
-        for _ in 0..4000 {
-            let packet = any_packet(&mut rng);
-            writeln!(lines, "packet {}", packet.len()).unwrap();
-            packet.iter().for_each(|byte| writeln!(lines, "{byte}").unwrap());
-            expected.push((packet.clone(), told(Header::of_ip(&packet), &classifier)));
+    for _ in 0..50 {
+        let (mut recent, mut now) = (RecentRate::default(), Time::ZERO);
+        writeln!(lines, "recent").unwrap();
+        for _ in 0..100 {
+            now += Span::from_nanos(any_magnitude(&mut rng, 10.0));
+            let bytes = rng.random_range(40..66_000);
+            writeln!(lines, "left {} {bytes}", now.as_nanos()).unwrap();
+            recent.count(now, Bytes::new(bytes));
+            let (began, now, before) = recent.counts();
+            expected.push(vec![began.as_nanos(), now.get(), before.get()]);
         }
     }
-    let rows = on_host("ifc_on_host", &lines);
-    assert_eq!(rows.len(), expected.len());
-    for (row, (packet, expected)) in rows.into_iter().zip(&expected) {
-        let row = (row[0] == 1).then_some(row);
-        assert_eq!(row, *expected, "{packet:?}");
-    }
-    let is_update = |row: &&Option<Vec<u64>>| row.as_ref().is_some_and(|row| row[3] == 1);
-    let updates = expected.iter().map(|(_, row)| row).filter(is_update).count();
-    assert!(updates > expected.len() / 50, "{updates}");
+    assert_eq!(on_host("ifc_on_host", &lines), expected);
 }

@@ -7,14 +7,26 @@
  *     shaper                                          begins anew
  *     arrive NOW_NS                                   where nothing waits
  *     send BYTES RATE            ->  when the transmission ends
+ *     framing OVERHEAD MPU CELLS
+ *     on_link BYTES              ->  how many bytes it takes on the link
+ *     segments GSO_SEGS GSO_SIZE LENGTH ON_WIRE BEFORE  ->  how many it has
+ *     ether_type TYPE            ->  whether it keeps the link itself working
+ *     beside WAITING OTHERS WAS_LAST  ->  whether such a packet goes first
+ *     codel TARGET_NS INTERVAL_NS MAX_PACKET          begins anew
+ *     empty                                           the queue ran empty
+ *     leave NOW_NS SOJOURN_NS BEHIND  ->  whether it is dropped
+ *     recent                                          begins anew
+ *     left AT_NS BYTES           ->  when the window began, bytes in it, and before
  *     sojourn NS                 ->  its bucket, and that of a flow
- *     rules COUNT, and CONDITION CLASS FROM TO of each
- *     packet LENGTH, and its bytes  ->  whether it is IP, dscp, fragment, update, class, protocol, ports,
- *                                       and the addresses as four numbers */
+ *     rules COUNT, and CONDITION OUTCOME FROM TO LENGTH of each
+ *     packet LENGTH, and its bytes  ->  whether it is IP, dscp, fragment, update, link control, stream, class, protocol, ports,
+ *                                       and the addresses as four numbers
+ *     frame LENGTH, and its bytes  ->  whether it keeps the link itself working, and a packet's row */
 #include <stdio.h>
 #include <string.h>
 
 #include "../src/ifc_qdisc/packet.h"
+#include "../src/ifc_qdisc/recent.h"
 
 static unsigned long long number(void)
 {
@@ -34,15 +46,39 @@ static unsigned long long big_endian(const __u8 *bytes)
 	return value;
 }
 
+static struct rule rules[MOST_RULES];
+static __u64 rules_count;
+static __u8 front[FRONT_MEMORY];
+
+/* Reads so many bytes of the front. What is left of the packet before must not matter. */
+static void read_front(__u32 length)
+{
+	for (__u32 at = 0; at < length && at < FRONT; at++)
+		front[at] = number();
+}
+
+static void tell_packet(__u32 length)
+{
+	struct header header;
+	int is_packet = read_header(front, length, &header);
+	int class = class_of(&header, rules, rules_count);
+
+	printf("%d %d %d %d %d %d %d %d %d %d %llu %llu %llu %llu\n", is_packet, header.dscp,
+	       header.is_fragment, header.is_update, header.is_link_control, header.stream, class,
+	       header.flow.protocol, header.flow.source_port, header.flow.destination_port,
+	       big_endian(header.flow.source), big_endian(header.flow.source + 8),
+	       big_endian(header.flow.destination), big_endian(header.flow.destination + 8));
+}
+
 int main(void)
 {
 	struct scheduler_settings settings = { 0 };
 	struct scheduler_state state = { 0 };
 	struct shaper shaper = { 0 };
-	static struct rule rules[MOST_RULES];
-	static __u8 front[FRONT_MEMORY];
-	struct header header;
-	__u64 rules_count = 0;
+	struct framing framing = { 0 };
+	struct codel_settings codel = { 0 };
+	struct codel_state law = { 0 };
+	struct recent recent = { 0 };
 	char what[16];
 
 	while (scanf("%15s", what) == 1) {
@@ -68,6 +104,41 @@ int main(void)
 			__u64 bytes = number();
 
 			printf("%llu\n", (unsigned long long)shaper_send(&shaper, bytes, number()));
+		} else if (!strcmp(what, "framing")) {
+			framing.overhead = number();
+			framing.mpu = number();
+			framing.cells = number();
+		} else if (!strcmp(what, "on_link")) {
+			printf("%llu\n", (unsigned long long)on_link(number(), &framing));
+		} else if (!strcmp(what, "segments")) {
+			__u64 count = number(), size = number(), length = number(), on_wire = number();
+
+			printf("%llu\n", (unsigned long long)segments_in(count, size, length, on_wire, number()));
+		} else if (!strcmp(what, "ether_type")) {
+			printf("%d\n", is_link_protocol(number()));
+		} else if (!strcmp(what, "beside")) {
+			__u64 beside = number(), others = number();
+
+			printf("%d\n", beside_goes_first(beside, others, number()));
+		} else if (!strcmp(what, "codel")) {
+			memset(&law, 0, sizeof(law));
+			codel.target_ns = number();
+			codel.interval_ns = number();
+			codel.max_packet = number();
+		} else if (!strcmp(what, "empty")) {
+			codel_on_empty(&law);
+		} else if (!strcmp(what, "leave")) {
+			__u64 now_ns = number(), sojourn_ns = number();
+
+			printf("%d\n", codel_strikes(&law, now_ns, sojourn_ns, number(), &codel));
+		} else if (!strcmp(what, "recent")) {
+			memset(&recent, 0, sizeof(recent));
+		} else if (!strcmp(what, "left")) {
+			__u64 at_ns = number();
+
+			recent_count(&recent, at_ns, number());
+			printf("%llu %llu %llu\n", (unsigned long long)recent.began_ns,
+			       (unsigned long long)recent.now, (unsigned long long)recent.before);
 		} else if (!strcmp(what, "sojourn")) {
 			__u64 bucket = sojourn_bucket(number());
 
@@ -77,23 +148,27 @@ int main(void)
 			rules_count = number();
 			for (__u64 at = 0; at < rules_count && at < MOST_RULES; at++) {
 				rules[at].condition = number();
-				rules[at].class = number();
+				rules[at].outcome = number();
 				rules[at].from = number();
 				rules[at].to = number();
+				rules[at].length = number();
 			}
 		} else if (!strcmp(what, "packet")) {
 			__u32 length = number();
-			int is_ip;
 
-			/* What is left of the packet before must not matter. */
-			for (__u32 at = 0; at < length && at < FRONT; at++)
-				front[at] = number();
-			is_ip = read_header(front, length, &header);
-			printf("%d %d %d %d %d %d %d %d %llu %llu %llu %llu\n", is_ip, header.dscp,
-			       header.is_fragment, header.is_update, class_of(&header, rules, rules_count),
-			       header.flow.protocol, header.flow.source_port, header.flow.destination_port,
-			       big_endian(header.flow.source), big_endian(header.flow.source + 8),
-			       big_endian(header.flow.destination), big_endian(header.flow.destination + 8));
+			read_front(length);
+			tell_packet(length);
+		} else if (!strcmp(what, "frame")) {
+			__u32 length = number();
+			struct content content;
+
+			read_front(length);
+			content = content_of(front, smaller(length, FRONT));
+			printf("%d ", is_link_protocol(content.ether_type));
+			/* As queue_of: the packet alone is read, and only if it is IP. */
+			length = is_ip(content.ether_type) ? smaller(length - content.at, FRONT) : 0;
+			memmove(front, front + content.at, length);
+			tell_packet(length);
 		} else {
 			return 1;
 		}

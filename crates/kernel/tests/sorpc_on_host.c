@@ -10,6 +10,6 @@ int main(void)
 	unsigned long long threshold, queued, size;
 
 	while (scanf("%llu %llu %llu", &threshold, &queued, &size) == 3)
-		printf("%d\n", sorpc_band(queued, size, threshold));
+		printf("%d\n", sorpc_band(queued, size, threshold) == BULK);
 	return 0;
 }

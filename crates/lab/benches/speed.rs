@@ -28,7 +28,7 @@ there = { rate = "6mbit", delay = "1ms", queue = "100p" }
 [[flow]]
 name = "source"
 path = ["hops"]
-updates = { law = "acp+", payload = "1024B" }
+updates = { law = "acp+d", payload = "1024B" }
 "#;
 
 const WIFI: &str = include_str!("../../../scenarios/wifi-sources.toml");

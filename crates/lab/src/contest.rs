@@ -1,7 +1,7 @@
 //! Laws of the source beside each other, and beside the best fixed rate: a line a family of paths.
 //!
 //! ```text
-//!   [reproduce.contest] ─► tenth, acp+, lazy ───────────────────────► ages, Jain's index
+//!   [reproduce.contest] ─► tenth, acp+d, acp+, lazy ────────────────► ages, Jain's index
 //!                      └─► fixed, from ─► to ─► two more around the best ─► the least mean age
 //! ```
 
@@ -13,7 +13,7 @@ use crate::run::{Sampled, sample};
 use crate::scenario::{Change, ContestConfig, Scenario, Source};
 
 /// The laws, in the order of the table; the first is the one that is held against the others.
-pub const LAWS: [&str; 3] = ["tenth", "acp+", "lazy"];
+pub const LAWS: [&str; 4] = ["tenth", "acp+d", "acp+", "lazy"];
 
 /// A family of paths with its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]

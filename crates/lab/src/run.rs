@@ -3,12 +3,14 @@
 //! One thread a run; a run knows nothing of the others, so that the numbers do not depend on how
 //! many threads there are.
 
+mod goodput;
 mod mesh;
 
 use std::collections::BTreeMap;
 
 use freshline_core::age::jain_index;
 use freshline_core::unit::{Span, Time};
+use goodput::{Period, goodput_sum};
 use rayon::prelude::*;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -19,8 +21,8 @@ use crate::scenario::{
 };
 use crate::tcp::multipath::MultipathStats;
 use crate::world::{
-    DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg, MultipathOutcome,
-    Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    Completion, DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg,
+    MultipathOutcome, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
@@ -33,7 +35,7 @@ pub struct Metric {
     pub of: String,
     /// The mean over the runs.
     pub value: f64,
-    /// Its unit: `s`, `1/s`, `bit/s`, `packets`, `updates`, or `1` for a plain number.
+    /// Its unit: `s`, `1/s`, `bit/s`, `packets`, `updates`, `flows`, or `1` for a plain number.
     pub unit: &'static str,
     /// Half the width of the 95 % confidence interval; `None` with one run.
     pub ci95: Option<f64>,
@@ -57,6 +59,9 @@ pub fn points<'a>(
     let base = Scenario::parse_with(source, changes)?;
     let mut combinations = vec![Vec::new()];
     for (key, values) in &base.sweep {
+        if values.is_empty() {
+            return Err(SetError::EmptySweep(key.clone()));
+        }
         let extended = combinations.iter().flat_map(|combination: &Vec<Change>| {
             values.iter().map(move |value| {
                 let change = Change::new(key.clone(), value.clone());
@@ -137,8 +142,11 @@ struct Measured {
 fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioError> {
     let mut built = scenario.build(run)?;
     let end = Time::ZERO + scenario.duration;
-    built.world.run_until(Time::ZERO + scenario.warm_up);
-    built.world.begin_measuring();
+    // Without a warm-up, the events of time zero count.
+    if !scenario.warm_up.is_zero() {
+        built.world.run_until(Time::ZERO + scenario.warm_up);
+        built.world.begin_measuring();
+    }
     built.world.run_until(end);
     Ok(measure(scenario, &built))
 }
@@ -204,7 +212,7 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         if !downlinks.is_empty() {
             group.downlinks(&downlinks);
         }
-        group.mean("throughput", "bit/s", cross.iter().copied().map(Some));
+        group.mean("throughput", "bit/s", cross.iter().copied());
     }
     for (config, cell) in scenario.cells.iter().zip(built.world.cells()) {
         Group { of: &config.name, measured: &mut all }.cell(cell, now);
@@ -237,8 +245,10 @@ fn on_links(
     flow: usize,
     all: &mut Vec<Measured>,
 ) {
-    let seconds = (scenario.duration - scenario.warm_up).as_secs_f64();
-    let mut legs = built.world.flows()[flow].passed.iter();
+    let Routed { flow, passed, .. } = &built.world.flows()[flow];
+    let Flow::Updates(updates) = flow else { return };
+    let Some(seconds) = updates.measured(built.world.now()).map(Span::as_secs_f64) else { return };
+    let mut legs = passed.iter();
     for name in config.path.iter().filter(|_| !config.backwards && !config.each_hop) {
         let link = scenario.links.iter().find(|link| link.name == *name);
         // A cell is one leg, and its propagation is no time at all.
@@ -260,8 +270,7 @@ fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) 
         let of = &format!("{name}/{}", path + 1);
         let subflows: Vec<_> = flows.iter().filter_map(|flow| flow.subflows.get(path)).collect();
         let mut group = Group { of, measured: all };
-        let goodputs = subflows.iter().map(|subflow| Some(subflow.goodput_bps));
-        group.mean("goodput", "bit/s", goodputs);
+        group.mean("goodput", "bit/s", subflows.iter().map(|subflow| subflow.goodput_bps));
         group.mean_time("rtt_mean", &subflows, |subflow| Some(subflow.rtt?.mean));
         group.mean_time("rtt_p95", &subflows, |subflow| Some(subflow.rtt?.p95));
         let again = subflows.iter().map(|subflow| Some(subflow.retransmitted));
@@ -296,14 +305,11 @@ impl Group<'_> {
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
         self.mean("backlog", "updates", flows.iter().map(|flow| flow.backlog));
-        self.mean("updates", "1/s", flows.iter().map(|flow| Some(flow.updates_per_s)));
-        self.mean("packets", "1/s", flows.iter().map(|flow| Some(flow.packets_per_s)));
-        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
-        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
-        let ages = flows.iter().filter_map(|flow| Some(flow.age?.mean.as_secs_f64()));
-        if let Some(index) = jain_index(ages).filter(|_| flows.len() > 1) {
-            self.add("age_jain", "1", index);
-        }
+        self.mean("updates", "1/s", flows.iter().map(|flow| flow.updates_per_s));
+        self.mean("packets", "1/s", flows.iter().map(|flow| flow.packets_per_s));
+        self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
+        self.jain("age_jain", flows.iter().map(|flow| Some(flow.age?.mean.as_secs_f64())));
+        self.count("never_delivered", flows.iter().map(|flow| flow.never_delivered));
     }
 
     fn streams(&mut self, flows: &[StreamOutcome]) {
@@ -314,19 +320,16 @@ impl Group<'_> {
         self.mean_time("rtt_p95", flows, |flow| Some(flow.rtt?.p95));
         self.mean_time("rtt_max", flows, |flow| Some(flow.rtt?.max));
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
-        self.mean_time("completion", flows, |flow| flow.completion);
-        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
-        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
+        self.completions(flows.iter().filter_map(|flow| flow.completion));
+        self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
         self.mean("retransmitted", "1", flows.iter().map(|flow| Some(flow.retransmitted)));
-        let goodputs = flows.iter().map(|flow| flow.goodput_bps);
-        if let Some(index) = jain_index(goodputs).filter(|_| flows.len() > 1) {
-            self.add("goodput_jain", "1", index);
-        }
+        self.jain("goodput_jain", flows.iter().map(|flow| flow.goodput_bps));
+        self.count("never_delivered", flows.iter().map(|flow| flow.never_delivered));
         self.hosts(flows.iter().map(|flow| &flow.host));
     }
 
     fn multipaths(&mut self, flows: &[MultipathOutcome]) {
-        self.mean_time("completion", flows, |flow| flow.completion);
+        self.completions(flows.iter().filter_map(|flow| flow.completion));
         self.mean_time("page_mean", flows, |flow| flow.page_mean);
         let videos = || flows.iter().map(|flow| flow.video);
         self.mean("bitrate_mean", "bit/s", videos().map(|video| Some(video?.bitrate)));
@@ -335,8 +338,8 @@ impl Group<'_> {
         self.mean_time("stalled", flows, |flow| Some(flow.video?.stalled));
         self.mean_time("reorder_mean", flows, |flow| flow.reorder_mean);
         self.mean_time("reorder_p95", flows, |flow| flow.reorder_p95);
-        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
-        self.add("goodput_sum", "bit/s", flows.iter().map(|flow| flow.goodput_bps).sum());
+        self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
+        self.count("never_delivered", flows.iter().map(|flow| flow.never_delivered));
         for (name, of) in MULTIPATH_COUNTS {
             self.mean(name, "packets", flows.iter().map(|flow| Some(of(&flow.stats) as f64)));
         }
@@ -354,11 +357,11 @@ impl Group<'_> {
     fn exchanges(&mut self, flows: &[ExchangeOutcome]) {
         self.mean_time("response_mean", flows, |flow| flow.response_mean);
         self.mean_time("response_p95", flows, |flow| flow.response_p95);
-        self.mean("responses", "1/s", flows.iter().map(|flow| Some(flow.responses_per_s)));
+        self.mean("responses", "1/s", flows.iter().map(|flow| flow.responses_per_s));
         self.mean_time("rtt_mean", flows, |flow| Some(flow.stream.rtt?.mean));
         let streams = || flows.iter().map(|flow| &flow.stream);
-        self.mean("goodput", "bit/s", streams().map(|stream| Some(stream.goodput_bps)));
-        self.add("goodput_sum", "bit/s", streams().map(|stream| stream.goodput_bps).sum());
+        self.goodputs(streams().map(|stream| (stream.goodput_bps, stream.measured)));
+        self.count("never_delivered", streams().map(|stream| stream.never_delivered));
         self.mean("retransmitted", "1", streams().map(|stream| Some(stream.retransmitted)));
         self.hosts(flows.iter().map(|flow| &flow.host));
     }
@@ -372,12 +375,8 @@ impl Group<'_> {
         self.mean("level_deviation", "packets", flows.iter().map(|flow| flow.level_deviation));
         self.mean_time("level_time_constant", flows, |flow| flow.level_time_constant);
         self.mean("report_deviation", "packets", flows.iter().map(|flow| flow.report_deviation));
-        self.mean("goodput", "bit/s", flows.iter().map(|flow| Some(flow.goodput_bps)));
-        let goodputs = || flows.iter().map(|flow| flow.goodput_bps);
-        self.add("goodput_sum", "bit/s", goodputs().sum());
-        if let Some(index) = jain_index(goodputs()).filter(|_| flows.len() > 1) {
-            self.add("goodput_jain", "1", index);
-        }
+        self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
+        self.jain("goodput_jain", flows.iter().map(|flow| flow.goodput_bps));
         self.mean("loss", "1", flows.iter().map(|flow| flow.loss));
         self.mean("frames_f1", "1", flows.iter().map(|flow| flow.frames_f1));
         self.mean("level_accuracy", "1", flows.iter().map(|flow| flow.level_accuracy));
@@ -386,6 +385,10 @@ impl Group<'_> {
             let last = settled.into_iter().max().unwrap_or(Span::ZERO);
             self.add("settled", "s", last.as_secs_f64());
         }
+        let overheads = flows.iter().map(|flow| flow.belief.overhead);
+        self.mean("overhead", "s", overheads.map(|it| it.map(Span::as_secs_f64)));
+        self.mean("asked", "packets", flows.iter().map(|flow| flow.belief.asked));
+        self.mean("slowest_target", "packets", flows.iter().map(|flow| flow.belief.slowest_target));
         let located = || flows.iter().map(|flow| flow.located);
         self.mean("located", "1", located().map(|located| located?.right));
         self.mean("located_f1", "1", located().map(|located| located?.f1));
@@ -450,6 +453,36 @@ impl Group<'_> {
         }
     }
 
+    /// Adds the mean of the flows' goodputs, each over its own measured time, and their sum.
+    fn goodputs(&mut self, flows: impl Iterator<Item = (Option<f64>, Option<Period>)> + Clone) {
+        self.mean("goodput", "bit/s", flows.clone().map(|(bps, _)| bps));
+        let known = flows.filter_map(|(bps, measured)| bps.zip(measured)).collect();
+        self.add("goodput_sum", "bit/s", goodput_sum(known));
+    }
+
+    /// Adds how long transfers took, and how many of them are unfinished: these count with the
+    /// time until now, which is a lower bound.
+    fn completions(&mut self, all: impl Iterator<Item = Completion> + Clone) {
+        self.mean("completion", "s", all.clone().map(|it| Some(it.took.as_secs_f64())));
+        if all.clone().next().is_some() {
+            self.count("unfinished", all.map(|it| !it.is_finished));
+        }
+    }
+
+    /// Adds Jain's index of flows alike, of which there are at least two.
+    fn jain(&mut self, name: &'static str, shares: impl Iterator<Item = Option<f64>>) {
+        let shares: Vec<f64> = shares.flatten().collect();
+        let index = jain_index(shares.iter().copied()).filter(|_| shares.len() > 1);
+        if let Some(index) = index {
+            self.add(name, "1", index);
+        }
+    }
+
+    /// Adds how many flows this holds for.
+    fn count(&mut self, name: &'static str, holds: impl Iterator<Item = bool>) {
+        self.add(name, "flows", holds.filter(|holds| *holds).count() as f64);
+    }
+
     /// Adds the mean of a time of each flow.
     fn mean_time<F>(&mut self, name: &'static str, flows: &[F], of: fn(&F) -> Option<Span>) {
         self.mean(name, "s", flows.iter().map(|flow| of(flow).map(Span::as_secs_f64)));
@@ -493,8 +526,9 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Half the width of the 95 % confidence interval of the mean, by Student's t.
-fn confidence(values: &[f64]) -> Option<f64> {
+/// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` of fewer than two
+/// values.
+pub fn confidence(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let deviation = deviation(values)?;
     let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf(0.975);

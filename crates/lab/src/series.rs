@@ -9,6 +9,7 @@ use freshline_core::unit::{Bytes, Packets, Span, Time};
 use crate::scenario::{ACCESS_POINT, Built, LinkHops, MultipathConfig, Scenario};
 use crate::world::{Downlink, Flow, Multipath, Parcel, Stream, UpdateFlow, World};
 use freshline_core::wlan::mac::Cell;
+use freshline_core::wlan::{Belief, Bottleneck};
 
 /// Writes a table a flow, a table a link and a table a cell: a line an interval.
 ///
@@ -93,7 +94,9 @@ impl<W: Write> Series<W> {
                     "path,goodput_bps,cwnd_packets,srtt_s,device_packets,held_bytes"
                 }
                 Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
-                Flow::Downlink(_) => "rate_bps,level,target,delay_s,goodput_bps",
+                Flow::Downlink(_) => {
+                    "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,asked,place"
+                }
                 Flow::Cross(_) => "throughput_bps",
             };
             writeln!(out, "time_s,number,{columns}")?;
@@ -210,6 +213,7 @@ impl Mark {
         match flow {
             Flow::Updates(updates) => {
                 let (round_trips, round_trip_sum) = updates.round_trips();
+                let now = updates.measured_until(now);
                 Self {
                     age: updates.age().mark(now),
                     backlog: updates.backlog().mark(now),
@@ -223,7 +227,7 @@ impl Mark {
             Flow::Stream(stream) => {
                 let stats = stream.sender().stats();
                 Self {
-                    age: stream.age().mark(now),
+                    age: stream.age().mark(stream.measured_until(now)),
                     delivered: stream.delivered(),
                     round_trips: stats.rtt_samples,
                     round_trip_sum: stats.rtt_sum,
@@ -305,7 +309,14 @@ impl Gained {
     fn write_downlink(&self, out: &mut impl Write, downlink: &Downlink) -> io::Result<()> {
         let (level, target) = (known(downlink.level()), known(downlink.target()));
         let (rate, delay) = (downlink.rate().as_bps(), seconds(self.rtt()));
-        writeln!(out, "{rate},{level},{target},{delay},{}", self.bps())
+        let Belief { overhead, slowest_target, asked } = downlink.belief();
+        let (overhead, asked) = (seconds(overhead), known(asked));
+        let (slowest, place) = (known(slowest_target), place(downlink.bottleneck()));
+        let goodput = self.bps();
+        writeln!(
+            out,
+            "{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{asked},{place}"
+        )
     }
 
     fn age(&self, process: &AgeProcess) -> Option<Span> {
@@ -321,6 +332,15 @@ impl Gained {
     fn bps(&self) -> f64 {
         let bytes = self.after.delivered - self.before.delivered;
         bytes.get() as f64 * 8.0 / self.interval.as_secs_f64()
+    }
+}
+
+/// The answer of a locator; empty where there is none.
+fn place(bottleneck: Option<Bottleneck>) -> &'static str {
+    match bottleneck {
+        Some(Bottleneck::Wireless) => "wireless",
+        Some(Bottleneck::Backhaul) => "backhaul",
+        None => "",
     }
 }
 

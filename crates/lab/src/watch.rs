@@ -11,7 +11,8 @@ use crate::capture::Captures;
 use crate::scenario::{Built, Scenario};
 use crate::series::Series;
 
-/// Runs a world from time zero to the end of its scenario, and hands the captures back.
+/// Runs a world from time zero to the end of its scenario, and hands the captures and the world
+/// back.
 ///
 /// # Errors
 /// Those of the outputs.
@@ -20,7 +21,7 @@ pub fn watch<C: Write, S: Write>(
     mut built: Built,
     mut captures: Captures<C>,
     mut series: Option<Series<S>>,
-) -> io::Result<Vec<C>> {
+) -> io::Result<(Vec<C>, Built)> {
     let end = Time::ZERO + scenario.duration;
     let world = &mut built.world;
     while world.now() < end {
@@ -31,5 +32,5 @@ pub fn watch<C: Write, S: Write>(
         }
     }
     series.map_or(Ok(()), Series::finish)?;
-    captures.finish()
+    Ok((captures.finish()?, built))
 }

@@ -21,7 +21,7 @@ there = { rate = "10mbit", delay = "10ms", jitter = "1ms", queue = "60p", loss =
 name = "robot"
 path = ["nic", "uplink"]
 dscp = 46
-updates = { law = "acp+", payload = "400B" }
+updates = { law = "acp+d", payload = "400B" }
 [[flow]]
 name = "download"
 path = ["nic", "uplink"]
@@ -39,7 +39,7 @@ fn capture_of(scenario: &Scenario, carriers: &[&str]) -> Report {
     let carriers: Vec<_> =
         carriers.iter().map(|name| carrier_called(name, scenario, &built).unwrap()).collect();
     captures.add(&carriers, Vec::new()).unwrap();
-    let files = watch(scenario, built, captures, None::<Series<Vec<u8>>>).unwrap();
+    let (files, _) = watch(scenario, built, captures, None::<Series<Vec<u8>>>).unwrap();
     let measured = measure(&files[0][..], Limits::default());
     assert!(measured.error.is_none(), "{:?}", measured.error);
     measured.report
@@ -64,11 +64,12 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
     let session = &report.sessions[0];
     let (rtt, at_source) = (session.rtt.unwrap(), session.age_at_source.unwrap());
     let at_monitor = session.age_at_monitor.unwrap();
-    // The same samples; ages end with the last ack instead of the run.
+    // The same samples; ages begin with the first ack and end with the last one. An arrival whose ack
+    // was lost is known to the capture later: seeds differ by 0.1 to 4 %, this one by 1.2 %.
     assert_near("round trip", rtt.mean_ms, value(&metrics, "rtt_mean", "robot"), 0.001);
     let source_age = value(&metrics, "source_age_mean", "robot");
     assert_near("age at the source", at_source.mean_ms, source_age, 0.01);
-    assert_near("age", at_monitor.mean_ms, value(&metrics, "age_mean", "robot"), 0.01);
+    assert_near("age", at_monitor.mean_ms, value(&metrics, "age_mean", "robot"), 0.02);
 
     // A delayed ack answers two segments. The sender's sample is of the older, which its timestamp
     // echoes (RFC 7323 section 4.3); the capture's of the newer, as in 001: shorter by what lies

@@ -3,10 +3,11 @@
 #[path = "common/scenarios.rs"]
 mod scenarios;
 
+use freshline_core::unit::Time;
 use freshline_core::wlan::mac::Category;
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::{Built, Scenario};
-use freshline_lab::world::Leg;
+use freshline_lab::world::{Flow, Leg};
 use scenarios::{measured, value};
 
 const CELL_AND_HOPS: &str = r#"
@@ -123,9 +124,19 @@ tcp = { control = "cubic" }
 
 #[test]
 fn an_endless_stream_ends_at_its_stop() {
+    let delivered = |changes: &[&str]| {
+        let scenario = scenarios::scenario(DOWNLOAD, changes).unwrap();
+        let mut built = scenario.build(0).unwrap();
+        built.world.run_until(Time::ZERO + scenario.duration);
+        let Flow::Stream(stream) = &built.world.flows()[0].flow else { panic!("no stream") };
+        stream.delivered().get()
+    };
+    let (whole, part) = (delivered(&[]), delivered(&["flow.download.stop=500ms"]));
+    assert!(part > 0 && part < whole / 4, "{part} of {whole}");
+    // A goodput is of the time until the stop.
     let goodput = |changes: &[&str]| value_of(&measured(DOWNLOAD, changes), "goodput");
     let (whole, part) = (goodput(&[]), goodput(&["flow.download.stop=500ms"]));
-    assert!(part > 0.0 && part < whole * 0.25, "{part} of {whole}");
+    assert!((part / whole - 1.0).abs() < 0.15, "{part} of {whole}");
 }
 
 #[test]

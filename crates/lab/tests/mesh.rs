@@ -185,6 +185,69 @@ fn a_full_queue_drops_at_its_node() {
     assert_eq!(run.delivered.len(), 5);
 }
 
+/// Nodes 1 and 2 send to the border router all the time.
+fn two_senders(config: &str) -> Run {
+    let mut run = Run::new(config, 7);
+    for number in 0..2_000 {
+        run.send(10_000 * number as u64 / 2, [1 + number as u32 % 2, 0], packet(number));
+    }
+    run.run(Time::MAX);
+    run
+}
+
+#[test]
+fn nodes_that_sense_each_other_wait_though_they_receive_nothing() {
+    let hidden = two_senders(HIDDEN).collisions();
+    let sensed = two_senders(&format!("{HIDDEN}senses = 20.0\n"));
+    let parents = sensed.mesh.tree();
+    assert_eq!([1, 2].map(|node| parents.parent(node)), [0, 0]);
+    assert!(hidden > 3 * sensed.collisions(), "{hidden} and {}", sensed.collisions());
+}
+
+/// 2 is 11 m from 0, and 1, 10 m away, is hidden from it.
+#[test]
+fn with_capture_the_nearer_sender_is_received() {
+    let near = "at = [[0.0, 0.0], [5.0, 0.0], [-11.0, 0.0]]\nrange = 12.0\n";
+    let collisions = |config: &str| {
+        let run = two_senders(config);
+        [1, 2].map(|node| run.mesh.stats().nth(node).unwrap().1.collisions)
+    };
+    let [one, two] = collisions(near);
+    assert!(one > 50 && two > 50, "{one} and {two}");
+    let [one, two] = collisions(&format!("{near}capture = 2.0\n"));
+    // Only frames that begin while one of 2 is being received are still lost.
+    assert!(two > 50, "11 m against 5: {two}");
+    let [far, _] = collisions(&format!("{near}capture = 2.5\n"));
+    assert!(far > one, "11 m are no 2.5 times 5: {far} and {one}");
+}
+
+/// 152 bytes take two frames, 114 one.
+#[test]
+fn a_pool_of_frames_holds_fewer_large_packets() {
+    let dropped = |pool: &str, size| {
+        let mut run = Run::new(&format!("{CHAIN}{pool}"), 1);
+        (0..8).for_each(|number| run.send(0, [1, 0], Numbered { number, size }));
+        run.run(Time::MAX);
+        assert_eq!(run.delivered.len() + run.dropped(DropReason::QueueFull), 8);
+        run.dropped(DropReason::QueueFull)
+    };
+    assert_eq!(dropped("queue_frames = 8", 114), 0);
+    assert_eq!([dropped("queue_frames = 8", 152), dropped("queue_frames = 7", 152)], [4, 5]);
+    assert_eq!(dropped("queue_frames = 8\nqueue = \"3p\"", 152), 5);
+}
+
+#[test]
+fn radios_that_make_no_sense_are_named() {
+    let refused = |line: &str| {
+        let config: MeshConfig =
+            toml::from_str(&format!("name = \"mesh\"\n{CHAIN}{line}")).unwrap();
+        config.build::<Numbered>(Pcg64::new(1, 1)).unwrap_err().to_string()
+    };
+    assert!(refused("senses = 5.0").contains("`senses` is below `range`"));
+    assert!(refused("capture = 1.0").contains("`capture` is 1"));
+    assert!(refused("queue_frames = 0").contains("`queue_frames` is 0"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -1,13 +1,21 @@
 //! What happens at the same instant on the mesh's air: nobody gains by its number.
 
 use freshline_core::unit::{Span, Time};
-use freshline_lab::mesh::{Csma, Event, Outcome, Radio, RadioStats, Reach, phy};
+use freshline_lab::mesh::{Backoff, Csma, Event, Outcome, Radio, RadioStats, Reach, phy};
 use proptest::prelude::*;
 use rand_pcg::Pcg64;
 
 /// No backoff at all: a frame begins a CCA and a turnaround after it was handed in.
-const AT_ONCE: Csma =
-    Csma { min_be: 0, max_be: 0, max_backoffs: 4, max_retries: 0, retry_delay: Span::ZERO };
+const AT_ONCE: Csma = Csma {
+    backoff: Backoff::Standard,
+    min_be: 0,
+    max_be: 0,
+    max_backoffs: 4,
+    max_retries: 0,
+    retry_delay: Span::ZERO,
+    ack_wait: phy::ACK_WAIT,
+    second_look: None,
+};
 const OCTETS: u64 = 50;
 
 /// A frame that is handed in at some µs.
@@ -29,7 +37,14 @@ impl Air {
     fn new(csma: Csma, links: &[(usize, usize)], numbers: &[u32], sendings: &[Sending]) -> Self {
         let mut reach = vec![Vec::new(); numbers.len()];
         for (one, other) in links.iter().flat_map(|&(one, other)| [(one, other), (other, one)]) {
-            let heard = Reach { node: numbers[other], hears: true, loss: 0.0 };
+            let heard = Reach {
+                node: numbers[other],
+                distance: 10.0,
+                hears: true,
+                senses: true,
+                disturbs: true,
+                loss: 0.0,
+            };
             reach[numbers[one] as usize].push(heard);
         }
         let mut radio = Radio::new(csma, reach, Pcg64::new(1, 1));

@@ -7,14 +7,15 @@ use counting::allocations;
 use freshline_core::unit::{Span, Time};
 use freshline_lab::scenario::{Change, Scenario};
 
-/// Events and allocations of a minute behind a warm-up of five.
+/// Events and allocations of the minute after ten. After five minutes a queue may still reach a new
+/// maximum: with 3 of 4 seeds one did.
 fn events_and_allocations(scenario: &str, changes: &[&str]) -> (u64, u64) {
-    let changes = changes.iter().copied().chain(["duration=360s"]);
+    let changes = changes.iter().copied().chain(["duration=660s"]);
     let changes: Vec<_> = changes.map(|change| Change::parse(change).unwrap()).collect();
     let mut world = Scenario::parse_with(scenario, &changes).unwrap().build(0).unwrap().world;
-    world.run_until(Time::ZERO + Span::from_secs(300));
+    world.run_until(Time::ZERO + Span::from_secs(600));
     let (events, before) = (world.events(), allocations());
-    world.run_until(Time::ZERO + Span::from_secs(360));
+    world.run_until(Time::ZERO + Span::from_secs(660));
     (world.events() - events, allocations() - before)
 }
 
@@ -32,7 +33,7 @@ fn a_path_with_updates_allocates_nothing() {
         count = 3
         path = ["hops"]
         start_spread = "1s"
-        updates = { law = "acp+", payload = "1024B" }
+        updates = { law = "acp+d", payload = "1024B" }
         [[flow]]
         name = "other"
         path = ["hops"]
@@ -48,7 +49,8 @@ fn a_path_with_updates_allocates_nothing() {
 fn a_wi_fi_cell_allocates_nothing() {
     let wifi = include_str!("../../../scenarios/wifi-sources.toml");
     // Short queues are soon as long as they get.
-    let changes = ["flow.source.count=12", "cell.wifi.radio.queue=4p"];
+    let law = r#"flow.source.updates.law="acp+d""#;
+    let changes = ["flow.source.count=12", "cell.wifi.radio.queue=4p", law];
     let (events, allocations) = events_and_allocations(wifi, &changes);
     assert!(events > 100_000, "{events}");
     assert_eq!(allocations, 0);

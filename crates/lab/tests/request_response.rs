@@ -1,10 +1,12 @@
 //! A client and its server in a scenario: how long responses take, and what a capture shows.
 
+use freshline_core::unit::Time;
 use freshline_lab::capture::{Captures, Limits, carrier_called, measure};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
 use freshline_lab::series::Series;
 use freshline_lab::watch::watch;
+use freshline_lab::world::Flow;
 
 /// The first link takes no time, so that what leaves it is what leaves the hosts.
 const SCENARIO: &str = r#"
@@ -88,10 +90,30 @@ fn beside_a_download_responses_wait_in_its_queue() {
 }
 
 #[test]
+fn a_request_without_an_answer_counts_with_its_time_so_far() {
+    // From 11 s on, nothing arrives before the end.
+    let stuck = metrics(&[r#"link.uplink.there.change=[{ at = "11s", delay = "60s" }]"#]);
+    let all = value(&metrics(&[]), "responses");
+    let mean = (10.0 * all * ALONE + 10.0) / (10.0 * all + 1.0);
+    let stuck = value(&stuck, "response_mean");
+    assert!((stuck / mean - 1.0).abs() < 0.05, "{stuck} s, in theory {mean} s");
+}
+
+#[test]
 fn after_its_stop_a_client_asks_no_more() {
     let half = value(&metrics(&["flow.client.stop=11s"]), "responses");
     let whole = value(&metrics(&[]), "responses");
-    assert!((half / whole - 0.5).abs() < 0.01, "{half}/s, {whole}/s");
+    // A rate is of the time until the stop.
+    assert!((half / whole - 1.0).abs() < 0.01, "{half}/s, {whole}/s");
+    let mut built = scenario(&["flow.client.stop=11s"]).unwrap().build(0).unwrap();
+    let mut responses = |until: &str| {
+        built.world.run_until(Time::ZERO + until.parse().unwrap());
+        let Flow::Exchange(exchange) = &built.world.flows()[0].flow else { panic!("no exchange") };
+        exchange.response_times().0
+    };
+    // The one that was asked for before the stop still comes.
+    let (by_stop, at_end) = (responses("11s"), responses("21s"));
+    assert!(by_stop > 50 && at_end <= by_stop + 1, "{by_stop}, then {at_end}");
 }
 
 #[test]
@@ -104,7 +126,7 @@ fn a_capture_shows_a_stream_each_way_and_a_series_the_times() {
     let folder = tempfile::tempdir().unwrap();
     let open = |table: &str| std::fs::File::create(folder.path().join(table));
     let series = Series::new(&scenario, &built, "1s".parse().unwrap(), open).unwrap();
-    let files = watch(&scenario, built, captures, Some(series)).unwrap();
+    let (files, _) = watch(&scenario, built, captures, Some(series)).unwrap();
 
     let report = measure(&files[0][..], Limits::default()).report;
     let mut acked: Vec<_> = report.flows.iter().map(|flow| flow.acked_bytes).collect();

@@ -131,6 +131,18 @@ fn a_queue_by_its_name_serves_updates_afresh() {
 }
 
 #[test]
+fn streams_beside_updates_have_the_queueing_delay_of_fq_codel() {
+    let queue = |name: &str| measured(&[&format!("link.bottleneck.there.queue={name}")]);
+    let (fq_codel, ifc) = (queue("fq_codel"), queue("ifc"));
+    let papers = queue(r#"{ discipline = "ifc", drop_averse = "fifo" }"#);
+    // 20 ms are propagation. The paper's FIFO holds 1000 packets: 1.2 s.
+    let [fq_codel_s, ifc_s, papers_s] = [&fq_codel, &ifc, &papers].map(|of| of("rtt_p95", "tcp"));
+    assert!(ifc_s < fq_codel_s * 1.1 && papers_s > 1.0, "{ifc_s} {fq_codel_s} {papers_s}");
+    assert!(ifc("goodput", "tcp") > 0.98 * papers("goodput", "tcp"));
+    assert!(ifc("age_mean", "updates") < 1.02 * papers("age_mean", "updates"));
+}
+
+#[test]
 fn a_monitor_that_sends_no_acks_is_as_fresh_and_burdens_no_link() {
     let silent = measured(&["flow.updates.updates.ack=0B", "flow.tcp.count=0"]);
     let answering = measured(&["flow.tcp.count=0"]);
@@ -139,7 +151,7 @@ fn a_monitor_that_sends_no_acks_is_as_fresh_and_burdens_no_link() {
     assert!(seen.iter().all(|header| header.is_update));
     let changes = [
         "flow.updates.updates.ack=0B",
-        r#"flow.updates.updates={ law = "acp+", payload = "9B", ack = "0B" }"#,
+        r#"flow.updates.updates={ law = "acp+d", payload = "9B", ack = "0B" }"#,
     ];
     let changes = changes.map(|change| Change::parse(change).unwrap());
     let refused = Scenario::parse_with(LINK, &changes).unwrap_err().to_string();
@@ -154,4 +166,41 @@ fn a_law_that_paces_knows_how_large_segments_are() {
         let goodput = measured("goodput", "tcp");
         assert!(goodput > 7.5e6, "{segment}: {goodput}");
     }
+}
+
+/// 20 honest streams, and `liars` more that carry the mark of updates or do not.
+fn beside_liars(rule: &str, liars: u32, is_lying: bool) -> (f64, f64) {
+    let with_liars = format!(
+        "{LINK}\n[[flow]]\nname = \"liar\"\npath = [\"bottleneck\"]\nstart_spread = \"1s\"\n\
+         tcp = {{ control = \"cubic\" }}\n"
+    );
+    let queue =
+        format!("link.bottleneck.there.queue={{ discipline = \"ifc\", classifier = \"{rule}\" }}");
+    let liars = format!("flow.liar.count={liars}");
+    let mark = format!("flow.liar.dscp={}", if is_lying { 46 } else { 0 });
+    let changes = [
+        &queue,
+        &liars,
+        &mark,
+        "flow.updates.updates.payload=200B",
+        "flow.tcp.count=20",
+        "flow.tcp.start_spread=1s",
+    ];
+    let changes = changes.map(|change| Change::parse(change).unwrap());
+    let metrics = run(&Scenario::parse_with(&*with_liars, &changes).unwrap(), || {}).unwrap();
+    (value(&metrics, "goodput", "liar"), value(&metrics, "age_mean", "updates"))
+}
+
+#[test]
+fn no_stream_gains_by_the_mark_of_updates_and_no_update_is_older_for_it() {
+    for liars in [1, 10, 40] {
+        let (honest, age_before) = beside_liars("dscp=46", liars, false);
+        let (lying, age) = beside_liars("dscp=46", liars, true);
+        assert!(lying < 1.05 * honest, "{liars}: {lying} for {honest} bit/s");
+        assert!(age < 1.1 * age_before, "{liars}: {age} for {age_before} s");
+    }
+    // A rule that believes the mark is the paper's, and there it pays.
+    let (honest, _) = beside_liars("dscp=46 force", 1, false);
+    let (lying, _) = beside_liars("dscp=46 force", 1, true);
+    assert!(lying > 1.5 * honest, "{lying} for {honest} bit/s");
 }

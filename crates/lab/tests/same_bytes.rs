@@ -19,7 +19,7 @@ name = "steered"
 count = 3
 path = ["link"]
 start_spread = "50ms"
-updates = { law = "acp+", payload = "300B", sizes = "exponential" }
+updates = { law = "acp+d", payload = "300B", sizes = "exponential" }
 
 [[flow]]
 name = "random"
@@ -35,17 +35,17 @@ load = { pattern = "on-off", rate = "3mbit", size = "1000B", on = "300ms", off =
 
 /// Metric, flow and value, in s but for the backlog (updates) and the throughput (bit/s).
 const GOLDEN: &[(&str, &str, f64)] = &[
-    ("age_mean", "steered", 0.07002138933333332),
-    ("age_p95", "steered", 0.14208204800000002),
-    ("source_age_mean", "steered", 0.12688789016666666),
-    ("rtt_mean", "steered", 0.0415197915),
-    ("backlog", "steered", 0.7461670179722222),
-    ("age_mean", "random", 0.0622395545),
-    ("age_p95", "random", 0.16252928),
-    ("source_age_mean", "random", 0.110591834),
-    ("rtt_mean", "random", 0.039222378),
-    ("backlog", "random", 1.2851793299166667),
-    ("throughput", "load", 798888.8888888889),
+    ("age_mean", "steered", 0.06426462116666666),
+    ("age_p95", "steered", 0.131858432),
+    ("source_age_mean", "steered", 0.1289795135),
+    ("rtt_mean", "steered", 0.0423438835),
+    ("backlog", "steered", 0.946596916888889),
+    ("age_mean", "random", 0.0636928555),
+    ("age_p95", "random", 0.168820736),
+    ("source_age_mean", "random", 0.11672769799999999),
+    ("rtt_mean", "random", 0.040758919000000005),
+    ("backlog", "random", 1.284522826361111),
+    ("throughput", "load", 844666.6666666666),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_lab::tcp::apps::Cbr;
 use freshline_lab::tcp::congestion::{Ack, Algorithm, CongestionControl, Signal};
-use freshline_lab::tcp::{BufferParams, ReceiverParams, Segment, SenderParams};
+use freshline_lab::tcp::{BufferParams, ReceiverParams, Repair, Segment, SenderParams};
 use tcp_net::{Net, Way, at, law};
 
 const FORWARD: &str = "rate=20mbit,delay=10ms";
@@ -121,6 +121,45 @@ impl CongestionControl for Spaced {
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {}
 
     fn on_timeout(&mut self, _now: Time) {}
+}
+
+/// With BLIP's repair all in flight is sent again, with the second duplicate ack or after 3 s, however
+/// short round trips are; a second timeout comes as soon.
+#[test]
+fn blip_goes_back_and_its_timeout_is_constant() {
+    let sent_at = |lost: u64| {
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&left);
+        let mut tries = 0;
+        let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |way, segment| {
+            if way == Way::Back || segment.len == 0 {
+                return 1;
+            }
+            let at = segment.sent_at.since(Time::ZERO).as_micros() / 1000;
+            log.lock().unwrap().push((at, segment.seq / 1448));
+            let is_lost = segment.seq == 0 && tries < lost;
+            tries += u64::from(is_lost);
+            usize::from(!is_lost)
+        });
+        let params = SenderParams { repair: Repair::Blip, ..SenderParams::default() };
+        let id = net.add(law(Algorithm::Reno), params, ReceiverParams::default());
+        net.with_sender(id, |sender| sender.write(Bytes::new(4 * 1448)));
+        net.run(at(60.0));
+        let sender = &net.streams[id].sender;
+        assert_eq!(sender.acknowledged(), Bytes::new(4 * 1448));
+        assert_eq!(sender.stats().tail_probes, 0);
+        (sender.stats().timeouts, left.lock().unwrap().clone())
+    };
+    // Four leave at 20 ms; two of the three acks that tell of a hole come a round trip later.
+    let (timeouts, left) = sent_at(1);
+    assert_eq!(timeouts, 0, "{left:?}");
+    assert!(left[4..].iter().any(|(at, seq)| *seq == 0 && *at < 100), "{left:?}");
+    // The first is lost in the repair, too, and in that of the timeout.
+    let (timeouts, left) = sent_at(3);
+    assert_eq!(timeouts, 2, "{left:?}");
+    let again: Vec<_> = left.iter().filter(|(_, seq)| *seq == 0).map(|(at, _)| *at).collect();
+    assert_eq!(again.len(), 4, "{left:?}");
+    assert_eq!(again[3] - again[2], 3000, "no doubling: {left:?}");
 }
 
 /// A segment that `is_lost` when it is sent first, under a law with a spacing: the stream's

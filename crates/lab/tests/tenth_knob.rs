@@ -23,6 +23,8 @@ struct Family {
     /// The part of it that the knob reaches, and a rate below that.
     reaches: f64,
     stated: f64,
+    /// How far from the stated rate it ends: jitter that parts updates looks like a queue.
+    off: f64,
 }
 
 const FAMILIES: [Family; 4] = [
@@ -32,6 +34,7 @@ const FAMILIES: [Family; 4] = [
         carries: 686.0,
         reaches: 0.95,
         stated: 500.0,
+        off: NOISE,
     },
     Family {
         name: "wifi-06",
@@ -39,6 +42,7 @@ const FAMILIES: [Family; 4] = [
         carries: 220.0,
         reaches: 0.85,
         stated: 150.0,
+        off: NOISE,
     },
     Family {
         name: "cross-poisson",
@@ -46,6 +50,7 @@ const FAMILIES: [Family; 4] = [
         carries: 343.0,
         reaches: 0.83,
         stated: 220.0,
+        off: NOISE,
     },
     Family {
         name: "jitter-05",
@@ -53,6 +58,7 @@ const FAMILIES: [Family; 4] = [
         carries: 1143.0,
         reaches: 0.62,
         stated: 500.0,
+        off: 0.12,
     },
 ];
 
@@ -103,7 +109,7 @@ fn more_that_wait_are_more_updates_up_to_a_stated_rate() {
         let stated = family.stated;
         let all = family.turned(Some(stated));
         let reached = all[WAITING.len() - 1][0];
-        let is_stated = (reached / stated - 1.0).abs() < NOISE;
+        let is_stated = (reached / stated - 1.0).abs() < family.off;
         assert!(is_stated, "{}: {reached} of {stated}", family.name);
     }
 }

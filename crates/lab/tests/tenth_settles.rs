@@ -24,7 +24,7 @@ const STARTS: [(Family, f64); 9] = [
     (family!("hops-6"), 12.0),
     (family!("unequal-hops"), 25.0),
     (family!("loss-01"), 25.0),
-    (family!("jitter-01"), 80.0),
+    (family!("jitter-01"), 90.0),
     (family!("satellite"), 17.0),
     (family!("wifi-01"), f64::INFINITY),
     (family!("wifi-large-01"), 40.0),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use freshline_core::link::{Hop, LinkParams, Path, Trace};
 use freshline_core::receiver::{DrwaParams, Remote, RtacParams, WindowLawConfig};
 use freshline_core::router::{Discipline, Limit, QdiscConfig};
-use freshline_core::unit::{Bytes, Packets, Span};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use freshline_lab::tcp::congestion::Algorithm;
 use freshline_lab::tcp::{Receiver, ReceiverParams, SenderParams};
 use rand_pcg::Pcg64;
@@ -117,7 +117,7 @@ fn flows_of_one_host_share_the_path_and_its_short_queue() {
 
 #[test]
 fn a_link_that_becomes_slower_and_faster_is_followed_within_two_seconds() {
-    let mut net = stepping();
+    let mut net = stepping(Span::ZERO);
     add(&mut net, Algorithm::Cubic, rtac());
     for (from, until, mbit) in [(2.0, 10.0, 20.0), (12.0, 20.0, 5.0), (22.0, 30.0, 20.0)] {
         net.run(at(from));
@@ -128,11 +128,40 @@ fn a_link_that_becomes_slower_and_faster_is_followed_within_two_seconds() {
     }
 }
 
-/// 20 Mbit/s, 5 from 10 to 20 s, and 20 again.
-fn stepping() -> Bottleneck {
-    let packets = |micros: u64, from: u64, until: u64| {
-        let number = |seconds: u64| (seconds * 1_000_000).div_ceil(micros);
-        (number(from)..number(until)).map(move |n| n * micros / 1000)
+/// What is in flight when the capacity drops takes four times as long at the lower one. The window
+/// must not add to that: before, it grew with the round trip while the rate was still the old one.
+#[test]
+fn a_drop_of_the_capacity_costs_no_more_than_the_queue_that_it_finds() {
+    let before = BASE + BitRate::from_mbps(20).time_to_send(Bytes::new(1500));
+    let unavoidable = before.mul_f64(RtacParams::default().theta) * 4;
+    // Buckets of the rate end every 200 ms: the drop meets them at different times.
+    let mut worst = Span::ZERO;
+    for phase in 0..16 {
+        let phase = Span::from_millis(25) * phase;
+        let mut net = stepping(phase);
+        add(&mut net, Algorithm::Cubic, rtac());
+        net.run(at(10.0) + phase);
+        let mut longest = Span::ZERO;
+        for _ in 0..100 {
+            let before = *net.streams[0].sender.stats();
+            net.run(net.now + Span::from_millis(20));
+            let after = *net.streams[0].sender.stats();
+            let samples = (after.rtt_samples - before.rtt_samples).max(1);
+            longest = longest.max((after.rtt_sum - before.rtt_sum) / samples);
+        }
+        println!("{phase} later: at most {longest}, of which {unavoidable} cannot be avoided");
+        worst = worst.max(longest);
+    }
+    assert!(worst <= unavoidable.mul_f64(1.35), "{worst}");
+}
+
+/// 20 Mbit/s, 5 from 10 to 20 s, and 20 again; each change `later`.
+fn stepping(later: Span) -> Bottleneck {
+    let later = later.as_micros();
+    let packets = move |micros: u64, from: u64, until: u64| {
+        let from = if from > 0 { from * 1_000_000 + later } else { 0 };
+        let until = until * 1_000_000 + later;
+        (from.div_ceil(micros)..until.div_ceil(micros)).map(move |n| n * micros / 1000)
     };
     let times = packets(600, 0, 10).chain(packets(2400, 10, 20)).chain(packets(600, 20, 40));
     let text: String = times.map(|ms| format!("{ms}\n")).collect();

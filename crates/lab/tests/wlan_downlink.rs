@@ -102,10 +102,10 @@ fn the_model_is_within_5_percent_of_packets() {
         // One report, at the end: reports take of the air what the model does not have.
         let law = format!(
             "flow.video.downlink.law={{ law = 'fixed', rate = '{rate:.3}mbit', \
-             downlink = {{ interval = '1900ms' }} }}"
+             downlink = {{ interval = '5900ms' }} }}"
         );
         let [mode, nss, count] = settings(mcs, streams, stations);
-        let metrics = measured(CELL, &[&mode, &nss, &count, &law, "duration=2s"]);
+        let metrics = measured(CELL, &[&mode, &nss, &count, &law, "duration=6s"]);
         let seen = value(&metrics, "level_mean");
         let case = format!("MCS {mcs}, {streams} streams, {stations} stations");
         assert!((seen / level - 1.0).abs() < 0.05, "{case}: {seen} for {level}");
@@ -265,4 +265,29 @@ fn levels_are_held_by_the_stamps_of_a_kernel() {
 fn the_card_knows_frames_and_is_held_against_nothing() {
     let metrics = measured(CELL, &["duration=1s"]);
     assert_eq!(find(&metrics, "frames_f1"), None);
+}
+
+#[test]
+fn support_vectors_for_shorter_frames_are_refused() {
+    let law = r#"flow.video.downlink.law={ law = "nonlinear", downlink = { most = "128p" } }"#;
+    let counting = |how: &str| {
+        let changes = [law, &format!("flow.video.downlink.counting={how}")];
+        Scenario::parse_with(CELL, &changes.map(|change| Change::parse(change).unwrap()))
+    };
+    let refused = format!("{:?}", counting("svm").unwrap_err());
+    assert!(refused.contains("up to 64 packets"), "{refused}");
+    assert!(counting("logistic").is_ok());
+}
+
+#[test]
+fn algorithm_2_as_printed_settles_at_the_same_level_and_knows_c() {
+    let law = "flow.video.downlink.law=algorithm2";
+    let metrics = measured(CELL, &[law, "warm_up=\"20s\"", "duration=\"40s\""]);
+    let level = value(&metrics, "level_mean");
+    assert!((level / 32.0 - 1.0).abs() < 0.05, "{level}");
+    assert_eq!(value(&metrics, "loss"), 0.0);
+    let c = link(9, 1).unwrap().overhead.as_secs_f64();
+    let believed = value(&metrics, "overhead");
+    assert!((believed / c - 1.0).abs() < 0.15, "{believed}, not {c}");
+    assert!((value(&metrics, "slowest_target") - 32.0).abs() < 0.5, "{metrics:?}");
 }

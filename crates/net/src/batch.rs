@@ -1,13 +1,27 @@
 //! Many datagrams a system call: `recvmmsg` with GRO on the way in, GSO on the way out.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
 
+use freshline_core::dscp::Dscp;
 use mio::net::UdpSocket;
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::libc::{in_pktinfo, in6_pktinfo};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
+use nix::sys::time::TimeSpec;
+use quinn_udp::{BATCH_SIZE, Transmit, UdpSockRef, UdpSocketState};
+
+use crate::marked::Marked;
+use crate::received::{Info, address};
 
 /// The most that one receive can hold: a whole batch of coalesced segments.
 const BUFFER: usize = 65_535;
+
+/// Stands for a sender that the kernel did not name.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The most segments that go out in one call; the kernel's own limit (`UDP_MAX_SEGMENTS`) was
 /// 64 up to Linux 6.8.
@@ -21,6 +35,42 @@ const KERNEL_BUFFER: usize = 4 << 20;
 pub(crate) struct Socket {
     pub(crate) udp: UdpSocket,
     state: UdpSocketState,
+    /// The segments per call when the socket was new.
+    segments: usize,
+    refusals: Mutex<Refusals>,
+}
+
+/// Hosts for which the kernel refused segmentation, as their devices do not segment, each with the
+/// number of trains after which it is tried again; the one refused first comes first.
+#[derive(Debug, Default)]
+struct Refusals(Vec<(IpAddr, u32)>);
+
+impl Refusals {
+    /// The largest number of hosts.
+    const MAX: usize = 64;
+
+    /// Trains that are sent datagram by datagram before segmentation is tried again.
+    const TRAINS: u32 = 1000;
+
+    fn add(&mut self, host: IpAddr) {
+        self.0.retain(|(refused, _)| *refused != host);
+        if self.0.len() >= Self::MAX {
+            self.0.remove(0);
+        }
+        self.0.push((host, Self::TRAINS));
+    }
+
+    /// Whether the next train to this host is sent datagram by datagram.
+    fn take(&mut self, host: IpAddr) -> bool {
+        let Some(index) = self.0.iter().position(|(refused, _)| *refused == host) else {
+            return false;
+        };
+        self.0[index].1 -= 1;
+        if self.0[index].1 == 0 {
+            self.0.remove(index);
+        }
+        true
+    }
 }
 
 impl Socket {
@@ -38,22 +88,75 @@ impl Socket {
         // Less is enough to run, if the system does not grant it.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
-        Ok(Self { udp, state })
+        let segments = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
+        Ok(Self { udp, state, segments, refusals: Mutex::default() })
     }
 
-    /// The most datagrams of equal length that one call sends. It falls to one when the network
-    /// card turns out not to segment.
+    /// The most datagrams of equal length that one call sends.
     pub(crate) fn segments(&self) -> usize {
-        self.state.max_gso_segments().clamp(1, MAX_SEGMENTS)
+        self.segments
     }
 
-    /// Sends one datagram, or several of `segment` bytes each, the last of which may be shorter.
-    pub(crate) fn send(&self, to: Address, contents: &[u8], segment: usize) -> io::Result<()> {
+    /// Sends one datagram, or several of `segment` bytes each, the last of which may be shorter, with
+    /// a code point. If the kernel refuses to segment for this destination, they are sent one by one,
+    /// now and for some time; other destinations keep segmentation.
+    pub(crate) fn send(
+        &self,
+        to: Address,
+        dscp: Dscp,
+        contents: &[u8],
+        segment: usize,
+    ) -> io::Result<()> {
+        if segment >= contents.len() {
+            return self.send_at_once(to, dscp, contents, segment);
+        }
+        let host = to.remote.ip();
+        let refusals = || self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refusals().take(host) {
+            const REFUSED: [i32; 2] = [Errno::EIO as i32, Errno::EINVAL as i32];
+            match self.send_at_once(to, dscp, contents, segment) {
+                Err(error) if error.raw_os_error().is_some_and(|it| REFUSED.contains(&it)) => {
+                    tracing::debug!("no segmentation for {host}: {error}");
+                    refusals().add(host);
+                }
+                result => return result,
+            }
+        }
+        let mut datagrams = contents.chunks(segment.max(1));
+        let first = datagrams.next().unwrap_or_default();
+        self.send_at_once(to, dscp, first, segment)?;
+        for datagram in datagrams {
+            // Lost, as in any full queue: the first ones have left.
+            let _ = self.send_at_once(to, dscp, datagram, segment);
+        }
+        Ok(())
+    }
+
+    fn send_at_once(
+        &self,
+        to: Address,
+        dscp: Dscp,
+        contents: &[u8],
+        segment: usize,
+    ) -> io::Result<()> {
+        let segment_size = (segment < contents.len()).then_some(segment);
+        if dscp != Dscp::DEFAULT {
+            let marked = Marked {
+                dscp,
+                remote: to.remote,
+                is_connected: false,
+                local: to.local,
+                // No datagram is longer than a length of 16 bits says.
+                segment: segment_size.map(|size| u16::try_from(size).unwrap_or(u16::MAX)),
+                contents,
+            };
+            return marked.send(&self.udp);
+        }
         let transmit = Transmit {
             destination: to.remote,
             ecn: None,
             contents,
-            segment_size: (segment < contents.len()).then_some(segment),
+            segment_size,
             src_ip: to.local,
         };
         self.state.try_send(UdpSockRef::from(&self.udp), &transmit)
@@ -68,9 +171,10 @@ pub(crate) struct Address {
     pub(crate) local: Option<IpAddr>,
 }
 
-/// Datagrams of one address that came together.
+/// Datagrams of one address and one code point that came together.
 pub(crate) struct Train<'a> {
     pub(crate) from: Address,
+    pub(crate) dscp: Option<Dscp>,
     bytes: &'a [u8],
     stride: usize,
 }
@@ -85,46 +189,55 @@ impl<'a> Train<'a> {
 /// Receives in batches.
 pub(crate) struct Inbox {
     buffers: Vec<u8>,
-    metas: [RecvMeta; BATCH_SIZE],
-    filled: usize,
+    /// Of each buffer that was filled: the bytes in it, where they came from, what their headers said.
+    filled: Vec<(usize, SocketAddr, Info)>,
 }
 
 impl Inbox {
     pub(crate) fn new() -> Self {
         let buffers = vec![0; BUFFER * BATCH_SIZE];
-        Self { buffers, metas: [RecvMeta::default(); BATCH_SIZE], filled: 0 }
+        Self { buffers, filled: Vec::with_capacity(BATCH_SIZE) }
     }
 
     /// Takes what has come; whether there was anything.
     pub(crate) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
-        let mut slices = self.buffers.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
-        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
-            std::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-        self.filled = 0;
-        match socket.state.recv(UdpSockRef::from(&socket.udp), &mut slices, &mut self.metas) {
-            Ok(filled) => self.filled = filled,
+        self.filled.clear();
+        // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
+        let control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, TimeSpec);
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH_SIZE, Some(control));
+        let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
+        let mut slices: [[IoSliceMut<'_>; 1]; BATCH_SIZE] =
+            std::array::from_fn(|_| [IoSliceMut::new(buffers.next().unwrap_or_default())]);
+        let (fd, flags) = (socket.udp.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None) {
+            Ok(received) => self.filled.extend(received.map(|message| {
+                let from = message.address.and_then(address);
+                let info = message.cmsgs().map(Info::of).unwrap_or_default();
+                // Without an address it is nobody's; an empty train takes its place.
+                from.map_or((0, NOBODY, Info::default()), |from| (message.bytes, from, info))
+            })),
             // What a host answered to an earlier packet of ours, as nobody listens there.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
+            Err(Errno::ECONNREFUSED | Errno::EINTR) => {}
+            Err(Errno::EWOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
         Ok(true)
     }
 
     pub(crate) fn trains(&self) -> impl Iterator<Item = Train<'_>> {
         let buffers = self.buffers.chunks_exact(BUFFER);
-        self.metas[..self.filled].iter().zip(buffers).map(|(meta, buffer)| Train {
-            from: Address { remote: meta.addr, local: meta.dst_ip },
-            bytes: &buffer[..meta.len],
-            stride: meta.stride,
+        self.filled.iter().zip(buffers).map(|(&(len, remote, info), buffer)| Train {
+            from: Address { remote, local: info.to },
+            dscp: info.dscp,
+            bytes: &buffer[..len],
+            stride: info.stride.unwrap_or(len),
         })
     }
 }
 
-/// Gathers answers of equal length to one address, and sends them in one call.
+/// Gathers answers of equal length and code point to one address, and sends them in one call.
 pub(crate) struct Outbox {
-    to: Option<Address>,
+    to: Option<(Address, Dscp)>,
     segment: usize,
     contents: Vec<u8>,
     /// Answers that a full or failing socket did not take.
@@ -136,22 +249,60 @@ impl Outbox {
         Self { to: None, segment: 0, contents: Vec::new(), dropped: 0 }
     }
 
-    pub(crate) fn push(&mut self, socket: &Socket, to: Address, answer: &[u8]) {
+    pub(crate) fn push(&mut self, socket: &Socket, to: Address, dscp: Dscp, answer: &[u8]) {
         let full = self.contents.len() >= socket.segments() * self.segment;
-        if self.to != Some(to) || self.segment != answer.len() || full {
+        if self.to != Some((to, dscp)) || self.segment != answer.len() || full {
             self.flush(socket);
-            (self.to, self.segment) = (Some(to), answer.len());
+            (self.to, self.segment) = (Some((to, dscp)), answer.len());
         }
         self.contents.extend_from_slice(answer);
     }
 
     pub(crate) fn flush(&mut self, socket: &Socket) {
-        if let Some(to) = self.to.filter(|_| !self.contents.is_empty())
-            && socket.send(to, &self.contents, self.segment).is_err()
+        if let Some((to, dscp)) = self.to.filter(|_| !self.contents.is_empty())
+            && socket.send(to, dscp, &self.contents, self.segment).is_err()
         {
             // An answer that cannot leave now is stale when it could; the next one says more.
             self.dropped += (self.contents.len() / self.segment.max(1)) as u64;
         }
         self.contents.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_train_that_the_kernel_refuses_is_sent_one_by_one_and_other_hosts_keep_segmentation() {
+        const DATAGRAMS: usize = 200;
+        let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = Address { remote: far.local_addr().unwrap(), local: None };
+        let before = socket.segments();
+        // More segments than any kernel takes: EINVAL.
+        socket.send(to, Dscp::DEFAULT, &[7; DATAGRAMS * 10], 10).unwrap();
+        for _ in 0..DATAGRAMS {
+            assert_eq!(far.recv(&mut [0; 100]).unwrap(), 10);
+        }
+        assert_eq!(socket.segments(), before);
+        let mut refusals = socket.refusals.lock().unwrap();
+        assert!(refusals.take(to.remote.ip()));
+        assert!(!refusals.take("127.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_refusal_ends_after_some_trains_and_few_hosts_are_kept() {
+        let mut refusals = Refusals::default();
+        let host = |number: u8| IpAddr::from([10, 0, 0, number]);
+        for number in 0..=64 {
+            refusals.add(host(number));
+        }
+        assert!(!refusals.take(host(0)), "it made room");
+        assert!((0..Refusals::TRAINS).all(|_| refusals.take(host(1))));
+        assert!(!refusals.take(host(1)));
     }
 }

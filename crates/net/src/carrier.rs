@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Clocked};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Close, CloseReason, SessionId};
@@ -60,8 +61,28 @@ pub(crate) struct Quic {
     packet: Vec<u8>,
 }
 
-/// Hands a datagram up and writes the answer; gives the answer's length.
-type Answer<'a, const N: usize> = dyn FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize + 'a;
+/// A datagram that has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Came<'a> {
+    /// When it came, and when it is handed up.
+    pub(crate) at: Clocked,
+    pub(crate) peer: Peer,
+    /// Its code point, if the kernel told it.
+    pub(crate) dscp: Option<Dscp>,
+    pub(crate) datagram: &'a [u8],
+}
+
+/// The answer to a datagram.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Answer {
+    /// Bytes that were written; 0 for none.
+    pub(crate) len: usize,
+    /// The code point with which they leave.
+    pub(crate) dscp: Dscp,
+}
+
+/// Hands a datagram up and writes the answer.
+type HandUp<'a, const N: usize> = dyn FnMut(Came<'_>, &mut [u8; N]) -> Answer + 'a;
 
 impl Carrier {
     pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
@@ -89,20 +110,20 @@ impl Carrier {
         inbox: &Inbox,
         clock: Clock,
         received_at: Time,
-        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize,
+        mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
     ) {
         let mut reply = [0; N];
         for train in inbox.trains() {
             // One look at the clock a train: its datagrams came in one packet of the kernel's.
-            let now = clock.now();
+            let (now, dscp) = (clock.now(), train.dscp);
             match self {
                 Self::Udp(outbox) => {
                     let peer = Peer { address: train.from, connection: None, identity: None };
                     for datagram in train.datagrams() {
                         let at = Clocked { received_at, now };
-                        let len = answer(at, peer, datagram, &mut reply);
-                        if len > 0 {
-                            outbox.push(socket, train.from, &reply[..len]);
+                        let answer = answer(Came { at, peer, dscp, datagram }, &mut reply);
+                        if answer.len > 0 {
+                            outbox.push(socket, train.from, answer.dscp, &reply[..answer.len]);
                         }
                     }
                 }
@@ -111,7 +132,7 @@ impl Carrier {
                     for packet in train.datagrams() {
                         quic.server.handle(clock.instant_of(now), remote, local, packet);
                         let at = Clocked { received_at, now: clock.now() };
-                        quic.hand_up(at, &mut answer);
+                        quic.hand_up(at, dscp, &mut answer);
                         quic.flush(socket, clock.instant_of(now));
                     }
                 }
@@ -139,7 +160,7 @@ impl Carrier {
         }
     }
 
-    /// Sends one datagram at once.
+    /// Sends one datagram at once, with this code point.
     ///
     /// # Errors
     /// Those of the socket; with QUIC also `NotConnected`, and then the peer has to come again.
@@ -147,12 +168,13 @@ impl Carrier {
         &mut self,
         socket: &Socket,
         peer: Peer,
+        dscp: Dscp,
         datagram: &[u8],
         now: Instant,
     ) -> io::Result<()> {
         match (self, peer.connection) {
             (Self::Quic(quic), Some(connection)) => {
-                match quic.server.send(connection, datagram) {
+                match quic.server.send_marked(connection, datagram, dscp) {
                     SendOutcome::Queued | SendOutcome::Replaced => {}
                     SendOutcome::NotConnected => return Err(io::ErrorKind::NotConnected.into()),
                     SendOutcome::TooLarge { .. } => {
@@ -162,7 +184,7 @@ impl Carrier {
                 quic.flush(socket, now);
                 Ok(())
             }
-            _ => socket.send(peer.address, datagram, datagram.len()),
+            _ => socket.send(peer.address, dscp, datagram, datagram.len()),
         }
     }
 
@@ -177,7 +199,8 @@ impl Carrier {
             Self::Udp(outbox) => {
                 for (remote, session) in sessions {
                     let close = Close { session, reason: CloseReason::ShuttingDown };
-                    outbox.push(socket, Address { remote, local: None }, &close.bytes());
+                    let to = Address { remote, local: None };
+                    outbox.push(socket, to, Dscp::DEFAULT, &close.bytes());
                 }
                 outbox.flush(socket);
             }
@@ -190,18 +213,24 @@ impl Carrier {
 }
 
 impl Quic {
-    fn hand_up<const N: usize>(&mut self, at: Clocked, answer: &mut Answer<'_, N>) {
+    fn hand_up<const N: usize>(
+        &mut self,
+        at: Clocked,
+        dscp: Option<Dscp>,
+        answer: &mut HandUp<'_, N>,
+    ) {
         let mut reply = [0; N];
         while let Some((connection, datagram)) = self.server.recv() {
             let Some(remote) = self.server.remote_addr(connection) else { continue };
             let address = Address { remote, local: None };
             let identity = self.server.identity(connection);
             let peer = Peer { address, connection: Some(connection), identity };
-            let len = answer(at, peer, &datagram, &mut reply);
+            let Answer { len, dscp: mark } =
+                answer(Came { at, peer, dscp, datagram: &datagram }, &mut reply);
             if len > 0 {
                 // An answer that replaces an older one, or comes to a connection that has just
                 // ended, is no loss.
-                let _ = self.server.send(connection, &reply[..len]);
+                let _ = self.server.send_marked(connection, &reply[..len], mark);
             }
         }
     }
@@ -210,7 +239,7 @@ impl Quic {
         while let Some(transmit) = self.server.poll_transmit(now, &mut self.packet) {
             let to = Address { remote: transmit.to, local: transmit.local_ip };
             // A packet that the socket does not take is lost like any other.
-            let _ = socket.send(to, &self.packet, self.packet.len());
+            let _ = socket.send(to, transmit.dscp, &self.packet, self.packet.len());
         }
     }
 }

@@ -3,7 +3,11 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
+
+/// What the clocks of this process show at their start, one year: a state that is older than the
+/// process has a time too.
+const START: Span = Span::from_secs(365 * 86_400);
 
 /// When the clocks of this process start: at the first one's making.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -22,14 +26,19 @@ impl Clock {
 
     /// The time now. It never goes back.
     pub fn now(&self) -> Time {
-        Time::ZERO + self.origin.elapsed().into()
+        Time::ZERO + START + self.origin.elapsed().into()
     }
 
     /// The moment of `time` for interfaces of the standard library; what is beyond their range
     /// becomes a moment a hundred years ahead.
     pub fn instant_of(&self, time: Time) -> Instant {
         const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
-        let since_origin = Duration::from(time.since(Time::ZERO));
+        let start = Time::ZERO + START;
+        if time < start {
+            let earlier = self.origin.checked_sub(Duration::from(start.since(time)));
+            return earlier.unwrap_or(self.origin);
+        }
+        let since_origin = Duration::from(time.since(start));
         self.origin.checked_add(since_origin).unwrap_or_else(|| self.origin + CENTURY)
     }
 }
@@ -59,8 +68,10 @@ mod tests {
         let earlier = Clock::new().now();
         let later = Clock::new().now();
         assert!(earlier <= later);
-        let moment = Time::from_nanos(1_500);
+        let moment = earlier + Span::from_nanos(1_500);
         assert_eq!(Clock::new().instant_of(moment), Clock::new().instant_of(moment));
+        let behind = Clock::new().instant_of(earlier - Span::from_nanos(1));
+        assert!(behind < Clock::new().instant_of(earlier));
         assert!(Clock::new().instant_of(Time::MAX) > Instant::now());
     }
 }

@@ -5,13 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use freshline_core::session::{Admission, Clocked, Secret};
+use freshline_core::dscp::Dscp;
+use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
 use mio::{Events, Interest, Token, Waker};
 
 use crate::batch::{Inbox, Socket};
-use crate::carrier::{Carrier, Peer};
+use crate::carrier::{Answer, Came, Carrier, Peer};
 use crate::clock::Clock;
 use crate::quic;
 use crate::sleeper::Sleeper;
@@ -94,7 +95,7 @@ impl Endpoint {
     pub(crate) fn receive<const N: usize>(
         &mut self,
         batches: usize,
-        mut answer: impl FnMut(Clocked, Peer, &[u8], &mut [u8; N]) -> usize,
+        mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
     ) -> Result<bool, EndpointError> {
         let Self { carrier, inbox, socket, clock, .. } = self;
         for _ in 0..batches {
@@ -106,12 +107,18 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Sends one datagram at once.
+    /// Sends one datagram at once, with this code point.
     ///
     /// # Errors
     /// Those of [`Carrier::send`].
-    pub(crate) fn send(&mut self, now: Time, peer: Peer, datagram: &[u8]) -> io::Result<()> {
-        self.carrier.send(&self.socket, peer, datagram, self.clock.instant_of(now))
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        dscp: Dscp,
+        datagram: &[u8],
+    ) -> io::Result<()> {
+        self.carrier.send(&self.socket, peer, dscp, datagram, self.clock.instant_of(now))
     }
 
     /// Time has passed: the transport looks at its timers.

@@ -6,13 +6,21 @@ mod batch;
 pub mod bond;
 mod carrier;
 pub mod clock;
+pub mod dial;
 pub mod downlink;
 pub mod emulate;
 pub mod endpoint;
 mod link;
+mod marked;
+pub mod marks;
 pub mod metrics;
 pub mod monitor;
+mod nl80211;
+#[cfg(test)]
+#[path = "../../cli/tests/common/promtool.rs"]
+mod promtool;
 pub mod quic;
+mod received;
 pub mod router;
 mod sleeper;
 pub mod source;

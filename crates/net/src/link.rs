@@ -3,14 +3,17 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use freshline_core::dscp::Dscp;
 use freshline_core::unit::Time;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
 use crate::clock::Clock;
+use crate::marked::Marked;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
+use crate::received::{ask_for_dscp, receive};
 use crate::system::{SystemError, system};
 use crate::via::{self, Via};
 
@@ -49,12 +52,15 @@ impl Transport {
 /// What happens to a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// QUIC's handshake is done: datagrams can be sent.
+    /// Datagrams can be sent: there is a UDP socket, or QUIC's handshake is done.
     Ready,
     /// The QUIC connection is gone.
     Lost(LostReason),
-    /// The other side's host says that nobody listens there.
+    /// The peer's host says that no program listens there.
     Unreachable,
+    /// The peer's address is unknown, or this host has no route to it; it is tried again. The text
+    /// says what the system said.
+    Waiting(String),
 }
 
 /// Why there is no link, or none any more.
@@ -81,21 +87,22 @@ pub(crate) trait Inlet {
 }
 
 /// A datagram, and what is known of it.
-type Came<'a, I> = (&'a [u8], <I as Inlet>::Mark);
+pub(crate) type Came<'a, I> = (&'a [u8], <I as Inlet>::Mark);
 
-/// One after the other, of which nothing else is known.
+/// One after the other, each with its code point.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plain;
 
 impl Inlet for Plain {
-    type Mark = ();
+    type Mark = Option<Dscp>;
 
-    fn open(&mut self, _socket: &UdpSocket) -> io::Result<()> {
-        Ok(())
+    fn open(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        ask_for_dscp(socket)
     }
 
-    fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, ())> {
-        Ok((socket.recv(out)?, ()))
+    fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)> {
+        let received = receive(socket, out)?;
+        Ok((received.len, received.info.dscp))
     }
 }
 
@@ -128,6 +135,8 @@ struct Quic {
     state: State,
     /// An outgoing packet, kept while the socket is full.
     packet: Vec<u8>,
+    /// Its code point.
+    dscp: Dscp,
     unsent: bool,
 }
 
@@ -155,7 +164,13 @@ impl<I: Inlet> Link<I> {
             Transport::Quic { config, server_name } => {
                 let now = clock.instant_of(clock.now());
                 let client = Client::new(&config, remote, &server_name, now)?;
-                Some(Quic { client, state: State::Dialling, packet: Vec::new(), unsent: false })
+                Some(Quic {
+                    client,
+                    state: State::Dialling,
+                    packet: Vec::new(),
+                    dscp: Dscp::DEFAULT,
+                    unsent: false,
+                })
             }
         };
         let socket = connect(&via, remote, registry, token)?;
@@ -176,20 +191,21 @@ impl<I: Inlet> Link<I> {
         self.quic.as_ref().is_some_and(|quic| quic.state == State::Down)
     }
 
-    /// The next datagram of the protocol that has come. Whoever wants to know when looks at the clock
-    /// afterwards: before, what came while this process waited for a processor would seem to have
-    /// come too early, and round trips too short.
-    pub(crate) fn receive(&mut self) -> Result<Option<Came<'_, I>>, LinkError> {
+    /// The length of the next datagram of the protocol that has come, now at the front of
+    /// [`Link::buffer`], and what is known of it. Read the clock afterwards: before, a datagram that
+    /// came while this process waited for a processor would seem to have come too early, and round
+    /// trips too short.
+    pub(crate) fn fetch(&mut self) -> Result<Option<(usize, I::Mark)>, LinkError> {
         loop {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
             {
                 self.buffer[..datagram.len()].copy_from_slice(&datagram);
-                return Ok(Some((&self.buffer[..datagram.len()], self.mark)));
+                return Ok(Some((datagram.len(), self.mark)));
             }
             match self.inlet.receive(&self.socket, &mut self.buffer) {
                 Ok((len, mark)) => match &mut self.quic {
-                    None => return Ok(Some((&self.buffer[..len], mark))),
+                    None => return Ok(Some((len, mark))),
                     Some(quic) => {
                         let now = self.clock.instant_of(self.clock.now());
                         quic.client.handle(now, self.ends.1, None, &self.buffer[..len]);
@@ -205,17 +221,33 @@ impl<I: Inlet> Link<I> {
         }
     }
 
-    pub(crate) fn send(&mut self, now: Time, datagram: &[u8]) -> Result<Sent, LinkError> {
+    /// What [`Link::fetch`] has written.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// This host's address, as the routes chose it.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        Some(self.socket.local_addr().ok()?.ip())
+    }
+
+    /// Sends a datagram with this code point.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        dscp: Dscp,
+        datagram: &[u8],
+    ) -> Result<Sent, LinkError> {
         let Some(quic) = &mut self.quic else {
-            return Ok(match self.socket.send(datagram) {
-                Ok(_) => Sent::Gone,
+            return Ok(match send_by(&self.socket, self.ends.1, dscp, datagram) {
+                Ok(()) => Sent::Gone,
                 Err(error) => {
                     self.notice(&error);
                     Sent::Replaced
                 }
             });
         };
-        let outcome = quic.client.send(datagram);
+        let outcome = quic.client.send_marked(datagram, dscp);
         self.flush(now)?;
         Ok(if outcome == SendOutcome::Replaced { Sent::Replaced } else { Sent::Gone })
     }
@@ -269,7 +301,12 @@ impl<I: Inlet> Link<I> {
 
     /// Sends the last words; whether they arrive is the network's affair.
     pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
-        let _ = self.send(now, farewell);
+        let _ = self.send(now, Dscp::DEFAULT, farewell);
+        self.hang_up(now);
+    }
+
+    /// Ends a QUIC connection, and tells the peer.
+    pub(crate) fn hang_up(&mut self, now: Time) {
         if let Some(quic) = &mut self.quic {
             quic.client.close(self.clock.instant_of(now));
         }
@@ -281,12 +318,15 @@ impl<I: Inlet> Link<I> {
         let Some(quic) = &mut self.quic else { return Ok(()) };
         let now = self.clock.instant_of(now);
         loop {
-            if !quic.unsent && quic.client.poll_transmit(now, &mut quic.packet).is_none() {
-                return Ok(());
+            if !quic.unsent {
+                let Some(transmit) = quic.client.poll_transmit(now, &mut quic.packet) else {
+                    return Ok(());
+                };
+                quic.dscp = transmit.dscp;
             }
             quic.unsent = false;
-            match self.socket.send(&quic.packet) {
-                Ok(_) => {}
+            match send_by(&self.socket, self.ends.1, quic.dscp, &quic.packet) {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     quic.unsent = true;
                     return Ok(());
@@ -307,6 +347,15 @@ impl<I: Inlet> Link<I> {
             self.events.push_back(LinkEvent::Unreachable);
         }
     }
+}
+
+/// Sends by a socket that is connected to `remote`.
+fn send_by(socket: &UdpSocket, remote: SocketAddr, dscp: Dscp, contents: &[u8]) -> io::Result<()> {
+    if dscp == Dscp::DEFAULT {
+        return socket.send(contents).map(drop);
+    }
+    let (local, segment) = (None, None);
+    Marked { dscp, remote, is_connected: true, local, segment, contents }.send(socket)
 }
 
 /// A socket that talks with `remote` alone: the kernel drops what others send to it.

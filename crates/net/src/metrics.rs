@@ -1,4 +1,5 @@
-//! Metrics for Prometheus, in its text format over HTTP.
+//! Metrics over HTTP, in the [text format of Prometheus](https://prometheus.io/docs/instrumenting/exposition_formats/)
+//! 0.0.4, or in [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/) 1.0.0 where the client asks for it.
 
 use std::fmt;
 use std::io;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -145,24 +147,184 @@ pub fn serve<C: Collector>(
 
 async fn metrics<C: Collector>(
     State(collect): State<Arc<impl Fn() -> Result<C, String>>>,
-) -> impl IntoResponse {
+    headers: HeaderMap,
+) -> Response {
+    let accept: Vec<_> =
+        headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::accepted(&accept.join(","));
     match collect() {
-        Ok(collector) => match render(collector) {
-            Ok(text) => (StatusCode::OK, text),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Ok(collector) => match render_as(collector, format) {
+            Ok(text) => {
+                ([(CONTENT_TYPE, format.content_type()), (VARY, "Accept")], text).into_response()
+            }
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         },
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
     }
 }
 
-/// The text that is served: what a collector gives, with the prefix `freshline_`.
+/// How metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// The text format of Prometheus, version 0.0.4.
+    #[default]
+    Prometheus,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format that a client prefers by its `Accept` header: OpenMetrics where that is named
+    /// with at least the quality of plain text, and Prometheus's text for all other clients.
+    pub fn accepted(accept: &str) -> Self {
+        let quality = |wanted: &[&str]| {
+            let offers = accept.split(',').filter_map(|offer| {
+                let mut parts = offer.split(';').map(str::trim);
+                let media = parts.next()?;
+                if !wanted.iter().any(|one| one.eq_ignore_ascii_case(media)) {
+                    return None;
+                }
+                let mut quality = 1.0;
+                for parameter in parts {
+                    let (key, value) = parameter.split_once('=')?;
+                    let value = value.trim().trim_matches('"');
+                    match key.trim().to_ascii_lowercase().as_str() {
+                        "q" => quality = value.parse().ok()?,
+                        "version" if wanted[0] == OPEN_METRICS && value != "1.0.0" => return None,
+                        _ => (),
+                    }
+                }
+                Some(quality)
+            });
+            offers.fold(0.0, f64::max)
+        };
+        let open = quality(&[OPEN_METRICS]);
+        if open > 0.0 && open >= quality(&["text/plain", "text/*", "*/*"]) {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+
+    /// The value of `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// Metrics of a collector in the text format of Prometheus, with the prefix `freshline_`.
 ///
 /// # Errors
 /// Those of the collector.
 pub fn render(collector: impl Collector) -> Result<String, fmt::Error> {
+    render_as(collector, Format::Prometheus)
+}
+
+/// Metrics of a collector in a format, with the prefix `freshline_`.
+///
+/// # Errors
+/// Those of the collector.
+pub fn render_as(collector: impl Collector, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
     registry.register_collector(Box::new(collector));
-    let mut out = String::new();
-    text::encode(&mut out, &registry)?;
-    Ok(out)
+    let mut open = String::new();
+    text::encode(&mut open, &registry)?;
+    Ok(match format {
+        Format::OpenMetrics => open,
+        Format::Prometheus => prometheus(&open),
+    })
+}
+
+/// OpenMetrics text as text of Prometheus. There a counter's family has the name of its samples,
+/// with `_total`; and there is neither `# UNIT` nor `# EOF`.
+fn prometheus(open: &str) -> String {
+    let mut out = String::with_capacity(open.len() + open.len() / 8);
+    let mut help = None;
+    for line in open.lines() {
+        if let Some(text) = line.strip_prefix("# HELP ") {
+            help = text.split_once(' ');
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|text| text.split_once(' '))
+        {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            if let Some((_, help)) = help.take().filter(|(of, _)| *of == name) {
+                out.extend(["# HELP ", name, suffix, " ", help, "\n"]);
+            }
+            out.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            out.extend([line, "\n"]);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promtool;
+
+    #[derive(Debug)]
+    struct Two;
+
+    impl Collector for Two {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+            totals(&mut encoder, &[("datagrams", "Datagrams received", |()| 7)], &())?;
+            let named = [([("source", "a\"b\\c\nd")], &())];
+            let ages: [Column<(), f64>; 1] = [("age_seconds", "Age", |()| 0.25)];
+            gauges(&mut encoder, &ages, named.into_iter())
+        }
+    }
+
+    #[test]
+    fn a_counter_has_one_name_in_each_format() {
+        let plain = render(Two).unwrap();
+        assert_eq!(
+            plain,
+            "# HELP freshline_datagrams_total Datagrams received\n\
+             # TYPE freshline_datagrams_total counter\n\
+             freshline_datagrams_total 7\n\
+             # HELP freshline_age_seconds Age\n\
+             # TYPE freshline_age_seconds gauge\n\
+             freshline_age_seconds{source=\"a\\\"b\\\\c\\nd\"} 0.25\n"
+        );
+        promtool::check(&plain);
+        let open = render_as(Two, Format::OpenMetrics).unwrap();
+        assert!(open.starts_with("# HELP freshline_datagrams Datagrams received\n"), "{open}");
+        assert!(open.contains("\nfreshline_datagrams_total 7\n"), "{open}");
+        assert!(open.ends_with("# EOF\n"), "{open}");
+    }
+
+    #[test]
+    fn open_metrics_are_for_clients_that_prefer_them() {
+        // What Prometheus 2.42 and 3 send, and what curl, a browser and others do.
+        let open = [
+            "application/openmetrics-text;version=1.0.0,application/openmetrics-text;\
+             version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            "application/openmetrics-text",
+            "Application/OpenMetrics-Text; version=\"1.0.0\"; charset=utf-8",
+            "text/plain;q=0.5, application/openmetrics-text; version=1.0.0 ; q=0.5",
+        ];
+        let plain = [
+            "",
+            "*/*",
+            "text/html,application/xhtml+xml,*/*;q=0.8",
+            "text/plain;version=0.0.4",
+            "text/plain, application/openmetrics-text;q=0.5",
+            "application/openmetrics-text;q=0",
+            "application/openmetrics-text;version=0.0.1, text/plain;q=0.5",
+            "application/openmetrics-text;q=x",
+            ";,;=q",
+        ];
+        for accept in open {
+            assert_eq!(Format::accepted(accept), Format::OpenMetrics, "{accept}");
+        }
+        for accept in plain {
+            assert_eq!(Format::accepted(accept), Format::Prometheus, "{accept}");
+        }
+    }
 }

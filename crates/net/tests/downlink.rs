@@ -6,9 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::session::downlink::{ClientParams, ServerParams};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wire::{CloseReason, Cookie, Join, Message, Opening, Report, SessionId};
+use freshline_core::wire::{
+    AckMark, CloseReason, Cookie, Join, Message, Opening, Report, SessionId,
+};
 use freshline_core::wlan::{
     Aggregation, AggregationParams, DownlinkLawConfig, DownlinkParams, NonlinearParams,
 };
@@ -115,7 +118,7 @@ impl ClientWatch for Seen {
 
 fn client(server: SocketAddr, transport: Transport, name: &str, token: &[u8]) -> Client {
     Client::new(ClientConfig {
-        server,
+        server: server.into(),
         transport,
         params: ClientParams {
             name: name.into(),
@@ -348,6 +351,7 @@ impl Stranger {
                 hold: Span::ZERO,
                 received: self.number,
                 seen: Some(seen),
+                marks: Default::default(),
             };
             // A full buffer is no reason to stop.
             let _ = self.socket.send(&report.bytes());
@@ -405,4 +409,37 @@ fn floods_of_joins_and_reports_cost_neither_memory_nor_the_others_their_packets(
     honest.join().unwrap().unwrap();
     lying.join().unwrap();
     server.end();
+}
+
+#[test]
+fn packets_and_reports_arrive_marked_by_both_families() {
+    let [ef, cs5] = [46, 40].map(Dscp::new);
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let mut config = config(fixed(2), Synthetic::new(200));
+        config.listen = listen.parse().unwrap();
+        config.params.dscp = ef.unwrap();
+        config.params.ack_mark = cs5.map(AckMark::Set);
+        let server = Running::start(config);
+        let stop = Stop::new();
+        let mut client = client(server.address, Transport::Udp, "tv", b"");
+        let theirs = stop.clone();
+        let receiving = thread::spawn(move || {
+            client.run(&theirs, None, &mut ()).unwrap();
+            client.report()
+        });
+        let is_known = |client: &ClientStatus| {
+            client.marks.forward.is_kept.is_some() && client.marks.back.is_kept.is_some()
+        };
+        let report = server.once(|report| report.clients.first().is_some_and(is_known));
+        let marks = report.clients[0].marks;
+        assert_eq!(
+            (Some(marks.dscp), marks.forward.arrives_as, marks.back.arrives_as),
+            (ef, ef, cs5)
+        );
+        assert_eq!((marks.forward.is_kept, marks.back.is_kept), (Some(true), Some(true)));
+        assert_eq!((marks.forward.changed, marks.back.changed), (0, 0), "joins do not count");
+        stop.stop();
+        assert_eq!(receiving.join().unwrap().dscp, ef);
+        server.end();
+    }
 }

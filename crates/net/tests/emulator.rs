@@ -276,6 +276,78 @@ fn clients_beyond_the_cap_are_refused_until_others_fall_silent() {
 }
 
 #[test]
+fn short_clients_make_room_for_others() {
+    let echo = Echo::on(loopback());
+    let rest = Span::from_millis(1);
+    let config = EmulatorConfig { max_flows: 4, rest, ..conditions(&[], &[]) };
+    let emulator = Running::towards(echo.address, config);
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(emulator.client());
+        round_trip(clients.last().unwrap(), b"served");
+        thread::sleep(Duration::from_millis(2));
+    }
+    let flows = emulator.stop().flows;
+    assert_eq!((flows.opened, flows.refused_packets, flows.active), (20, 0, 4), "{flows:?}");
+}
+
+#[test]
+fn answers_leave_from_the_address_that_the_client_knows() {
+    let echo = Echo::on(loopback());
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let listen = listen.parse().unwrap();
+        let mut emulator =
+            Emulator::bind(listen, echo.address, conditions(&[], &[]), SEED).unwrap();
+        let (port, handle) = (emulator.local_addr().port(), emulator.handle());
+        let running = thread::spawn(move || emulator.run(None));
+        for to in [[127, 0, 0, 1], [127, 0, 0, 2], [127, 9, 8, 7]] {
+            // A client of one address hears of no other.
+            let client = socket(loopback());
+            client.connect(SocketAddr::from((to, port))).unwrap();
+            round_trip(&client, b"asked");
+        }
+        handle.stop();
+        assert_eq!(running.join().unwrap().unwrap().flows.opened, 3);
+    }
+}
+
+#[test]
+fn a_datagram_to_a_broadcast_address_is_answered_from_an_address_of_the_host() {
+    let echo = Echo::on(loopback());
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let mut emulator = Emulator::bind(listen, echo.address, conditions(&[], &[]), SEED).unwrap();
+    let (port, handle) = (emulator.local_addr().port(), emulator.handle());
+    let running = thread::spawn(move || emulator.run(None));
+    let client = socket(loopback());
+    client.set_broadcast(true).unwrap();
+    client.send_to(b"asked", ("127.255.255.255", port)).unwrap();
+    let (len, from) = client.recv_from(&mut [0; 64]).unwrap();
+    assert_eq!((len, from.ip()), (5, loopback().ip()));
+    handle.stop();
+    running.join().unwrap().unwrap();
+}
+
+#[test]
+fn rules_know_the_ports_and_the_classes_of_packets() {
+    let echo = Echo::on(loopback());
+    let port = echo.address.port();
+    for rule in [format!("port={port} force"), "dscp=46 force".to_owned()] {
+        // What is no update is refused by a queue without room for it.
+        let queue = format!(
+            "[[forward.hop]]\nrate = '100kbit'\nqueue = {{ discipline = 'ifc', classifier = '{rule}', \
+             aoi = 'ifil', drop_averse = '1B' }}"
+        );
+        let conditions: ConditionsConfig = toml::from_str(&queue).unwrap();
+        let config = EmulatorConfig { conditions, ..EmulatorConfig::default() };
+        let emulator = Running::towards(echo.address, config);
+        let client = emulator.client();
+        socket2::SockRef::from(&client).set_tos_v4(46 << 2).unwrap();
+        round_trip(&client, b"an update");
+        emulator.stop();
+    }
+}
+
+#[test]
 fn it_stops_when_its_time_has_come() {
     let target = socket(loopback()).local_addr().unwrap();
     let mut emulator = Emulator::bind(loopback(), target, conditions(&[], &[]), SEED).unwrap();

@@ -229,7 +229,7 @@ fn what_cannot_be_emulated_is_refused_with_the_reason() {
         (plain, "frames are those of Wi-Fi, and there is none; add a `wlan`"),
         (EmulatorConfig { frames, ..wlan(&[]) }, "cannot write the frames to /nowhere/frames.csv"),
         (too_many, "wlan: a cell takes 1 to 999 clients, not 2000"),
-        (senseless, "wlan: `rate` mcs4 does not exist in Ac"),
+        (senseless, "wlan: `rate` mcs4 does not exist in 802.11ac"),
     ] {
         let error = Emulator::bind(loopback(), loopback(), config, SEED).unwrap_err().to_string();
         assert!(error.starts_with(reason), "{error}");

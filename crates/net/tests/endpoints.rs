@@ -1,26 +1,31 @@
 //! A source keeps a monitor fresh over real sockets on loopback: by UDP and by QUIC, let in or
 //! not, and with every way out of the monitor.
 
+#[path = "../../cli/tests/common/promtool.rs"]
+mod promtool;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use freshline_core::session::{MonitorParams, SourceEvent, SourceKey, SourceParams};
 use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
-use freshline_core::unit::{Time, UpdateRate};
-use freshline_core::wire::{Challenge, CloseReason, Cookie, Message};
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, SessionId, Update};
 use freshline_net::clock::Clock;
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
-use freshline_net::source::sampler::{Latest, Sampler, Synthetic};
+use freshline_net::source::sampler::{Framing, Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceError, SourceReport, Transport, Ways,
+    self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
 };
 use freshline_net::stop::Stop;
+use mio::Waker;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -71,6 +76,7 @@ fn config(quic: Option<ServerConfig>) -> MonitorConfig {
         quic,
         params: MonitorParams::default(),
         detailed: 2,
+        forget: MonitorConfig::FORGET,
     }
 }
 
@@ -86,7 +92,7 @@ fn quic() -> (ServerConfig, Transport) {
 
 fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     SourceConfig {
-        monitor,
+        monitor: monitor.into(),
         transport,
         ways: Ways::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
@@ -129,7 +135,7 @@ fn both_sides_agree(quic: Option<ServerConfig>, transport: Transport) {
     let monitor = Running::start(config(quic), ());
     let mut source = source_config(monitor.address, transport);
     let bounds = RateBounds { ceiling: UpdateRate::saturating(500.0), ..RateBounds::default() };
-    source.law = Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::default() }));
+    source.law = Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::departure() }));
     let (report, _) = run_until(300, source);
     // It said goodbye, which may still be under way.
     let seen = monitor.end_once(|monitor| monitor.counters.closed == 1).counters;
@@ -197,16 +203,50 @@ fn a_full_monitor_says_so_and_serves_whom_it_has() {
     monitor.end();
 }
 
+/// States of which each second one does not fit.
+struct Mixed(u64);
+
+impl Sampler for Mixed {
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+    fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
+        self.0 += 1;
+        into.resize(if self.0.is_multiple_of(2) { 100 } else { 2_000 }, b'x');
+        Take::Sample { generated_at: now }
+    }
+}
+
+/// Stops after ten acks, and keeps what did not fit.
+#[derive(Default)]
+struct LeftOut(Vec<TooLarge>, u64, Stop);
+
+impl source::Watch for LeftOut {
+    fn event(&mut self, _now: Time, _: &freshline_core::session::Source, event: &Event<'_>) {
+        match event {
+            Event::TooLarge(which) => self.0.push(*which),
+            Event::Session(SourceEvent::Acked { .. }) => self.1 += 1,
+            _ => {}
+        }
+        if self.1 >= 10 {
+            self.2.stop();
+        }
+    }
+}
+
 #[test]
-fn a_state_too_large_for_a_datagram_is_a_clear_error() {
+fn a_state_too_large_for_a_datagram_is_told_and_left_out() {
     let (server, transport) = quic();
     let monitor = Running::start(config(Some(server)), ());
     let mut source = source_config(monitor.address, transport);
-    source.sampler = Box::new(Synthetic::new(2_000));
+    source.sampler = Box::new(Mixed(0));
     let mut source = Source::new(source).expect("a source");
-    let error = source.run(&Stop::new(), None, &mut ()).expect_err("it cannot be sent");
-    assert!(matches!(error, SourceError::PayloadTooLarge { given: 2_000, .. }), "{error}");
-    assert!(error.to_string().contains("udp://"), "{error}");
+    let mut watch = LeftOut::default();
+    let end = Clock::new().now() + PATIENCE.into();
+    source.run(&watch.2.clone(), Some(end), &mut watch).expect("it goes on");
+    let LeftOut(left_out, acked, _) = watch;
+    assert!(acked >= 10 && left_out[0].given == 2_000, "{acked} {left_out:?}");
+    assert!(left_out[0].to_string().contains("udp://"), "{}", left_out[0]);
+    assert_eq!(source.report().too_large, left_out.len() as u64);
     monitor.end();
 }
 
@@ -244,6 +284,151 @@ fn a_source_in_doubt_moves_to_a_new_socket_before_an_opening_and_hears_its_answe
     assert_eq!(shown, Cookie([7; 16]), "the answer was heard");
 }
 
+/// A few states, and after them only what `Sampler::take` gives here: no usable one.
+struct Fails(u64, fn(Time, &mut Vec<u8>) -> Take);
+
+impl Sampler for Fails {
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+    fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
+        self.0 += 1;
+        if self.0 > 5 {
+            return (self.1)(now, into);
+        }
+        into.extend_from_slice(b"state");
+        Take::Sample { generated_at: now }
+    }
+}
+
+#[test]
+fn a_source_without_usable_states_keeps_its_session_alive_with_the_last_one() {
+    let no_sample = |now, _: &mut Vec<u8>| Take::RetryAt(now + Span::from_millis(20), "no".into());
+    let too_large = |generated_at, into: &mut Vec<u8>| {
+        into.resize(70_000, b'x');
+        Take::Sample { generated_at }
+    };
+    for takes in [no_sample, too_large] as [fn(Time, &mut Vec<u8>) -> Take; 2] {
+        let (sender, states) = channel();
+        let monitor = Running::start(config(None), Payloads(sender));
+        let mut source = source_config(monitor.address, Transport::Udp);
+        source.sampler = Box::new(Fails(0, takes));
+        source.params.keep_alive = Span::from_millis(50);
+        let (report, _) = run_until(8, source);
+        assert!(report.acked >= 8, "{report:?}");
+        monitor.end();
+        assert!(states.iter().all(|state| state == "state"));
+    }
+}
+
+/// One state that never changes, as a stream that stays open gives it.
+fn unchanging(monitor: SocketAddr, keep_alive: Span) -> (std::io::PipeWriter, SourceConfig) {
+    let (mut keyboard, sampler) = typed_lines();
+    keyboard.write_all(b"state\n").expect("typed");
+    let mut source = source_config(monitor, Transport::Udp);
+    (source.sampler, source.params.keep_alive) = (sampler, keep_alive);
+    (keyboard, source)
+}
+
+#[test]
+fn a_state_that_never_changes_has_an_age_and_is_not_forgotten() {
+    let mut settings = config(None);
+    settings.params.idle = Span::from_secs(2);
+    let (sender, states) = channel();
+    let monitor = Running::start(settings, Ages(sender));
+    let (keyboard, source) = unchanging(monitor.address, Span::from_millis(200));
+    let (stop, mut source) = (Stop::new(), Source::new(source).expect("a source"));
+    let theirs = stop.clone();
+    let source = std::thread::spawn(move || source.run(&theirs, None, &mut ()).expect("it runs"));
+    // Twice as long as it takes to be forgotten.
+    let until = Clock::new().now() + Span::from_secs(4);
+    let mut known = None;
+    while known.is_none_or(|age| age < 4_000.0) || Clock::new().now() < until {
+        assert!(Clock::new().now() < until + PATIENCE.into(), "its age is unknown: {known:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        let sources = monitor.asker.sources(1).expect("it runs");
+        known = sources.first().and_then(|source| source.age_ms);
+    }
+    stop.stop();
+    source.join().expect("it ends");
+    drop(keyboard);
+    let seen = monitor.end().counters;
+    assert_eq!((seen.opened, seen.expired), (1, 0));
+    let states: Vec<_> = states.iter().collect();
+    let [("fresh", None), ("aged", Some(_))] = states[..] else {
+        panic!("outputs get it without its age, then once with it: {states:?}");
+    };
+}
+
+/// Hands on when a state is fresh, and when its age is known, with the age.
+struct Ages(Sender<(&'static str, Option<Span>)>);
+
+impl Watch for Ages {
+    fn fresh(&mut self, now: Time, _source: SourceKey, record: &Record) {
+        let _ = self.0.send(("fresh", record.state_age(now)));
+    }
+
+    fn aged(&mut self, now: Time, _source: SourceKey, record: &Record) {
+        let _ = self.0.send(("aged", record.state_age(now)));
+    }
+}
+
+/// Opens a session by hand, with a state of now; both ends have one clock. It never says goodbye.
+fn open_by_hand(monitor: SocketAddr, session: u64) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.connect(monitor).expect("a monitor");
+    let mut cookie = Cookie::default();
+    let mut buffer = [0; 200];
+    loop {
+        let update = Update {
+            session: SessionId(session),
+            seq: 0,
+            generated_at: Clock::new().now(),
+            clock_offset: Some(0),
+            wants_ack: true,
+            ack_mark: None,
+            opening: Some(Opening { cookie, name: "robot", token: b"" }),
+            payload: b"state",
+        };
+        let len = update.write(&mut buffer).expect("it fits");
+        socket.send(&buffer[..len]).expect("sent");
+        let len = socket.recv(&mut buffer).expect("an answer");
+        match Message::parse(&buffer[..len]).expect("of ours") {
+            Message::Challenge(challenge) => cookie = challenge.cookie,
+            Message::Ack(_) => return,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_named_source_that_falls_silent_keeps_its_growing_age() {
+    let mut settings = config(None);
+    settings.params.idle = Span::from_millis(100);
+    let monitor = Running::start(settings, ());
+    open_by_hand(monitor.address, 1);
+    let mut ages = Vec::new();
+    let end = Clock::new().now() + PATIENCE.into();
+    while ages.len() < 3 {
+        assert!(Clock::new().now() < end, "it does not fall silent: {ages:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        let report = monitor.asker.report(8).expect("it runs");
+        if report.sources_open == 0 {
+            let [robot] = &report.sources[..] else { panic!("{report:?}") };
+            assert_eq!(robot.source, "robot");
+            assert!(robot.heard_ago_s >= 0.1, "{robot:?}");
+            ages.extend(robot.age_ms);
+        }
+    }
+    assert!(ages[0] >= 100.0 && ages.is_sorted(), "{ages:?}");
+    // It comes back: the outage counts.
+    open_by_hand(monitor.address, 2);
+    let report = monitor.asker.report(8).expect("it runs");
+    let [robot] = &report.sources[..] else { panic!("{report:?}") };
+    assert!(robot.age_max_ms >= ages.last().copied(), "{robot:?} {ages:?}");
+    monitor.end();
+}
+
 /// Hands on what comes.
 struct Payloads(Sender<String>);
 
@@ -256,7 +441,7 @@ impl Watch for Payloads {
 /// The sending end of a pipe that a source reads.
 fn typed_lines() -> (std::io::PipeWriter, Box<dyn Sampler>) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    (writer, Box::new(Latest::new(reader)))
+    (writer, Box::new(Latest::new(reader, Framing::Lines)))
 }
 
 fn next(payloads: &Receiver<String>) -> String {
@@ -291,10 +476,8 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     let (lines, commands) = (directory.path().join("lines"), directory.path().join("commands"));
     let mut outputs = Outputs::new();
     outputs.write_lines(Box::new(std::fs::File::create(&lines).expect("a file")));
-    outputs.run_command(format!(
-        "cat >/dev/null; echo $FRESHLINE_SOURCE $FRESHLINE_SEQ >>{}",
-        commands.display()
-    ));
+    let command = "cat >/dev/null; echo $FRESHLINE_SOURCE $FRESHLINE_SEQ";
+    outputs.run_command(format!("{command} >>{}", commands.display()), Span::from_secs(10));
     let monitor = Running::start(config(None), outputs);
     let (mut keyboard, sampler) = typed_lines();
     keyboard.write_all(b"\"state\"").expect("typed");
@@ -320,25 +503,39 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     let mut answer = String::new();
     let mut reader = UnixStream::connect(&path).expect("it listens");
     reader.read_to_string(&mut answer).expect("it answers");
-    assert!(answer.contains(r#""source":"it""#) && answer.ends_with("}\n"), "{answer}");
+    assert!(
+        answer.contains(r#""source":"it""#)
+            && answer.contains(r#""heard_ago_s":"#)
+            && answer.ends_with("}\n"),
+        "{answer}"
+    );
     drop(socket);
     assert!(!path.exists(), "the socket's file goes with it");
 
     let any = "127.0.0.1:0".parse().expect("an address");
     let address = serve_metrics(any, monitor.asker.clone(), 2).expect("it serves");
-    let mut page = String::new();
-    let mut http = TcpStream::connect(address).expect("it listens");
-    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asked");
-    http.read_to_string(&mut page).expect("it answers");
+    let scrape = |accept: &str| {
+        let mut page = String::new();
+        let mut http = TcpStream::connect(address).expect("it listens");
+        write!(http, "GET /metrics HTTP/1.0\r\n{accept}\r\n").expect("asked");
+        http.read_to_string(&mut page).expect("it answers");
+        let (head, body) = page.split_once("\r\n\r\n").expect("a header and a body");
+        (head.to_lowercase(), body.to_owned())
+    };
+    let (head, page) = scrape("");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    promtool::check(&page);
     for metric in [
         "freshline_updates_fresh_total{source=\"it\"} ",
         "freshline_loss_ratio{source=\"it\"} 0",
         "freshline_states_replaced_total{source=\"it\"} 0",
-        "freshline_sessions_opened_total 1",
-        "# EOF",
+        "# TYPE freshline_sessions_opened_total counter\nfreshline_sessions_opened_total 1\n",
     ] {
         assert!(page.contains(metric), "{metric} is missing in {page}");
     }
+    let (head, page) = scrape("Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n");
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(page.ends_with("# EOF\n"), "{page}");
     stop.stop();
     source.join().expect("it ends");
     monitor.end();

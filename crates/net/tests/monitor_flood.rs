@@ -39,11 +39,12 @@ impl World {
             quic: None,
             params: MonitorParams { max_sources: MAX_SOURCES, ..MonitorParams::default() },
             detailed: MAX_SOURCES,
+            forget: MonitorConfig::FORGET,
         })
         .unwrap();
         let (address, asker) = (monitor.local_addr().unwrap(), monitor.asker());
         let mut source = Source::new(SourceConfig {
-            monitor: address,
+            monitor: address.into(),
             transport: Transport::Udp,
             ways: Ways::default(),
             params: SourceParams { name: "honest".to_owned(), ..SourceParams::default() },
@@ -160,6 +161,7 @@ fn update<'a>(session: SessionId, opening: Option<Opening<'a>>) -> Update<'a> {
         generated_at: Time::ZERO,
         clock_offset: Some(0),
         wants_ack: true,
+        ack_mark: None,
         opening,
         payload: b"state",
     }
@@ -176,6 +178,7 @@ fn ack(session: SessionId) -> Ack {
         fresh: 1,
         stale: 0,
         missing: 0,
+        marks: Default::default(),
     }
 }
 

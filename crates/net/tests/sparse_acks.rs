@@ -34,6 +34,7 @@ fn run(acks: Acks) -> Seen {
         quic: None,
         params: MonitorParams::default(),
         detailed: 1,
+        forget: MonitorConfig::FORGET,
     };
     let mut monitor = Monitor::bind(config).expect("a monitor");
     let (forward, back) = (path("delay=10ms"), path("rate=100kbit,delay=10ms,queue=1000p"));
@@ -52,7 +53,7 @@ fn run(acks: Acks) -> Seen {
         let bounds = RateBounds { floor: rate, ceiling: rate };
         let law = Tenth::new(TenthParams { acks, bounds, ..Default::default() });
         let config = SourceConfig {
-            monitor: address,
+            monitor: address.into(),
             transport: Transport::Udp,
             ways: Ways::default(),
             params: SourceParams::default(),
@@ -82,7 +83,7 @@ fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     assert_eq!((every.source.opened, sparse.source.opened), (1, 1));
     // But for what was under way at the end; and a challenge, and perhaps a goodbye.
     let answers = |seen: &Seen| seen.back.packets_in;
-    assert!(answers(&every) * 2 > u64::from(every.monitor.fresh), "{:?}", every.back);
+    assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.back);
     assert!(answers(&sparse) <= sparse.source.asked + 2, "{:?}", sparse.back);
     // Of acks that queue for longer and longer, the source learns seconds later.
     let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");

@@ -1,14 +1,15 @@
 //! `freshline bond client`: on the host that has the paths.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use freshline_core::unit::Span;
 use freshline_net::bond::{Client, ClientConfig, Target};
 use freshline_net::clock::Clock;
+use freshline_net::dial::Remote;
 use freshline_net::quic::{Fingerprint, Trust};
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::miette;
 
 use super::show::Show;
 use super::{How, Who, authorities, failure};
@@ -22,12 +23,12 @@ pub(crate) struct Args {
     /// The server.
     #[arg(value_name = "HOST:PORT")]
     server: Target,
-    /// Leave by these interfaces or local addresses; else as the routes are. On a way where the
-    /// server is at another address, IF@ADDR:PORT.
+    /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
+    /// which the server has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
     via: Vec<Way>,
-    /// Listen here for programs that speak SOCKS5, or HTTP's CONNECT as to a proxy; names are looked
-    /// up by the server.
+    /// Listen here for programs that speak SOCKS5 (TCP and UDP), or HTTP as to a proxy; the server
+    /// looks up names.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
     /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.
@@ -73,6 +74,30 @@ impl FromStr for Forward {
     }
 }
 
+/// The server by its name, or by its address with the zone of a link-local one.
+fn remote(server: &Target) -> Remote {
+    match server {
+        Target::Address(address) => (*address).into(),
+        Target::Name(name, port) => Remote::new(name, *port),
+    }
+}
+
+/// Refuses the same path twice: it would be one path, reported as two.
+fn distinct(vias: &[Way]) -> Result<(), Failure> {
+    let same = |(index, way): &(usize, &Way)| {
+        vias[..*index].iter().any(|other| (&other.via, other.peer) == (&way.via, way.peer))
+    };
+    match vias.iter().enumerate().find(same) {
+        None => Ok(()),
+        Some((_, way)) => Err(Failure::Usage(miette!(
+            help = "the same interface can be given again for another address of the server, as \
+                    IF@ADDR:PORT",
+            "--via {} is given twice",
+            way.via
+        ))),
+    }
+}
+
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let identity = args.who.identity()?;
     let trust = match (args.pin, &args.ca) {
@@ -86,20 +111,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             )));
         }
     };
+    distinct(&args.via)?;
     if args.forward.is_empty() && args.listen.is_empty() {
         return Err(Failure::Usage(miette!("nothing to carry: give --listen or --forward")));
     }
-    let server = (args.server.host(), args.server.port())
-        .to_socket_addrs()
-        .into_diagnostic()
-        .wrap_err_with(|| format!("cannot find the address of {}", args.server.host()))
-        .map_err(Failure::Usage)?
-        .next()
-        .ok_or_else(|| Failure::Usage(miette!("{} has no address", args.server.host())))?;
     let forwards = args.forward.into_iter().map(|it| (it.listen, Some(it.target)));
     let listen = args.listen.into_iter().map(|listen| (listen, None)).chain(forwards);
     let mut client = Client::bind(ClientConfig {
-        server,
+        server: remote(&args.server),
         server_name: args.server.host(),
         trust,
         identity,
@@ -118,4 +137,27 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     client.run(&stop, until).map_err(failure)?;
     args.show.end(&watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_via_is_refused_twice() {
+        let refused = |vias: &str| {
+            let vias: Vec<Way> = vias.split(',').map(|via| via.parse().unwrap()).collect();
+            distinct(&vias).is_err()
+        };
+        assert!(refused("wlan0,wwan0,wlan0"));
+        assert!(refused("wlan0@192.0.2.7:3775,wlan0@192.0.2.7:3775"));
+        assert!(!refused("wlan0,wwan0,wlan0@192.0.2.7:3775,wlan0@192.0.2.8:3775"));
+    }
+
+    #[test]
+    fn a_link_local_server_keeps_its_zone() {
+        let server: Target = "[fe80::1%3]:3775".parse().unwrap();
+        let Some(SocketAddr::V6(address)) = remote(&server).literal() else { panic!("{server}") };
+        assert_eq!((address.scope_id(), address.port()), (3, 3775));
+    }
 }

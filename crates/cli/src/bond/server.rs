@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Take clients whose certificate one of these authorities has signed.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
-    /// Connect also to this private network or destination; the server's own host and networks are
-    /// closed else.
+    /// Open this private network or destination, for TCP and UDP. Default: only public addresses,
+    /// other than the server's own host.
     #[arg(long, value_name = "CIDR|HOST:PORT", value_delimiter = ',', help_heading = "Security")]
     allow: Vec<Allow>,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
@@ -55,7 +55,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 help = "`freshline bond identity` prints a client's fingerprint: pass it on with \
                         --client-pin sha256:…, or name the authority that signs the clients' \
                         certificates with --client-ca",
-                "a relay that takes everybody is everybody's: say who may use it"
+                "no client is named: give --client-pin or --client-ca"
             )));
         }
         None => Clients::Pinned(args.client_pin.clone()),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use freshline_core::unit::Span;
-use freshline_net::bond::{BondReport, PathReport, Watcher};
+use freshline_net::bond::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 use freshline_net::metrics::{Column, counters, gauges, serve, total, totals};
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
@@ -80,6 +80,15 @@ impl Show {
 fn table(report: &BondReport, before: &BondReport) -> io::Result<()> {
     let span = report.duration_s - before.duration_s;
     let mut err = io::stderr().lock();
+    for via in report.vias.iter().filter(|via| via.state != ViaState::Up) {
+        let why = match via.state {
+            ViaState::Missing => "no such interface or address, or it is down",
+            ViaState::NoSocket => "no socket",
+            ViaState::Unanswered => "no answer",
+            ViaState::Opening | ViaState::Up => "opening",
+        };
+        writeln!(err, "{:<10} {} {why}, {} failed attempts", via.via, via.remote, via.failures)?;
+    }
     if report.paths.is_empty() {
         return writeln!(err, "no path");
     }
@@ -95,15 +104,15 @@ fn table(report: &BondReport, before: &BondReport) -> io::Result<()> {
     for path in &report.paths {
         writeln!(
             err,
-            "{:<10} {} out {:8.2} in {:8.2} Mbit/s  srtt {:>9}  window {:>8}  queue {:>5}  share {:3.0} %{}",
+            "{:<10} {} out {:8.2} in {:8.2} Mbit/s  srtt {:>9}  window {:>8}  share {:3.0} %  {}{}",
             path.interface.as_deref().unwrap_or("?"),
             path.remote,
             mbps(since(path, |path| path.sent_bytes)),
             mbps(since(path, |path| path.received_bytes)),
             ms(path.srtt_ms),
             path.window_bytes,
-            path.queue_packets.map_or("-".to_owned(), |packets| packets.to_string()),
             if all > 0 { 100.0 * both(path) as f64 / all as f64 } else { 0.0 },
+            path.queue,
             if path.is_up { "" } else { "  (not up)" },
         )?;
     }
@@ -125,6 +134,18 @@ fn labels(path: &PathReport) -> Labels {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ViaLabels {
+    /// Two can have the same interface, to different addresses of the server.
+    index: String,
+    via: String,
+}
+
+fn vias(report: &BondReport) -> impl Iterator<Item = (ViaLabels, &ViaReport)> + Clone {
+    let vias = report.vias.iter().enumerate();
+    vias.map(|(index, via)| (ViaLabels { index: index.to_string(), via: via.via.clone() }, via))
+}
+
 #[derive(Debug)]
 struct Metrics(BondReport);
 
@@ -135,6 +156,13 @@ const TOTALS: &[Column<BondReport, u64>] = &[
     }),
     ("bond_taken_bytes", "Bytes of TCP that QUIC has taken.", |report| report.taken_bytes),
     ("bond_given_bytes", "Bytes of QUIC that TCP has taken.", |report| report.given_bytes),
+    ("bond_datagrams_taken", "UDP datagrams that QUIC has taken.", |report| report.datagrams_taken),
+    ("bond_datagrams_given", "UDP datagrams that programs or destinations were given.", |report| {
+        report.datagrams_given
+    }),
+    ("bond_datagrams_dropped", "UDP datagrams that were not passed on.", |report| {
+        report.datagrams_dropped
+    }),
 ];
 
 const COUNTERS: &[Column<PathReport, u64>] = &[
@@ -150,10 +178,35 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
     }),
     ("bond_path_window_bytes", "What may be in flight.", |path| Some(path.window_bytes as f64)),
     ("bond_path_inflight_bytes", "What is in flight.", |path| Some(path.inflight_bytes as f64)),
+    ("bond_path_queue_seen", "Whether the queue of a path's device is seen.", |path| {
+        Some(path.queue.queue_seen_by.is_some().into())
+    }),
     ("bond_path_queue_packets", "Packets in the device's queue.", |path| {
-        path.queue_packets.map(|packets| packets as f64)
+        path.queue.queue_packets.map(|packets| packets as f64)
+    }),
+    (
+        "bond_path_queue_rate",
+        "Packets that leave the device's queue per second while some wait.",
+        |path| path.queue.queue_rate_pps,
+    ),
+    ("bond_path_queue_wait_seconds", "The wait of a packet that is sent now.", |path| {
+        path.queue.queue_wait_ms.map(|wait| wait / 1e3)
+    }),
+    ("bond_path_service_seconds", "The estimated time from the device to the ack.", |path| {
+        path.queue.service_ms.map(|service| service / 1e3)
     }),
 ];
+
+const VIA_COUNTERS: &[Column<ViaReport, u64>] = &[(
+    "bond_via_failures",
+    "Attempts to open a path by this interface or address that had no answer.",
+    |via| via.failures,
+)];
+
+const VIA_GAUGES: &[Column<ViaReport, Option<f64>>] =
+    &[("bond_via_up", "Whether there is a path by this interface or address.", |via| {
+        Some((via.state == ViaState::Up).into())
+    })];
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -161,8 +214,65 @@ impl Collector for Metrics {
         totals(&mut encoder, TOTALS, report)?;
         let open = ConstGauge::new(report.streams_open as f64);
         total(&mut encoder, "bond_streams_open", "TCP connections that are carried.", &open)?;
+        let flows = ConstGauge::new(report.udp_flows_open as f64);
+        total(&mut encoder, "bond_udp_flows_open", "Flows of UDP that are carried.", &flows)?;
+        counters(&mut encoder, VIA_COUNTERS, vias(report))?;
+        gauges(&mut encoder, VIA_GAUGES, vias(report))?;
         let paths = report.paths.iter().map(|path| (labels(path), path));
         counters(&mut encoder, COUNTERS, paths.clone())?;
         gauges(&mut encoder, GAUGES, paths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promtool;
+    use freshline_net::metrics::render;
+    use freshline_net::via::{QueueReport, SeenBy};
+
+    #[test]
+    fn each_path_has_its_own_labels() {
+        let path = PathReport {
+            link: 0,
+            path: "1".into(),
+            interface: Some("wlan0".into()),
+            remote: "192.0.2.7:443".into(),
+            is_up: true,
+            srtt_ms: Some(20.0),
+            window_bytes: 30_000,
+            inflight_bytes: 1200,
+            queue: QueueReport {
+                queue_seen_by: Some(SeenBy::Stations),
+                queue_packets: Some(3),
+                queue_rate_pps: Some(500.0),
+                queue_wait_ms: Some(6.0),
+                service_ms: None,
+            },
+            sent_bytes: 500,
+            received_bytes: 700,
+            lost_packets: 2,
+        };
+        // Two by one interface, to two addresses of the server.
+        let vias = ["192.0.2.7:443", "192.0.2.8:443"].map(|remote| ViaReport {
+            via: "wlan0".into(),
+            remote: remote.into(),
+            state: ViaState::Up,
+            failures: 3,
+        });
+        let report = BondReport { paths: vec![path], vias: vias.to_vec(), ..BondReport::default() };
+        let text = render(Metrics(report)).unwrap();
+        for line in [
+            "freshline_bond_streams_total 0",
+            "freshline_bond_via_up{index=\"0\",via=\"wlan0\"} 1.0",
+            "freshline_bond_via_failures_total{index=\"1\",via=\"wlan0\"} 3",
+            "freshline_bond_path_queue_seen{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
+            "freshline_bond_path_queue_rate{link=\"0\",path=\"1\",interface=\"wlan0\"} 500.0",
+            "freshline_bond_path_queue_wait_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.006",
+            "freshline_bond_path_lost_packets_total{link=\"0\",path=\"1\",interface=\"wlan0\"} 2",
+        ] {
+            assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
+        }
+        promtool::check(&text);
     }
 }

@@ -55,6 +55,7 @@ impl Contest {
             quic: None,
             params: MonitorParams::default(),
             detailed: 0,
+            forget: MonitorConfig::FORGET,
         };
         let mut monitor = Monitor::bind(monitor_config).into_diagnostic()?;
         let target = monitor.local_addr().into_diagnostic()?;
@@ -119,7 +120,7 @@ impl Drop for Curtain<'_> {
 
 fn source(name: &str, law: Box<dyn RateLaw>, monitor: SocketAddr) -> miette::Result<Source> {
     let config = SourceConfig {
-        monitor,
+        monitor: monitor.into(),
         transport: Transport::Udp,
         ways: Ways::default(),
         params: SourceParams { name: name.to_owned(), ..Default::default() },

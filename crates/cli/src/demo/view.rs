@@ -163,11 +163,11 @@ mod tests {
             age_mean: None,
             sawtooth: vec![(-0.5, 10.0), (-0.1, 410.0)],
         };
-        let glances = ["acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"].map(glance);
+        let glances = ["acp+d", "acp+", "tenth", "lazy", "fixed-slow", "fixed-fast"].map(glance);
         let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
         terminal.draw(|frame| draw(frame, &glances, Span::from_secs(7))).unwrap();
         let screen = terminal.backend().to_string();
-        for part in ["7 s so far", "acp+ 50/s   backlog 3   age 31.0 ms   mean -", "420 ms"] {
+        for part in ["7 s so far", "acp+d 50/s   backlog 3   age 31.0 ms   mean -", "420 ms"] {
             assert!(screen.contains(part), "{part} in\n{screen}");
         }
         assert!(glances.iter().all(|glance| screen.contains(glance.law)), "{screen}");

@@ -11,7 +11,7 @@ use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandb
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
-use super::wlan_help;
+use super::{hop_help, wlan_help};
 use crate::Failure;
 use crate::output::{print_json, printed};
 
@@ -42,13 +42,7 @@ Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost
     END
     freshline emulate run path.toml -- sh -c 'ping -c 3 $FRESHLINE_HOST'
 
-A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
-(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (a drop-tail
-queue's limit, 100p or 64kB, or a discipline: lifo, red, codel, drr, fq_codel, ifil, ifc, in a file
-also a table with its parameters; 1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
-packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said).
-Instead of a rate it may have a trace in mahimahi's format: trace = \"lte.trace\", a path relative
-to the file.
+", hop_help!(), "
 
 ", wlan_help!(), "
 

@@ -3,20 +3,29 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::thread;
 
+use clap::value_parser;
+use freshline_core::dscp::Dscp;
 use freshline_core::link::{ConditionsConfig, HopConfig, PathConfig};
 use freshline_core::unit::Span;
 use freshline_core::wlan::mac::CellConfig;
 use freshline_net::clock::Clock;
 use freshline_net::emulate::{EmulateError, Emulator, EmulatorConfig, FrameLogError, Report};
-use miette::{IntoDiagnostic, WrapErr};
+use miette::{IntoDiagnostic, miette};
 
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
-use super::{wlan, wlan_help};
+use super::{hop_help, wlan, wlan_help};
 use crate::Failure;
 use crate::output::{print_json, printed};
+
+/// The first pause between look-ups of the target; twice as long each time.
+const FIRST_WAIT: Span = Span::from_millis(250);
+
+/// The longest pause.
+const LONGEST_WAIT: Span = Span::from_secs(2);
 
 /// Relay UDP between clients and a target over an emulated path. Needs no root.
 ///
@@ -46,12 +55,7 @@ The same as a file, for --file:
     delay = \"20ms\"
     loss = 0.05
 
-A hop has: rate (6mbit), mtu (1500B), delay (10ms), jitter (1ms: uniform in delay ± jitter), order
-(kept or free: whether jitter may reorder; kept unless said), loss (0 to 1), queue (a drop-tail
-queue's limit, 100p or 64kB, or a discipline: lifo, red, codel, drr, fq_codel, ifil, ifc, in a file
-also a table with its parameters; 1000p unless said). For loss in bursts add to_bad and to_good, the probabilities with which a
-packet turns the hop bad and good again, and bad_loss, the loss while it is bad (1 unless said). A
-file may name a trace in mahimahi's format instead of a rate: trace = \"lte.trace\".
+", hop_help!(), "
 
 ", wlan_help!(), "
 
@@ -88,9 +92,14 @@ pub(super) struct Args {
     /// file.
     #[arg(long, value_name = "FILE")]
     air: Option<PathBuf>,
-    /// Serve so many clients at a time, and refuse others.
-    #[arg(long, value_name = "N", default_value_t = EmulatorConfig::default().max_flows)]
-    max_flows: usize,
+    /// Let all packets leave with this code point (DSCP), as a network does that changes marks at its
+    /// border: 0 clears them. By default packets keep their own.
+    #[arg(long, value_name = "CODE")]
+    dscp: Option<Dscp>,
+    /// Serve at most N clients at a time. A further one takes the place of the client that has been
+    /// silent for the longest time, 250 ms at least, or is refused.
+    #[arg(long, value_name = "N", default_value_t = EmulatorConfig::default().max_flows as u32, value_parser = value_parser!(u32).range(1..))]
+    max_flows: u32,
     /// Repeat the random choices of an earlier run; drawn and printed if left out.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -111,13 +120,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             wlan: args.wlan,
         },
     };
-    let target = resolve(&args.to).map_err(Failure::Usage)?;
+    let target = resolve(&args.to, args.duration)?;
     let seed = seed_or_drawn(args.seed);
     let config = EmulatorConfig {
         conditions: conditions.clone(),
-        max_flows: args.max_flows,
+        max_flows: args.max_flows as usize,
         frames: args.frames,
         air: args.air,
+        dscp: args.dscp,
         ..EmulatorConfig::default()
     };
     let mut emulator = Emulator::bind(args.listen, target, config, seed).map_err(failure)?;
@@ -139,13 +149,33 @@ fn failure(error: EmulateError) -> Failure {
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
 
-fn resolve(target: &str) -> miette::Result<SocketAddr> {
-    let found = target
-        .to_socket_addrs()
-        .into_diagnostic()
-        .wrap_err_with(|| format!("--to {target} is not an address; write ADDRESS:PORT"))?
-        .next();
-    found.ok_or_else(|| miette::miette!("--to {target} has no address"))
+/// The target's first address. A name without an address, as where the network is still down, is
+/// looked up again until it has one, for at most `patience`.
+fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> {
+    let is_complete = target.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if !is_complete {
+        return Err(Failure::Usage(miette!("--to {target} is not an address; write HOST:PORT")));
+    }
+    let clock = Clock::new();
+    let until = patience.map(|patience| clock.now() + patience);
+    let mut wait = FIRST_WAIT;
+    loop {
+        let why = match target.to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(address)) => return Ok(address),
+            Ok(None) => "it has no address".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if until.is_some_and(|until| clock.now() + wait >= until) {
+            return Err(Failure::Runtime(miette!("cannot resolve --to {target}: {why}")));
+        }
+        if wait == FIRST_WAIT {
+            eprintln!("cannot resolve --to {target}: {why}; trying again");
+        }
+        thread::sleep(wait.into());
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
 }
 
 fn print_summary(report: &Report) -> io::Result<()> {

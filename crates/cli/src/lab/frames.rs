@@ -16,8 +16,8 @@ use crate::Failure;
 /// locator is trained on.
 ///
 /// Of all runs and all points of the sweep, numbered in their order; of flows with `locate`. Columns:
-/// run, flow, at_ns (when the frame came), level (packets in it), lost (packets lost before it),
-/// truth (1 for the backhaul, 0 for the Wi-Fi).
+/// run, flow, at_ns (when the frame came), level (packets in it), others (those of other flows among
+/// them), lost (packets of the flow lost before it), truth (1 for the backhaul, 0 for the Wi-Fi).
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -57,8 +57,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                     for record in records {
                         let (at, frame) = (record.at.as_nanos(), record.frame);
                         let truth = u8::from(record.truth == Bottleneck::Backhaul);
-                        let (level, lost) = (frame.level, frame.lost);
-                        writeln!(out, "{number},{flow},{at},{level},{lost},{truth}")?;
+                        let (level, others, lost) = (frame.level, frame.others, frame.lost);
+                        writeln!(out, "{number},{flow},{at},{level},{others},{lost},{truth}")?;
                     }
                 }
                 Ok(())
@@ -73,7 +73,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
     let created = File::create(path).and_then(|file| {
         let mut out = BufWriter::new(file);
-        writeln!(out, "run,flow,at_ns,level,lost,truth")?;
+        writeln!(out, "run,flow,at_ns,level,others,lost,truth")?;
         Ok(out)
     });
     written(created, path)

@@ -2,19 +2,20 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_lab::contest::{self, Contested, contest};
 use freshline_lab::reproduce::{Compared, Verdict, reproduce};
 use freshline_lab::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
-use miette::miette;
+use miette::{IntoDiagnostic, miette};
 use serde::Serialize;
 
 use super::board;
 use super::figure;
 use super::library::{self, Changed, Text};
 use crate::Failure;
-use crate::output::{print_json, printed};
+use crate::output::{INTERRUPTED, print_json, printed};
 
 /// Reproduce figures of papers: each number beside the one that the paper printed.
 ///
@@ -30,7 +31,8 @@ EXIT CODES
 
 0  it ran, whatever the verdicts
 1  a figure cannot be written
-2  the flags or a scenario cannot be understood")]
+2  the flags or a scenario cannot be understood
+130  Ctrl-C ended it: the rows that were done have been printed")]
 pub(crate) struct Args {
     /// A scenario file, the name of one that comes along or of a folder of such, or `all` of them.
     name: String,
@@ -45,7 +47,7 @@ pub(crate) struct Args {
 }
 
 /// `docs/lab.md` describes each key.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Table {
     name: String,
     of: String,
@@ -59,7 +61,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut texts = library::several(&args.name)?;
     let is_alone = texts.len() == 1;
     texts.retain(|text| is_alone || reproduces(text));
-    let mut tables = Vec::new();
+    let progress = Progress::new(args.json, is_alone);
+    let on_signal = progress.clone();
+    ctrlc::set_handler(move || on_signal.interrupt())
+        .into_diagnostic()
+        .map_err(Failure::Runtime)?;
     for text in texts {
         let name = text.name.clone();
         let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
@@ -73,8 +79,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.tick();
-        let rows =
-            reproduce(text.source(), &changes, |_| bar.inc(1)).map_err(|error| bad(&error))?;
+        progress.begin(&name, &of);
+        let on_row = |row: &Compared| {
+            progress.row(row);
+            bar.inc(1);
+        };
+        let rows = reproduce(text.source(), &changes, on_row).map_err(|error| bad(&error))?;
         let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
         let contest = contest.map_err(|error| bad(&error))?;
         bar.finish_and_clear();
@@ -82,11 +92,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
             table.draw(folder)?;
         }
-        if !args.json {
-            printed(print_one(&table, tables.last(), &mut io::stdout().lock()))?;
-        }
-        tables.push(table);
+        progress.end(table)?;
     }
+    let mut known = progress.known();
+    let tables = std::mem::take(&mut known.tables);
     let contests: Vec<_> = tables.iter().filter_map(|table| table.contest.as_ref()).collect();
     if !args.json && contests.len() > 1 {
         printed(board::summary(&contests, &mut io::stdout().lock()))?;
@@ -95,6 +104,73 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         _ if !args.json => Ok(()),
         [table] if is_alone => print_json(table),
         tables => print_json(&tables),
+    }
+}
+
+/// What is known so far, also to Ctrl-C.
+#[derive(Clone)]
+struct Progress {
+    known: Arc<Mutex<Known>>,
+    json: bool,
+    is_alone: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    tables: Vec<Table>,
+    /// The scenario that runs.
+    current: Option<Table>,
+}
+
+impl Progress {
+    fn new(json: bool, is_alone: bool) -> Self {
+        Self { known: Arc::default(), json, is_alone }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, name: &str, of: &str) {
+        let (name, of) = (name.to_owned(), of.to_owned());
+        self.known().current = Some(Table { name, of, rows: Vec::new(), contest: None });
+    }
+
+    fn row(&self, row: &Compared) {
+        if let Some(current) = &mut self.known().current {
+            current.rows.push(row.clone());
+        }
+    }
+
+    /// A scenario is done.
+    fn end(&self, table: Table) -> Result<(), Failure> {
+        let mut known = self.known();
+        known.current = None;
+        if !self.json {
+            printed(print_one(&table, known.tables.last(), &mut io::stdout().lock()))?;
+        }
+        known.tables.push(table);
+        Ok(())
+    }
+
+    /// Prints what is known and ends the process: a row may take minutes.
+    fn interrupt(&self) {
+        let mut known = self.known();
+        let Known { tables, current } = &mut *known;
+        let (done, rows) = (tables.len(), current.as_ref().map_or(0, |table| table.rows.len()));
+        let partial = current.take().filter(|table| !table.rows.is_empty());
+        let _ = if self.json {
+            tables.extend(partial);
+            match &tables[..] {
+                [table] if self.is_alone => print_json(table),
+                tables => print_json(&tables),
+            }
+        } else {
+            let out = &mut io::stdout().lock();
+            printed(partial.map_or(Ok(()), |table| print_one(&table, tables.last(), out)))
+        };
+        eprintln!("interrupted after {done} scenarios and {rows} rows of the next");
+        std::process::exit(INTERRUPTED.into());
     }
 }
 

@@ -14,7 +14,7 @@ use super::figure;
 use super::library::{Chosen, bad};
 use super::watch::Watched;
 use crate::Failure;
-use crate::output::{print_json, printed};
+use crate::output::{print_json, printed, quoted};
 
 /// Run a scenario in virtual time and print what it measured.
 ///
@@ -35,10 +35,12 @@ EXIT CODES
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// Write one JSON document to this file; - is standard output, and then nothing else goes
-    /// there.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    /// Print one JSON document on standard output instead of the tables.
+    #[arg(long)]
+    json: bool,
+    /// Write the JSON document to this file.
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
     /// Write the metrics as NAME.csv into this folder.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
@@ -73,7 +75,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (text, points) = args.chosen.points()?;
     refuse_what_does_not_fit(&args, &points)?;
     args.watched.run(&text.name, &points[0].scenario)?;
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let (seed, runs) = (points[0].scenario.seed, points[0].scenario.runs);
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
@@ -81,7 +82,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for point in &points {
         let metrics = run_scenario(&point.scenario, || bar.inc(1))
             .map_err(|error| bad(&text.name, &error.into()))?;
-        if !to_stdout {
+        if !args.json {
             bar.suspend(|| print_point(&point.set, &metrics))?;
         }
         results.push(PointResult { set: point.set.clone(), metrics });
@@ -97,15 +98,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             figure::sweep(title, metric, results.iter().map(|one| (&one.set, &*one.metrics)));
         figure.map_err(Failure::Usage)?.write(file).map_err(Failure::Runtime)?;
     }
-    let Some(out) = args.json else { return Ok(()) };
     let (metrics, points) = match results.len() {
         1 if results[0].set.is_empty() => (results.pop().map(|only| only.metrics), None),
         _ => (None, Some(results)),
     };
     let document = Document { seed, runs, metrics, points };
-    if to_stdout {
-        return print_json(&document);
+    if args.json {
+        print_json(&document)?;
     }
+    let Some(out) = args.json_file else { return Ok(()) };
     let text =
         serde_json::to_string_pretty(&document).into_diagnostic().map_err(Failure::Runtime)?;
     fs::write(&out, text + "\n")
@@ -126,7 +127,7 @@ fn refuse_what_does_not_fit(args: &Args, points: &[Point]) -> Result<(), Failure
              --set 'sweep={ \"KEY\" = [VALUES] }'"
         }
         [_, ..] if args.watched.is_wanted() => {
-            "--pcap and --series watch one run, but the scenario has a [sweep]; leave it out with \
+            "--pcap, --series and --epochs watch one run, but the scenario has a [sweep]; leave it out with \
              --set sweep={}, and give its keys with --set"
         }
         _ => return Ok(()),
@@ -157,14 +158,18 @@ fn write_csv(folder: &Path, name: &str, results: &[PointResult]) -> miette::Resu
         let mut out = BufWriter::new(File::create(&path)?);
         let keys: Vec<&String> = results.iter().take(1).flat_map(|one| one.set.keys()).collect();
         for key in &keys {
-            write!(out, "{key},")?;
+            write!(out, "{},", quoted(key))?;
         }
         writeln!(out, "of,name,value,unit,ci95")?;
         for PointResult { set, metrics } in results {
             for Metric { name, of, value, unit, ci95 } in metrics {
                 for key in &keys {
-                    write!(out, "{},", set[*key])?;
+                    // A text as it is, anything else as TOML writes it.
+                    let value = &set[*key];
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    write!(out, "{},", quoted(&text))?;
                 }
+                let (of, name, unit) = (quoted(of), quoted(name), quoted(unit));
                 let ci95 = ci95.map_or(String::new(), |half| half.to_string());
                 writeln!(out, "{of},{name},{value},{unit},{ci95}")?;
             }

@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 
 use clap::value_parser;
-use freshline_lab::torture::{Breach, Counts, Failure as Failed, Plan, Replay, replay, torture};
+use freshline_lab::torture::{
+    Breach, Counts, Failure as Failed, Plan, Replay, replay, torture_until,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::miette;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::output::{print_json, printed};
+use crate::output::{print_json, printed, stop_on_signals};
 
 /// Put sources and a monitor through faults in virtual time, and check what must always hold.
 ///
@@ -29,7 +31,8 @@ EXIT CODES
 
 0  every property held under every seed
 1  some seed failed
-2  the flags cannot be understood")]
+2  the flags cannot be understood
+130  Ctrl-C ended it: the report is of the seeds that were done; a second one ends it at once")]
 pub(crate) struct Args {
     /// Try the seeds from 0 to N - 1.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
@@ -48,10 +51,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let report = match args.seed {
         Some(seed) => Report::of_one(replay(seed), args.verbose),
-        None => Report::of_many(args.seeds),
+        None => Report::of_many(args.seeds)?,
     };
     if args.json { print_json(&report) } else { printed(report.print(&mut io::stdout().lock())) }?;
-    report.verdict()
+    report.verdict()?;
+    if report.wanted > report.seeds { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// What is told of all seeds.
@@ -59,6 +63,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 struct Report {
     version: &'static str,
     seeds: u64,
+    /// Seeds that were asked for; more than `seeds` if it was interrupted.
+    wanted: u64,
     simulated_s: f64,
     steps: u64,
     incidents: u64,
@@ -89,12 +95,14 @@ struct Details {
 }
 
 impl Report {
-    fn of_many(seeds: u64) -> Self {
+    fn of_many(seeds: u64) -> Result<Self, Failure> {
         // It hides itself where standard error is no terminal.
         let progress = ProgressBar::new(seeds).with_style(style());
-        let report = torture(0..seeds, || progress.inc(1));
+        let stop = stop_on_signals()?;
+        let report = torture_until(0..seeds, || progress.inc(1), || stop.is_stopped());
         progress.finish_and_clear();
-        Self::new(seeds, report.counts, report.failures)
+        let wanted = seeds;
+        Ok(Self { wanted, ..Self::new(report.seeds, report.counts, report.failures) })
     }
 
     fn of_one(replay: Replay, verbose: bool) -> Self {
@@ -108,6 +116,7 @@ impl Report {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             seeds,
+            wanted: seeds,
             simulated_s: counts.simulated.as_secs_f64(),
             steps: counts.steps,
             incidents: counts.incidents,
@@ -145,6 +154,9 @@ impl Report {
         }
         for FailedSeed { plan, property, what, at_s, .. } in &self.failures {
             writeln!(out, "seed {}, {at_s:.3} s: not so: {property}: {what}", plan.seed)?;
+        }
+        if self.wanted > self.seeds {
+            writeln!(out, "interrupted: {} of {} seeds were done", self.seeds, self.wanted)?;
         }
         writeln!(
             out,

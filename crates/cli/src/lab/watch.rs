@@ -11,11 +11,12 @@ use freshline_lab::capture::{Captures, carrier_called};
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
 use freshline_lab::watch::watch;
-use freshline_lab::world::Carrier;
+use freshline_lab::world::{Carrier, Flow};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
 use crate::Failure;
+use crate::epochs::EpochLog;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {
@@ -28,6 +29,10 @@ pub(super) struct Watched {
     /// cell-NAME.csv.
     #[arg(long, value_name = "DIR")]
     series: Option<PathBuf>,
+    /// Write a record of each control epoch of ACP and ACP+ in run 0 to this file, whose name ends
+    /// in .csv, .json (an array) or .jsonl (one object per line).
+    #[arg(long, value_name = "FILE")]
+    epochs: Option<PathBuf>,
     /// The length of an interval of the time series.
     #[arg(long, value_name = "SPAN", default_value = "100ms", requires = "series")]
     every: Span,
@@ -37,7 +42,7 @@ type Out = BufWriter<File>;
 
 impl Watched {
     pub(super) fn is_wanted(&self) -> bool {
-        !self.pcap.is_empty() || self.series.is_some()
+        !self.pcap.is_empty() || self.series.is_some() || self.epochs.is_some()
     }
 
     /// Runs run 0 of the scenario once more, and writes down what is wanted of it.
@@ -48,11 +53,16 @@ impl Watched {
         if self.every.is_zero() {
             return Err(Failure::Usage(miette!("--every is zero; give a span such as 100ms")));
         }
-        let built = scenario.build(0).map_err(|error| bad(name, &error.into()))?;
+        let mut built = scenario.build(0).map_err(|error| bad(name, &error.into()))?;
         let captures = self.captures(scenario, &built)?;
         let series = self.series(scenario, &built)?;
+        let log = self.epochs.as_deref().map(|path| EpochLog::create(path, true)).transpose()?;
+        if log.is_some() {
+            built.world.record_epochs();
+        }
         let done = watch(scenario, built, captures, series);
-        written(done.map(drop), "a capture or a time series")
+        let (_, built) = written(done, "a capture or a time series")?;
+        log.map_or(Ok(()), |log| write_epochs(log, scenario, &built))
     }
 
     fn captures(&self, scenario: &Scenario, built: &Built) -> Result<Captures<Out>, Failure> {
@@ -80,6 +90,19 @@ impl Watched {
             .and_then(|()| Series::new(scenario, built, self.every, open));
         written(begun.map(Some), folder.display())
     }
+}
+
+/// Writes the control epochs of all sources, flow by flow.
+fn write_epochs(mut log: EpochLog, scenario: &Scenario, built: &Built) -> Result<(), Failure> {
+    for (config, range) in scenario.flows.iter().zip(&built.flows) {
+        for (number, routed) in built.world.flows()[range.clone()].iter().enumerate() {
+            let Flow::Updates(updates) = &routed.flow else { continue };
+            for record in updates.epochs() {
+                written(log.add(Some((&config.name, number)), record), "the log of epochs")?;
+            }
+        }
+    }
+    log.finish()
 }
 
 fn create(path: PathBuf) -> io::Result<Out> {

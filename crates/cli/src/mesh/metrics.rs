@@ -52,6 +52,7 @@ fn labels(connection: &Connection) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::promtool;
     use freshline_core::mesh::{DtpaParams, Share};
     use freshline_core::unit::Bytes;
     use freshline_kernel::dtpa::Settings;
@@ -89,6 +90,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
-        assert_eq!(render(Snapshot(None)).unwrap(), "# EOF\n");
+        promtool::check(&text);
+        assert_eq!(render(Snapshot(None)).unwrap(), "");
     }
 }

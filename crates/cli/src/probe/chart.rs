@@ -14,7 +14,7 @@ const TALLEST: f64 = 2.0;
 pub(super) enum Mark {
     Rate,
     Best,
-    AcpPlus,
+    Law,
 }
 
 impl Mark {
@@ -22,7 +22,7 @@ impl Mark {
         match self {
             Self::Rate => '·',
             Self::Best => 'o',
-            Self::AcpPlus => '+',
+            Self::Law => '+',
         }
     }
 }
@@ -67,7 +67,7 @@ fn place(value: f64, (low, high): (f64, f64), cells: usize) -> usize {
 
 impl fmt::Display for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mean age     · a fixed rate   o the best of them   + acp+   ^ beyond")?;
+        writeln!(f, "mean age     · a fixed rate   o the best of them   + a law   ^ beyond")?;
         for (index, row) in self.rows.iter().enumerate() {
             let label = match index {
                 0 => format!("{:.1} ms", self.ages.1),
@@ -93,7 +93,7 @@ mod tests {
             (10.0, 70.0, Mark::Rate),
             (100.0, 40.0, Mark::Best),
             (1000.0, 900.0, Mark::Rate),
-            (90.0, 41.0, Mark::AcpPlus),
+            (90.0, 41.0, Mark::Law),
         ];
         let drawn = Chart::of(&marks).unwrap().to_string();
         let lines: Vec<_> = drawn.lines().collect();

@@ -31,6 +31,8 @@ pub(super) struct Sweep<'a> {
     pub(super) range: Range,
     /// Rates to add on either side of the best.
     pub(super) refine: u32,
+    /// How long what follows the sweep takes.
+    pub(super) after: Span,
 }
 
 /// What a fixed rate led to.
@@ -46,13 +48,13 @@ impl Sweep<'_> {
         let mut points = Vec::new();
         match &self.range {
             Range::Given(rates) => {
-                self.try_all(rates, &mut points)?;
+                self.try_all(rates, 2 * self.refine as usize, &mut points)?;
             }
             Range::Found => self.find(&mut points)?,
         }
         if let Some(best) = best(&points) {
             let rates: Vec<_> = points.iter().map(|point| point.rate).collect();
-            self.try_all(&around(best.rate, &rates, self.refine), &mut points)?;
+            self.try_all(&around(best.rate, &rates, self.refine), 0, &mut points)?;
         }
         Ok(points)
     }
@@ -64,7 +66,9 @@ impl Sweep<'_> {
         };
         let start = 0.5 / first.rtt_min.as_secs_f64();
         let mut rate = UpdateRate::saturating(start.min(LATEST_START));
-        while rate.per_second() <= CEILING && self.try_rate(rate, points)? {
+        while rate.per_second() <= CEILING
+            && self.try_rate(rate, 2 * self.refine as usize, points)?
+        {
             let age = |point: &Point| point.trial.age_mean;
             let reached = points.last().map_or(Span::ZERO, age);
             if best(points).is_some_and(|best| reached > age(best) * FAR) {
@@ -75,24 +79,48 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn try_all(&self, rates: &[UpdateRate], points: &mut Vec<Point>) -> Result<(), TrialError> {
-        for rate in rates {
-            if !self.try_rate(*rate, points)? {
+    /// Adds a point for each rate; at most `more` others will follow.
+    fn try_all(
+        &self,
+        rates: &[UpdateRate],
+        more: usize,
+        points: &mut Vec<Point>,
+    ) -> Result<(), TrialError> {
+        for (index, rate) in rates.iter().enumerate() {
+            if !self.try_rate(*rate, rates.len() - index - 1 + more, points)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Adds a point; `false` if it was interrupted.
-    fn try_rate(&self, rate: UpdateRate, points: &mut Vec<Point>) -> Result<bool, TrialError> {
+    /// Adds a point, behind which `more` others are known to follow; `false` if it was interrupted.
+    fn try_rate(
+        &self,
+        rate: UpdateRate,
+        more: usize,
+        points: &mut Vec<Point>,
+    ) -> Result<bool, TrialError> {
         let Some(trial) = self.probe.run(Box::new(Fixed::new(rate)), self.timing)? else {
             return Ok(false);
         };
-        eprintln!("{:>10.1}/s  {:>9.2} ms", rate.per_second(), trial.age_mean.as_millis_f64());
+        eprintln!(
+            "{:>10.1}/s  {:>9.2} ms  about {:.0} s left",
+            rate.per_second(),
+            trial.age_mean.as_millis_f64(),
+            self.left(more).as_secs_f64(),
+        );
         let place = points.partition_point(|point| point.rate <= rate);
         points.insert(place, Point { rate, trial });
         Ok(true)
+    }
+}
+
+impl Sweep<'_> {
+    /// How long `more` rates and what follows the sweep take, without the time in which the path
+    /// drains. Where the range is found, it may become more.
+    fn left(&self, more: usize) -> Span {
+        (self.timing.settle + self.timing.measure) * more as u64 + self.after
     }
 }
 

@@ -1,12 +1,15 @@
 //! One law on the path: open a session, let it settle, measure, let the path drain.
 
-use std::net::SocketAddr;
+use std::cell::RefCell;
 
 use freshline_core::age::Integral;
+use freshline_core::path::PathId;
 use freshline_core::session::{self, Reach, SourceCounters, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::{Span, Time};
 use freshline_net::clock::Clock;
+use freshline_net::dial::Remote;
+use freshline_net::marks::MarkReport;
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{
     Event, LinkEvent, Source, SourceConfig, SourceError, Transport, Watch, Ways,
@@ -14,6 +17,8 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 
 use super::interrupt::Interrupt;
+use crate::mark;
+use crate::output::Troubles;
 
 /// A monitor that has not answered for so long is taken to be absent, and a queue that has not
 /// drained by then is left to the settling time.
@@ -21,12 +26,14 @@ const PATIENCE: Span = Span::from_secs(5);
 
 /// A source that is sent over the path again and again, each time with another law.
 pub(super) struct Probe {
-    pub(super) monitor: SocketAddr,
+    pub(super) monitor: Remote,
     pub(super) transport: Transport,
     pub(super) params: SourceParams,
     /// Bytes in each update.
     pub(super) payload: usize,
     pub(super) interrupt: Interrupt,
+    /// The state of marks as last printed, if marks are requested.
+    pub(super) marks: Option<RefCell<Troubles>>,
 }
 
 /// How long a law runs once its session is open.
@@ -60,7 +67,7 @@ pub(super) struct Trial {
 pub(super) enum TrialError {
     #[error("no monitor answers at {monitor}{reason}")]
     #[diagnostic(help("`freshline monitor --help` shows how to start one"))]
-    Absent { monitor: SocketAddr, reason: String },
+    Absent { monitor: Remote, reason: String },
     #[error(transparent)]
     Source(#[from] SourceError),
 }
@@ -74,7 +81,7 @@ impl Probe {
     ) -> Result<Option<Trial>, TrialError> {
         let Some(stop) = self.interrupt.next_run() else { return Ok(None) };
         let mut source = Source::new(SourceConfig {
-            monitor: self.monitor,
+            monitor: self.monitor.clone(),
             transport: self.transport.clone(),
             ways: Ways::default(),
             params: self.params.clone(),
@@ -89,13 +96,23 @@ impl Probe {
             reason: String::new(),
         };
         source.run(&stop, None, &mut observer)?;
+        self.tell_marks(source.session());
         match observer.stage {
             Stage::Over(trial) => {
                 self.interrupt.sleep(trial.drain);
                 Ok(Some(trial))
             }
             _ if self.interrupt.is_interrupted() => Ok(None),
-            _ => Err(TrialError::Absent { monitor: self.monitor, reason: observer.reason }),
+            _ => Err(TrialError::Absent { monitor: self.monitor.clone(), reason: observer.reason }),
+        }
+    }
+
+    /// Reports once if the path changes marks.
+    fn tell_marks(&self, source: &session::Source) {
+        let (Some(told), Some(marks)) = (&self.marks, source.marks(PathId::FIRST)) else { return };
+        let report = MarkReport::of(source.dscp(), marks);
+        for change in mark::changed(&report, ["updates", "acks"]) {
+            told.borrow_mut().tell(change);
         }
     }
 }
@@ -122,8 +139,9 @@ impl Watch for Observer {
             Event::Session(SourceEvent::Closed(reason)) => self.reason = format!(": {reason}"),
             Event::Link(LinkEvent::Lost(reason)) => self.reason = format!(": {reason}"),
             Event::Link(LinkEvent::Unreachable) => {
-                self.reason = ": nobody listens there".to_owned();
+                self.reason = ": nothing listens there".to_owned();
             }
+            Event::Link(LinkEvent::Waiting(why)) => self.reason = format!(": {why}"),
             _ => {}
         }
     }

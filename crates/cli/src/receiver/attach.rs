@@ -40,7 +40,7 @@ EXIT CODES
 1  no root, the kernel lacks something, or these connections are under control already
 2  the flags cannot be understood, or name no cgroup or device")]
 pub(super) struct Args {
-    /// The cgroup (version 2), with all below it; the whole host unless said.
+    /// The cgroup (version 2), with all below it; default: the whole host.
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
     /// The network device on the side of the senders: all connections that pass it, of whatever

@@ -11,7 +11,7 @@ use crate::Failure;
 /// process holds ends with that.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only from this cgroup; from all cgroups, and all devices of all network namespaces, unless said.
+    /// Only from this cgroup; default: from all cgroups, and all devices of all network namespaces.
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
     /// Only from this device of this network namespace.

@@ -66,6 +66,7 @@ fn labels(attachment: &Attachment) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::promtool;
     use freshline_core::unit::{BitRate, Bytes, Span};
     use freshline_net::metrics::render;
 
@@ -98,10 +99,11 @@ mod tests {
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
+        promtool::check(&text);
     }
 
     #[test]
     fn nothing_attached_is_nothing_to_tell() {
-        assert_eq!(render(Snapshot(Vec::new())).unwrap(), "# EOF\n");
+        assert_eq!(render(Snapshot(Vec::new())).unwrap(), "");
     }
 }

@@ -12,6 +12,7 @@ use crate::hold::Signals;
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
 ///
 /// When the command ends, so does all that it has started, and the control.
+/// Ctrl-C interrupts the command, which may go on; signals sent to this process are forwarded.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES

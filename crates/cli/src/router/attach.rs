@@ -3,17 +3,17 @@
 use freshline_kernel::ifc_qdisc::{self, Settings};
 use freshline_net::router::{Order, RouterConfig, Via, order};
 
-use super::flags::Flags;
+use super::flags::{Flags, say_updates};
 use super::run::route;
 use crate::Failure;
 use crate::hold::failure;
 
 /// Hold what leaves through a device inside the kernel, as `run` does in user space. Needs root.
 ///
-/// It stays when this command ends, until `freshline router detach`, or until the device is gone. A
-/// kernel without queueing disciplines in eBPF (before Linux 6.16, or without CONFIG_NET_SCH_BPF) has
-/// this command do as `run`: it says so, and shapes until Ctrl-C. The same goes for a queue that only user
-/// space has: the kernel's is ifc, with ifil and a drop-tail queue.
+/// It stays when this command ends, until `freshline router detach`, or until the device is gone. It
+/// needs a kernel with queueing disciplines in eBPF (Linux 6.16 with CONFIG_NET_SCH_BPF) and
+/// --queue ifc, whose queue of drop-averse packets is fq_codel (default), codel or a FIFO with a limit.
+/// Otherwise the command fails and says why; with --or-run it shapes in user space until Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -25,26 +25,32 @@ EXAMPLES
 
 EXIT CODES
 
-0  in place; or, in user space, ended by Ctrl-C
-1  root is not to be had, or the device has a router already, or a queue that could not be restored;
-   with --in-kernel, the kernel has no such disciplines
-2  the flags or the file cannot be understood, or there is no such device")]
+0  in place; with --or-run, in user space and ended by Ctrl-C
+1  not root, or the device has a router already, or a queue that could not be restored; or, without
+   --or-run, the kernel has no such disciplines
+2  the flags or the file cannot be understood, or there is no such device; or, without --or-run, the
+   queue is one that only user space has")]
 pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// In the kernel or not at all.
-    #[arg(long, conflicts_with_all = ["tun", "queue_number"])]
-    in_kernel: bool,
+    /// Do as `router run`, in the foreground, where the kernel cannot.
+    #[arg(long)]
+    or_run: bool,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let config = args.flags.config().map_err(Failure::Usage)?;
-    let RouterConfig { device, via, rate, queue } = &config;
-    let why = match Settings::new(*rate, queue).and_then(|settings| {
+    let RouterConfig { device, via, rate, framing, queue } = &config;
+    if *via != Via::default() && !args.or_run {
+        return Err(Failure::Usage(miette::miette!(
+            "--tun and --queue-number are for user space; use `freshline router run`, or add --or-run"
+        )));
+    }
+    let why = match Settings::new(*rate, *framing, queue).and_then(|settings| {
         ifc_qdisc::offered()?;
         Ok(settings)
     }) {
-        Ok(settings) if args.in_kernel || *via == Via::default() => {
+        Ok(settings) if *via == Via::default() => {
             if order(device, Order::default()).is_ok() {
                 return Err(Failure::Runtime(miette::miette!(
                     "a `freshline router run` shapes {device} already; end its process first, by Ctrl-C or \
@@ -56,10 +62,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 "{device} at {rate}, queue {queue}: in the kernel, as its own queueing discipline; \
                  `freshline router detach --dev {device}` ends it"
             );
+            say_updates(queue, "look like streams by their headers");
             return Ok(());
         }
-        Ok(_) => "--tun and --queue-number are user space's".to_owned(),
-        Err(error) if args.in_kernel || !error.is_lack() => return Err(failure(error)),
+        Ok(_) => "--tun and --queue-number are for user space".to_owned(),
+        Err(error) if !args.or_run || !error.is_lack() => return Err(failure(error)),
         Err(error) => error.to_string(),
     };
     eprintln!("in user space, until Ctrl-C, and not in the kernel: {why}");

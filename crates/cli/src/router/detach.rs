@@ -6,8 +6,8 @@ use freshline_net::router::{Order, order};
 use crate::Failure;
 use crate::hold::failure;
 
-/// End what `attach` began in the kernel: what was at the root of the device before is there again, and
-/// what waits is lost. Needs root.
+/// End freshness control in the kernel: restore the queueing discipline that the device had before
+/// `attach`; queued packets are lost. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The device that is shaped.

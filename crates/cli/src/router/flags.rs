@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use freshline_core::link::Framing;
 use freshline_core::router::{
-    AoiShare, Classifier, IfcConfig, QdiscConfig, SchedulerParams, SdmParams, TdmParams,
+    AoiShare, Classifier, Credit, IfcConfig, QdiscConfig, SchedulerParams, SdmParams, TdmParams,
 };
-use freshline_core::unit::{BitRate, Span};
+use freshline_core::unit::{BitRate, Bytes, Span};
 use freshline_net::router::{RouterConfig, Via};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Deserialize;
@@ -22,22 +23,42 @@ pub(super) struct Flags {
     /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// The queue: ifc (freshness control) unless said, ifil, fifo, lifo, red, codel, drr, fq_codel,
-    /// or the limit of a drop-tail queue such as 100p or 64kB.
+    /// Count what the link adds to each packet: a keyword of `tc-cake` such as ethernet, docsis,
+    /// pppoe-ptm or pppoe-vcmux, or words such as 'overhead 44 mpu 84 atm'. Default: nothing.
+    #[arg(long, value_name = "FRAMING", help_heading = "Link layer")]
+    framing: Option<Framing>,
+    /// Count this many bytes of the link layer for each packet, such as 38; overrides --framing's.
+    #[arg(long, value_name = "BYTES", help_heading = "Link layer", value_parser = few_bytes)]
+    overhead: Option<Bytes>,
+    /// Count each packet, with its overhead, as at least this many bytes (minimum packet unit), such
+    /// as 84; overrides --framing's.
+    #[arg(long, value_name = "BYTES", help_heading = "Link layer", value_parser = few_bytes)]
+    mpu: Option<Bytes>,
+    /// The queue: ifc (freshness control), ifil, fifo, lifo, red, codel, drr, fq_codel, or the limit
+    /// of a drop-tail queue such as 100p or 64kB. Default: ifc.
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QdiscConfig>,
-    /// The share of the link that updates have while other traffic waits, too: 0 to 1; 0.5 unless
-    /// said (ifc).
+    /// The share of the link that updates have while other traffic waits, too: 0 to 1 (ifc).
+    /// Default: 0.5.
     #[arg(long, value_name = "SHARE", help_heading = "Freshness control")]
     aoi_share: Option<AoiShare>,
-    /// How the share is kept: sdm counts bytes, tdm divides time; sdm unless said (ifc).
+    /// How the share is kept: sdm counts bytes, tdm divides time (ifc). Default: sdm.
     #[arg(long, value_name = "SCHEDULER", help_heading = "Freshness control")]
     scheduler: Option<SchedulerName>,
     /// The frame of tdm, such as 100ms.
     #[arg(long, value_name = "TIME", help_heading = "Freshness control")]
     frame: Option<Span>,
-    /// What updates are: udp, update (our own protocol over UDP), dscp:46,34 or port:5000-5010, or
-    /// several such rules in a row; udp unless said (ifc).
+    /// How many bytes ahead of its share a class may send after it had nothing to send (sdm), or
+    /// `unlimited`, as in the paper. Default: 65536B.
+    #[arg(long, value_name = "BYTES", help_heading = "Freshness control")]
+    credit: Option<Credit>,
+    /// Choose which packets are updates (ifc); default: `update`, this project's own protocol.
+    ///
+    /// Rules such as `dscp=EF`, `udp and dport=5000-5010 and src=10.0.0.0/8` or
+    /// `port=53 as drop_averse`, separated by `;`. The first rule that matches decides; all other
+    /// packets are queued and not replaced. Flows that look like streams are not replaced either,
+    /// unless the rule ends with `force`. Fields: dscp, proto, port, sport, dport, host, src, dst;
+    /// also any, udp, tcp, update, not, and, or, parentheses.
     #[arg(long, value_name = "RULES", help_heading = "Freshness control")]
     classify: Option<Classifier>,
     /// The number of the kernel's queue; routers of several devices need several.
@@ -55,6 +76,7 @@ struct File {
     dev: Option<String>,
     tun: Option<String>,
     rate: Option<BitRate>,
+    framing: Option<Framing>,
     queue: Option<QdiscConfig>,
     queue_number: Option<u16>,
 }
@@ -80,6 +102,9 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
         None => via(&file.dev, &file.tun, number)?,
     };
     let rate = args.rate.or(file.rate);
+    let mut framing = args.framing.or(file.framing).unwrap_or_default();
+    framing.overhead = args.overhead.unwrap_or(framing.overhead);
+    framing.mpu = args.mpu.unwrap_or(framing.mpu);
     let mut queue =
         args.queue.clone().or(file.queue).unwrap_or_else(|| QdiscConfig::Ifc(Box::default()));
     match &mut queue {
@@ -91,11 +116,17 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
             ));
         }
         other => {
-            let given = args.aoi_share.is_some() || args.scheduler.is_some();
-            if given || args.frame.is_some() || args.classify.is_some() {
+            let given = [
+                args.aoi_share.is_some(),
+                args.scheduler.is_some(),
+                args.frame.is_some(),
+                args.credit.is_some(),
+                args.classify.is_some(),
+            ];
+            if given.contains(&true) {
                 return Err(miette!(
-                    "--aoi-share, --scheduler, --frame and --classify are for --queue ifc; `{other}` \
-                     does not tell classes apart"
+                    "--aoi-share, --scheduler, --frame, --credit and --classify are for --queue \
+                     ifc; `{other}` does not tell classes apart"
                 ));
             }
         }
@@ -105,7 +136,37 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
     let rate = rate.ok_or_else(|| {
         miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
     })?;
-    Ok(RouterConfig { device, via, rate, queue })
+    Ok(RouterConfig { device, via, rate, framing, queue })
+}
+
+/// A number of bytes as [`Framing`] takes it, with its unit or without.
+fn few_bytes(text: &str) -> Result<Bytes, String> {
+    let framing = format!("overhead {text}").parse::<Framing>();
+    framing
+        .map(|framing| framing.overhead)
+        .map_err(|_| "give 0 to 256 bytes, such as 38".to_owned())
+}
+
+/// Says which packets a queue treats as updates, and replaces by newer ones.
+/// `streams` says by what flows are excepted.
+pub(super) fn say_updates(queue: &QdiscConfig, streams: &str) {
+    match queue {
+        QdiscConfig::Ifc(ifc) => {
+            let streams = if ifc.classifier.rules.iter().all(|rule| rule.force) {
+                "even in streams".to_owned()
+            } else {
+                format!("except in flows that {streams}, unless a rule has `force`")
+            };
+            eprintln!(
+                "updates, of which only the newest of each flow is kept: `{}`, {streams}",
+                ifc.classifier
+            );
+        }
+        QdiscConfig::Ifil(_) => eprintln!(
+            "all packets are treated as updates: of each flow, TCP included, only the newest is kept"
+        ),
+        _ => {}
+    }
 }
 
 /// The device of which flags or file speak, if they do.
@@ -154,6 +215,14 @@ fn adjust(ifc: &mut IfcConfig, args: &Flags) -> miette::Result<()> {
             SchedulerParams::Tdm(params) => params.frame = frame,
             SchedulerParams::Sdm(_) => {
                 return Err(miette!("--frame is for --scheduler tdm; sdm has no frame"));
+            }
+        }
+    }
+    if let Some(credit) = args.credit {
+        match &mut ifc.scheduler {
+            SchedulerParams::Sdm(params) => params.credit = credit,
+            SchedulerParams::Tdm(_) => {
+                return Err(miette!("--credit is for --scheduler sdm; tdm has no credit"));
             }
         }
     }

@@ -10,7 +10,7 @@ use freshline_net::clock::Clock;
 use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
 use miette::IntoDiagnostic;
 
-use super::flags::Flags;
+use super::flags::{Flags, say_updates};
 use super::{is_in_kernel, table};
 use crate::Failure;
 use crate::output::{printed, stop_on_signals};
@@ -19,19 +19,20 @@ use crate::output::{printed, stop_on_signals};
 ///
 /// The kernel hands over all that leaves through the device, forwarded or from this machine, by a
 /// rule that it removes when the router ends, however it ends; from then on packets pass as before.
-/// Shape to a little less than the link gives, or packets wait behind the router, where nobody
-/// looks after them. Needs root.
+/// Shape to a little less than the link's capacity, or packets queue behind the router, in a
+/// queue that it does not control. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
 
-Half of an uplink of 20 Mbit/s for updates, which UDP is taken for, as long as other traffic waits:
+Half of an uplink of 20 Mbit/s for updates of `freshline source`, as long as other traffic waits:
 
     freshline router run --dev eth1 --rate 19mbit --queue ifc --aoi-share 0.5
 
-Updates are what is marked so (DSCP 46), but for DNS; change the share a little later:
+Updates of other programs, by their mark and by their ports; change the share a little later:
 
-    freshline router run --dev eth1 --rate 19mbit --classify 'port:53=drop_averse dscp:46'
+    freshline router run --dev eth1 --rate 19mbit \\
+        --classify 'update; dscp=EF; udp and dport=5000-5010 and src=10.0.0.0/8'
     freshline router set --dev eth1 --aoi-share 0.3
 
 All of it in a file, with metrics for Prometheus:
@@ -76,6 +77,7 @@ pub(super) fn route(
     json: bool,
 ) -> Result<(), Failure> {
     eprintln!("{} at {}, queue {}", config.device, config.rate, config.queue);
+    say_updates(&config.queue, "look like streams");
     let stop = stop_on_signals()?;
     if is_in_kernel(&config.device) {
         return Err(Failure::Runtime(miette::miette!(
@@ -100,9 +102,14 @@ pub(super) fn route(
     table::print(&report, json)
 }
 
-fn failure(error: RouterError) -> Failure {
-    let usage =
-        matches!(error, RouterError::NoDevice(_) | RouterError::ZeroRate | RouterError::Queue(_));
+pub(super) fn failure(error: RouterError) -> Failure {
+    let usage = matches!(
+        error,
+        RouterError::NoDevice(_)
+            | RouterError::Port { .. }
+            | RouterError::ZeroRate
+            | RouterError::Queue(_)
+    );
     let report = miette::Report::msg(error);
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }

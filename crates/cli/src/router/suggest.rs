@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 
 use freshline_core::router::analysis::{Bottleneck, Suggestion, Wish};
-use freshline_core::router::{SchedulerParams, SdmParams, TdmParams};
+use freshline_core::router::{Classifier, SchedulerParams, SdmParams, TdmParams};
 use freshline_core::unit::{BitRate, Bytes, Span};
+use freshline_net::clock::Clock;
+use freshline_net::router::{WatchedFlow, Watcher};
 use serde::Serialize;
 
 use crate::Failure;
-use crate::output::{print_json, printed};
+use crate::output::{print_json, printed, stop_on_signals};
 
-/// Suggest the share of updates for a wanted age or a wanted throughput of one link.
+/// Suggest the share of updates for a wanted age or throughput, or watch flows and their classes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Sizes are those on the wire, with all headers. All flows are alike, their updates come evenly, and
@@ -24,11 +26,27 @@ EXAMPLES
 
     9 Mbit/s for others, shared by time:
         freshline router suggest --rate 10mbit --delay 10ms --every 5ms --size 1052B \\
-            --throughput 9mbit --scheduler tdm")]
+            --throughput 9mbit --scheduler tdm
+
+    Which flows leave through eth1, how these rules would class them, and why; needs root:
+        freshline router suggest --watch eth1 --classify 'update; dscp=EF' --duration 10s")]
 pub(crate) struct Args {
+    /// Watch the flows that leave through this device, and show their classes and why. Changes
+    /// nothing.
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["rate", "every", "size", "wish"])]
+    watch: Option<String>,
+
+    /// With --watch: the rules, as for `router run`; default: `update`.
+    #[arg(long, value_name = "RULES", requires = "watch")]
+    classify: Option<Classifier>,
+
+    /// With --watch: stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME", requires = "watch")]
+    duration: Option<Span>,
+
     /// The rate of the link.
-    #[arg(long)]
-    rate: BitRate,
+    #[arg(long, required_unless_present = "watch")]
+    rate: Option<BitRate>,
 
     /// What the link delays every packet by, and whatever else delays updates.
     #[arg(long, default_value = "0ms")]
@@ -39,12 +57,12 @@ pub(crate) struct Args {
     flows: u32,
 
     /// The time from one update of a flow to its next.
-    #[arg(long)]
-    every: Span,
+    #[arg(long, required_unless_present = "watch")]
+    every: Option<Span>,
 
     /// The size of an update.
-    #[arg(long)]
-    size: Bytes,
+    #[arg(long, required_unless_present = "watch")]
+    size: Option<Bytes>,
 
     /// The size of the others' packets.
     #[arg(long, default_value = "1500B")]
@@ -67,10 +85,10 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(id = "wish", multiple = false)]
 struct WishArgs {
     /// The largest mean age that the updates may have.
-    #[arg(long)]
+    #[arg(long, required_unless_present_any = ["throughput", "watch"])]
     age: Option<Span>,
 
     /// The least throughput that has to be left for other traffic.
@@ -97,12 +115,19 @@ struct Report {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if let Some(device) = &args.watch {
+        return watch(device, &args);
+    }
+    let (Some(rate), Some(every), Some(size)) = (args.rate, args.every, args.size) else {
+        // clap sees to it that they are given.
+        return Err(Failure::Usage(miette::miette!("give --rate, --every and --size")));
+    };
     let link = Bottleneck {
-        rate: args.rate,
+        rate,
         propagation: args.delay,
         flows: args.flows,
-        update_period: args.every,
-        update_size: args.size,
+        update_period: every,
+        update_size: size,
         drop_averse_size: args.packet,
     };
     let scheduler = match (args.scheduler, args.frame) {
@@ -122,6 +147,48 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let suggestion = suggestion.map_err(|error| Failure::Usage(miette::Report::msg(error)))?;
         print(args.scheduler, suggestion, args.json)
     })
+}
+
+/// How often the table is printed.
+const EVERY: Span = Span::from_secs(1);
+/// How many flows it shows.
+const FLOWS: usize = 20;
+
+fn watch(device: &str, args: &Args) -> Result<(), Failure> {
+    let classifier = args.classify.clone().unwrap_or_default();
+    eprintln!("watching what leaves through {device}; updates are `{classifier}`");
+    let stop = stop_on_signals()?;
+    let mut watcher = Watcher::open(device, classifier).map_err(super::run::failure)?;
+    let clock = Clock::new();
+    let until = args.duration.map(|duration| clock.now() + duration);
+    loop {
+        let next = clock.now() + EVERY;
+        let next = until.map_or(next, |until| until.min(next));
+        watcher.run(&stop, next).map_err(super::run::failure)?;
+        if stop.is_stopped() || until.is_some_and(|until| clock.now() >= until) {
+            break;
+        }
+        if !args.json {
+            printed(flows_table(&mut io::stderr().lock(), &watcher))?;
+        }
+    }
+    if args.json {
+        return print_json(&watcher.flows(usize::MAX));
+    }
+    printed(flows_table(&mut io::stdout().lock(), &watcher))
+}
+
+fn flows_table(out: &mut impl Write, watcher: &Watcher) -> io::Result<()> {
+    writeln!(out, "{:<48} {:>8} {:>10}  {:<11}  why", "flow", "packets", "bytes", "class")?;
+    for flow in watcher.flows(FLOWS) {
+        let name = format!("{} > {} ({})", flow.source, flow.destination, flow.protocol);
+        let WatchedFlow { packets, bytes, class, reason, .. } = flow;
+        writeln!(out, "{name:<48} {packets:>8} {bytes:>10}  {class:<11}  {reason}")?;
+    }
+    if watcher.packets_unknown > 0 {
+        writeln!(out, "{} packets of further flows", watcher.packets_unknown)?;
+    }
+    Ok(())
 }
 
 fn print(scheduler: Scheduler, suggestion: Suggestion, json: bool) -> Result<(), Failure> {

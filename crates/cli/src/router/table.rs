@@ -54,11 +54,11 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
         "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "marked", "wait p50", "p95",
     )?;
     for class in &report.classes {
-        account(out, &class.class, &class.account, report.duration_s)?;
+        account(out, &class.class, &class.account)?;
     }
     for flow in &report.flows {
         let name = format!("  {} > {} ({})", flow.source, flow.destination, flow.protocol);
-        account(out, &name, &flow.account, report.duration_s)?;
+        account(out, &name, &flow.account)?;
     }
     if report.flows_forgotten > 0 {
         writeln!(out, "  {} times a flow made room for another", report.flows_forgotten)?;
@@ -66,18 +66,13 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
     Ok(())
 }
 
-fn account(
-    out: &mut impl Write,
-    name: &str,
-    account: &AccountReport,
-    duration_s: f64,
-) -> io::Result<()> {
+fn account(out: &mut impl Write, name: &str, account: &AccountReport) -> io::Result<()> {
+    let mbit = account.rate_bps.map_or("-".to_owned(), |rate| format!("{:.3}", rate as f64 / 1e6));
     writeln!(
         out,
-        "{name:<48} {:>10} {:>10} {:>9.3} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "{name:<48} {:>10} {:>10} {mbit:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
         account.packets_in,
         account.packets_out,
-        account.bytes_out as f64 * 8.0 / 1e6 / duration_s.max(1e-9),
         account.replaced,
         account.queue_full,
         account.congestion,

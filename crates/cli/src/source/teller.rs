@@ -1,12 +1,19 @@
-//! What a person is told of a source: troubles, how it goes, and the summary.
+//! What `freshline source` reports to a person: troubles, how it goes, and the summary.
 
 use std::io::{self, Write};
 
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathCounters, Reach, SourceEvent};
 use freshline_core::unit::{Span, Time};
+use freshline_net::marks::MarkReport;
 use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 
+use freshline_net::via::{QueueReport, SeenBy};
+use miette::miette;
+
+use crate::Failure;
+use crate::epochs::EpochLog;
+use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
 use crate::way::Way;
 
@@ -15,23 +22,89 @@ pub(super) struct Teller {
     every: Span,
     next: Time,
     troubles: Troubles,
+    /// The last of them, in a few words.
+    why: Option<String>,
     /// By what each path leaves; none where none was named.
     vias: Vec<String>,
     /// What each had carried when it was told of.
     before: Vec<PathCounters>,
+    /// By which means the queue of each one's device is seen.
+    seen_by: Vec<Option<SeenBy>>,
+    epochs: Epochs,
+    /// The state of marks as last printed, if marks are requested.
+    marks: Option<Troubles>,
+}
+
+/// The log of control epochs, if there is one.
+struct Epochs {
+    log: Option<EpochLog>,
+    /// When the last one that was written ended.
+    ended_s: f64,
+    /// Why the log could not be written.
+    failure: Option<io::Error>,
+}
+
+impl Epochs {
+    fn look(&mut self, source: &session::Source) {
+        let (Some(log), Some(record)) = (&mut self.log, source.law().last_epoch()) else { return };
+        if record.ended_s > self.ended_s && self.failure.is_none() {
+            self.ended_s = record.ended_s;
+            self.failure = log.add(None, record).err();
+        }
+    }
 }
 
 /// Openings without an answer after which a person should know.
 const ATTEMPTS: u32 = 3;
 
 impl Teller {
-    pub(super) fn new(vias: &[Way], every: Span, now: Time) -> Self {
+    pub(super) fn new(
+        vias: &[Way],
+        every: Span,
+        marks: &MarkArgs,
+        now: Time,
+        log: Option<EpochLog>,
+    ) -> Self {
         Self {
             every,
             next: now + every,
             troubles: Troubles::default(),
+            why: None,
             vias: vias.iter().map(|way| way.via.to_string()).collect(),
             before: vec![PathCounters::default(); vias.len()],
+            seen_by: vec![None; vias.len()],
+            epochs: Epochs { log, ended_s: 0.0, failure: None },
+            marks: marks.are_given().then(Troubles::default),
+        }
+    }
+
+    /// Ends the log of epochs.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(error) = self.epochs.failure.take() {
+            return Err(Failure::Runtime(miette!("cannot write the log of epochs: {error}")));
+        }
+        self.epochs.log.take().map_or(Ok(()), EpochLog::finish)
+    }
+
+    /// Why no update may have been acknowledged, to stand behind that.
+    pub(super) fn why(&self) -> String {
+        self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"))
+    }
+
+    /// Reports a trouble that is waited out.
+    fn tell(&mut self, why: String) {
+        self.troubles.tell(format!("{why}; trying again"));
+        self.why = Some(why);
+    }
+
+    /// Reports once if a path changes marks.
+    fn tell_marks(&mut self, source: &session::Source) {
+        let Some(told) = &mut self.marks else { return };
+        for (at, report) in (0..).map_while(|at| Some((at, marks(source, at)?))) {
+            let path = self.vias.get(at).map_or_else(String::new, |via| format!("{via}: "));
+            for change in mark::changed(&report, ["updates", "acks"]) {
+                told.tell(format!("{path}{change}"));
+            }
         }
     }
 
@@ -42,18 +115,23 @@ impl Teller {
         let statuses: Vec<_> = source.paths().statuses(now, offset).collect();
         let paths = self.vias.iter().zip(&mut self.before).zip(&statuses);
         let paths: Vec<_> = paths
-            .map(|((via, before), status)| {
+            .zip(&self.seen_by)
+            .map(|(((via, before), status), seen_by)| {
                 let after = status.counters;
                 let sent = after.sent - before.sent;
                 let copies = after.copies - before.copies;
                 *before = after;
-                (via, status, sent, copies)
+                let queue = QueueReport::of(*seen_by, status.state.queue, status.service);
+                (via, status, sent, copies, queue)
             })
             .collect();
-        let all: u64 = paths.iter().map(|(_, _, sent, _)| sent).sum();
-        for (via, status, sent, copies) in paths {
+        let all: u64 = paths.iter().map(|(_, _, sent, ..)| sent).sum();
+        let are_several = paths.len() > 1;
+        for (via, status, sent, copies, queue) in paths {
+            // The queue of a single path is not looked at.
+            let queue = if are_several { format!("  {queue}") } else { String::new() };
             eprintln!(
-                "  {via:<10} {:<7} {:7.1} updates/s  share {:3.0} %  copies {copies:>5}  srtt {:>9}",
+                "  {via:<10} {:<7} {:7.1} updates/s  share {:3.0} %  copies {copies:>5}  srtt {:>9}{queue}",
                 status.phase.name(),
                 sent as f64 / since,
                 100.0 * sent as f64 / all.max(1) as f64,
@@ -75,36 +153,48 @@ impl Watch for Teller {
                 eprintln!("session {} is open", source.session());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
-                self.troubles.tell(format!("{reason}; trying again"));
+                self.tell(reason.to_string());
             }
             Event::Session(SourceEvent::Silent) => {
-                self.troubles.tell("the monitor is silent; trying again, ever more rarely".into());
+                self.tell("the monitor is silent".into());
             }
             Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
             Event::Link(LinkEvent::Lost(reason)) => {
-                self.troubles.tell(format!("{reason}; trying again"));
+                self.tell(reason.to_string());
             }
             Event::Link(LinkEvent::Unreachable) => {
-                self.troubles.tell("nobody listens at the monitor's address; trying again".into());
+                self.tell("nothing listens at the monitor's address".into());
+            }
+            Event::Link(LinkEvent::Waiting(why)) => {
+                self.tell(why.clone());
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Path { path, is_there: true } => eprintln!("{} is there", self.via(*path)),
             Event::Path { path, is_there: false } => eprintln!("{} is gone", self.via(*path)),
-            Event::NoSample(why) => self.troubles.tell(format!("{why}; trying again")),
+            Event::NoSample(why) => self.tell((*why).to_owned()),
+            Event::TooLarge(which) => {
+                self.troubles.tell(format!("{which}; it is left out"));
+                self.why = Some(which.to_string());
+            }
         }
     }
 
+    fn queues(&mut self, seen_by: &mut dyn Iterator<Item = Option<SeenBy>>) {
+        self.seen_by.clear();
+        self.seen_by.extend(seen_by);
+    }
+
     fn turn(&mut self, now: Time, source: &session::Source) {
+        self.epochs.look(source);
+        self.tell_marks(source);
         let is_waiting =
             matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS);
         if is_waiting && self.troubles.is_empty() && source.paths().up().next().is_none() {
-            self.troubles.tell(
-                "no way to the monitor yet: is an interface of --via up, with an address?".into(),
-            );
+            self.tell("no path to the monitor yet: is an interface up, with an address?".into());
         } else if is_waiting && self.troubles.is_empty() {
-            self.troubles.tell(
+            self.tell(
                 "no answer: does a monitor listen there, by the same scheme, and does a firewall \
-                 let UDP through? trying again"
+                 let UDP through?"
                     .into(),
             );
         }
@@ -114,11 +204,12 @@ impl Watch for Teller {
         if source.reach() == Reach::Open {
             let mean = source.age().process().mean(now).map(Span::as_millis_f64);
             eprintln!(
-                "age {} on average, {:.1} updates/s, {} on the way, round trip {}",
+                "age {} on average, {:.1} updates/s, {} in flight, round trip {}{}",
                 ms(mean),
                 source.law().rate().per_second(),
                 source.backlog().backlog(),
                 ms(source.counters().rtt_mean().map(Span::as_millis_f64)),
+                marks(source, 0).map_or_else(String::new, |report| mark::shown(&report)),
             );
         }
         self.tell_paths(now, source);
@@ -126,11 +217,17 @@ impl Watch for Teller {
     }
 }
 
+/// The marks on a path; `None` where there is no such path.
+fn marks(source: &session::Source, path: usize) -> Option<MarkReport> {
+    let path = u8::try_from(path).ok().map(PathId)?;
+    source.marks(path).map(|marks| MarkReport::of(source.dscp(), marks))
+}
+
 pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{} for {:.1} s: {:.1} updates/s, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing",
+        "{} for {:.1} s: {:.1} updates/s, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing, {} too large",
         report.law,
         report.duration_s,
         report.updates_per_s,
@@ -139,6 +236,7 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         report.acked,
         report.replaced,
         report.missing.unwrap_or(0),
+        report.too_large,
     )?;
     writeln!(
         out,
@@ -152,17 +250,20 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "round trip: mean {}, min {}; backlog {:.2}; goodput {:.0} bit/s",
+        "round trip: mean {}, min {}; backlog {:.2}; goodput {:.0} bit/s{}",
         ms(report.rtt_mean_ms),
         ms(report.rtt_min_ms),
         report.backlog_mean.unwrap_or(0.0),
         report.goodput_bps,
+        report.marks.as_ref().map_or_else(String::new, mark::shown),
     )?;
-    report.paths.iter().try_for_each(|path| print_path(&mut out, path))
+    let are_several = report.paths.len() > 1;
+    report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
 }
 
-fn print_path(out: &mut impl Write, path: &PathReport) -> io::Result<()> {
-    writeln!(
+/// A line of a path; with its queue if there are several, as a single one's is not looked at.
+fn print_path(out: &mut impl Write, path: &PathReport, are_several: bool) -> io::Result<()> {
+    write!(
         out,
         "{} to {}, {}: {} sent, {:.0} % of all, {} of them copies; {} lost, silent {} times; round \
          trip {}, one way about {}",
@@ -176,5 +277,9 @@ fn print_path(out: &mut impl Write, path: &PathReport) -> io::Result<()> {
         path.silences,
         ms(path.srtt_ms),
         ms(path.one_way_ms),
-    )
+    )?;
+    if are_several {
+        write!(out, "; {}", path.queue)?;
+    }
+    writeln!(out)
 }

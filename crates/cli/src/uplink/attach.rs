@@ -1,8 +1,8 @@
 //! `freshline uplink attach`: control that stays.
 
-use freshline_kernel::sorpc::{self, Bands, Held};
+use freshline_kernel::sorpc::{self, Bands, Below, Held};
 
-use super::{Law, failure};
+use super::{HIDDEN, Law, failure};
 use crate::Failure;
 use crate::hold::{Term, keep};
 
@@ -52,5 +52,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
              pfifo_fast there"
         ),
     };
+    let below = Below::of(&device);
+    if *held.bands() != Bands::Ours && below.may_hide_a_queue() {
+        eprintln!("{device} has {}{HIDDEN}", below.describe());
+    }
     keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
 }

@@ -52,9 +52,9 @@ fn labels<'a>(at: &'a Attachment, band: &BandReport) -> [(&'static str, &'a str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freshline_core::host::Band;
+    use crate::promtool;
     use freshline_core::unit::{BitRate, Bytes, Packets, Span};
-    use freshline_kernel::sorpc::Account;
+    use freshline_kernel::sorpc::{Account, Band};
     use freshline_net::metrics::render;
 
     #[test]
@@ -72,8 +72,9 @@ mod tests {
             threshold: 0.5,
             confined: false,
             rate: Some(BitRate::from_mbps(20)),
+            below: None,
             replaced: false,
-            bands: [band(Band::Urgent, 7), band(Band::Bulk, 9)],
+            bands: [band(Band::Urgent, 7), band(Band::Batched, 8), band(Band::Bulk, 9)],
             flows: Vec::new(),
             runs: 0,
             run_time: Span::ZERO,
@@ -93,6 +94,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
+        promtool::check(&text);
         assert!(!text.contains("rate{device=\"eth1\"}"), "what is not known is left out");
     }
 }

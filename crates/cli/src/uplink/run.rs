@@ -13,6 +13,7 @@ use crate::hold::Signals;
 ///
 /// Connections of other programs are never taken for uploads. When the command ends, so does all
 /// that it has started, and the control.
+/// Ctrl-C interrupts the command, which may go on; signals sent to this process are forwarded.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use freshline_kernel::sorpc::{Attachment, BandReport, Flow, attachments};
+use freshline_kernel::sorpc::{
+    Attachment, BandReport, Below, Flow, Leftover, attachments, leftovers,
+};
 use serde::Serialize;
 
 use super::failure;
@@ -12,20 +14,43 @@ use crate::hold::held;
 use crate::output::Form;
 
 pub(super) fn run(form: &Form) -> Result<(), Failure> {
-    let found = attachments().map_err(failure)?;
-    let report = |found: &Vec<Attachment>| Report {
-        attachments: found.iter().map(AttachmentReport::from).collect(),
+    let found = || Ok((attachments()?, leftovers()?));
+    let found: Found = found().map_err(failure)?;
+    let report = |(attachments, leftovers): &Found| Report {
+        attachments: attachments.iter().map(AttachmentReport::from).collect(),
+        leftovers: leftovers.iter().map(LeftoverReport::from).collect(),
     };
     // Devices elsewhere may have the same names.
-    let metrics = |found: Vec<Attachment>| {
-        Snapshot(found.into_iter().filter(|attachment| !attachment.elsewhere).collect())
+    let metrics = |(attachments, _): Found| {
+        Snapshot(attachments.into_iter().filter(|attachment| !attachment.elsewhere).collect())
     };
-    form.print(found, |found| print_table(found), report, metrics)
+    form.print(
+        found,
+        |(attachments, leftovers)| print_table(attachments, leftovers),
+        report,
+        metrics,
+    )
 }
+
+type Found = (Vec<Attachment>, Vec<Leftover>);
 
 #[derive(Debug, Serialize)]
 struct Report {
     attachments: Vec<AttachmentReport>,
+    /// Of processes that were killed.
+    leftovers: Vec<LeftoverReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeftoverReport {
+    device: String,
+    rate_bps: Option<u64>,
+}
+
+impl From<&Leftover> for LeftoverReport {
+    fn from(leftover: &Leftover) -> Self {
+        Self { device: leftover.device.clone(), rate_bps: leftover.rate.map(|rate| rate.as_bps()) }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -36,6 +61,9 @@ struct AttachmentReport {
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
+    below: Option<&'static str>,
+    below_limit_bytes: Option<u64>,
+    hidden_queue: bool,
     replaced: bool,
     runs: u64,
     run_time_ns: u64,
@@ -72,6 +100,12 @@ impl From<&Attachment> for AttachmentReport {
             threshold: attachment.threshold,
             confined: attachment.confined,
             rate_bps: attachment.rate.map(|rate| rate.as_bps()),
+            below: attachment.below.map(Below::name),
+            below_limit_bytes: match attachment.below {
+                Some(Below::Limited { limit_bytes }) => Some(limit_bytes.get()),
+                _ => None,
+            },
+            hidden_queue: hides_a_queue(attachment),
             replaced: attachment.replaced,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
@@ -79,6 +113,11 @@ impl From<&Attachment> for AttachmentReport {
             flows: attachment.flows.iter().map(FlowRow::from).collect(),
         }
     }
+}
+
+/// Whether a queue may stand below the bands, where none of them is served first.
+fn hides_a_queue(attachment: &Attachment) -> bool {
+    attachment.rate.is_none() && attachment.below.is_some_and(Below::may_hide_a_queue)
 }
 
 impl From<&BandReport> for BandRow {
@@ -107,10 +146,17 @@ impl From<&Flow> for FlowRow {
     }
 }
 
-fn print_table(attachments: &[Attachment]) -> io::Result<()> {
+fn print_table(attachments: &[Attachment], leftovers: &[Leftover]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if attachments.is_empty() {
-        return writeln!(out, "nothing is attached");
+        writeln!(out, "nothing is attached")?;
+    }
+    for Leftover { device, rate } in leftovers {
+        write!(out, "{device}: left by a killed process")?;
+        if let Some(rate) = rate {
+            write!(out, ", still shaped to {rate}")?;
+        }
+        writeln!(out, "; `freshline uplink detach` removes it")?;
     }
     for attachment in attachments {
         write!(out, "{}", attachment.device)?;
@@ -123,8 +169,12 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         let held = held(attachment.pinned);
         let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };
         writeln!(out, "{held}{elsewhere}")?;
+        if let Some(below) = attachment.below {
+            let advice = if hides_a_queue(attachment) { super::HIDDEN } else { "" };
+            writeln!(out, "  below: {}{advice}", below.describe())?;
+        }
         for row in attachment.bands.iter().map(BandRow::from) {
-            write!(out, "  {:<6} {:>9} packets {:>12} bytes", row.band, row.packets, row.bytes)?;
+            write!(out, "  {:<7} {:>9} packets {:>12} bytes", row.band, row.packets, row.bytes)?;
             if let (Some(backlog), Some(drops)) = (row.backlog_bytes, row.drops) {
                 write!(out, " {backlog:>8} waiting {drops:>6} dropped")?;
             }

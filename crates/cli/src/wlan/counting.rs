@@ -44,7 +44,7 @@ pub(super) struct CountingArgs {
     #[arg(long, value_name = "FILE")]
     level_weights: Option<PathBuf>,
     /// The most packets that a frame can have: 64, or 128 where the access point puts two into an
-    /// MPDU.
+    /// MPDU. svm refuses more than its support vectors were trained with: 64 for those that ship.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_packets: Option<u32>,
 }
@@ -104,7 +104,8 @@ impl CountingArgs {
             let files = [&self.weights, &self.level_weights].map(Option::as_deref);
             let names = files.into_iter().flatten().map(|file| file.display().to_string());
             let names = names.collect::<Vec<_>>().join(", ");
-            miette!("cannot count by {names}: {error}")
+            let by = if names.is_empty() { "so".to_owned() } else { format!("by {names}") };
+            miette!("cannot count {by}: {error}")
         })?;
         Ok(Box::new(counter))
     }

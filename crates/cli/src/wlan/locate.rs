@@ -18,7 +18,9 @@ use crate::output::{print_json, printed};
 /// Say where the bottleneck of captured flows lies, over time: at the Wi-Fi, or before it.
 ///
 /// For each direction of a UDP or TCP flow: spells of one answer, with the mean of packets a frame and
-/// the loss. High levels of aggregation without loss say Wi-Fi, low ones with loss a link before it.
+/// the flow's loss. Frames count with all packets to their receiver. High levels of aggregation without
+/// loss say Wi-Fi, low ones with loss a link before it; unknown is printed where losses are not known, or
+/// too few frames have come.
 /// Capture at the client, or beside it, in monitor mode (link type 127, radiotap): frames are then
 /// what the radio says. In other captures they are estimated from the times that the kernel gave: take
 /// those at the client.
@@ -33,7 +35,7 @@ EXAMPLES
     freshline wlan locate air.pcap
 
 Losses are told by numbers in the packets: of Freshline's downlinks, iperf3 and iperf2 over UDP,
-RTP, and TCP's own, where a hole that is filled later is a loss. Without any, levels alone decide.
+RTP, and TCP's own, where a hole that is filled later is a loss. Without any, the place is unknown.
 Encrypted frames tell nothing: capture where the driver decrypts, or on a network without a key.
 
 EXIT CODES
@@ -47,6 +49,10 @@ pub(super) struct Args {
     /// Follow so many flows, and count the packets of further ones.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
+    /// The most packets that a frame can have: 64, or 128 where the access point puts two into an
+    /// MPDU.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(2..=1024))]
+    max_packets: u32,
     /// Leave out flows with fewer packets.
     #[arg(long, value_name = "N", default_value_t = 200)]
     min_packets: u64,
@@ -75,10 +81,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .map_err(Failure::Usage)?;
     let frames = toml::from_str(FRAMES).into_diagnostic().map_err(Failure::Runtime)?;
     let (max_flows, min_packets) = (args.max_flows as usize, args.min_packets);
-    let located = locate(file, &LocateParams { weights, frames, max_flows, min_packets });
-    if let Some(error @ (CaptureError::Foreign | CaptureError::LinkType(_))) = located.error {
-        let report = Err::<(), _>(error).into_diagnostic().wrap_err_with(|| name.to_string());
-        return report.map_err(Failure::Usage);
+    let max_packets = args.max_packets;
+    let params = LocateParams { weights, frames, max_packets, max_flows, min_packets };
+    let located = locate(file, &params);
+    if located.error.as_ref().is_some_and(CaptureError::is_foreign) {
+        let report = located.error.map_or(Ok(()), Err).into_diagnostic();
+        return report.wrap_err_with(|| name.to_string()).map_err(Failure::Usage);
     }
     let LocateReport { frames, protected, flows, .. } = &located.report;
     if flows.is_empty() && located.error.is_none() {
@@ -156,6 +164,7 @@ fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
         let place = match spell.place {
             Place::Wireless => "wireless",
             Place::Backhaul => "backhaul",
+            Place::Unknown => "unknown",
         };
         let loss = spell.loss.map_or("-".to_owned(), |loss| format!("{:.2} %", 100.0 * loss));
         writeln!(

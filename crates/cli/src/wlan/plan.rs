@@ -7,7 +7,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_core::wlan::mac::{
     Access, Category, Framing, Guard, MAX_ON_AIR, Mode, Standard, Timing, Width,
 };
-use freshline_core::wlan::{Binding, Limits, Link, Reports, Round};
+use freshline_core::wlan::{Binding, Limits, Link, NonlinearParams, Reports, Round};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,10 @@ struct Plan {
     goodput_bps: f64,
     reports_share: f64,
     most_packets: usize,
+    /// The largest K0 of the linear law that is stable here, in bit/s a packet.
+    gain_limit_bps: u64,
+    /// How many times the overhead that the nonlinear law believes the true one may be.
+    margin: f64,
 }
 
 /// What one station gets.
@@ -162,7 +166,7 @@ impl Args {
             let Stations { mcs, streams, width, guard, count } = stations;
             let mode = Mode::vht(mcs, streams, width, guard).ok_or_else(|| {
                 miette!(
-                    "802.11ac has no MCS {mcs} with {streams} streams over {width:?}; MCS are 0 to \
+                    "802.11ac has no MCS {mcs} with {streams} streams over {width}; MCS are 0 to \
                      9, streams 1 to 4, and a few pairs of them are left out"
                 )
             })?;
@@ -223,6 +227,7 @@ impl Args {
         let bits = 8.0 * self.packet.get() as f64;
         let headers = 8.0 * 28.0_f64.min(self.packet.get() as f64);
         let packets_a_second: f64 = rates.iter().sum();
+        let gain_limit = round.gain_limit(&allocation.levels, self.packet);
         let planned = stations.iter().zip(&links).zip(rates.iter().zip(&allocation.levels)).map(
             |(((station, mode), link), (rate, level))| Planned {
                 mcs: station.mcs,
@@ -245,6 +250,8 @@ impl Args {
             goodput_bps: packets_a_second * (bits - headers),
             reports_share: share,
             most_packets,
+            gain_limit_bps: gain_limit.as_bps(),
+            margin: NonlinearParams::default().margin(),
         })
     }
 }
@@ -282,6 +289,13 @@ impl Plan {
         if self.reports_share > 0.0 {
             writeln!(out, "reports take {:.2} % of the air", 100.0 * self.reports_share)?;
         }
+        writeln!(
+            out,
+            "stable: the linear law with a gain below {:.2} Mb/s, the nonlinear one where a frame's \
+             overhead is less than {} times what it believes",
+            self.gain_limit_bps as f64 / 1e6,
+            self.margin,
+        )?;
         Ok(())
     }
 }
@@ -309,6 +323,9 @@ mod tests {
         assert!((plan.packets_bps / 1e6 - 316.3).abs() < 0.1, "{plan:?}");
         assert!((plan.goodput_bps / 1e6 - 310.4).abs() < 0.1, "{plan:?}");
         assert_eq!((plan.binding, plan.most_packets), ("level", 64));
+        // 2 · 200.6 µs · 12 kbit over the square of the frame's 1.214 ms.
+        assert!((plan.gain_limit_bps as f64 / 1e6 - 3.267).abs() < 0.005, "{plan:?}");
+        assert_eq!(plan.margin, 4.0);
     }
 
     #[test]

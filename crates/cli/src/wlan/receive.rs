@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use freshline_core::session::downlink::ClientParams;
 use freshline_core::unit::{BitRate, Span, Time};
-use freshline_core::wire::CloseReason;
+use freshline_core::wire::{AckMark, CloseReason};
 use freshline_net::clock::Clock;
 use freshline_net::downlink::{
     CaptureTrouble, Client, ClientConfig, ClientError, ClientReport, ClientWatch, Event, Received,
@@ -19,6 +19,7 @@ use miette::{IntoDiagnostic, miette};
 use super::counting::CountingArgs;
 use super::packets::{COLUMNS, Writer, line};
 use crate::Failure;
+use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
@@ -47,7 +48,8 @@ What comes in ten seconds and how late, without the first five, with a line for 
 EXIT CODES
 
 0  ended by --duration, by Ctrl-C or with the end of what the server has
-1  the system refuses something, or a file cannot be written on
+1  no packet ever came (a wrong --pin, no server, no route), or the system refuses something, or a
+   file cannot be written on
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
@@ -73,6 +75,10 @@ pub(crate) struct Args {
     /// A name for the server's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
+    /// Mark reports with this code point (DSCP), or `echo` for the one with which packets arrive; by
+    /// default, as the server asks. Joins and the handshake of quic:// are never marked.
+    #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
+    ack_dscp: Option<AckMark>,
     #[command(flatten)]
     transport: TransportArgs,
     /// Write a line for each packet to this file: number, times in ns, bytes.
@@ -84,7 +90,7 @@ pub(crate) struct Args {
     /// Leave what comes in this time from the start on out of the summary.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warm_up: Span,
-    /// Say how it goes this often, on standard error.
+    /// Print the progress at this interval, on standard error.
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output")]
     every: Span,
     /// Print the summary as one JSON document on standard output.
@@ -103,11 +109,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let counter = args.counting.counter(args.capture.is_some())?;
     let (rate, _watch) = rate(&args)?;
     let mut client = Client::new(ClientConfig {
-        server: args.url.resolve().map_err(Failure::Usage)?,
+        server: args.url.remote(),
         transport: args.transport.transport(&args.url)?,
         params: ClientParams {
             name: args.name.clone(),
             token: args.transport.token(&args.url)?,
+            ack_mark: args.ack_dscp,
             ..ClientParams::default()
         },
         counter,
@@ -121,13 +128,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = client.run(&stop, until, &mut outputs).map_err(failure);
     let report = client.report();
+    let joined = outputs.joined;
+    let why = outputs.troubles.last().map_or_else(String::new, |why| format!(": {why}"));
     let written = outputs.finish();
     let told = match (args.json, to_stdout) {
         (true, _) => print_json(&report),
         (false, true) => printed(print_summary(&mut io::stderr().lock(), &report)),
         (false, false) => printed(print_summary(&mut io::stdout().lock(), &report)),
     };
-    result.and(written).and(told)
+    result.and(written).and(told)?;
+    if !joined && !client.is_done() {
+        return Err(Failure::Runtime(miette!("no packet came{why}")));
+    }
+    Ok(())
 }
 
 /// The rate of frames, of who knows it, and who asks for it on.
@@ -169,6 +182,8 @@ struct Outputs {
     every: Span,
     next: Time,
     troubles: Troubles,
+    /// Whether a packet has come.
+    joined: bool,
 }
 
 impl Outputs {
@@ -180,7 +195,7 @@ impl Outputs {
         }
         let next = Clock::new().now() + args.every;
         let (payloads, every) = (writer(&args.out)?, args.every);
-        Ok(Self { payloads, packets, every, next, troubles: Troubles::default() })
+        Ok(Self { payloads, packets, every, next, troubles: Troubles::default(), joined: false })
     }
 
     /// Waits for the files.
@@ -212,6 +227,7 @@ impl ClientWatch for Outputs {
         match event {
             Event::Joined => {
                 self.troubles.are_over();
+                self.joined = true;
                 eprintln!("packets come");
             }
             Event::Silent => self.troubles.tell("no packets any more; joining again".into()),
@@ -221,7 +237,10 @@ impl ClientWatch for Outputs {
                 self.troubles.tell(format!("{reason}; trying again"));
             }
             Event::Link(LinkEvent::Unreachable) => {
-                self.troubles.tell("nobody listens at the server's address; trying again".into());
+                self.troubles.tell("nothing listens at the server's address; trying again".into());
+            }
+            Event::Link(LinkEvent::Waiting(why)) => {
+                self.troubles.tell(format!("{why}; trying again"));
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Capture(trouble) => eprintln!("{}", of_capture(trouble)),
@@ -278,7 +297,7 @@ fn of_capture(trouble: &CaptureTrouble) -> String {
 fn print_summary(out: &mut dyn Write, report: &ClientReport) -> io::Result<()> {
     writeln!(
         out,
-        "{:.1} s: {:.2} Mbit/s, level {}, delay p50 {}, p99 {}, {} packets, {} missing",
+        "{:.1} s: {:.2} Mbit/s, level {}, delay p50 {}, p99 {}, {} packets, {} missing{}",
         report.duration_s,
         report.goodput_bps * 1e-6,
         report.level.map_or("-".into(), |level| format!("{level:.1}")),
@@ -286,6 +305,7 @@ fn print_summary(out: &mut dyn Write, report: &ClientReport) -> io::Result<()> {
         delay(report.delay_p99_ms),
         report.counters.packets,
         report.counters.missing,
+        mark::come(report.dscp),
     )
 }
 

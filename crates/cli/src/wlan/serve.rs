@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, ValueEnum};
+use freshline_core::dscp::Dscp;
 use freshline_core::session::downlink::ServerParams;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
-use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, LinearParams, NonlinearParams};
+use freshline_core::wire::AckMark;
+use freshline_core::wlan::{
+    Algorithm2Params, DownlinkLawConfig, DownlinkParams, LinearParams, NonlinearParams, Sharing,
+};
 use freshline_net::ask::Asker;
 use freshline_net::clock::Clock;
 use freshline_net::downlink::metrics::serve as serve_metrics;
@@ -19,7 +23,8 @@ use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
-use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::mark;
+use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::url::MonitorUrl;
 
 /// Send packets to clients behind an access point, as fast as keeps its queues short.
@@ -71,13 +76,36 @@ pub(crate) struct Args {
     /// The law that decides how fast to send.
     #[arg(long, value_enum, default_value = "nonlinear", help_heading = "Rate")]
     law: LawName,
-    /// The longest round of the access point over its clients [--law nonlinear; 5ms]. A packet's
-    /// mean delay is up to one and a half rounds.
+    /// The longest round of the access point over its clients [--law nonlinear and algorithm2; 5ms]. A
+    /// packet's mean delay is up to one and a half rounds.
     #[arg(long, value_name = "TIME", help_heading = "Rate")]
     delay: Option<Span>,
-    /// The most packets in a frame [--law nonlinear and linear; 32].
+    /// The most packets in a frame [--law nonlinear, algorithm2 and linear; 32].
     #[arg(long, value_name = "PACKETS", help_heading = "Rate")]
     level: Option<f64>,
+    /// K0: what one packet of error changes of the sum of all rates in an interval [--law linear;
+    /// 1mbit]. `freshline wlan plan` prints the largest that is stable.
+    #[arg(long, value_name = "RATE", help_heading = "Rate")]
+    gain: Option<BitRate>,
+    /// What clients have equal: airtime, or the level, each by its own [--law linear; airtime].
+    #[arg(long, value_name = "WHAT", value_enum, help_heading = "Rate")]
+    sharing: Option<SharingName>,
+    /// K1, above 0 and below 2: the part of the level's error that the next interval makes good
+    /// [--law nonlinear and algorithm2; 0.5].
+    #[arg(long, value_name = "K1", help_heading = "Rate")]
+    inner_gain: Option<f64>,
+    /// K2, above 0 and below 1: how fast the target follows --delay [--law nonlinear and algorithm2;
+    /// 0.2].
+    #[arg(long, value_name = "K2", help_heading = "Rate")]
+    outer_gain: Option<f64>,
+    /// β, 0 to 1: the weight of an interval in the estimate of a frame's overhead, 0 to hold it [--law
+    /// nonlinear and algorithm2; 0.05].
+    #[arg(long, value_name = "BETA", help_heading = "Rate")]
+    overhead_gain: Option<f64>,
+    /// The first estimate of what a frame costs beside its packets; of a round for algorithm2 [--law
+    /// nonlinear and algorithm2; 200us].
+    #[arg(long, value_name = "TIME", help_heading = "Rate")]
+    overhead: Option<Span>,
     /// To each client [--law fixed], such as 50mbit.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<BitRate>,
@@ -99,12 +127,26 @@ pub(crate) struct Args {
     /// Forget a client that has been silent for this long.
     #[arg(long, value_name = "TIME", default_value_t = ServerParams::default().idle, help_heading = "Limits")]
     idle: Span,
+    /// Mark packets with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Challenges
+    /// and the handshake of quic:// are never marked.
+    #[arg(
+        long,
+        value_name = "CODE",
+        default_value = "0",
+        hide_default_value = true,
+        help_heading = "Marks"
+    )]
+    dscp: Dscp,
+    /// Ask clients to mark reports: a code point, or `echo` for the one with which the packets
+    /// arrive.
+    #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
+    ack_dscp: Option<AckMark>,
     #[command(flatten)]
     listening: ListenArgs,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", help_heading = "Output")]
     metrics: Option<SocketAddr>,
-    /// Say how it goes this often, on standard error.
+    /// Print the progress at this interval, on standard error.
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output")]
     every: Span,
     /// Print the summary as one JSON document on standard output.
@@ -120,10 +162,30 @@ pub(crate) struct Args {
 enum LawName {
     /// Holds the round at --delay, and levels below --level.
     Nonlinear,
+    /// The same as the thesis prints it, to be measured: settles later.
+    Algorithm2,
     /// Integrates the level's error.
     Linear,
     /// A constant --rate.
     Fixed,
+}
+
+/// What several clients have equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SharingName {
+    /// The time that their frames take.
+    Airtime,
+    /// Packets a frame.
+    Level,
+}
+
+impl From<SharingName> for Sharing {
+    fn from(name: SharingName) -> Self {
+        match name {
+            SharingName::Airtime => Self::Airtime,
+            SharingName::Level => Self::Level,
+        }
+    }
 }
 
 /// Connections of those that have not joined, or of whom it is not known yet that they are gone: so
@@ -150,6 +212,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         params: ServerParams {
             tokens: args.listening.tokens()?,
             idle: args.idle,
+            dscp: args.dscp,
+            ack_mark: args.ack_dscp,
             ..ServerParams::default()
         },
         payloads: payloads(&args)?,
@@ -157,11 +221,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     .map_err(failure)?;
     let stop = stop_on_signals()?;
     let address = server.local_addr().map_err(failure)?;
+    let metrics = args
+        .metrics
+        .map(|address| serve_metrics(address, server.asker(), args.stations as usize))
+        .transpose()
+        .into_diagnostic()
+        .map_err(Failure::Runtime)?;
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
-    if let Some(address) = args.metrics {
-        let address = serve_metrics(address, server.asker(), args.stations as usize)
-            .into_diagnostic()
-            .map_err(Failure::Runtime)?;
+    if let Some(address) = metrics {
         eprintln!("metrics at http://{address}/metrics");
     }
     let (asker, every) = (server.asker(), args.every.into());
@@ -195,24 +262,61 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
     if args.rate.is_some() != (args.law == LawName::Fixed) {
         return Err(usage("--rate and --law fixed belong together"));
     }
-    if args.delay.is_some() && args.law != LawName::Nonlinear {
-        return Err(usage("--delay belongs to --law nonlinear"));
-    }
-    if args.level.is_some() && args.law == LawName::Fixed {
-        return Err(usage("--level belongs to --law nonlinear and linear"));
+    let seeks_delay = matches!(args.law, LawName::Nonlinear | LawName::Algorithm2);
+    for (is_given, belongs, flag, laws) in [
+        (args.delay.is_some(), seeks_delay, "--delay", "nonlinear and algorithm2"),
+        (args.inner_gain.is_some(), seeks_delay, "--inner-gain", "nonlinear and algorithm2"),
+        (args.outer_gain.is_some(), seeks_delay, "--outer-gain", "nonlinear and algorithm2"),
+        (args.overhead_gain.is_some(), seeks_delay, "--overhead-gain", "nonlinear and algorithm2"),
+        (args.overhead.is_some(), seeks_delay, "--overhead", "nonlinear and algorithm2"),
+        (args.gain.is_some(), args.law == LawName::Linear, "--gain", "linear"),
+        (args.sharing.is_some(), args.law == LawName::Linear, "--sharing", "linear"),
+        (
+            args.level.is_some(),
+            args.law != LawName::Fixed,
+            "--level",
+            "nonlinear, algorithm2 and linear",
+        ),
+    ] {
+        if is_given && !belongs {
+            return Err(usage(&format!("{flag} belongs to --law {laws}")));
+        }
     }
     Ok(match (args.law, args.rate) {
         (LawName::Fixed, Some(rate)) => DownlinkLawConfig::Fixed { rate, downlink },
         (LawName::Linear, _) => {
-            let params = LinearParams::default();
-            let target = args.level.unwrap_or(params.target);
-            DownlinkLawConfig::Linear(LinearParams { downlink, target, ..params })
+            let usual = LinearParams::default();
+            DownlinkLawConfig::Linear(LinearParams {
+                downlink,
+                gain: args.gain.unwrap_or(usual.gain),
+                target: args.level.unwrap_or(usual.target),
+                sharing: args.sharing.map_or(usual.sharing, Sharing::from),
+            })
+        }
+        (LawName::Algorithm2, _) => {
+            let usual = Algorithm2Params::default();
+            DownlinkLawConfig::Algorithm2(Algorithm2Params {
+                downlink,
+                inner_gain: args.inner_gain.unwrap_or(usual.inner_gain),
+                outer_gain: args.outer_gain.unwrap_or(usual.outer_gain),
+                overhead_gain: args.overhead_gain.unwrap_or(usual.overhead_gain),
+                delay: args.delay.unwrap_or(usual.delay),
+                level: args.level.unwrap_or(usual.level),
+                overhead: args.overhead.unwrap_or(usual.overhead),
+            })
         }
         _ => {
-            let params = NonlinearParams::default();
-            let delay = args.delay.unwrap_or(params.delay);
-            let level = args.level.unwrap_or(params.level);
-            DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, delay, level, ..params })
+            let usual = NonlinearParams::default();
+            DownlinkLawConfig::Nonlinear(NonlinearParams {
+                downlink,
+                inner_gain: args.inner_gain.unwrap_or(usual.inner_gain),
+                outer_gain: args.outer_gain.unwrap_or(usual.outer_gain),
+                overhead_gain: args.overhead_gain.unwrap_or(usual.overhead_gain),
+                delay: args.delay.unwrap_or(usual.delay),
+                level: args.level.unwrap_or(usual.level),
+                overhead: args.overhead.unwrap_or(usual.overhead),
+                ..usual
+            })
         }
     })
 }
@@ -243,9 +347,15 @@ fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
 const TOLD: usize = 20;
 
 fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
+    let mut marks = Troubles::default();
     loop {
         std::thread::sleep(every);
         let Ok(report) = asker.report(TOLD) else { return };
+        for client in &report.clients {
+            for change in mark::changed(&client.marks, ["packets", "reports"]) {
+                marks.tell(format!("{}: {change}", client.client));
+            }
+        }
         let mut err = io::stderr().lock();
         for status in &report.clients {
             if writeln!(err, "{}", line(status)).is_err() {
@@ -258,15 +368,20 @@ fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
 fn line(status: &ClientStatus) -> String {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     format!(
-        "{}: {:.1} Mbit/s, level {} of {}, delay {}, {} lost, {} dropped, {} packets",
+        "{}: {:.1} Mbit/s, level {} of {}, asked {}, slowest {}, overhead {}, delay {}, {} lost, \
+         {} dropped, {} packets{}",
         status.client,
         status.rate_bps as f64 * 1e-6,
         number(status.level),
         number(status.target),
+        number(status.asked),
+        number(status.slowest_target),
+        status.overhead_ms.map_or("-".into(), |ms| format!("{:.0} µs", ms * 1e3)),
         ms(status.delay_ms),
         status.loss.map_or("-".into(), |loss| format!("{:.2} %", loss * 100.0)),
         status.dropped,
         status.packets,
+        mark::shown(&status.marks),
     )
 }
 

@@ -8,18 +8,16 @@ mod cut;
 mod flood;
 #[path = "../common/hosts.rs"]
 mod hosts;
-#[path = "../common/lateness.rs"]
-mod lateness;
 mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod programs;
+#[path = "../common/promtool.rs"]
+mod promtool;
 mod sum;
 #[path = "../common/two_paths.rs"]
 mod two_paths;
-#[path = "../common/verdict.rs"]
-mod verdict;
 mod ways;
 
 use std::io::{Read, Write};
@@ -215,10 +213,14 @@ fn the_summary_and_the_metrics_tell_of_both_paths() {
         let of = |index: usize| report["paths"][index]["received_bytes"].as_u64().unwrap();
         assert!(of(0) + of(1) > 3_000_000 && of(0).min(of(1)) > 100_000, "{report}");
         assert_eq!(report["paths"][0]["queue_packets"], 0, "{report}");
+        assert_eq!(report["paths"][0]["queue_seen_by"], "qdisc", "{report}");
+        assert!(report["paths"][0].get("service_ms").is_some(), "{report}");
         asked.join().unwrap()
     });
+    promtool::check(asked.split_once("\r\n\r\n").unwrap().1);
     for interface in ["v1", "v2"] {
         assert_eq!(number(&asked, "bond_path_up", interface), 1.0);
+        assert_eq!(number(&asked, "bond_path_queue_seen", interface), 1.0);
         assert!(number(&asked, "bond_path_received_bytes_total", interface) > 100_000.0);
     }
 }
@@ -227,5 +229,5 @@ fn the_summary_and_the_metrics_tell_of_both_paths() {
 fn a_server_that_would_take_everybody_does_not_start() {
     let mut command = std::process::Command::new(common::FRESHLINE);
     command.args(["bond", "server", "127.0.0.1:0"]);
-    assert_fails(&ended(command), 2, "say who may use it");
+    assert_fails(&ended(command), 2, "give --client-pin or --client-ca");
 }

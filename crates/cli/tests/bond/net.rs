@@ -14,6 +14,16 @@ use super::common::{FRESHLINE, assert_succeeded, text};
 use super::two_paths::BESIDE;
 pub(crate) use super::two_paths::{Net, Rate, Running, SERVER, SERVER_6, can_run};
 
+/// Whether the whole of a test is asked for by `FRESHLINE_WHOLE`, as `scripts/bond-figures` does, and
+/// not the sample that is enough on each change.
+pub(crate) fn is_whole() -> bool {
+    std::env::var_os("FRESHLINE_WHOLE").is_some()
+}
+
+/// These tests are of schedulers and of paths that come and go, and their figures of paths that share
+/// no bottleneck: each path is controlled on its own.
+const CONGESTION: &str = "--congestion cubic";
+
 impl Net {
     /// For one that does not mind others.
     pub(crate) fn beside(rates: [Rate; 2]) -> Self {
@@ -47,7 +57,7 @@ impl Net {
 
     fn server_words(&self, listen: &str, options: &str) -> String {
         let (state, pin) = (self.state("s"), self.pin("c"));
-        format!("server {listen} --state {state} --client-pin {pin} {options}")
+        format!("server {listen} --state {state} --client-pin {pin} {CONGESTION} {options}")
     }
 
     /// The same on a host that asks `resolver` for names.
@@ -70,7 +80,8 @@ impl Net {
     }
 
     fn client_words(&self, who: &str, options: &str) -> String {
-        format!("client --state {} --pin {} {options}", self.state(who), self.pin("s"))
+        let (state, pin) = (self.state(who), self.pin("s"));
+        format!("client --state {state} --pin {pin} {CONGESTION} {options}")
     }
 
     /// A client that may have so many files open.

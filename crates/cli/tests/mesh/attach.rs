@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::sockopt::TcpCongestion;
@@ -16,10 +16,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::common::{
-    FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, can_run_with, ip, text, within,
-    words,
+    FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, can_run_with, command_in, ip,
+    text, within, words,
 };
-use super::{Alone, NAME, mesh, status};
+use super::{Alone, NAME, mesh, promtool, status};
 
 /// Whether it can be chosen.
 fn is_registered() -> bool {
@@ -36,8 +36,13 @@ fn connection() -> [TcpStream; 2] {
 }
 
 /// Data passes from one end to the other.
-fn carries([from, to]: &mut [TcpStream; 2]) {
-    let sent = vec![7; 100_000];
+fn carries(ends: &mut [TcpStream; 2]) {
+    carries_many(ends, 100_000);
+}
+
+/// Transfers this number of bytes.
+fn carries_many([from, to]: &mut [TcpStream; 2], bytes: usize) {
+    let sent = vec![7; bytes];
     let mut received = vec![0; sent.len()];
     thread::scope(|scope| {
         scope.spawn(|| from.write_all(&sent).unwrap());
@@ -75,6 +80,7 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
     let metrics = text(&mesh("status --metrics").stdout);
     assert!(metrics.contains("freshline_mesh_connection_rtt_seconds{remote="), "{metrics}");
+    promtool::check(&metrics);
 
     assert_succeeded(&mesh("set --share 2.5 --most-window 4"));
     carries(&mut ends);
@@ -157,6 +163,68 @@ fn what_listens_gives_it_to_nobody_after_the_end() {
         assert_eq!(name_of(&accepted().0), "reno");
         assert_eq!(name_of(&before), NAME, "what has begun goes on");
     });
+}
+
+/// The limit in bytes a second (SO_MAX_PACING_RATE) of the one connection that there is in a namespace.
+fn pacing_limit(namespace: &Namespace) -> Option<u64> {
+    let output = command_in(&namespace.0, "ss").args(["-tniH"]).output().unwrap();
+    let told = text(&output.stdout);
+    let rates = told.split("pacing_rate ").nth(1).and_then(|rates| rates.split(' ').next());
+    let (_, limit) = rates.unwrap_or_else(|| panic!("no rate: {told}")).split_once('/')?;
+    let bits: String = limit.chars().take_while(char::is_ascii_digit).collect();
+    Some(bits.parse::<u64>().unwrap() / 8)
+}
+
+#[test]
+fn a_connection_that_leaves_it_is_not_paced_for_it_any_more() {
+    if !can_run_with(&[]) {
+        return;
+    }
+    let _alone = Alone::new();
+    assert_succeeded(&mesh("attach --share 20"));
+    let (near, far) = (Namespace::new("leaves"), Namespace::new("leaves-for"));
+    ip(&format!("link add v netns {} type veth peer name v netns {}", near.0, far.0));
+    for (host, end) in [(&near, 1), (&far, 2)] {
+        ip(&format!("-n {} addr add 192.0.2.{end}/24 dev v", host.0));
+        ip(&format!("-n {} link set dev v up", host.0));
+    }
+    let listener = within(&far.0, || TcpListener::bind("192.0.2.2:0").unwrap());
+    let to = listener.local_addr().unwrap();
+    let from = within(&near.0, || TcpStream::connect(to).unwrap());
+    setsockopt(&from, TcpCongestion, &NAME.into()).unwrap();
+    let mut ends = [from, listener.accept().unwrap().0];
+    carries(&mut ends);
+
+    // Without a loss there is no period, and no limit. This one is a timeout's.
+    ip(&format!(
+        "-n {} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev v nud permanent",
+        near.0
+    ));
+    ends[0].write_all(&[7; 1000]).unwrap();
+    let timeouts = || status(Command::new(FRESHLINE)).unwrap()["timeouts"].as_u64();
+    let mut is_lost = (0..500).map(|_| {
+        thread::sleep(Duration::from_millis(20));
+        timeouts() > Some(0)
+    });
+    assert!(is_lost.any(|lost| lost), "no timeout");
+    ip(&format!("-n {} neigh del 192.0.2.2 dev v", near.0));
+    ends[1].read_exact(&mut [0; 1000]).unwrap();
+    carries_many(&mut ends, 5000);
+    let limit = pacing_limit(&near).expect("a limit");
+
+    setsockopt(&ends[0], TcpCongestion, &"reno".into()).unwrap();
+    // In 8 s, as long as it is paced.
+    let mut is_fast = || {
+        let start = Instant::now();
+        carries_many(&mut ends, 8 * limit as usize);
+        start.elapsed() < Duration::from_secs(4)
+    };
+    assert!((0..3).any(|_| is_fast()), "it is held to {limit} B/s");
+
+    // Back again it begins without a limit, and does not take the old one for the program's.
+    setsockopt(&ends[0], TcpCongestion, &NAME.into()).unwrap();
+    carries_many(&mut ends, 100_000);
+    assert_eq!(pacing_limit(&near), None);
 }
 
 /// How many SYNs this thread's network namespace has sent again.
@@ -272,7 +340,7 @@ fn what_cannot_be_is_refused() {
         ("attach", "--share"),
         ("attach --share 0", "from 0.001 to 4 million"),
         ("attach --share nan", "from 0.001 to 4 million"),
-        ("attach --share 5 --most-window 0", "most_window is 0"),
+        ("attach --share 5 --most-window 1", "most_window is below 2"),
         ("attach --share 5 --memory 1", "memory is below 2"),
     ] {
         assert_fails(&mesh(arguments), 2, why);

@@ -111,14 +111,7 @@ impl Chain {
             format!("qdisc add dev {device} parent 1:1 handle 2: pfifo limit {QUEUE}"),
         ];
         if self.kind.lost_of_1000 > 0 {
-            // The kernel's own dice: a random number of 32 bits; what is above a bound is dropped.
-            let random = u32::MAX - 4095 + 56;
-            let bound = u32::MAX / 1000 * (1000 - self.kind.lost_of_1000);
-            let (drop, pass) = (2, 0);
-            let program = format!("4,32 0 0 {random},53 0 1 {bound},6 0 0 {drop},6 0 0 {pass}");
-            let at = format!("dev {device} parent ffff: protocol ip");
-            lines.push(format!("qdisc add dev {device} ingress"));
-            lines.push(format!("filter add {at} bpf da bytecode \"{program}\""));
+            lines.extend(lossy(device, self.kind.lost_of_1000));
         }
         batch(&mut command_in(name, "tc"), &lines);
     }
@@ -174,9 +167,23 @@ impl Drop for Chain {
     }
 }
 
+/// Lines for `tc` that have a device lose so many of 1000 packets that arrive.
+pub(crate) fn lossy(device: &str, lost_of_1000: u32) -> [String; 2] {
+    // The kernel's own dice: a random number of 32 bits; what is above a bound is dropped.
+    let random = u32::MAX - 4095 + 56;
+    let bound = u32::MAX / 1000 * (1000 - lost_of_1000);
+    let (drop, pass) = (2, 0);
+    let program = format!("4,32 0 0 {random},53 0 1 {bound},6 0 0 {drop},6 0 0 {pass}");
+    let at = format!("dev {device} parent ffff: protocol ip");
+    [
+        format!("qdisc add dev {device} ingress"),
+        format!("filter add {at} bpf da bytecode \"{program}\""),
+    ]
+}
+
 /// Gives a command of iproute2 these lines, each of which must succeed.
 #[track_caller]
-fn batch(command: &mut Command, lines: &[String]) {
+pub(crate) fn batch(command: &mut Command, lines: &[String]) {
     let command = command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut running = command.spawn().unwrap();
     running.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();

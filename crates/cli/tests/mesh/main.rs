@@ -5,12 +5,17 @@ mod chain;
 #[path = "../common/mod.rs"]
 mod common;
 mod fairness;
+#[path = "../common/hosts.rs"]
+mod hosts;
 #[path = "../common/lateness.rs"]
 mod lateness;
 #[path = "../common/orphans.rs"]
 mod orphans;
+#[path = "../common/promtool.rs"]
+mod promtool;
 #[path = "../common/streams.rs"]
 mod streams;
+mod transfers;
 #[path = "../common/verdict.rs"]
 mod verdict;
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc::{self, IPPROTO_TCP, TCP_WINDOW_CLAMP};
 use nix::sys::signal::{Signal, kill};
@@ -383,6 +383,100 @@ fn a_signal_leaves_nothing_of_a_run_however_early_it_comes() {
         let path = fs::read_dir(&cgroup.path).unwrap().flatten().map(|entry| entry.path());
         let mut left = path.filter(|path| path.to_str().unwrap().contains("freshline-run-"));
         assert_eq!(left.next(), None, "after {after_ms} ms");
+    }
+}
+
+#[test]
+fn the_cgroup_of_a_killed_run_goes_with_the_next_run_wherever_that_is() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let cgroup = TestCgroup::new();
+    let left = || {
+        let entries = fs::read_dir(&cgroup.path).unwrap().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.to_str().unwrap().contains("freshline-run-")).collect::<Vec<_>>()
+    };
+    let mut run = Command::new(FRESHLINE);
+    run.args(["receiver", "run", "--", "bash", "-c", "echo begun; exec sleep 1000"]);
+    let mut run = cgroup.inside(|| run.stdout(Stdio::piped()).spawn().unwrap());
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let [own] = &left()[..] else { panic!("{:?}", left()) };
+    // One more cgroup in it, as a nested run has.
+    fs::create_dir(own.join("below")).unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    fs::write(own.join("cgroup.kill"), "1").unwrap();
+    let begin = Instant::now();
+    while !fs::read_to_string(own.join("cgroup.events")).unwrap().contains("populated 0") {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let next = Command::new(FRESHLINE).args(["receiver", "run", "--", "true"]).output().unwrap();
+    assert_succeeded(&next);
+    assert_eq!(left(), Vec::<PathBuf>::new());
+}
+
+/// Runs a command at a terminal of its own, where a key is pressed once the command has printed
+/// `ready`: the output and the exit code.
+fn at_terminal(command: &str, key: u8) -> (String, Option<i32>) {
+    let mut terminal = Command::new("script")
+        .args(["-qec", command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = terminal.stdin.take().unwrap();
+    let mut output = String::new();
+    for line in BufReader::new(terminal.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains("ready") {
+            keys.write_all(&[key]).unwrap();
+        }
+        output += &line;
+        output += "\n";
+    }
+    (output, terminal.wait().unwrap().code())
+}
+
+#[test]
+fn a_key_at_a_terminal_interrupts_the_command_once_and_does_not_end_the_run() {
+    if !can_run() {
+        return;
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("skipped: needs script");
+        return;
+    }
+    let _alone = alone();
+    // It ends by itself soon after the interrupt, unless it is terminated.
+    let script = r#"count=0; trap "count=\$((count + 1))" INT QUIT; trap "echo terminated; exit 3" TERM;
+        echo ready; for i in $(seq 1000); do [ $count = 0 ] || break; sleep 0.01; done; sleep 0.2;
+        echo interrupts: $count.; exit 5"#;
+    // Without a shell between, which might take the key for its own: `script` runs `$SHELL`.
+    let command = format!("exec {FRESHLINE} receiver run -- bash -c '{script}'");
+    for key in [/* Ctrl-C */ 0x03, /* Ctrl-\ */ 0x1c] {
+        let (output, code) = at_terminal(&command, key);
+        assert!(output.contains("interrupts: 1."), "{output}");
+        assert_eq!(code, Some(5), "{output}");
+    }
+}
+
+#[test]
+fn a_signal_sent_to_a_run_reaches_its_command_as_it_is() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let mut run = Command::new(FRESHLINE)
+            .args(["receiver", "run", "--", "bash", "-c", "echo ready; exec sleep 1000"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(run.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        kill(Pid::from_raw(run.id().cast_signed()), signal).unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(code), "{signal}");
     }
 }
 

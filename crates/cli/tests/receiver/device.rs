@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::common::{FRESHLINE, assert_fails, assert_succeeded, ip, text};
 use crate::hosts::Hosts;
 use crate::kit::{alone, attachment, can_run};
+use crate::promtool;
 
 /// The namespaces, gone with what is attached in them however a test ends.
 struct Gateway {
@@ -190,6 +191,7 @@ fn control_of_a_device_stays_until_detached_and_then_nothing_is_left() {
     let metrics = text(&gateway.receiver(&["status", "--metrics"]).stdout);
     let segments = "freshline_receiver_segments_total{device=\"wan\",law=\"drwa\"} 0";
     assert!(metrics.lines().any(|line| line == segments), "{metrics}");
+    promtool::check(&metrics);
 
     assert_succeeded(&gateway.receiver(&["detach", "--dev", "wan"]));
     assert!(gateway.status().is_none() && !Path::new(&gateway.pin()).exists());

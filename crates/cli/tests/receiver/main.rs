@@ -10,5 +10,7 @@ mod kit;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod paths;
+#[path = "../common/promtool.rs"]
+mod promtool;
 #[path = "../common/verdict.rs"]
 mod verdict;

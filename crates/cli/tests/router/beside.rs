@@ -82,8 +82,12 @@ impl fmt::Display for TruthTelling {
     }
 }
 
-/// Freshness control where updates are what comes to these ports.
+/// Freshness control where updates are what comes to these ports, with the paper's FIFO for all else:
+/// in FQ-CoDel, the default, updates that pass for bulk are a flow of their own, and stay fresh.
 fn ifc_for(ports: &[u16]) -> String {
     let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
-    format!("{{ discipline = \"ifc\", classifier = \"port:{}\" }}", ports.join(","))
+    format!(
+        "{{ discipline = \"ifc\", classifier = \"port={} force\", drop_averse = \"fifo\" }}",
+        ports.join(",")
+    )
 }

@@ -1,15 +1,19 @@
 //! `freshline router` between two hosts in namespaces, with real packets.
 
 mod beside;
+mod classes;
 // Not all of it is for what needs no control groups.
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 #[allow(dead_code)]
 #[path = "../common/hosts.rs"]
 mod hosts;
+mod integrity;
 #[path = "../common/lateness.rs"]
 mod lateness;
+mod marks;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;

@@ -23,6 +23,11 @@ impl<'a> Router<'a> {
         Self::of(net, "--dev", DEVICE, flags)
     }
 
+    /// For the device towards B by another name of it.
+    pub(crate) fn by_name(net: &'a Net, name: &'a str, flags: &[&str]) -> Self {
+        Self::of(net, "--dev", name, flags)
+    }
+
     /// With a TUN device into which what comes from A is routed.
     pub(crate) fn behind_tun(net: &'a Net, flags: &[&str]) -> Self {
         const TUN: &str = "shaped";

@@ -19,7 +19,7 @@ impl<'a> Attached<'a> {
     /// With these flags.
     pub(crate) fn new(net: &'a Net, flags: &[&str]) -> Self {
         let attached = Self { net };
-        attached.done("attach", &[&["--in-kernel"], flags].concat());
+        attached.done("attach", flags);
         attached
     }
 

@@ -53,7 +53,9 @@ fn in_kernel(net: &Net, rate: &str, queue: &str) -> Outcome {
 }
 
 fn ifc(share: f64) -> String {
-    format!("{{ discipline = \"ifc\", aoi_share = {share}, drop_averse = \"100p\" }}")
+    format!(
+        "{{ discipline = \"ifc\", classifier = \"udp force\", aoi_share = {share}, drop_averse = \"100p\" }}"
+    )
 }
 
 /// Within 15 %.
@@ -95,6 +97,34 @@ fn nobody_gains_by_passing_for_what_he_is_not_in_the_kernel() {
 }
 
 #[test]
+fn a_stream_has_the_queueing_delay_of_fq_codel_by_default() {
+    if !guest::entered() || !can_run() {
+        return;
+    }
+    let net = Net::new();
+    // A round trip, without which CoDel's interval is many of them.
+    tc(&net, "a", "add dev r root netem delay 10ms limit 10000");
+    let sojourn_p95_ms = |queue: &str, before: &str| {
+        let attached = Attached::new(&net, &Config::new(before, queue).flags());
+        let outcome = {
+            let (updates, bulk) = (Updates::start(&net), Bulk::start(&net));
+            thread::sleep(WINDOW);
+            // A lower rate leaves as many packets in the queue, which take longer.
+            attached.set(&["--rate", "10mbit"]);
+            let goodput = bulk.goodput(2 * WINDOW);
+            (updates.age_ms(WINDOW), goodput)
+        };
+        let status = attached.status();
+        attached.detach();
+        println!("{queue}: {outcome:.2?}, {}", status["classes"][1]);
+        status["classes"][1]["sojourn_p95_ms"].as_f64().unwrap()
+    };
+    let default = sojourn_p95_ms("\"ifc\"", "20mbit");
+    let papers = sojourn_p95_ms("{ discipline = \"ifc\", drop_averse = \"fifo\" }", "20mbit");
+    assert!(default < 60.0 && papers > 200.0, "{default} ms, {papers} ms");
+}
+
+#[test]
 fn a_share_that_changes_under_load_shows() {
     if !guest::entered() || !can_run() {
         return;
@@ -109,6 +139,9 @@ fn a_share_that_changes_under_load_shows() {
     attached.set(&["--aoi-share", "0.02"]);
     let status = attached.status();
     assert_eq!(status["aoi_share"], 0.02);
+    // The link was full for the last seconds.
+    let rates = [0, 1].map(|class| status["classes"][class]["rate_bps"].as_f64().unwrap());
+    assert!(are_alike(rates.iter().sum(), 20e6), "{status}");
     // All updates are of one flow.
     let flow = status["flows"].as_array().unwrap().iter().find(|flow| flow["class"] == "aoi");
     let waits = [flow.unwrap(), &status["classes"][0]];

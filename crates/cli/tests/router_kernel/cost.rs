@@ -45,7 +45,7 @@ fn below_tbf_ns(queue: &str) -> f64 {
 
 fn by_ifc_ns() -> f64 {
     let net = acquainted();
-    let attached = Attached::new(&net, &["--rate", FAST]);
+    let attached = Attached::new(&net, &["--rate", FAST, "--classify", "udp force"]);
     let ns = way_ns(&net);
     attached.detach();
     ns
@@ -62,7 +62,7 @@ struct Cost {
 /// clock is in each call.
 fn of_programs(rate: &str) -> Vec<Cost> {
     let (before, net) = (in_kernel(), acquainted());
-    let attached = Attached::new(&net, &["--rate", rate]);
+    let attached = Attached::new(&net, &["--rate", rate, "--classify", "udp force"]);
     fs::write("/proc/sys/kernel/bpf_stats_enabled", "1").unwrap();
     load(&net);
     fs::write("/proc/sys/kernel/bpf_stats_enabled", "0").unwrap();

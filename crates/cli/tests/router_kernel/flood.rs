@@ -67,7 +67,7 @@ fn of_each_flow_of_updates_one_packet_waits() {
         return;
     }
     let net = acquainted();
-    let attached = Attached::new(&net, &["--rate", "64kbit"]);
+    let attached = Attached::new(&net, &["--rate", "64kbit", "--classify", "udp force"]);
     // A socket's datagrams to a port are a flow.
     let ports = (0..EACH).flat_map(|_| (10_000..).take(FLOWS));
     send(&net, 100, ports);
@@ -91,7 +91,7 @@ fn after_a_flood_of_flows_every_packet_is_accounted_for() {
         return;
     }
     let net = acquainted();
-    let attached = Attached::new(&net, &["--rate", "1mbit"]);
+    let attached = Attached::new(&net, &["--rate", "1mbit", "--classify", "udp force"]);
     // Two sockets: 100,000 flows.
     for _ in 0..2 {
         send(&net, 100, (10_000..).take(PORTS));
@@ -118,7 +118,7 @@ fn attached_and_detached_under_load_it_leaves_nothing() {
     tc(&net, "a", "add dev r root netem rate 8mbit limit 1000");
     let (updates, bulk) = (Updates::start(&net), Bulk::start(&net));
     for _ in 0..3 {
-        let attached = Attached::new(&net, &["--rate", "5mbit"]);
+        let attached = Attached::new(&net, &["--rate", "5mbit", "--classify", "udp force"]);
         thread::sleep(Duration::from_millis(400));
         let status = attached.status();
         assert!(of_all(&status, "packets_out") > 0, "{status}");
@@ -132,7 +132,7 @@ fn attached_and_detached_under_load_it_leaves_nothing() {
     assert_eq!(left_besides(&before), Default::default());
     drop(bulk);
     // With its namespace goes the device, while packets wait.
-    let attached = Attached::new(&net, &["--rate", "64kbit"]);
+    let attached = Attached::new(&net, &["--rate", "64kbit", "--classify", "udp force"]);
     send(&net, 100, 10_000..11_000);
     assert!(count(&attached.status()["waiting"]["packets"]) > 0);
     drop(net);

@@ -25,6 +25,7 @@ mod orphans;
 #[allow(dead_code)]
 #[path = "../router/running.rs"]
 mod running;
+mod tags;
 #[path = "../router/traffic.rs"]
 mod traffic;
 
@@ -71,7 +72,7 @@ fn a_device_has_one_router_in_user_space_or_in_the_kernel() {
     if !guest::entered() || !can_run() {
         return;
     }
-    const RATE: [&str; 2] = ["--rate", "20mbit"];
+    const RATE: [&str; 4] = ["--rate", "20mbit", "--classify", "udp force"];
     let net = Net::new();
     let refused = |what: &str, why: &str| assert_fails(&asked(&net, what, &RATE), 1, why);
     let metrics = || text(&asked(&net, "status", &["--metrics"]).stdout);

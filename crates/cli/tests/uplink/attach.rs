@@ -1,17 +1,19 @@
 //! What `attach`, `detach` and `run` leave as it was, however they end.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{setsockopt, sockopt::Priority};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded, text, words};
 use super::net::{DEVICE, Net, can_run};
+use super::promtool;
 use super::traffic::{Questions, downloaded, port_of, uploads};
 
 /// A process that holds the program, once it does.
@@ -73,7 +75,8 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
             .collect();
         assert!(bands.len() == 2 && bands.contains(&"urgent"), "{status}");
         for band in status["bands"].as_array().unwrap() {
-            assert!(band["bytes"].as_u64().unwrap() > 0, "{status}");
+            let is_used = band["band"] != "batched";
+            assert_eq!(band["bytes"].as_u64().unwrap() > 0, is_used, "{status}");
             assert_eq!(band["drops"].is_u64(), !rate.is_empty(), "{status}");
         }
 
@@ -267,6 +270,41 @@ fn a_shaper_that_somebody_has_replaced_is_not_told_as_ours_and_what_is_there_sta
 }
 
 #[test]
+fn priorities_that_programs_have_set_stay() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    // A user's own classes: packets choose them by their priorities.
+    net.tc("a", "qdisc replace", "root handle 1: htb default 10");
+    for class in ["10", "20"] {
+        net.tc("a", "class add", &format!("parent 1: classid 1:{class} htb rate 100mbit"));
+    }
+    let packets_of_20 = || -> u64 {
+        let all = net.tc("a", "-s class show", "");
+        let mut lines = all.lines().skip_while(|line| !line.contains("htb 1:20 "));
+        // Such as: Sent 1420 bytes 10 pkt (dropped 0, overlimits 0 requeues 0)
+        let sent = lines.find(|line| line.contains("Sent ")).unwrap();
+        sent.split_whitespace().nth(3).unwrap().parse().unwrap()
+    };
+    assert_succeeded(&net.on_device("attach", ""));
+    let socket = net.within("a", || UdpSocket::bind("10.78.0.1:0").unwrap());
+    setsockopt(&socket, Priority, &0x0001_0020).unwrap();
+    for _ in 0..10 {
+        socket.send_to(&[0; 100], "10.78.0.2:9").unwrap();
+    }
+    assert_eq!(packets_of_20(), 10, "UDP");
+
+    let uploads = uploads(&net, 1);
+    setsockopt(&uploads.ends[0], Priority, &0x0001_0020).unwrap();
+    assert_eq!(band_of(&net, port_of(&uploads)).unwrap(), "bulk");
+    let before = packets_of_20();
+    thread::sleep(Duration::from_millis(300));
+    assert!(packets_of_20() > before, "a bulk stream of a class of its own");
+    assert_succeeded(&net.on_device("detach", ""));
+}
+
+#[test]
 fn it_says_who_serves_the_bands() {
     if !can_run() {
         return;
@@ -299,6 +337,7 @@ fn metrics_tell_each_device_of_this_namespace_once() {
     let rates: Vec<_> =
         printed.lines().filter(|line| line.starts_with("freshline_uplink_rate{")).collect();
     assert_eq!(rates, ["freshline_uplink_rate{device=\"v\"} 10000000.0"], "{printed}");
+    promtool::check(&printed);
 }
 
 #[test]

@@ -5,11 +5,15 @@ mod attach;
 mod common;
 #[path = "../common/hosts.rs"]
 mod hosts;
+mod killed;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
+#[path = "../common/promtool.rs"]
+mod promtool;
 #[path = "../common/streams.rs"]
 mod streams;
+mod super_packets;
 mod traffic;
 
 use std::thread;

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::ops::Deref;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -99,15 +100,20 @@ impl Net {
         all.iter().find(|one| one["elsewhere"] == false).cloned()
     }
 
-    /// The pins of A.
+    /// The number of A's folders of pins.
     pub(crate) fn pins(&self) -> usize {
+        let pins = fs::read_dir("/sys/fs/bpf/freshline").into_iter().flatten().flatten();
+        pins.filter(|pin| self.is_pin(&pin.path())).count()
+    }
+
+    /// Whether this is a folder of A's pins.
+    pub(crate) fn is_pin(&self, path: &Path) -> bool {
         let netns = self.within("a", || fs::read_link("/proc/thread-self/ns/net").unwrap());
         // Such as `net:[4026532246]`.
         let netns = netns.to_str().unwrap();
         let number = &netns["net:[".len()..netns.len() - 1];
-        let prefix = format!("uplink-{number}-");
-        let pins = fs::read_dir("/sys/fs/bpf/freshline").into_iter().flatten().flatten();
-        pins.filter(|pin| pin.file_name().to_str().unwrap().starts_with(&prefix)).count()
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with(&format!("uplink-{number}-"))
     }
 }
 

@@ -118,8 +118,21 @@ fn what_cannot_be_is_refused_with_the_reason() {
     }
     assert_fails(&source("--via lo,lo --scheduler best"), 2, "there is no scheduler `best`");
     assert_fails(&source("--scheduler qaware"), 2, "--via");
+    assert_fails(&source("--alpha 0.5"), 2, "--via");
+    for (flags, reason) in [
+        ("qaware --alpha 1", "`alpha` is 1, which is not from 0 to below 1"),
+        ("min_srtt --alpha 0.5", "`min_srtt` has no `alpha`, which belongs to qaware and freshest"),
+        ("freshest --estimator algorithm-1", "`freshest` has no `estimator`"),
+        ("qaware --estimator mean", "algorithm-1"),
+    ] {
+        assert_fails(&source(&format!("--via lo,lo --scheduler {flags}")), 2, reason);
+    }
+    // With settings in their ranges it runs, and nobody answers.
+    let settings = "--scheduler qaware --alpha 0.5 --estimator algorithm-1";
+    assert_fails(&source(&format!("--via lo,lo {settings}")), 1, "no update was acknowledged");
     assert_fails(&source("--via lo@nowhere"), 2, "wlan0@192.0.2.1");
     let done = source("--via no-such-one --json");
-    assert!(done.status.success(), "it may come yet: {done:?}");
+    // The interface may come yet, so it is waited for; but nothing was delivered.
+    assert_fails(&done, 1, "no update was acknowledged");
     assert_eq!(Told::of("", &done.stdout).paths[0].state, "down");
 }

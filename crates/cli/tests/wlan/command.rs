@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::kit::{Daemon, FRESHLINE, port_in};
+use crate::promtool;
 
 fn freshline(words: &str) -> Output {
     Command::new(FRESHLINE).args(words.split(' ')).output().unwrap()
@@ -30,6 +31,16 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (
             "serve udp://127.0.0.1:0 --size 1kB --law fixed --rate 1mbit --level 3",
             "--level belongs",
+        ),
+        ("serve udp://127.0.0.1:0 --size 1kB --gain 1mbit", "--gain belongs to --law linear"),
+        (
+            "serve udp://127.0.0.1:0 --size 1kB --law linear --inner-gain 0.5",
+            "--inner-gain belongs",
+        ),
+        ("serve udp://127.0.0.1:0 --size 1kB --inner-gain 2", "`inner_gain` is 2, which is not"),
+        (
+            "serve udp://127.0.0.1:0 --size 1kB --law algorithm2 --level 65",
+            "`level` is 65, which is not",
         ),
         ("serve udp://127.0.0.1:0 --size 1kB --level 64", "`level` is 64, which is not"),
         ("serve udp://127.0.0.1:0 --size 1kB --packet 60B", "packets of 60 bytes"),
@@ -58,6 +69,10 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
             "belongs to --counting svm",
         ),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --max-packets 0", "0 is not in 1..=1024"),
+        (
+            "receive udp://127.0.0.1:9 --mcs-rate 9mbit --counting svm --max-packets 128",
+            "frames of up to 64 packets",
+        ),
         ("receive udp://127.0.0.1:9 --mcs-rate 0mbit", "--mcs-rate must be above zero"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --out - --json", "would mix"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --pin sha256:00", "sha256"),
@@ -144,6 +159,7 @@ fn metrics_tell_of_clients_while_they_are_there() {
     assert!(told.contains(&format!("freshline_downlink_rate_bps{{{named}")), "{told}");
     assert!(told.contains("freshline_downlink_clients 1"), "{told}");
     assert!(told.contains("number=\"1\"") && !told.contains("session"), "{told}");
+    promtool::check(told.split_once("\r\n\r\n").unwrap().1);
     kill(Pid::from_raw(client.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(client.wait().unwrap().success());
     let gone = (0..400).any(|_| {

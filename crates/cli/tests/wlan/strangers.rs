@@ -83,6 +83,7 @@ fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
                     hold: Span::ZERO,
                     received: number as u32,
                     seen: Some(seen),
+                    marks: Default::default(),
                 };
                 let _ = socket.send(&report.bytes());
                 if kind == Beside::Flooder {

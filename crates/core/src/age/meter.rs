@@ -1,6 +1,6 @@
 //! Everything that a report says about age, from one stream of updates.
 
-use super::{AgeHistogram, AgeProcess, Freshness, TimeOver};
+use super::{AgeHistogram, AgeProcess, Freshness, Integral, Ramp, TimeOver};
 use crate::unit::{Span, Time};
 
 /// Measures the age at a receiver: mean, quantiles, peaks, and the time over a limit.
@@ -9,9 +9,21 @@ use crate::unit::{Span, Time};
 #[derive(Debug, Clone, Default)]
 pub struct AgeMeter {
     process: AgeProcess,
-    /// The ages up to the last reset, like `over`.
+    /// Where the measurement begins, and the counts of updates then.
+    from: Integral,
+    counted: [u64; 2],
+    /// The ages up to the last reset, like `peaks` and `over`.
     ages: AgeHistogram,
+    peaks: PeakSum,
     over: Option<TimeOver>,
+}
+
+/// The ages just before each reset.
+#[derive(Debug, Clone, Copy, Default)]
+struct PeakSum {
+    count: u64,
+    sum: u128,
+    max: Span,
 }
 
 /// What an [`AgeMeter`] has measured.
@@ -27,13 +39,14 @@ pub struct AgeSummary {
     pub p99: Span,
     /// The largest age, be it a peak or the present one.
     pub max: Span,
-    /// Mean of the ages just before each reset; `None` before the second fresh update.
+    /// Mean of the ages just before each reset; `None` without a reset.
     pub peak_mean: Option<Span>,
-    /// Largest of the ages just before each reset; `None` before the second fresh update.
+    /// Largest of the ages just before each reset; `None` without a reset.
     pub peak_max: Option<Span>,
     /// Exact fraction of the time, from 0 to 1, over the limit; `None` where none was set.
     pub fraction_over: Option<f64>,
-    /// From the first update to the moment of the summary; never zero.
+    /// From the first update, or the beginning of the measurement if that was later, to the moment
+    /// of the summary; never zero.
     pub duration: Span,
     /// Updates that were fresher than all before them, the first included.
     pub fresh: u64,
@@ -52,12 +65,28 @@ impl AgeMeter {
         Self { over: Some(TimeOver::new(limit)), ..Self::default() }
     }
 
+    /// A meter of a source whose age is known from `start` on: see [`AgeProcess::starting_at`].
+    pub fn starting_at(start: Time) -> Self {
+        Self { process: AgeProcess::starting_at(start), counted: [1, 0], ..Self::default() }
+    }
+
+    /// Measures from `now` on: forgets all measurements, while the age itself goes on.
+    pub fn measure_from(&mut self, now: Time) {
+        let counted = [self.process.fresh(), self.process.stale()];
+        let over = self.over.map(|over| TimeOver::new(over.limit()));
+        let (process, from) = (self.process.clone(), self.process.mark(now));
+        *self = Self { process, from, counted, over, ..Self::default() };
+    }
+
     /// An update has arrived; see [`AgeProcess::on_update`].
     pub fn on_update(&mut self, now: Time, generated_at: Time) -> Freshness {
-        let ramp = self.process.ramp(now);
+        let ramp = self.ramp(now);
         let freshness = self.process.on_update(now, generated_at);
         if let (Freshness::Fresh, Some(ramp)) = (freshness, ramp) {
             self.ages.record(ramp);
+            self.peaks.count += 1;
+            self.peaks.sum += u128::from(ramp.to().as_nanos());
+            self.peaks.max = self.peaks.max.max(ramp.to());
             if let Some(over) = &mut self.over {
                 over.record(ramp);
             }
@@ -65,39 +94,55 @@ impl AgeMeter {
         freshness
     }
 
-    /// The age process within: the present age, means over an epoch.
+    /// The age process within: the present age, means over an epoch. It knows nothing of
+    /// [`AgeMeter::measure_from`].
     pub const fn process(&self) -> &AgeProcess {
         &self.process
+    }
+
+    /// The age not exceeded during the fraction `q` of the time until `now`, as a
+    /// [`summary`](Self::summary) has it, and much sooner.
+    pub fn quantile(&self, now: Time, q: f64) -> Option<Span> {
+        let open = self.ramp(now)?;
+        let max = self.peaks.max.max(open.to());
+        self.ages.quantile_with(open, q).map(|age| age.min(max))
     }
 
     /// What was measured until `now`, the tooth that is still growing included. `None` before the
     /// first update and as long as no time has passed. Copies the histogram: for reports.
     pub fn summary(&self, now: Time) -> Option<AgeSummary> {
-        let open = self.process.ramp(now)?;
+        let open = self.ramp(now)?;
         let mut ages = self.ages.clone();
         ages.record(open);
         let over = self.over.map(|mut over| {
             over.record(open);
             over.time()
         });
-        let max = self.process.max(now)?;
+        let max = self.peaks.max.max(open.to());
         // The middle of the last bucket may lie above the largest age.
         let quantile = |q| ages.quantile(q).map(|age| age.min(max));
-        let duration = self.process.duration(now);
-        let peaks = self.process.peaks();
+        let duration = ages.duration();
+        let PeakSum { count, sum, max: peak_max } = self.peaks;
+        let has_peaks = count > 0;
         Some(AgeSummary {
-            mean: self.process.mean(now)?,
+            mean: self.process.mean_since(self.from, now)?,
             p50: quantile(0.50)?,
             p95: quantile(0.95)?,
             p99: quantile(0.99)?,
             max,
-            peak_mean: peaks.map(|peaks| peaks.mean),
-            peak_max: peaks.map(|peaks| peaks.max),
+            // The mean of numbers of 64 bits has 64 bits.
+            peak_mean: has_peaks.then(|| Span::from_nanos((sum / u128::from(count)) as u64)),
+            peak_max: has_peaks.then_some(peak_max),
             fraction_over: over.map(|over| over.as_nanos() as f64 / duration.as_nanos() as f64),
             duration,
-            fresh: self.process.fresh(),
-            stale: self.process.stale(),
+            fresh: self.process.fresh() - self.counted[0],
+            stale: self.process.stale() - self.counted[1],
         })
+    }
+
+    /// The growth of age since it was last reset, without what was before the measurement.
+    fn ramp(&self, now: Time) -> Option<Ramp> {
+        Some(self.process.ramp(now)?.last(now.since(self.from.at())))
     }
 }
 
@@ -140,6 +185,34 @@ mod tests {
         assert_eq!((summary.peak_mean, summary.fraction_over), (None, None));
     }
 
+    #[test]
+    fn a_measurement_from_a_mark_keeps_the_age_of_a_source_that_is_silent() {
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        let mut meter = AgeMeter::with_limit(Span::from_secs(45));
+        meter.on_update(at(5), at(5));
+        meter.measure_from(at(10));
+        meter.on_update(at(50), at(50));
+        // From 10 to 50 s the age grew from 5 to 45 s, from 50 to 60 s from 0 to 10 s.
+        let summary = meter.summary(at(60)).unwrap();
+        assert_eq!(summary.mean, Span::from_secs(21));
+        assert_eq!((summary.max, summary.peak_mean), (Span::from_secs(45), Some(summary.max)));
+        assert_eq!((summary.duration, summary.fresh, summary.stale), (Span::from_secs(50), 1, 0));
+        // Ages of 5 to 10 s were met twice, all others once: 25 of 50 s were up to 20 s.
+        assert!((summary.p50.as_secs_f64() / 20.0 - 1.0).abs() < 0.01, "{}", summary.p50);
+        assert_eq!(summary.fraction_over, Some(0.0));
+    }
+
+    #[test]
+    fn a_source_that_never_delivers_ages_from_its_start() {
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        let mut meter = AgeMeter::starting_at(at(5));
+        meter.measure_from(at(2));
+        let summary = meter.summary(at(15)).unwrap();
+        assert_eq!((summary.mean, summary.max), (Span::from_secs(5), Span::from_secs(10)));
+        assert_eq!((summary.peak_mean, summary.fresh), (None, 0));
+        assert_eq!(summary.duration, Span::from_secs(10));
+    }
+
     proptest! {
         #[test]
         fn a_summary_is_ordered_and_counts_all_time_once(
@@ -152,6 +225,9 @@ mod tests {
                 let asked = Time::from_nanos(asked);
                 let Some(summary) = meter.summary(asked) else { continue };
                 prop_assert!(summary.p50 <= summary.p95 && summary.p95 <= summary.p99);
+                for (q, found) in [(0.5, summary.p50), (0.95, summary.p95), (0.99, summary.p99)] {
+                    prop_assert_eq!(meter.quantile(asked, q), Some(found));
+                }
                 prop_assert!(summary.p99 <= summary.max && summary.mean <= summary.max);
                 prop_assert!((0.0..=1.0).contains(&summary.fraction_over.unwrap()));
                 let open = meter.process.ramp(asked).unwrap().duration();

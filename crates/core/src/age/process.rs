@@ -40,7 +40,8 @@ pub struct Peaks {
 
 /// The age at a receiver: its value, its exact time average, and its peaks.
 ///
-/// Before the first update the age is undefined; measurement begins with that update. All times
+/// Before the first update the age is undefined, unless the process is
+/// [`starting_at`](Self::starting_at) a known time; measurement begins with that update. All times
 /// given to one process are of the same clock: whoever measures with two clocks corrects the
 /// offset beforehand.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +64,15 @@ impl AgeProcess {
     /// A process that has seen no update yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A process whose receiver knows the state of `start` from the beginning, as if an update
+    /// generated then had arrived at once: a source that never delivers ages from its start. The
+    /// start counts as the first fresh update.
+    pub fn starting_at(start: Time) -> Self {
+        let mut process = Self::new();
+        process.on_update(start, start);
+        process
     }
 
     /// An update that was generated at `generated_at` has arrived.
@@ -178,6 +188,16 @@ mod tests {
         assert_eq!(age.max(at(5)), None);
         assert_eq!(age.peaks(), None);
         assert_eq!(age.duration(at(5)), Span::ZERO);
+    }
+
+    #[test]
+    fn a_source_that_never_delivers_ages_from_its_start() {
+        let mut age = AgeProcess::starting_at(at(10));
+        assert_eq!(age.age(at(30)), Some(Span::from_millis(20)));
+        assert_eq!(age.mean(at(30)), Some(Span::from_millis(10)));
+        // Generated at the start: the age goes on, without a peak.
+        age.on_update(at(30), at(10));
+        assert_eq!((age.age(at(40)), age.peaks()), (Some(Span::from_millis(30)), None));
     }
 
     #[test]

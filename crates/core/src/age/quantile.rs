@@ -37,13 +37,15 @@ pub struct AgeHistogram {
     crossings: Box<[u64]>,
     rest: Box<[u64]>,
     total: Span,
+    /// No bucket below this one has anything in it.
+    lowest: usize,
 }
 
 impl AgeHistogram {
     /// An empty histogram.
     pub fn new() -> Self {
         let zeros = || vec![0; BUCKETS].into_boxed_slice();
-        Self { crossings: zeros(), rest: zeros(), total: Span::ZERO }
+        Self { crossings: zeros(), rest: zeros(), total: Span::ZERO, lowest: BUCKETS }
     }
 
     /// Adds the time and the ages of `ramp`. A ramp that would bring the total beyond
@@ -58,22 +60,46 @@ impl AgeHistogram {
         self.rest[first.0] = self.rest[first.0].wrapping_sub(before);
         self.crossings[last.0] = self.crossings[last.0].wrapping_sub(1);
         self.rest[last.0] = self.rest[last.0].wrapping_add(within);
+        self.lowest = self.lowest.min(first.0);
     }
 
     /// The age that is not exceeded during the fraction `q` of the time: 0.5 gives the median.
     ///
     /// `q` is brought between 0 and 1 (NaN counts as 0). `None` as long as no time was recorded.
-    /// Takes time in proportion to the number of buckets, 3776.
+    /// Takes time in proportion to the number of buckets between the lowest age and the quantile,
+    /// 64 for each doubling.
     pub fn quantile(&self, q: f64) -> Option<Span> {
-        if self.total.is_zero() {
+        self.quantile_with(Ramp::new(Span::ZERO, Span::ZERO), q)
+    }
+
+    /// The same as if `open` had been recorded.
+    pub fn quantile_with(&self, open: Ramp, q: f64) -> Option<Span> {
+        // A ramp that would be left out is left out here.
+        let sum = self.total.checked_add(open.duration());
+        let open = if sum.is_some() { open } else { Ramp::new(Span::ZERO, Span::ZERO) };
+        let total = sum.unwrap_or(self.total).as_nanos();
+        if total == 0 {
             return None;
         }
-        let total = self.total.as_nanos();
+        let (first, last) = (Bucket::of(open.from()), Bucket::of(open.to()));
+        let before = open.from().as_nanos() - first.lower_edge();
+        let within = open.to().as_nanos() - last.lower_edge();
         let wanted = (libm::ceil(q.clamp(0.0, 1.0) * total as f64) as u64).clamp(1, total);
         let (mut crossing, mut time) = (0u64, 0u64);
-        (0..BUCKETS)
+        let lowest = if open.duration().is_zero() { self.lowest } else { self.lowest.min(first.0) };
+        (lowest..BUCKETS)
             .map(Bucket)
             .find(|bucket| {
+                if !open.duration().is_zero() {
+                    if bucket.0 == first.0 {
+                        crossing = crossing.wrapping_add(1);
+                        time = time.wrapping_sub(before);
+                    }
+                    if bucket.0 == last.0 {
+                        crossing = crossing.wrapping_sub(1);
+                        time = time.wrapping_add(within);
+                    }
+                }
                 crossing = crossing.wrapping_add(self.crossings[bucket.0]);
                 let spent = crossing.wrapping_mul(bucket.width());
                 time = time.wrapping_add(spent.wrapping_add(self.rest[bucket.0]));

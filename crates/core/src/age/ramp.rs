@@ -30,6 +30,11 @@ impl Ramp {
         self.to - self.from
     }
 
+    /// Its last `time`; the whole of it where it was shorter.
+    pub(super) fn last(self, time: Span) -> Self {
+        Self { from: self.from.max(self.to - time), to: self.to }
+    }
+
     /// Twice the area under it in ns², a whole number: to² − from².
     pub(super) fn twice_area(self) -> u128 {
         let (from, to) = (u128::from(self.from.as_nanos()), u128::from(self.to.as_nanos()));

@@ -353,7 +353,11 @@ mod tests {
     #[test]
     fn a_cell_that_makes_no_sense_is_refused_with_the_remedy() {
         for (file, clients, remedy) in [
-            ("[wlan]\nrate = \"mcs3\"", 1, "wlan: `rate` mcs3 does not exist in A"),
+            (
+                "[wlan]\nrate = \"mcs3\"",
+                1,
+                "wlan: `rate` mcs3 does not exist in 802.11a with `width` 20MHz",
+            ),
             (
                 "[wlan]\nstations = 7",
                 1,

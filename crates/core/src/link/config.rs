@@ -7,7 +7,10 @@ use core::str::FromStr;
 
 use rand::{Rng, SeedableRng};
 
-use super::{GilbertElliott, Hop, LinkParams, Loss, Order, Path, TraceFile, TraceFileError};
+use super::{
+    Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path, TraceFile,
+    TraceFileError,
+};
 use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
 use crate::unit::{BitRate, Bytes, Span};
 
@@ -28,6 +31,10 @@ pub struct HopConfig {
     /// The largest IP packet that the hop takes, at least [`HopConfig::MIN_MTU`].
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mtu: Option<Bytes>,
+    /// The bytes that the link layer adds to each IP packet, such as `ethernet` or
+    /// `overhead 44 mpu 84 atm`; none by default.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub framing: Option<Framing>,
     /// The propagation delay.
     pub delay: Span,
     /// The delay of each packet is uniform in `delay` ± `jitter`; at most `delay`.
@@ -50,6 +57,9 @@ pub struct HopConfig {
     pub bad_loss: Option<f64>,
     /// The queue in front of the transmitter.
     pub queue: QdiscConfig,
+    /// When the hop gets another rate or delay, in ascending order; in files only.
+    #[cfg_attr(feature = "serde", serde(rename = "change", skip_serializing_if = "Vec::is_empty"))]
+    pub changes: Vec<HopChange>,
 }
 
 /// A field of a hop with a value that makes no sense.
@@ -89,6 +99,18 @@ pub enum FieldError {
     /// A trace of which nobody read the file.
     #[error("the trace `{0}` has not been read; traces can be used in files only")]
     TraceNotRead(String),
+    /// A change that is out of order.
+    #[error("`change` at {at} stands behind a later one; sort them by `at`")]
+    ChangeOutOfOrder {
+        /// When it would happen.
+        at: Span,
+    },
+    /// A change that changes nothing.
+    #[error("`change` at {at} has neither `rate` nor `delay`; give one of them")]
+    EmptyChange {
+        /// When it would happen.
+        at: Span,
+    },
     /// A queue that makes no sense.
     #[error("`queue`: {0}")]
     Queue(#[from] QdiscError),
@@ -118,6 +140,29 @@ impl HopConfig {
         }
         if self.jitter > self.delay {
             return Err(FieldError::JitterAboveDelay { jitter: self.jitter, delay: self.delay });
+        }
+        self.check_changes()
+    }
+
+    fn check_changes(&self) -> Result<(), FieldError> {
+        let mut before = Span::ZERO;
+        for &HopChange { at, rate, delay } in &self.changes {
+            if at < before {
+                return Err(FieldError::ChangeOutOfOrder { at });
+            }
+            before = at;
+            if rate.is_none() && delay.is_none() {
+                return Err(FieldError::EmptyChange { at });
+            }
+            if rate == Some(BitRate::from_bps(0)) {
+                return Err(FieldError::ZeroRate);
+            }
+            if rate.is_some() && self.trace.is_some() {
+                return Err(FieldError::RateAndTrace);
+            }
+            if let Some(delay) = delay.filter(|delay| *delay < self.jitter) {
+                return Err(FieldError::JitterAboveDelay { jitter: self.jitter, delay });
+            }
         }
         Ok(())
     }
@@ -158,13 +203,14 @@ impl HopConfig {
             mtu: self.mtu,
             rate: self.rate,
             trace,
+            framing: self.framing.unwrap_or_default(),
             delay: self.delay,
             jitter: self.jitter,
             order: self.order,
             loss: self.checked_loss()?,
         };
         let queue = self.queue.build(&mut rng)?;
-        Ok(Hop::new(link, queue, rng))
+        Ok(Hop::new(link, queue, rng).with_changes(&self.changes))
     }
 }
 
@@ -184,8 +230,8 @@ pub enum ParseHopError {
     NotAPair(String),
     /// A key that no hop has.
     #[error(
-        "a hop has no `{0}`; it has `rate`, `mtu`, `delay`, `jitter`, `order`, `loss`, `to_bad`, \
-         `to_good`, `bad_loss` and `queue`, and in a file `trace`"
+        "a hop has no `{0}`; it has `rate`, `mtu`, `framing`, `delay`, `jitter`, `order`, `loss`, \
+         `to_bad`, `to_good`, `bad_loss` and `queue`, and in a file `trace` and `change`"
     )]
     UnknownKey(String),
     /// A key with two values.
@@ -214,6 +260,7 @@ impl FromStr for HopConfig {
             match key {
                 "rate" => hop.rate = Some(read(key, value)?),
                 "mtu" => hop.mtu = Some(read(key, value)?),
+                "framing" => hop.framing = Some(read(key, value)?),
                 "delay" => hop.delay = read(key, value)?,
                 "jitter" => hop.jitter = read(key, value)?,
                 "order" => hop.order = read(key, value)?,
@@ -250,6 +297,9 @@ impl fmt::Display for HopConfig {
         }
         if let Some(mtu) = self.mtu {
             write!(f, "mtu={mtu},")?;
+        }
+        if let Some(framing) = self.framing {
+            write!(f, "framing={framing},")?;
         }
         write!(f, "delay={},", self.delay)?;
         if !self.jitter.is_zero() {
@@ -391,7 +441,11 @@ mod tests {
             ("fast", "`fast` is not of the form `key=value`"),
             ("colour=red", "a hop has no `colour`; it has `rate`"),
             ("delay=1ms,delay=2ms", "`delay` is given twice"),
-            ("delay=20", "`delay`: `20` is not a length of time: unknown unit; write for example"),
+            (
+                "delay=20",
+                "`delay`: `20` is not a length of time: it has no unit; write for example",
+            ),
+            ("framing=fibre", "`framing`: `fibre` is not a framing; write a keyword"),
             ("queue=100", "`queue`: `100` is no discipline; write `fifo`, `lifo`"),
             ("order=random", "`order`: `random` is not an order; write `kept` or `free`"),
         ] {
@@ -442,6 +496,7 @@ mod tests {
                 rate,
                 trace: None,
                 mtu,
+                framing: mtu.map(|_| "pppoe-ptm mpu 68".parse().unwrap()),
                 delay,
                 jitter,
                 order: Order::Kept,
@@ -450,6 +505,7 @@ mod tests {
                 to_good: bad_loss,
                 bad_loss,
                 queue: QdiscConfig::Fifo { limit: Limit::Bytes(bytes) },
+                changes: Vec::new(),
             };
             prop_assert_eq!(hop.to_string().parse(), Ok(hop));
         }

@@ -1,10 +1,12 @@
 //! One hop: a queue, a transmitter and a line.
 
+use alloc::collections::VecDeque;
+
 use rand::Rng;
 
 use super::line::Line;
 use super::loss::LossProcess;
-use super::transmitter::Transmitter;
+use super::transmitter::{Pace, Transmitter};
 use super::{HopStats, LinkParams};
 use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{BitRate, Bytes, Packets, Span, Time};
@@ -18,6 +20,22 @@ pub struct Delivered<P> {
     pub packet: P,
 }
 
+/// A moment from which on a hop has another rate or delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct HopChange {
+    /// When, counted from [`Time::ZERO`]: the start of a simulation, or of an emulator.
+    pub at: Span,
+    /// The rate from then on, above zero; unchanged where it is missing. See [`Hop::set_rate`].
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub rate: Option<BitRate>,
+    /// The delay from then on, at least the jitter; unchanged where it is missing. See
+    /// [`Hop::set_delay`].
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub delay: Option<Span>,
+}
+
 /// A queue `Q` in front of a link for packets `P`, with the random stream `R`.
 ///
 /// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::next_event`] says when to poll
@@ -28,10 +46,14 @@ pub struct Hop<Q, P, R> {
     queue: Q,
     transmitter: Transmitter,
     in_transmission: Option<Transmission<P>>,
+    /// What is cut from the next transmissions; see [`Hop::make_up`].
+    owed: Span,
     loss: LossProcess,
     line: Line<P>,
     rng: R,
     stats: HopStats,
+    /// Those that lie ahead, in ascending order.
+    changes: VecDeque<HopChange>,
 }
 
 #[derive(Debug)]
@@ -61,10 +83,18 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
             link,
             queue,
             in_transmission: None,
+            owed: Span::ZERO,
             line: Line::new(),
             rng,
             stats: HopStats::default(),
+            changes: VecDeque::new(),
         }
+    }
+
+    /// The same hop, which changes its rate or delay at these moments, in ascending order.
+    pub fn with_changes(mut self, changes: &[HopChange]) -> Self {
+        self.changes = changes.iter().copied().collect();
+        self
     }
 
     /// Hands in a packet.
@@ -91,7 +121,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// When something happens next: call [`Hop::poll`] then.
     pub fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.line.next_arrival(), self.next_departure()])
+        // A change matters to what is in transmission; all else meets it in time.
+        let change = self.next_change().filter(|_| self.in_transmission.is_some());
+        Time::earliest([self.line.next_arrival(), self.next_departure(), change])
     }
 
     /// What went through so far.
@@ -109,10 +141,10 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     /// `now` that was used, from 0 to 1: of the time for a rate, of the opportunities for a trace.
     pub fn utilisation(&self, since: Time, now: Time) -> f64 {
         let elapsed = now.since(since).as_secs_f64();
-        match &self.transmitter {
-            Transmitter::Trace(replay) => replay.utilisation(since, now),
-            Transmitter::Rate(_) if elapsed > 0.0 => self.busy(now).as_secs_f64() / elapsed,
-            Transmitter::Rate(_) => 0.0,
+        match &self.transmitter.pace {
+            Pace::Trace(replay) => replay.utilisation(since, now),
+            Pace::Rate(_) if elapsed > 0.0 => self.busy(now).as_secs_f64() / elapsed,
+            Pace::Rate(_) => 0.0,
         }
     }
 
@@ -123,9 +155,33 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.link.rate = Some(rate);
         self.transmitter.set_rate(rate);
         if let Some(sending) = &mut self.in_transmission {
-            let whole = rate.time_to_send(sending.packet.size());
+            let whole = rate.time_to_send(self.link.framing.on_wire(sending.packet.size()));
             let left = sending.end().since(now).min(whole);
             sending.duration = now.since(sending.start).min(sending.duration) + left;
+        }
+    }
+
+    /// Bounds what a transmitter that was not driven for a while sends at once: a transmission that
+    /// ended before `earliest` ends then, and the time in between is lost. Without this a hop makes
+    /// up for any pause, as the emulator of a link has to; a shaper in front of a real link, whose
+    /// process was stopped for a second, would send a second's packets into that link at once.
+    /// Call it before the other methods, with an `earliest` a few ms before their `now`.
+    pub fn forgo_until(&mut self, earliest: Time) {
+        if let Some(sending) = &mut self.in_transmission
+            && sending.end() < earliest
+        {
+            sending.start += earliest.since(sending.end());
+        }
+    }
+
+    /// Makes up for `idle`, the time in which the link was idle because a packet that this hop
+    /// transmitted did not exist any more: the current transmission ends earlier by this time, and
+    /// so do the next ones until it is used up, or the queue is empty. For a link with a rate.
+    pub fn make_up(&mut self, idle: Span) {
+        if let Some(sending) = &mut self.in_transmission {
+            let cut = idle.min(sending.duration);
+            sending.duration = sending.duration - cut;
+            self.owed += idle - cut;
         }
     }
 
@@ -170,8 +226,26 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// Everything that the transmitter does until `now`.
+    fn next_change(&self) -> Option<Time> {
+        self.changes.front().map(|change| Time::ZERO + change.at)
+    }
+
+    /// Everything that the transmitter does until `now`, and every change, in order.
     fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        while let Some(at) = self.next_change().filter(|at| *at <= now) {
+            self.transmit_until(at, drops);
+            let Some(HopChange { rate, delay, .. }) = self.changes.pop_front() else { break };
+            if let Some(rate) = rate {
+                self.set_rate(at, rate);
+            }
+            if let Some(delay) = delay {
+                self.set_delay(delay);
+            }
+        }
+        self.transmit_until(now, drops);
+    }
+
+    fn transmit_until(&mut self, now: Time, drops: &mut Drops<'_, P>) {
         while let Some(at) = self.next_departure().filter(|at| *at <= now) {
             if let Some(sent) = self.in_transmission.take() {
                 self.stats.busy += sent.duration;
@@ -189,6 +263,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     fn transmit_next(&mut self, now: Time, drops: &mut Drops<'_, P>) -> bool {
         if self.queue.backlog().packets == Packets::ZERO {
             self.transmitter.rest();
+            self.owed = Span::ZERO;
             return false;
         }
         if !self.transmitter.may_start(now) {
@@ -200,6 +275,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         };
         self.stats.sojourn.record(next.sojourn);
         let duration = self.transmitter.send(now, next.packet.size());
+        let cut = self.owed.min(duration);
+        self.owed = self.owed - cut;
+        let duration = duration - cut;
         self.in_transmission = Some(Transmission { packet: next.packet, start: now, duration });
         true
     }

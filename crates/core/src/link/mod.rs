@@ -39,6 +39,12 @@
 //! When a departure and an arrival coincide, the departure comes first; so what arrives at the
 //! very time of a trace's delivery opportunity is too late for it.
 //!
+//! # Change
+//!
+//! A hop may get another rate or delay at given times ([`HopChange`]). A new rate counts at once,
+//! also for what is left of the packet in transmission; a new delay counts for packets whose
+//! transmission ends after it, and with the order kept none of them overtakes another.
+//!
 //! # Randomness
 //!
 //! Each hop owns one generator, handed to it when it is made, so the n-th packet over a hop
@@ -52,6 +58,7 @@
 
 mod conditions;
 mod config;
+mod framing;
 mod histogram;
 mod hop;
 mod line;
@@ -65,8 +72,9 @@ mod transmitter;
 
 pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Passage, Way};
 pub use config::{FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError};
+pub use framing::{Cells, Framing, ParseFramingError};
 pub use histogram::SpanHistogram;
-pub use hop::{Delivered, Hop};
+pub use hop::{Delivered, Hop, HopChange};
 pub use line::Order;
 pub use loss::{GilbertElliott, Loss};
 pub use path::Path;
@@ -90,6 +98,8 @@ pub struct LinkParams {
     ///
     /// [`Time::ZERO`]: crate::unit::Time::ZERO
     pub trace: Option<Arc<Trace>>,
+    /// The bytes that the link layer adds to each packet: they take time at the rate or of the trace.
+    pub framing: Framing,
     /// The propagation delay, from the end of the transmission to the delivery.
     pub delay: Span,
     /// The delay of a packet is drawn uniformly from `delay` ± `jitter`, and never negative.

@@ -27,7 +27,8 @@
 //!   its peak is W = √(8/(3p)) = 4/3·a/√p. What stops a window there is a loss of its own making,
 //!   and a window that is spread over a period makes none: it would grow on, and the rate with
 //!   it. So it is held to the peak and one segment more, since windows are whole, and nobody gets
-//!   more than (4/3 + √p/a)·c ([`Dtpa::most_window`]).
+//!   more than (4/3 + √p/a)·c ([`Dtpa::most_window`]). [`DtpaParams::peak_bound`] switches this
+//!   off, for the law as printed.
 //! - **What a loss of long ago weighs.** Algorithm 2 counts from the start;
 //!   [`DtpaParams::memory`] halves the counts now and then.
 //! - **Where the waiting goes.** "Wait, then transmit" fits a window of one segment. With more,
@@ -40,6 +41,8 @@ use crate::unit::{Span, Time};
 const A_SQUARED: (u64, u64) = (3, 2);
 /// Windows are computed with this many bits behind the point.
 const FRACTION_BITS: u32 = 8;
+/// Segments: a smaller window waits for the receiver's delayed acks.
+const SMALLEST_WINDOW: u32 = 2;
 /// Reno's window just before a loss is 4/3 of its mean.
 const PEAK: (u64, u64) = (4, 3);
 /// The longest period: longer than TCP's longest timeout, a node would be taken for dead.
@@ -77,15 +80,17 @@ pub struct DtpaParams {
     /// The weight of a new round trip is 1 in this; at least 1. 8: β is not told, and 1/8 is
     /// TCP's own (RFC 6298).
     pub rtt_weight: u32,
-    /// Segments that the window can grow to, at least 1; none as printed.
+    /// Segments that the window can grow to, at least 2; none as printed.
     pub most_window: Option<u32>,
     /// Segments sent after which all counts are halved, at least 2; none as printed.
     pub memory: Option<u32>,
+    /// Whether the window is held to Reno's peak while there is a period; not as printed.
+    pub peak_bound: bool,
 }
 
 impl Default for DtpaParams {
     fn default() -> Self {
-        Self { rtt_weight: 8, most_window: None, memory: None }
+        Self { rtt_weight: 8, most_window: None, memory: None, peak_bound: true }
     }
 }
 
@@ -95,8 +100,10 @@ pub enum DtpaParamsError {
     /// The smoothing divides by it.
     #[error("rtt_weight is 0; give 1 or more, 8 is usual")]
     RttWeight,
-    /// A window of nothing.
-    #[error("most_window is 0; give the segments that the window can grow to, or leave it out")]
+    /// A window that waits for delayed acks.
+    #[error(
+        "most_window is below 2; give the segments that the window can grow to, or leave it out"
+    )]
     MostWindow,
     /// Counts that never hold anything.
     #[error("memory is below 2; give the segments after which counts are halved, or leave it out")]
@@ -110,7 +117,7 @@ impl DtpaParams {
         if self.rtt_weight == 0 {
             return Err(DtpaParamsError::RttWeight);
         }
-        if self.most_window == Some(0) {
+        if self.most_window.is_some_and(|most| most < SMALLEST_WINDOW) {
             return Err(DtpaParamsError::MostWindow);
         }
         if self.memory.is_some_and(|memory| memory < 2) {
@@ -132,7 +139,8 @@ pub struct Dtpa {
     /// Smoothed, in µs; 0 before the first sample.
     srtt_us: u32,
     period_us: u32,
-    /// Reno's peak, in whole segments and one more; 0 while there is no period.
+    /// Reno's peak, in whole segments and one more; 0 while there is no period, and where
+    /// [`DtpaParams::peak_bound`] is switched off.
     peak: u32,
 }
 
@@ -197,7 +205,7 @@ impl Dtpa {
         self.period_us = round.saturating_sub(u64::from(self.srtt_us)).min(longest_us()) as u32;
         let (over, under) = PEAK;
         let peak = ((window * over / under) >> FRACTION_BITS) as u32 + 1;
-        self.peak = if self.period_us > 0 { peak } else { 0 };
+        self.peak = if self.period_us > 0 && self.params.peak_bound { peak } else { 0 };
     }
 
     /// TXP.
@@ -215,11 +223,11 @@ impl Dtpa {
         self.share
     }
 
-    /// Segments that the window may have, at least 1: [`DtpaParams::most_window`], and while there
+    /// Segments that the window may have, at least 2: [`DtpaParams::most_window`], and while there
     /// is a period Reno's peak. TCP holds its window to it, and so does [`Dtpa::spacing`].
     pub fn most_window(&self) -> u32 {
         let peak = if self.peak > 0 { self.peak } else { u32::MAX };
-        self.params.most_window.unwrap_or(u32::MAX).min(peak)
+        self.params.most_window.unwrap_or(u32::MAX).min(peak).max(SMALLEST_WINDOW)
     }
 
     /// The node's own segments leave at least this far apart with a window of `cwnd` segments:
@@ -342,6 +350,10 @@ mod tests {
         node.on_round_trip(NOW, Span::from_millis(500));
         assert_eq!(node.most_window(), 7);
         assert_eq!(node.spacing(1000), node.spacing(7));
+        let printed = DtpaParams { peak_bound: false, ..DtpaParams::default() };
+        let mut unbounded = self::node(printed, 2.0, 100, 6);
+        unbounded.on_round_trip(NOW, Span::from_millis(500));
+        assert_eq!((unbounded.period(), unbounded.most_window()), (node.period(), u32::MAX));
         node.on_round_trip(NOW, Span::from_secs(1000));
         assert_eq!((node.period(), node.most_window()), (Span::ZERO, u32::MAX));
     }
@@ -363,7 +375,7 @@ mod tests {
         for (params, error) in [
             (DtpaParams { rtt_weight: 0, ..DtpaParams::default() }, DtpaParamsError::RttWeight),
             (
-                DtpaParams { most_window: Some(0), ..DtpaParams::default() },
+                DtpaParams { most_window: Some(1), ..DtpaParams::default() },
                 DtpaParamsError::MostWindow,
             ),
             (DtpaParams { memory: Some(1), ..DtpaParams::default() }, DtpaParamsError::Memory),

@@ -5,8 +5,8 @@ use alloc::string::String;
 use core::str::FromStr;
 
 use super::{
-    Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Freshest, FreshestParams,
-    MinSrtt, QAware, QAwareParams, Redundant, RoundRobin, Scheduler,
+    Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Estimator, Freshest,
+    FreshestParams, MinSrtt, QAware, QAwareParams, Redundant, RoundRobin, Scheduler,
 };
 
 /// A scheduler and its settings. In a file, a string such as `"qaware"`, or a table such as
@@ -59,7 +59,7 @@ impl SchedulerConfig {
         Self::Ecf(EcfParams { beta: 0.25 }),
         Self::Blest(BlestParams { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }),
         Self::Daps,
-        Self::QAware(QAwareParams { alpha: 0.8 }),
+        Self::QAware(QAwareParams { alpha: 0.8, estimator: Estimator::PerPacket }),
         Self::Earliest(EarliestParams { beta: 0.25 }),
         Self::Freshest(FreshestParams {
             copies: 25.0,
@@ -84,43 +84,52 @@ impl SchedulerConfig {
         }
     }
 
-    /// The scheduler, at its beginning.
-    pub fn build(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
-        Ok(match *self {
-            Self::MinSrtt => Box::new(MinSrtt::new()),
-            Self::RoundRobin => Box::new(RoundRobin::new()),
-            Self::Redundant => Box::new(Redundant::new()),
-            Self::Ecf(params) => {
-                beta(params.beta)?;
-                Box::new(Ecf::new(params))
-            }
+    /// Whether all settings are within their ranges.
+    ///
+    /// # Errors
+    /// The first setting that is not.
+    pub fn check(&self) -> Result<(), SchedulerError> {
+        match *self {
+            Self::MinSrtt | Self::RoundRobin | Self::Redundant | Self::Daps => Ok(()),
+            Self::Ecf(EcfParams { beta: value }) => beta(value),
+            Self::Earliest(EarliestParams { beta: value }) => beta(value),
             Self::Blest(params) => {
                 let [least, most] = params.bounds;
                 within("bounds[0]", least, f64::MIN_POSITIVE..=100.0, ["above 0", "1.0"])?;
                 within("bounds[1]", most, least..=100.0, ["from bounds[0] to 100", "1.3"])?;
                 within("lambda", params.lambda, least..=most, ["within `bounds`", "1.2"])?;
-                for step in params.steps {
-                    within("steps", step, 0.0..=100.0, ["from 0 to 100", "[0.01, 0.04]"])?;
-                }
-                Box::new(Blest::new(params))
+                let mut steps = params.steps.into_iter();
+                steps.try_for_each(|step| {
+                    within("steps", step, 0.0..=100.0, ["from 0 to 100", "[0.01, 0.04]"])
+                })
             }
-            Self::Daps => Box::new(Daps::new()),
-            Self::QAware(params) => {
-                alpha(params.alpha)?;
-                Box::new(QAware::new(params))
-            }
-            Self::Earliest(params) => {
-                beta(params.beta)?;
-                Box::new(Earliest::new(params))
-            }
+            Self::QAware(params) => alpha(params.alpha),
             Self::Freshest(params) => {
                 alpha(params.alpha)?;
                 within("copies", params.copies, 0.0..=100.0, ["from 0 to 100", "25"])?;
                 within("worth", params.worth, 0.0..=1.0, ["from 0 to 1", "0.1"])?;
                 let forget = params.forget.as_secs_f64();
-                within("forget", forget, 1e-9..=f64::MAX, ["above 0", "500ms"])?;
-                Box::new(Freshest::new(params))
+                within("forget", forget, 1e-9..=f64::MAX, ["above 0", "500ms"])
             }
+        }
+    }
+
+    /// The scheduler, at its beginning.
+    ///
+    /// # Errors
+    /// As [`SchedulerConfig::check`].
+    pub fn build(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
+        self.check()?;
+        Ok(match *self {
+            Self::MinSrtt => Box::new(MinSrtt::new()),
+            Self::RoundRobin => Box::new(RoundRobin::new()),
+            Self::Redundant => Box::new(Redundant::new()),
+            Self::Ecf(params) => Box::new(Ecf::new(params)),
+            Self::Blest(params) => Box::new(Blest::new(params)),
+            Self::Daps => Box::new(Daps::new()),
+            Self::QAware(params) => Box::new(QAware::new(params)),
+            Self::Earliest(params) => Box::new(Earliest::new(params)),
+            Self::Freshest(params) => Box::new(Freshest::new(params)),
         })
     }
 }
@@ -237,7 +246,9 @@ mod tests {
 
     #[test]
     fn settings_that_make_no_sense_are_refused() {
-        let error = SchedulerConfig::QAware(QAwareParams { alpha: 1.0 }).build().unwrap_err();
+        let error = SchedulerConfig::QAware(QAwareParams { alpha: 1.0, ..QAwareParams::default() })
+            .build()
+            .unwrap_err();
         let text = "`alpha` is 1, which is not from 0 to below 1; give for example 0.8";
         assert_eq!(error.to_string(), text);
         let wrong = BlestParams { bounds: [2.0, 1.0], ..BlestParams::default() };
@@ -259,7 +270,14 @@ mod tests {
         };
         assert_eq!(read("\"min_srtt\"").unwrap(), SchedulerConfig::MinSrtt);
         let table = read("{ scheduler = \"qaware\", alpha = 0.9 }").unwrap();
-        assert_eq!(table, SchedulerConfig::QAware(QAwareParams { alpha: 0.9 }));
+        let params = QAwareParams { alpha: 0.9, estimator: Estimator::PerPacket };
+        assert_eq!(table, SchedulerConfig::QAware(params));
+        let table = read("{ scheduler = \"qaware\", estimator = \"algorithm-1\" }").unwrap();
+        let params = QAwareParams { alpha: 0.8, estimator: Estimator::Algorithm1 };
+        assert_eq!(table, SchedulerConfig::QAware(params));
+        let table = read("{ scheduler = \"qaware\", estimator = \"per-packet\" }").unwrap();
+        assert_eq!(table, SchedulerConfig::QAware(QAwareParams::default()));
+        assert!(read("{ scheduler = \"qaware\", estimator = \"algorithm1\" }").is_err());
         assert!(read("\"lia\"").unwrap_err().to_string().contains("min_srtt, round_robin"));
         assert!(read("{ scheduler = \"daps\", alpha = 0.9 }").is_err());
     }

@@ -46,6 +46,11 @@ impl DeviceMeter {
         }
     }
 
+    /// The device counts departures anew; its rate stays until it is measured again.
+    pub fn forget_departures(&mut self) {
+        (self.last, self.busy) = (None, (Span::ZERO, 0));
+    }
+
     /// What a scheduler sees.
     pub const fn queue(&self) -> DeviceQueue {
         DeviceQueue { packets: self.packets, rate: self.rate }

@@ -44,6 +44,7 @@
 
 mod blest;
 mod config;
+mod coupling;
 mod daps;
 mod earliest;
 mod ecf;
@@ -53,18 +54,21 @@ mod min_srtt;
 mod qaware;
 mod redundant;
 mod round_robin;
+mod tuning;
 
 pub use blest::{Blest, BlestParams};
 pub use config::{ParseSchedulerError, SchedulerConfig, SchedulerError};
+pub use coupling::{CoupledLaw, Share};
 pub use daps::Daps;
 pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};
 pub use meter::DeviceMeter;
 pub use min_srtt::MinSrtt;
-pub use qaware::{QAware, QAwareParams};
+pub use qaware::{Estimator, QAware, QAwareParams};
 pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
+pub use tuning::{Tuning, TuningError};
 
 use core::fmt;
 
@@ -178,6 +182,25 @@ impl PathState {
     }
 }
 
+/// A packet that was acknowledged, which was sent only once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acked {
+    /// From its assignment to the path until its ack came, without the time for which the far end
+    /// held the ack, where that is known.
+    pub round_trip: Span,
+    /// How much of that it spent in the device queue of its path; zero where that queue cannot be
+    /// seen.
+    pub wait: Span,
+}
+
+impl Acked {
+    /// The service time X of equation (2.2): from the device to the ack. An estimated wait can exceed the
+    /// round trip; the service time is at least a sixteenth of that.
+    pub fn service(&self) -> Span {
+        (self.round_trip - self.wait.min(self.round_trip)).max(self.round_trip / 16)
+    }
+}
+
 /// What a connection has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
@@ -244,6 +267,20 @@ pub trait Scheduler: fmt::Debug + Send {
 
     /// The receive window kept `_path` from sending, as what another path has in flight is missing.
     fn on_blocked(&mut self, _now: Time, _path: PathId) {}
+
+    /// A packet that was sent once, by `_path`, is acknowledged.
+    fn on_ack(&mut self, _path: PathId, _acked: &Acked) {}
+
+    /// Whether [`Scheduler::on_ack`] changes anything; else drivers need not keep packets' waits.
+    fn wants_acks(&self) -> bool {
+        false
+    }
+
+    /// The estimated time of a packet from the device of `_path` to its ack; `None` if it is unknown
+    /// or this scheduler does not estimate it.
+    fn service(&self, _path: PathId) -> Option<Span> {
+        None
+    }
 
     /// This number is another path's from now on, or leads through another network.
     fn forget(&mut self, _path: PathId) {}

@@ -48,6 +48,9 @@
 //!   network.
 //! - **A flow without a queue** (R̂TT nearer to RTTm than to the wanted point) never gets a smaller
 //!   window: that it sends little is then its own wish.
+//! - **A drop of the capacity** makes RTT/RTTm large before the rate is known to be lower. If a
+//!   queue is there and less than half of that rate arrives, the window does not grow: such a drop
+//!   costs what is in flight at that moment, at the new rate, and no more.
 //! - **Pauses** of the sender are no round trips: a sample that is longer than R̂TT after more than
 //!   R̂TT without data is left out.
 
@@ -246,10 +249,10 @@ impl Rtac {
             self.untested = self.window;
         }
         match verdict {
-            Verdict::Law => self.follow(flight, self.slope_of(&flight)),
+            Verdict::Law => self.follow_path(flight),
             Verdict::LawAnew => {
                 self.peak.forget();
-                self.follow(flight, self.slope_of(&flight));
+                self.follow_path(flight);
             }
             Verdict::Half if was_tested => {}
             Verdict::Half => self.window = self.window.min(self.bound(half as f64, &flight)),
@@ -265,15 +268,31 @@ impl Rtac {
         }
     }
 
+    /// The window for the K of the path. If less than half of the rate behind that K arrives
+    /// although there is a queue, the capacity has dropped: the window then does not grow.
+    fn follow_path(&mut self, flight: Flight) {
+        let before = self.window.max(flight.bytes);
+        let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
+        self.follow(flight, self.slope_of(&flight));
+        if self.has_queue(&flight) && current.as_bps() < self.peak.get().as_bps() / 2 {
+            self.window = self.window.min(before);
+        }
+    }
+
     /// The window for the slope K; none smaller where no queue asks for it.
     fn follow(&mut self, flight: Flight, slope: f64) {
         let window = self.bound(flight.window(slope), &flight);
-        let has_queue = flight.stretch() > 1.0 + (self.params.theta - 1.0) / 2.0;
+        let has_queue = self.has_queue(&flight);
         self.is_starting &= !has_queue;
         self.window = if has_queue { window } else { window.max(self.window) };
         if self.is_starting {
             self.window = self.window.max(self.ahead(STARTING, &flight));
         }
+    }
+
+    /// Whether the round trip is nearer to the wanted one than to that of the empty path.
+    fn has_queue(&self, flight: &Flight) -> bool {
+        flight.stretch() > 1.0 + (self.params.theta - 1.0) / 2.0
     }
 
     /// So many times what arrives in a round, and a little more.

@@ -197,6 +197,20 @@ impl QdiscConfig {
         })
     }
 
+    /// Whether it can be built.
+    ///
+    /// # Errors
+    /// Those of [`QdiscConfig::build`].
+    pub fn check(&self) -> Result<(), QdiscError> {
+        struct Nothing;
+        impl Packet for Nothing {
+            fn size(&self) -> Bytes {
+                Bytes::ZERO
+            }
+        }
+        self.build::<Nothing, _>(&mut Pcg32::new(0, 0)).map(drop)
+    }
+
     /// The discipline as a part of another one, in which it is called `class`.
     pub(super) fn build_part<P: Packet, R: Rng + SeedableRng>(
         &self,
@@ -407,6 +421,7 @@ mod tests {
             let expected = DrrParams {
                 limit,
                 memory: Bytes::new(1_000_000),
+                packets: None,
                 queues: 16,
                 quantum: Bytes::new(3000),
             };
@@ -440,7 +455,7 @@ mod tests {
                 max_probability: 1.0,
                 burst: Packets::new(20),
                 average_packet: Bytes::new(1500),
-                bandwidth: BitRate::from_mbps(100),
+                bandwidth: Some(BitRate::from_mbps(100)),
                 ecn: true,
                 ..RedParams::with_limit(Bytes::new(1_000_000))
             };

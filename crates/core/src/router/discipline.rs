@@ -6,7 +6,7 @@ use rand_pcg::Pcg32;
 
 use super::{
     AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Ifc, Ifil, Lifo,
-    Packet, Qdisc, Red,
+    Packet, Qdisc, Red, Ring,
 };
 use crate::unit::{Packets, Time};
 
@@ -31,7 +31,7 @@ pub enum Discipline<P> {
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
     /// The dual transmit queue.
-    Dual(Box<Dual<Self, Self>>),
+    Dual(Box<Ring<P, Dual<Self, Self>>>),
 }
 
 impl<P: Packet> Qdisc<P> for Discipline<P> {

@@ -17,7 +17,7 @@
 //! each station (003 sections 2.5.1 and 2.5.3). Who fills his queue has the delay and the drops for
 //! himself, and there is no AQM: what a flow wants of its own queue is up to its ends. FQ-CoDel
 //! differs in both, and lets flows that have just woken go first. Only where all queues together
-//! reach the limit of memory, the longest gives its oldest packets.
+//! reach the limit of memory or of packets, the longest gives its oldest packets.
 //!
 //! Flows are told apart by a keyed hash: two may share a queue by chance, but nobody can arrange
 //! it. Below that limit a packet takes the same time however many wait, as long as packets are not much
@@ -33,7 +33,7 @@ use super::packet_lists::{PacketList, PacketLists};
 use super::{
     Backlog, Dequeued, Drop, DropReason, Drops, FlowKey, Limit, Packet, Qdisc, QdiscError,
 };
-use crate::unit::{Bytes, Time};
+use crate::unit::{Bytes, Packets, Time};
 
 /// Settings of [`Drr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,9 @@ pub struct Params {
     /// How many bytes all queues hold together, above zero: of packets, not of what describes them.
     /// 32 MiB, as FQ-CoDel in Linux.
     pub memory: Bytes,
+    /// How many packets all queues hold together, above zero. Not limited by default.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub packets: Option<Packets>,
     /// How many queues there are, from 1 to 65536. 1024: of 10 flows, two share one in 4 % of all
     /// cases.
     pub queues: u32,
@@ -58,6 +61,7 @@ impl Default for Params {
         Self {
             limit: Limit::default(),
             memory: Bytes::new(32 << 20),
+            packets: None,
             queues: 1024,
             quantum: Bytes::new(1514),
         }
@@ -90,6 +94,9 @@ impl<P: Packet> Drr<P> {
         if params.memory == Bytes::ZERO {
             return Err(QdiscError::Zero { field: "memory", example: "32MiB" });
         }
+        if let Some(packets) = params.packets {
+            Limit::Packets(packets).checked()?;
+        }
         check_turns(params.queues, params.quantum)?;
         let queues = params.queues as usize;
         Ok(Self {
@@ -104,6 +111,11 @@ impl<P: Packet> Drr<P> {
 
     fn queue_of(&self, flow: FlowKey) -> usize {
         self.hash.hash(flow.into()) as usize % self.queues.len()
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.bytes > self.params.memory
+            || self.params.packets.is_some_and(|limit| self.packets.len() > limit)
     }
 
     fn drop_from_longest(&mut self, now: Time, drops: &mut Drops<'_, P>) {
@@ -131,7 +143,7 @@ impl<P: Packet> Qdisc<P> for Drr<P> {
         }
         self.bytes += packet.size();
         self.packets.push(&mut queue.packets, now, packet);
-        while self.bytes > self.params.memory {
+        while self.is_over_limit() {
             self.drop_from_longest(now, drops);
         }
     }
@@ -163,7 +175,6 @@ impl<P: Packet> Qdisc<P> for Drr<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::Packets;
     use alloc::vec::Vec;
     use rand_pcg::Pcg64;
 

@@ -6,6 +6,8 @@
 //!           └─ bulk ───► a qdisc, such as FqCodel ─┘
 //! ```
 //!
+//! [`DualConfig::ring`] is a device's ring below the bands ([`Ring`]), as the phone of 003 has one.
+//!
 //! The band stands in the packet's header, where a [`BandLaw`](crate::host::BandLaw) put it. Urgent
 //! packets are few by what makes them urgent, so that nothing limits what they take of the link.
 //!
@@ -22,6 +24,7 @@ use rand::{Rng, SeedableRng};
 
 use super::{
     Backlog, Dequeued, Discipline, Drops, FqCodelParams, Packet, Qdisc, QdiscConfig, QdiscError,
+    Ring,
 };
 use crate::host::Band;
 use crate::unit::{Packets, Span, Time};
@@ -40,13 +43,20 @@ pub struct DualConfig {
     /// The queue of the bulk band. FQ-CoDel with a target of 100 ms and an interval of ten times that
     /// (RFC 8289 section 3.2), for streams that share it evenly; 003 has a FIFO.
     pub bulk: QdiscConfig,
+    /// How many packets the device's ring below the bands holds. 0: as many as its driver is limited
+    /// to by BQL, next to none; the phone of 003 has 256 (Table 2.1) and no BQL (2.5.5).
+    pub ring: Packets,
 }
+
+/// Both bands and the device's ring below them, as a configuration names them.
+pub(crate) type DualRing<P> = Ring<P, Dual<Discipline<P>, Discipline<P>>>;
 
 impl Default for DualConfig {
     fn default() -> Self {
         let (target, interval) = (Span::from_millis(100), Span::from_secs(1));
         let bulk = FqCodelParams { target, interval, ..FqCodelParams::default() };
-        Self { urgent: QdiscConfig::default(), bulk: QdiscConfig::FqCodel(bulk) }
+        let urgent = QdiscConfig::default();
+        Self { urgent, bulk: QdiscConfig::FqCodel(bulk), ring: Packets::ZERO }
     }
 }
 
@@ -54,9 +64,10 @@ impl DualConfig {
     pub(crate) fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
         rng: &mut R,
-    ) -> Result<Dual<Discipline<P>, Discipline<P>>, QdiscError> {
+    ) -> Result<DualRing<P>, QdiscError> {
         let urgent = self.urgent.build_part(Band::Urgent.name(), rng)?;
-        Ok(Dual::new(urgent, self.bulk.build_part(Band::Bulk.name(), rng)?))
+        let bands = Dual::new(urgent, self.bulk.build_part(Band::Bulk.name(), rng)?);
+        Ok(Ring::new(bands, self.ring))
     }
 }
 
@@ -134,7 +145,7 @@ mod tests {
         Datagram { band: Band::Bulk, port }
     }
 
-    fn dual(bulk: QdiscConfig) -> Dual<Discipline<Datagram>, Discipline<Datagram>> {
+    fn dual(bulk: QdiscConfig) -> impl Qdisc<Datagram> {
         DualConfig { bulk, ..DualConfig::default() }.build(&mut Pcg64::new(7, 7)).unwrap()
     }
 

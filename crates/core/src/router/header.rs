@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use super::StreamProtocol;
 use crate::host::Band;
 
 /// Who sends to whom: the five numbers that tell flows apart. IPv4 addresses are mapped into
@@ -78,6 +79,12 @@ pub struct Header {
     pub is_fragment: bool,
     /// Whether it is an update of our own protocol ([`crate::wire`]).
     pub is_update: bool,
+    /// The protocol whose packets must all arrive that it looks like; never that of an update.
+    pub stream: Option<StreamProtocol>,
+    /// Whether it keeps the link itself working: neighbour discovery (RFC 4861, hop limit 255) or
+    /// MLD (RFC 3810, hop limit 1, to a link-local group). Routers let it pass first, as ARP. A
+    /// packet that was forwarded never is.
+    pub is_link_control: bool,
     /// Its band, from the [law](crate::host::BandLaw) of the host that it leaves. No header has it: it
     /// stands beside them, as the priority of a packet in Linux, and goes no further than that host's
     /// own [queue](super::Dual).

@@ -16,7 +16,7 @@ use etherparse::{
     EtherType, Ethernet2HeaderSlice, IpNumber, LaxIpSlice, SingleVlanHeaderSlice, ip_number,
 };
 
-use super::{Ecn, FlowKey, Header};
+use super::{Ecn, FlowKey, Header, StreamProtocol};
 use crate::wire;
 
 /// Protocols whose headers begin with the ports of sender and receiver.
@@ -53,6 +53,9 @@ impl Header {
             is_fragment: ip.is_fragmenting_payload(),
             ..Self::default()
         };
+        if !header.is_fragment {
+            header.stream = StreamProtocol::of_protocol(protocol.0);
+        }
         // Where the walk over extension headers was cut off, what follows is not known.
         if header.is_fragment || cut.is_some() {
             return Some(header);
@@ -62,8 +65,23 @@ impl Header {
             header.flow.source_port = u16::from_be_bytes([*a, *b]);
             header.flow.destination_port = u16::from_be_bytes([*c, *d]);
         }
-        header.is_update = protocol == ip_number::UDP
-            && payload.get(UDP_HEADER_LEN..).and_then(wire::session_of_update).is_some();
+        if let (LaxIpSlice::Ipv6(ip), ip_number::IPV6_ICMP, [kind, ..]) = (&ip, protocol, payload) {
+            let (fixed, to) = (ip.header(), ip.header().destination());
+            header.is_link_control = match fixed.hop_limit() {
+                255 => (133..=137).contains(kind),
+                1 => to[..2] == [0xff, 0x02] && (130..=143).contains(kind),
+                _ => false,
+            };
+        }
+        if let ([_, _, _, _, a, b, _, _, datagram @ ..], ip_number::UDP) = (payload, protocol) {
+            header.is_update = wire::session_of_update(datagram).is_some();
+            if !header.is_update {
+                let ports = [header.flow.source_port, header.flow.destination_port];
+                let length =
+                    usize::from(u16::from_be_bytes([*a, *b])).saturating_sub(UDP_HEADER_LEN);
+                header.stream = StreamProtocol::of_datagram(ports, length, datagram);
+            }
+        }
         Some(header)
     }
 
@@ -172,6 +190,7 @@ mod tests {
             generated_at: Time::from_nanos(5),
             clock_offset: None,
             wants_ack: true,
+            ack_mark: None,
             opening: None,
             payload: b"state",
         };
@@ -232,6 +251,38 @@ mod tests {
             assert_eq!(header.is_fragment, is_fragment);
             assert_eq!(header.flow.source_port, if is_fragment { 0 } else { 1000 });
         }
+    }
+
+    #[test]
+    fn a_tunnel_is_one_flow_and_its_content_is_no_update() {
+        let inside = v4(17, &[], 0, &with_ports(&update()));
+        let gre = [&[0, 0, 8, 0][..], &inside].concat();
+        for (protocol, content) in [(47, &gre), (4, &inside), (50, &inside)] {
+            for packet in [v4(protocol, &[], 0, content), v6(protocol, content)] {
+                let header = Header::of_ip(&packet).unwrap();
+                assert_eq!(header.stream, Some(StreamProtocol::Tunnel), "{protocol}");
+                assert!(!header.is_update && header.flow.destination_port == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn neighbour_discovery_and_mld_are_link_control_unless_forwarded() {
+        let packet = |hop_limit: u8, group: [u8; 2], kind: u8| {
+            let mut packet = v6(58, &[kind, 0, 0, 0]);
+            packet[7] = hop_limit;
+            packet[24..26].copy_from_slice(&group);
+            Header::of_ip(&packet).unwrap().is_link_control
+        };
+        for kind in 133..=137 {
+            assert!(packet(255, [0xfd, 1], kind) && packet(255, [0xff, 2], kind));
+            assert!(!packet(254, [0xfd, 1], kind));
+        }
+        for kind in [130, 131, 132, 143] {
+            assert!(packet(1, [0xff, 2], kind));
+            assert!(!packet(1, [0xff, 5], kind) && !packet(64, [0xff, 2], kind));
+        }
+        assert!(!packet(255, [0xff, 2], 128), "an echo request");
     }
 
     #[test]
@@ -297,6 +348,31 @@ mod tests {
                 prop_assert_eq!(marked, before.ecn != Ecn::NotCapable);
                 let ecn = if marked { Ecn::Marked } else { before.ecn };
                 prop_assert_eq!(Header::of_ip(&bytes), Some(Header { ecn, ..before }));
+            }
+        }
+
+        /// A fragment has the class of all fragments, and what is in a tunnel is not looked at.
+        #[test]
+        fn fragments_and_tunnels_are_never_updates(
+            payload in prop::collection::vec(any::<u8>(), 0..80),
+            fragment in 1u16..0x4000,
+            tunnel in prop::sample::select(&[4u8, 41, 47, 50, 97, 115][..]),
+            tags in 0usize..3,
+        ) {
+            let content = [update(), payload].concat();
+            let framed = |packet: &[u8]| {
+                [&[2; 12][..], &[0x81, 0, 0, 5].repeat(tags), &[8, 0], packet].concat()
+            };
+            for packet in [
+                v4(17, &[], fragment, &with_ports(&content)),
+                v4(tunnel, &[], 0, &v4(17, &[], 0, &with_ports(&content))),
+            ] {
+                let header = Header::of_ethernet(&framed(&packet)).unwrap();
+                prop_assert!(!header.is_update);
+                prop_assert!(header.is_fragment || header.stream == Some(StreamProtocol::Tunnel));
+                prop_assert_eq!(header.flow.destination_port, 0);
+                let any: crate::router::Classifier = "any".parse().unwrap();
+                prop_assert_eq!(any.class_of(&header), crate::router::Class::DropAverse);
             }
         }
 

@@ -9,6 +9,7 @@
 //! or on departure (an AQM that finds the packet too old).
 
 pub mod analysis;
+mod checksum;
 mod codel;
 mod config;
 mod discipline;
@@ -23,11 +24,16 @@ mod ifil;
 mod ip;
 mod lifo;
 mod limit;
+mod matching;
 mod packet_lists;
+mod recent;
 mod red;
 mod report;
+mod ring;
+mod stream;
 mod waiting;
 
+pub use checksum::complete_checksum;
 pub use codel::{Codel, Params as CodelParams};
 pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
 pub use discipline::Discipline;
@@ -37,16 +43,20 @@ pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
 pub use ifc::{
-    AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Condition, Credit, DscpSet, Ifc,
-    IfcConfig, ParseClassifierError, Rule, Scheduler, SchedulerParams, Sdm, SdmParams, Tdm,
-    TdmParams,
+    AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Credit, Decision, Guard, Ifc,
+    IfcConfig, Irregularity, ParseClassifierError, Reason, Rule, Scheduler, SchedulerParams, Sdm,
+    SdmParams, Tdm, TdmParams, classify,
 };
 pub use ifil::{Ifil, Params as IfilParams};
 pub use ip::mark_congestion;
 pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};
+pub use matching::{DscpSet, Ends, Literal, Match, ParseMatchError, Prefix, Test};
+pub use recent::RecentRate;
 pub use red::{Params as RedParams, Red};
 pub use report::{AccountReport, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport};
+pub use ring::Ring;
+pub use stream::StreamProtocol;
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
@@ -59,6 +69,12 @@ pub trait Packet {
     /// What its headers say. Packets that say nothing are all alike: one flow, not to be marked.
     fn header(&self) -> Header {
         Header::default()
+    }
+
+    /// Its class, if it was told already ([`Ifc::classify`]); a queue with classes tells it
+    /// otherwise.
+    fn class(&self) -> Option<Class> {
+        None
     }
 
     /// Marks it as having met congestion, if its sender takes part in ECN (RFC 3168 section 5).

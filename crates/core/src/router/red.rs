@@ -4,7 +4,7 @@
 //! ```text
 //! average ← average + w·(queue − average)       at each arrival
 //! average ← (1 − w)^m · average                 at an arrival to an empty queue,
-//!                                               m = idle time / time to send a packet
+//!                                               m = idle time · rate / average_packet
 //!
 //! p = 0                                                     average < min
 //!     max_p · (average − min) / (max − min)                 min ≤ average < max
@@ -25,6 +25,14 @@
 //!
 //! ```text
 //! burst + 1 + ((1 − w)^burst − 1)/w ≤ min / average_packet
+//! ```
+//!
+//! The rate of the link is `bandwidth`, or what the queue measures:
+//!
+//! ```text
+//! bytes ← (1 − a)·bytes + size        at each departure from a queue that was left not empty:
+//! time  ← (1 − a)·time  + gap         the packet before took `gap`, from its departure to this one
+//! rate  = bytes / time                a = 1/64; 10 Mbit/s before the first such departure
 //! ```
 //!
 //! Decisions: the average is of bytes, as in Linux; the probability is the same for packets of
@@ -55,8 +63,9 @@ pub struct Params {
     /// The size of packets on average, above zero. 1000 bytes, as in Linux.
     pub average_packet: Bytes,
     /// The rate at which the link drains the queue, above zero, for the decay of the average while
-    /// the queue is empty. 10 Mbit/s, as in Linux.
-    pub bandwidth: BitRate,
+    /// the queue is empty. `None`, the default: the queue measures it. (Linux takes 10 Mbit/s.)
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub bandwidth: Option<BitRate>,
     /// Whether the probability rises steadily between `max` and twice that, in place of the jump
     /// to 1 (Floyd 2000). Off, as in Linux.
     pub gentle: bool,
@@ -81,7 +90,7 @@ impl Params {
             max_probability: 0.02,
             burst: allowed_burst(min, max, average_packet),
             average_packet,
-            bandwidth: BitRate::from_mbps(10),
+            bandwidth: None,
             gentle: false,
             ecn: false,
             hard_drop: false,
@@ -94,7 +103,7 @@ impl Params {
         for (field, is_zero, example) in [
             ("min", min == Bytes::ZERO, "33kB"),
             ("average_packet", average_packet == Bytes::ZERO, "1000B"),
-            ("bandwidth", self.bandwidth == BitRate::from_bps(0), "10mbit"),
+            ("bandwidth", self.bandwidth == Some(BitRate::from_bps(0)), "10mbit"),
         ] {
             if is_zero {
                 return Err(QdiscError::Zero { field, example });
@@ -172,7 +181,7 @@ impl From<Written> for Params {
             max_probability: written.max_probability.unwrap_or(derived.max_probability),
             burst: written.burst.unwrap_or(allowed_burst(min, max, average_packet)),
             average_packet,
-            bandwidth: written.bandwidth.unwrap_or(derived.bandwidth),
+            bandwidth: written.bandwidth,
             gentle: written.gentle,
             ecn: written.ecn,
             hard_drop: written.hard_drop,
@@ -190,9 +199,40 @@ pub struct Red<P, R> {
     average: f64,
     /// While the queue is empty: up to when the average has decayed.
     decayed: Time,
+    drain: Drain,
     spacing: Option<Spacing>,
     rng: R,
     marked: Packets,
+}
+
+/// The rate at which the link drains the queue, as departures show it.
+#[derive(Debug, Default)]
+struct Drain {
+    /// The last departure, if it left packets behind: when, and its size in bytes.
+    last: Option<(Time, f64)>,
+    bytes: f64,
+    seconds: f64,
+}
+
+impl Drain {
+    /// The weight of the newest departure: 64 packets are a burst, and a change of the rate is
+    /// found within some bursts.
+    const WEIGHT: f64 = 1.0 / 64.0;
+    /// Before anything was measured: 10 Mbit/s, which `tc red` assumes.
+    const UNKNOWN: f64 = 10e6 / 8.0;
+
+    fn on_departure(&mut self, now: Time, size: Bytes, is_empty: bool) {
+        if let Some((before, bytes)) = self.last {
+            self.bytes = (1.0 - Self::WEIGHT) * self.bytes + bytes;
+            self.seconds = (1.0 - Self::WEIGHT) * self.seconds + now.since(before).as_secs_f64();
+        }
+        self.last = (!is_empty).then_some((now, size.get() as f64));
+    }
+
+    /// In bytes per second, above zero.
+    fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes / self.seconds } else { Self::UNKNOWN }
+    }
 }
 
 /// While the average lies where packets are struck at random.
@@ -214,6 +254,7 @@ impl<P: Packet, R: Rng> Red<P, R> {
             params,
             average: 0.0,
             decayed: Time::ZERO,
+            drain: Drain::default(),
             spacing: None,
             rng,
             marked: Packets::ZERO,
@@ -223,8 +264,10 @@ impl<P: Packet, R: Rng> Red<P, R> {
     fn update_average(&mut self, now: Time) {
         let backlog = self.queue.backlog();
         if backlog.packets == Packets::ZERO {
-            let packet = self.params.bandwidth.time_to_send(self.params.average_packet);
-            let missed = now.since(self.decayed).as_secs_f64() / packet.as_secs_f64();
+            let given = self.params.bandwidth.map(|rate| rate.as_bps() as f64 / 8.0);
+            let rate = given.unwrap_or_else(|| self.drain.rate());
+            let packet = self.params.average_packet.get() as f64 / rate;
+            let missed = now.since(self.decayed).as_secs_f64() / packet;
             self.average *= libm::pow(1.0 - self.weight, missed);
             self.decayed = now;
         } else {
@@ -285,7 +328,9 @@ impl<P: Packet, R: Rng> Qdisc<P> for Red<P, R> {
 
     fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
         let next = self.queue.dequeue(now, drops)?;
-        if self.queue.backlog().packets == Packets::ZERO {
+        let is_empty = self.queue.backlog().packets == Packets::ZERO;
+        self.drain.on_departure(now, next.packet.size(), is_empty);
+        if is_empty {
             self.decayed = now;
         }
         Some(next)
@@ -423,7 +468,8 @@ mod tests {
 
     #[test]
     fn the_average_decays_by_as_many_packets_as_the_link_could_have_sent() {
-        let mut red = red(Params::default());
+        let bandwidth = Some(BitRate::from_mbps(10));
+        let mut red = red(Params { bandwidth, ..Params::default() });
         offer(&mut red, 40, DEAF);
         let drained = Time::ZERO + Span::from_secs(1);
         while red.dequeue(drained, &mut |_| ()).is_some() {}
@@ -432,6 +478,24 @@ mod tests {
         red.enqueue(drained + Span::from_millis(8), DEAF, &mut |_| ());
         let expected = before * libm::pow(31.0 / 32.0, 10.0);
         assert!((red.average - expected).abs() < 1e-6, "{} of {before}", red.average);
+    }
+
+    #[test]
+    fn without_a_bandwidth_the_average_decays_at_the_rate_of_the_link() {
+        for mbps in [1, 10, 100, 1000] {
+            let mut red = red(Params::default());
+            offer(&mut red, 40, DEAF);
+            let slot = BitRate::from_mbps(mbps).time_to_send(Bytes::new(1000));
+            let mut now = Time::ZERO;
+            while red.dequeue(now, &mut |_| ()).is_some() {
+                now += slot;
+            }
+            // The last packet left a slot earlier; the link could have sent 10 since.
+            let before = red.average;
+            red.enqueue(now + slot * 9, DEAF, &mut |_| ());
+            let expected = before * libm::pow(31.0 / 32.0, 10.0);
+            assert!((red.average / expected - 1.0).abs() < 1e-3, "{mbps} Mbit/s: {}", red.average);
+        }
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub struct LostReport {
     /// More came than could be read.
     pub unread: u64,
     /// They waited here when the kernel dropped all that wait, because a device went down or a
-    /// chain of its packet filter went. The discipline did not know, and tells them as sent.
+    /// chain of its packet filter went. The discipline forgot them at once; one or two count as
+    /// sent, by which the router noticed.
     pub vanished: u64,
     /// How often the kernel told of unread packets.
     pub overruns: u64,
@@ -107,6 +108,9 @@ pub struct AccountReport {
     pub packets_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
+    /// The rate at which bytes left over the last two seconds, bit/s; none where it is not
+    /// measured.
+    pub rate_bps: Option<u64>,
     /// Packets that left with a mark of congestion that an AQM gave them.
     pub marked: u64,
     /// Packets of which a newer one of their flow took the place.

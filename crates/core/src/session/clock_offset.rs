@@ -61,6 +61,14 @@ impl ClockOffset {
     pub fn translate(time: Time, offset_ns: i64) -> Time {
         Time::from_nanos(time.as_nanos().wrapping_add_signed(offset_ns))
     }
+
+    /// The same of a time that the other clock showed before `now`: a time from before that clock's
+    /// start is its start, [`Time::ZERO`], and does not wrap around into the future.
+    pub fn translate_past(time: Time, offset_ns: i64, now: Time) -> Time {
+        let translated = Self::translate(time, offset_ns);
+        let since = now.as_nanos().wrapping_sub(translated.as_nanos()).cast_signed();
+        if translated > now && since >= 0 { Time::ZERO } else { translated }
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +94,16 @@ mod tests {
             clock.on_ack(ms(at + 50), ms(at), ms(at + 1_025), Span::from_millis(50));
         }
         assert_eq!(clock.min_rtt(), Some(Span::from_millis(50)));
+    }
+
+    #[test]
+    fn a_time_before_the_clocks_start_does_not_become_the_future() {
+        // The monitor started 3 s ago; its clock is 100 s behind.
+        let (offset, now) = (-100_000_000_000, ms(3_000));
+        assert_eq!(ClockOffset::translate_past(ms(101_000), offset, now), ms(1_000));
+        assert_eq!(ClockOffset::translate_past(ms(50_000), offset, now), Time::ZERO);
+        // An estimate that is wrong by a little may lie in the future.
+        assert_eq!(ClockOffset::translate_past(ms(103_001), offset, now), ms(3_001));
     }
 
     #[test]

@@ -22,13 +22,16 @@ mod clock_offset;
 mod cookie;
 pub mod downlink;
 mod index;
+mod marks;
 mod monitor;
 mod paths;
+mod recent;
 mod record;
 mod source;
 
 pub use clock_offset::ClockOffset;
 pub use cookie::Secret;
+pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use monitor::{
     Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams,
     Receipt, Verdict,

@@ -9,9 +9,11 @@ use slab::Slab;
 use super::cookie::Secret;
 use super::index::Index;
 use super::record::{Arrival, Record, SourceKey};
+use crate::dscp::Dscp;
 use crate::unit::{Span, Time};
 use crate::wire::{
-    self, Ack, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId, Update,
+    self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
+    Update,
 };
 
 /// How a source shows that it can be reached at its address.
@@ -37,6 +39,9 @@ pub struct MonitorParams {
     /// A source that has not been heard for this long is forgotten, at most as long again later:
     /// each look at all the records is spread over this time.
     pub idle: Span,
+    /// The code point of acks, whatever the source asks for; without, as it asks, and 0 where it does
+    /// not. Challenges and closes are never marked.
+    pub ack_mark: Option<AckMark>,
 }
 
 impl Default for MonitorParams {
@@ -47,6 +52,7 @@ impl Default for MonitorParams {
             max_sources: 10_000,
             max_payload: 1_400,
             idle: Span::from_secs(60),
+            ack_mark: None,
         }
     }
 }
@@ -58,6 +64,8 @@ pub struct Receipt<'a, P> {
     pub verdict: Verdict<'a, P>,
     /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
     pub reply: usize,
+    /// The code point with which the answer shall leave.
+    pub dscp: Dscp,
 }
 
 /// What became of a datagram.
@@ -71,6 +79,12 @@ pub enum Verdict<'a, P> {
         payload: &'a [u8],
         /// Whether this update opened the session.
         opened: bool,
+        /// Whether it is the state that was held already, sent again: to tell its age, or to keep
+        /// the session alive.
+        is_repeat: bool,
+        /// Whether it is such a repeat and the first to carry the state's age: the state came with
+        /// an opening.
+        brings_age: bool,
     },
     /// An update that came after a fresher one, or a copy.
     Stale {
@@ -203,9 +217,21 @@ impl<P: Copy + Hash> Monitor<P> {
         datagram: &'a [u8],
         reply: &mut [u8; Ack::LEN],
     ) -> Receipt<'a, P> {
+        self.on_marked_datagram(at, peer, None, datagram, reply)
+    }
+
+    /// The same, of a datagram that came with this code point, if the transport can tell.
+    pub fn on_marked_datagram<'a>(
+        &mut self,
+        at: Clocked,
+        peer: P,
+        dscp: Option<Dscp>,
+        datagram: &'a [u8],
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a, P> {
         self.counters.datagrams += 1;
         match Message::parse(datagram) {
-            Ok(Message::Update(update)) => self.on_update(at, peer, &update, reply),
+            Ok(Message::Update(update)) => self.on_update(at, peer, dscp, &update, reply),
             Ok(Message::Close(close)) => self.on_close(&peer, close.session),
             Ok(_) => self.ignore(Ignored::Misplaced),
             Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
@@ -279,6 +305,7 @@ impl<P: Copy + Hash> Monitor<P> {
         &mut self,
         at: Clocked,
         peer: P,
+        dscp: Option<Dscp>,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
     ) -> Receipt<'a, P> {
@@ -286,19 +313,26 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(update.session, CloseReason::TooLarge, reply);
         }
         let Some(key) = self.find(update.session) else {
-            return self.on_stranger(at, peer, update, reply);
+            return self.on_stranger(at, peer, dscp, update, reply);
         };
         let record = &mut self.records[key as usize];
         if !(self.may_follow)(&record.peer, &peer) {
             return self.ignore(Ignored::Misplaced);
         }
         record.peer = peer;
+        record.set_dscp(dscp);
         let arrival = record.on_update(update, at.received_at);
         let source = SourceKey(key);
         let verdict = match arrival {
-            Arrival::Fresh => {
+            Arrival::Fresh | Arrival::Repeat { .. } => {
                 self.counters.fresh += 1;
-                Verdict::Fresh { source, payload: update.payload, opened: false }
+                Verdict::Fresh {
+                    source,
+                    payload: update.payload,
+                    opened: false,
+                    is_repeat: arrival != Arrival::Fresh,
+                    brings_age: arrival == Arrival::Repeat { brings_age: true },
+                }
             }
             Arrival::Late => {
                 self.counters.late += 1;
@@ -309,17 +343,18 @@ impl<P: Copy + Hash> Monitor<P> {
                 Verdict::Stale { source }
             }
         };
-        let reply = match update.wants_ack {
-            true => self.answer(at, key, update, arrival, reply),
-            false => 0,
-        };
-        Receipt { reply, verdict }
+        if !update.wants_ack {
+            return Receipt { verdict, reply: 0, dscp: Dscp::DEFAULT };
+        }
+        let dscp = self.answer(at, key, update, arrival, reply);
+        Receipt { verdict, reply: Ack::LEN, dscp }
     }
 
     fn on_stranger<'a>(
         &mut self,
         at: Clocked,
         peer: P,
+        dscp: Option<Dscp>,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
     ) -> Receipt<'a, P> {
@@ -332,7 +367,7 @@ impl<P: Copy + Hash> Monitor<P> {
             self.counters.challenged += 1;
             let cookie = self.secret.cookie(at.now, session, &peer);
             let challenge = Challenge { session, cookie }.bytes();
-            return Receipt { verdict: Verdict::Challenged, reply: put(reply, &challenge) };
+            return unmarked(Verdict::Challenged, put(reply, &challenge));
         };
         if !self.tokens.is_empty() && !self.tokens.contains(&self.secret.digest(opening.token)) {
             return self.refuse(session, CloseReason::BadToken, reply);
@@ -347,16 +382,26 @@ impl<P: Copy + Hash> Monitor<P> {
         if self.records.len() >= self.params.max_sources {
             return self.refuse(session, CloseReason::Full, reply);
         }
-        let key = self.insert(Record::new(update, peer, opening.name.into(), at.received_at));
+        let mut record = Record::new(update, peer, opening.name.into(), at.received_at);
+        record.set_dscp(dscp);
+        let key = self.insert(record);
         self.counters.opened += 1;
         self.counters.fresh += 1;
         let source = SourceKey(key);
         Receipt {
-            reply: self.answer(at, key, update, Arrival::Fresh, reply),
-            verdict: Verdict::Fresh { source, payload: update.payload, opened: true },
+            dscp: self.answer(at, key, update, Arrival::Fresh, reply),
+            reply: Ack::LEN,
+            verdict: Verdict::Fresh {
+                source,
+                payload: update.payload,
+                opened: true,
+                is_repeat: false,
+                brings_age: false,
+            },
         }
     }
 
+    /// Writes the ack of an update, and gives its code point.
     fn answer(
         &self,
         at: Clocked,
@@ -364,11 +409,13 @@ impl<P: Copy + Hash> Monitor<P> {
         update: &Update<'_>,
         arrival: Arrival,
         reply: &mut [u8; Ack::LEN],
-    ) -> usize {
+    ) -> Dscp {
         let hold = at.now.since(at.received_at);
         let record = &self.records[key as usize];
-        *reply = record.ack(update, at.received_at, hold, arrival == Arrival::Fresh).bytes();
-        Ack::LEN
+        let is_fresh = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
+        let dscp = AckMark::chosen(self.params.ack_mark, update.ack_mark, record.dscp());
+        *reply = record.ack(update, at.received_at, hold, is_fresh, dscp).bytes();
+        dscp
     }
 
     fn on_close<'a>(&mut self, peer: &P, session: SessionId) -> Receipt<'a, P> {
@@ -377,7 +424,7 @@ impl<P: Copy + Hash> Monitor<P> {
             Some(key) => {
                 let record = Box::new(self.remove(key));
                 self.counters.closed += 1;
-                Receipt { verdict: Verdict::Closed { source: SourceKey(key), record }, reply: 0 }
+                unmarked(Verdict::Closed { source: SourceKey(key), record }, 0)
             }
             None => self.ignore(Ignored::Misplaced),
         }
@@ -391,12 +438,12 @@ impl<P: Copy + Hash> Monitor<P> {
     ) -> Receipt<'a, P> {
         self.counters.refused += 1;
         let reply = put(reply, &Close { session, reason }.bytes());
-        Receipt { verdict: Verdict::Refused(reason), reply }
+        unmarked(Verdict::Refused(reason), reply)
     }
 
     fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a, P> {
         self.counters.ignored += 1;
-        Receipt { verdict: Verdict::Ignored(why), reply: 0 }
+        unmarked(Verdict::Ignored(why), 0)
     }
 
     // ---- the tables ----
@@ -438,6 +485,11 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 }
 
+/// With an answer that is no ack, or with none.
+fn unmarked<P>(verdict: Verdict<'_, P>, reply: usize) -> Receipt<'_, P> {
+    Receipt { verdict, reply, dscp: Dscp::DEFAULT }
+}
+
 /// Puts `answer` to the front of the buffer; gives its length.
 fn put(reply: &mut [u8; Ack::LEN], answer: &[u8]) -> usize {
     reply[..answer.len()].copy_from_slice(answer);
@@ -467,6 +519,7 @@ mod tests {
             generated_at: Time::ZERO,
             clock_offset: None,
             wants_ack: true,
+            ack_mark: None,
             opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
             payload: b"state",
         };
@@ -500,6 +553,7 @@ mod tests {
             generated_at: Time::ZERO,
             clock_offset: None,
             wants_ack: true,
+            ack_mark: None,
             opening: None,
             payload: b"state",
         };

@@ -1,26 +1,30 @@
-//! What a monitor holds of one source: less than 256 bytes beside the payload's own.
+//! What a monitor holds of one source: less than 272 bytes besides the payload's own, and 512 more for
+//! a source whose updates come by paths with very different delays.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::clock_offset::ClockOffset;
+use super::recent::Recent;
 use crate::age::AgeProcess;
+use crate::dscp::Dscp;
 use crate::unit::{Span, Time};
-use crate::wire::{Ack, SessionId, Update};
+use crate::wire::{Ack, Marks, SessionId, Update};
 
 /// Finds a source's [`Record`] in its monitor, as long as the record lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(pub(super) u32);
 
 impl SourceKey {
-    /// A small number, given anew when a record ends: an index for tables beside the monitor's.
+    /// A small number, an index for tables beside the monitor's. It is used again when a record has
+    /// ended; a session that replaces another one of its name takes its key.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// The freshest state of one source, and how it has come.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Record<P> {
     /// The session.
     pub session: SessionId,
@@ -36,19 +40,36 @@ pub struct Record<P> {
     pub newest_seq: u64,
     /// When the freshest state was sampled, on the *source's* clock.
     pub generated_at: Time,
-    /// The age as far as it can be known: from updates that carried the clocks' offset.
+    /// The age, from updates that carried the clocks' offset. It is that of an older state until an
+    /// update with the offset has brought the newest: [`Record::state_age`] tells the two apart.
     pub age: AgeProcess,
     first_seq: u64,
-    /// Bit i: whether update `newest_seq − 1 − i` has come.
-    recent: u64,
-    fresh: u32,
-    stale: u32,
+    /// Which of those before the freshest have come.
+    recent: Recent,
+    fresh: u64,
+    /// Three values in one field, as fields of their own would add 16 bytes to each record:
+    /// - bit 0: whether `age` is that of the state that is held;
+    /// - bits 1 to 7: 1 + the code point of the last update, 0 if it is unknown;
+    /// - the bits from 8 on: the number of stale updates.
+    packed: u64,
 }
+
+/// Of [`Record::packed`]: whether the age is known.
+const AGE_KNOWN: u64 = 1;
+/// The bits of the code point.
+const DSCP: u64 = 0x7f << 1;
+/// The lowest bit of the number of stale updates.
+const STALE: u32 = 8;
 
 /// What an update was to its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Fresh,
+    /// The freshest update, but with the state that is held already.
+    Repeat {
+        /// Whether it is the first to carry the age of that state.
+        brings_age: bool,
+    },
     Late,
     Copy,
 }
@@ -66,9 +87,9 @@ impl<P> Record<P> {
             generated_at: update.generated_at,
             age: AgeProcess::new(),
             first_seq: update.seq,
-            recent: 0,
+            recent: Recent::new(),
             fresh: 0,
-            stale: 0,
+            packed: 0,
         };
         record.take_fresh(update, received_at);
         record
@@ -76,47 +97,55 @@ impl<P> Record<P> {
 
     pub(super) fn on_update(&mut self, update: &Update<'_>, received_at: Time) -> Arrival {
         self.heard_at = received_at;
-        if let Some(ahead) = update.seq.checked_sub(self.newest_seq).filter(|ahead| *ahead > 0) {
-            self.recent =
-                self.recent.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
-            if let Some(bit) = bit(ahead) {
-                self.recent |= bit; // the one that was the newest
-            }
+        if update.seq > self.newest_seq {
+            self.recent.advance(self.newest_seq, update.seq);
             self.newest_seq = update.seq;
+            let is_repeat =
+                update.generated_at == self.generated_at && update.payload == self.payload;
+            // A repeat with a slightly better estimate of the offset does not make the state younger.
+            if is_repeat && self.is_age_known() {
+                self.fresh += 1;
+                return Arrival::Repeat { brings_age: false };
+            }
             self.take_fresh(update, received_at);
+            if is_repeat {
+                return Arrival::Repeat { brings_age: self.is_age_known() };
+            }
             return Arrival::Fresh;
         }
-        let behind = self.newest_seq - update.seq;
-        match bit(behind) {
-            None if behind == 0 => Arrival::Copy,
-            Some(bit) if self.recent & bit != 0 => Arrival::Copy,
-            bit => {
-                // Beyond the window a copy cannot be told from a straggler.
-                self.recent |= bit.unwrap_or(0);
-                self.stale = self.stale.wrapping_add(1);
-                Arrival::Late
-            }
+        if update.seq == self.newest_seq {
+            return Arrival::Copy;
         }
+        if !self.recent.insert(self.newest_seq, update.seq) {
+            return Arrival::Copy;
+        }
+        self.packed += 1 << STALE;
+        Arrival::Late
     }
 
     fn take_fresh(&mut self, update: &Update<'_>, received_at: Time) {
-        self.fresh = self.fresh.wrapping_add(1);
+        self.fresh += 1;
         self.generated_at = update.generated_at;
+        let is_age_known = update.clock_offset.is_some();
+        self.packed = (self.packed & !AGE_KNOWN) | u64::from(is_age_known);
         if let Some(offset) = update.clock_offset {
-            self.age.on_update(received_at, ClockOffset::translate(update.generated_at, offset));
+            let generated_at =
+                ClockOffset::translate_past(update.generated_at, offset, received_at);
+            self.age.on_update(received_at, generated_at);
         }
         self.payload.clear();
         self.payload.reserve_exact(update.payload.len());
         self.payload.extend_from_slice(update.payload);
     }
 
-    /// The answer to `update`.
+    /// The answer to `update`, which came last; it leaves with `dscp`.
     pub(super) fn ack(
         &self,
         update: &Update<'_>,
         received_at: Time,
         hold: Span,
         fresh: bool,
+        dscp: Dscp,
     ) -> Ack {
         Ack {
             session: self.session,
@@ -125,35 +154,51 @@ impl<P> Record<P> {
             received_at,
             hold,
             was_fresh: fresh,
-            fresh: self.fresh,
-            stale: self.stale,
-            missing: self.missing(),
+            fresh: self.fresh as u32,
+            stale: self.stale() as u32,
+            missing: self.missing() as u32,
+            marks: Marks { seen: self.dscp(), sent: Some(dscp) },
         }
     }
 
-    /// Updates that were the freshest when they came, modulo 2³².
-    pub fn fresh(&self) -> u32 {
+    /// The last update came with this code point; `None` where the transport cannot tell.
+    pub(super) fn set_dscp(&mut self, dscp: Option<Dscp>) {
+        let packed = dscp.map_or(0, |dscp| 1 + u64::from(dscp.get()));
+        self.packed = (self.packed & !DSCP) | packed << 1;
+    }
+
+    /// With which code point the last update came; `None` where the transport cannot tell.
+    pub fn dscp(&self) -> Option<Dscp> {
+        let packed = (self.packed & DSCP) >> 1;
+        packed.checked_sub(1).and_then(|number| Dscp::new(number as u8))
+    }
+
+    /// The age of the state that is held; `None` until an update has carried this state together
+    /// with the clocks' offset, which an opening cannot.
+    pub fn state_age(&self, now: Time) -> Option<Span> {
+        if self.is_age_known() { self.age.age(now) } else { None }
+    }
+
+    fn is_age_known(&self) -> bool {
+        self.packed & AGE_KNOWN != 0
+    }
+
+    /// Updates that were the freshest when they came.
+    pub fn fresh(&self) -> u64 {
         self.fresh
     }
 
-    /// Updates that came after a fresher one, modulo 2³².
-    pub fn stale(&self) -> u32 {
-        self.stale
+    /// Updates that came after a fresher one.
+    pub fn stale(&self) -> u64 {
+        self.packed >> STALE
     }
 
-    /// Updates numbered between the first and the freshest that have not come, modulo 2³¹.
-    /// Stragglers from before the first and copies from beyond the window, which count as stale,
-    /// can hide a few.
-    pub fn missing(&self) -> u32 {
-        let span = (self.newest_seq - self.first_seq) as u32;
-        let missing = span.wrapping_add(1).wrapping_sub(self.fresh).wrapping_sub(self.stale);
-        missing.cast_signed().max(0).cast_unsigned()
+    /// Updates numbered between the first and the freshest that have not come. An update from before
+    /// the first counts as stale and can hide one.
+    pub fn missing(&self) -> u64 {
+        let span = self.newest_seq.saturating_sub(self.first_seq).saturating_add(1);
+        span.saturating_sub(self.fresh).saturating_sub(self.stale())
     }
-}
-
-/// The bit of the update `behind` before the newest, 1 to 64.
-fn bit(behind: u64) -> Option<u64> {
-    (1..=64).contains(&behind).then(|| 1 << (behind - 1))
 }
 
 #[cfg(test)]
@@ -167,6 +212,7 @@ mod tests {
             generated_at: Time::from_nanos(seq),
             clock_offset: None,
             wants_ack: true,
+            ack_mark: None,
             opening: None,
             payload: b"x",
         }
@@ -185,8 +231,56 @@ mod tests {
         assert_eq!(record.on_update(&update(78), at), Arrival::Fresh);
         assert_eq!(record.on_update(&update(14), at), Arrival::Copy, "64 behind is remembered");
         assert_eq!(record.on_update(&update(u64::MAX), at), Arrival::Fresh);
-        assert_eq!(record.on_update(&update(14), at), Arrival::Late, "too long ago to know");
-        assert_eq!((record.fresh(), record.stale()), (4, 2));
+        assert_eq!(record.on_update(&update(14), at), Arrival::Copy, "too long ago to know");
+        assert_eq!((record.fresh(), record.stale()), (4, 1));
+    }
+
+    #[test]
+    fn loss_is_seen_over_paths_with_unequal_delays() {
+        // Each update takes two paths. The second delivers it 500 updates later, the first loses one
+        // in ten.
+        let mut record = Record::new(&update(1_000), (), "".into(), Time::ZERO);
+        for seq in 1_001..11_000u64 {
+            if seq % 10 != 0 {
+                record.on_update(&update(seq), Time::ZERO);
+            }
+            if seq >= 1_500 {
+                record.on_update(&update(seq - 500), Time::ZERO);
+            }
+        }
+        // 50 are still to come by the second path, and 50 came before the window was wide.
+        assert!((90..=100).contains(&record.missing()), "{}", record.missing());
+        // From now on the second path is dead.
+        for seq in (11_000..21_000).filter(|seq| seq % 10 != 0) {
+            record.on_update(&update(seq), Time::ZERO);
+        }
+        assert!((1_090..=1_100).contains(&record.missing()), "{}", record.missing());
+    }
+
+    #[test]
+    fn copies_that_are_far_behind_do_not_hide_losses() {
+        // Nothing is lost at first, and every copy is 100 behind; then one in ten is lost on both.
+        let mut record = Record::new(&update(0), (), "".into(), Time::ZERO);
+        let is_lost = |seq: u64| seq >= 1_000 && seq.is_multiple_of(10);
+        for seq in 1..10_000u64 {
+            for seq in [Some(seq), seq.checked_sub(100)].into_iter().flatten() {
+                if !is_lost(seq) {
+                    record.on_update(&update(seq), Time::ZERO);
+                }
+            }
+        }
+        assert_eq!((record.fresh(), record.stale(), record.missing()), (9_100, 0, 900));
+    }
+
+    #[test]
+    fn counts_go_on_beyond_32_bits() {
+        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        record.fresh = u64::from(u32::MAX);
+        record.newest_seq = 10 + u64::from(u32::MAX) + 4;
+        record.on_update(&update(record.newest_seq + 1), Time::ZERO);
+        assert_eq!((record.fresh(), record.missing()), (1 << 32, 5));
+        let ack = record.ack(&update(11), Time::ZERO, Span::ZERO, true, Dscp::DEFAULT);
+        assert_eq!((ack.fresh, ack.missing), (0, 5));
     }
 
     #[test]
@@ -206,9 +300,24 @@ mod tests {
     }
 
     #[test]
-    fn a_record_leaves_room_for_the_tables_below_256_bytes() {
+    fn code_point_age_and_stale_updates_share_a_field() {
+        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        for number in 0..=Dscp::MAX {
+            record.set_dscp(Dscp::new(number));
+            record.on_update(&update(u64::from(number) * 2 + 20), Time::ZERO);
+            record.on_update(&update(u64::from(number) * 2 + 19), Time::ZERO);
+            assert_eq!(record.dscp(), Dscp::new(number));
+            assert_eq!((record.stale(), record.is_age_known()), (u64::from(number) + 1, false));
+        }
+        record.on_update(&Update { clock_offset: Some(0), ..update(500) }, Time::ZERO);
+        record.set_dscp(None);
+        assert_eq!((record.dscp(), record.stale(), record.is_age_known()), (None, 64, true));
+    }
+
+    #[test]
+    fn a_record_leaves_room_for_the_tables_below_272_bytes() {
         // Up to a sixteenth of the records is spare; each table costs up to 12 bytes an entry.
         let record = size_of::<Record<core::net::SocketAddr>>();
-        assert!(record * 17 / 16 + 2 * 12 <= 256, "{record}");
+        assert!(record * 17 / 16 + 2 * 12 <= 272, "{record}");
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! every 10·T:  wish b*: +κ, −κ or −(1 − 2^−γ)·B
-//!              rate ← 1/Z + b*/T,  T = min(srtt, Z),  at least 1/srtt
+//!              rate ← 1/Z + b*/T,  T = min(srtt, Z);  1/srtt where that is not above 0
 //! ```
 //!
 //! Names as in `acp_plus`; κ → `step`. Shreedhar, PhD thesis, IIIT-Delhi, section 3.7, Algorithm 2,
-//! equation 3.1, and section 3.10 ("Evaluation Takeaways") for the floor of one update a round
-//! trip. T is followed with every ack, so that the end of an epoch moves while it runs.
+//! equation 3.1, and section 3.10 ("Evaluation Takeaways") for a rate that is not above 0: "When λ_k
+//! became negative, we reset λ_k to be at least one packet per round-trip time." [`Reset::Below`]
+//! takes 1/srtt for each rate below it.
+//!
+//! An epoch that starts at t_k ends at t_k + 10·T, with the T of t_k: "At time t_k we set
+//! t_{k+1} = t_k + T" (section 3.7). [`EpochEnd::Moving`] sets the end anew with each fresh ack.
 //!
 //! Where the paper is silent, beyond what `acp_plus` lists: the check whether the backlog fell
 //! short of the last wish stands in Algorithm 2 under (b > 0, δ < 0), while the text and its line
@@ -16,6 +20,7 @@
 
 use super::estimator;
 use super::feedback::{Feedback, Heard};
+use super::log::{EpochRecord, Log};
 use super::startup;
 use super::steering::{Shortfall, Steering, Tie};
 use super::{Ack, Phase, RateBounds, RateLaw};
@@ -33,6 +38,10 @@ pub struct Params {
     pub shortfall_check: ShortfallCheck,
     /// The length of an epoch in units of T = min(srtt, Z). 10: 000 section 3.7.
     pub epoch_factor: u32,
+    /// Whether the end of an epoch moves while the epoch runs.
+    pub epoch_end: EpochEnd,
+    /// Which rates become one update per round trip.
+    pub reset: Reset,
     /// What to do when an epoch gives no direction.
     pub tie: Tie,
     /// How acks become age, backlog, srtt and Z.
@@ -55,12 +64,49 @@ pub enum ShortfallCheck {
     AsPrinted,
 }
 
+/// When an epoch of ACP ends. `k` is the epoch's number and t_k the time of its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum EpochEnd {
+    /// At t_k + 10·T, with T = min(srtt, Z) as of t_k (000 section 3.7).
+    #[default]
+    Fixed,
+    /// At t_k + 10·T, with T as of the newest fresh ack.
+    Moving,
+}
+
+/// Which rates of ACP become one update per round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Reset {
+    /// Those that are not above 0 (000 section 3.10).
+    #[default]
+    Negative,
+    /// All that are below it.
+    Below,
+}
+
+impl Reset {
+    /// The rate for a `wanted` one in updates/s, which may be negative.
+    fn rate(self, wanted: f64, one_a_round_trip: UpdateRate) -> UpdateRate {
+        match self {
+            Self::Negative if wanted > 0.0 => UpdateRate::saturating(wanted),
+            Self::Negative => one_a_round_trip,
+            Self::Below => UpdateRate::saturating(wanted).clamp(one_a_round_trip, UpdateRate::MAX),
+        }
+    }
+}
+
 impl Default for Params {
     fn default() -> Self {
         Self {
             step: 1.0,
             shortfall_check: ShortfallCheck::default(),
             epoch_factor: 10,
+            epoch_end: EpochEnd::default(),
+            reset: Reset::default(),
             tie: Tie::default(),
             estimator: estimator::Params::default(),
             startup: startup::Params::default(),
@@ -75,9 +121,10 @@ pub struct Acp {
     params: Params,
     feedback: Feedback,
     steering: Steering,
-    /// b* of the epoch under way.
+    /// b* of the current epoch.
     wanted_change: f64,
     epoch: Option<Epoch>,
+    log: Log,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +142,7 @@ impl Acp {
             steering: Steering::new(params.tie),
             wanted_change: 0.0,
             epoch: None,
+            log: Log::default(),
         }
     }
 
@@ -102,13 +150,14 @@ impl Acp {
         match heard {
             Heard::Nothing => {}
             Heard::Fresh => {
-                if let Some(Epoch { began_at, .. }) = self.epoch {
-                    self.set_epoch(began_at, now);
+                if let (EpochEnd::Moving, Some(epoch)) = (self.params.epoch_end, self.epoch) {
+                    self.set_epoch(epoch.began_at, now);
                 }
             }
             Heard::Measured(mean_rtt) => {
                 self.feedback.set_rate(UpdateRate::from_period(mean_rtt));
                 self.feedback.estimator.next_epoch(now);
+                self.log.begin(now);
                 self.set_epoch(now, now);
             }
         }
@@ -140,12 +189,13 @@ impl Acp {
                 as_printed: self.params.shortfall_check == ShortfallCheck::AsPrinted,
             };
             let step = self.steering.decide(epoch, Some(shortfall));
-            self.wanted_change = step.change(epoch.backlog, self.params.step);
+            self.wanted_change = step.change(epoch.backlog, self.params.step, self.wanted_change);
             let wanted = 1.0 / inter_delivery.as_secs_f64()
                 + self.wanted_change / self.time_scale(now).as_secs_f64();
             let one_a_round_trip = UpdateRate::from_period(srtt);
-            self.feedback
-                .set_rate(UpdateRate::saturating(wanted).clamp(one_a_round_trip, UpdateRate::MAX));
+            self.feedback.set_rate(self.params.reset.rate(wanted, one_a_round_trip));
+            let decision = ((step, self.steering.was_tie()), self.wanted_change);
+            self.log.add(now, epoch, (srtt, inter_delivery), decision, self.rate());
         }
         self.set_epoch(now, now);
     }
@@ -191,5 +241,9 @@ impl RateLaw for Acp {
 
     fn phase(&self) -> Phase {
         self.feedback.phase()
+    }
+
+    fn last_epoch(&self) -> Option<&EpochRecord> {
+        self.log.last()
     }
 }

@@ -18,20 +18,33 @@
 //! the backlog. Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud, section II,
 //! Algorithm 1; how the wish is chosen is in `steering`.
 //!
+//! Two laws share this code:
+//!
+//! | name | parameters | age and backlog of an epoch | Z |
+//! |---|---|---|---|
+//! | `acp+` | [`Params::default`] | time averages, losses as seen | gaps between acks |
+//! | `acp+d` | [`Params::departure`] | backlog at departure, losses bridged | gaps at the monitor |
+//!
+//! `acp+` is the published algorithm. `acp+d` is ours, and the default law of the programs: random
+//! loss does not slow it down, and timing noise does not leave a standing queue
+//! (`docs/source.md` has the figures).
+//!
 //! Where the paper is silent:
-//! - Which backlog belongs to an epoch's age, and what losses do to both: see `epoch`.
 //! - The first rate, the probes and their timeouts: see `startup`. Ties: see [`Tie`].
 //! - The smoothing of srtt and Z is 0.2, as in the authors' prototype.
-//! - An epoch without any ack is an epoch: age and backlog have grown and Z is at least the
-//!   silence, so that the rate falls by a quarter each epoch until the floor.
+//! - An epoch without any ack is an epoch: age and backlog have grown, so that the rate falls by
+//!   a quarter each epoch until the floor.
 //! - γ is not capped; 1 − 2^−γ is at most 1, and the step in rate at most ×0.75.
 //! - Floor and ceiling of the rate: see [`RateBounds`].
-//! - The prototype computes 1/Z in whole numbers, which makes every multiplicative decrease the
-//!   largest step. [`MultiplicativeDecrease::LargestStep`] keeps that behaviour for comparison;
-//!   its measured effect stands in `docs/source.md`.
+//!
+//! The prototype computes 1/Z in whole numbers, which makes every multiplicative decrease the
+//! largest step. [`MultiplicativeDecrease::LargestStep`] keeps that behaviour for comparison; its
+//! measured effect is in `docs/source.md`.
 
+use super::epoch::Backlog;
 use super::estimator;
 use super::feedback::{Feedback, Heard};
+use super::log::{EpochRecord, Log};
 use super::startup;
 use super::steering::{Steering, Step, Tie};
 use super::{Ack, Phase, RateBounds, RateLaw};
@@ -87,13 +100,23 @@ impl Default for Params {
     }
 }
 
+impl Params {
+    /// Those of `acp+d`.
+    pub fn departure() -> Self {
+        Self { estimator: estimator::Params::departure(), ..Self::default() }
+    }
+}
+
 /// The improved Age Control Protocol.
 #[derive(Debug, Clone)]
 pub struct AcpPlus {
     params: Params,
     feedback: Feedback,
     steering: Steering,
+    /// b* of the current epoch.
+    wanted_change: f64,
     epoch_ends_at: Option<Time>,
+    log: Log,
 }
 
 impl AcpPlus {
@@ -103,7 +126,9 @@ impl AcpPlus {
             params,
             feedback: Feedback::new(params.estimator, params.startup, params.bounds),
             steering: Steering::new(params.tie),
+            wanted_change: 0.0,
             epoch_ends_at: None,
+            log: Log::default(),
         }
     }
 
@@ -111,6 +136,7 @@ impl AcpPlus {
         if let Heard::Measured(mean_rtt) = heard {
             self.feedback.set_rate(UpdateRate::from_period(mean_rtt));
             self.feedback.estimator.next_epoch(now);
+            self.log.begin(now);
             self.begin_epoch(now);
         }
     }
@@ -127,14 +153,17 @@ impl AcpPlus {
             (estimator.next_epoch(now), estimator.srtt(), estimator.inter_delivery(now))
         {
             let step = self.steering.decide(epoch, None);
-            let rate = self.next_rate(step, epoch.backlog, srtt, inter_delivery);
+            self.wanted_change = step.change(epoch.backlog, 1.0, self.wanted_change);
+            let rate = self.next_rate(step, srtt, inter_delivery);
             self.feedback.set_rate(rate);
+            let decision = ((step, self.steering.was_tie()), self.wanted_change);
+            self.log.add(now, epoch, (srtt, inter_delivery), decision, self.rate());
         }
         self.begin_epoch(now);
     }
 
     /// UPDATELAMBDA.
-    fn next_rate(&self, step: Step, backlog: f64, srtt: Span, inter_delivery: Span) -> UpdateRate {
+    fn next_rate(&self, step: Step, srtt: Span, inter_delivery: Span) -> UpdateRate {
         let rate = self.feedback.rate();
         let least = rate.scaled(self.params.smallest_factor);
         let most = rate.scaled(self.params.largest_factor);
@@ -142,7 +171,7 @@ impl AcpPlus {
             (Step::Multiplicative { .. }, MultiplicativeDecrease::LargestStep) => least,
             _ => {
                 let delivered = 1.0 / inter_delivery.as_secs_f64();
-                let change = step.change(backlog, 1.0) / srtt.as_secs_f64();
+                let change = self.wanted_change / srtt.as_secs_f64();
                 UpdateRate::saturating(delivered + change).clamp(least, most)
             }
         }
@@ -151,7 +180,10 @@ impl AcpPlus {
 
 impl RateLaw for AcpPlus {
     fn name(&self) -> &'static str {
-        "acp+"
+        match self.params.estimator.backlog {
+            Backlog::OverTime => "acp+",
+            Backlog::AtDeparture => "acp+d",
+        }
     }
 
     fn restart(&mut self, _now: Time) {
@@ -189,5 +221,9 @@ impl RateLaw for AcpPlus {
 
     fn phase(&self) -> Phase {
         self.feedback.phase()
+    }
+
+    fn last_epoch(&self) -> Option<&EpochRecord> {
+        self.log.last()
     }
 }

@@ -6,13 +6,14 @@
 //! backlog            = updates sent after the freshest acknowledged one
 //! ```
 //!
-//! Where the papers are silent:
+//! Where we differ from the papers:
 //!
-//! *Which backlog.* The age that acks show in an epoch is that of updates which left a round trip
-//! ago, while the backlog of the same epoch has grown or shrunk since. Once a queue stands, both
-//! go up and down a quarter of a turn apart, every second comparison points the wrong way, and a
-//! little timing noise keeps the queue standing for seconds. So age is held against the backlog
-//! that the acknowledged updates met when they left ([`Backlog::AtDeparture`]).
+//! *Which backlog.* The papers take the time average of the backlog over the epoch
+//! ([`Backlog::OverTime`]). The age that acks show in an epoch is that of updates which left a round
+//! trip ago, while the backlog of the same epoch has grown or shrunk since. With a standing queue,
+//! both go up and down a quarter of a period apart, every second comparison points the wrong way,
+//! and a little timing noise keeps the queue standing for seconds. [`Backlog::AtDeparture`] compares
+//! age with the backlog that the acknowledged updates met when they left.
 //!
 //! *Losses.* A lost update, or a lost ack, makes age and backlog rise together and fall together
 //! when the next ack comes, which is just what a queue does, and both laws answer either by
@@ -44,9 +45,9 @@ use crate::unit::Time;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Losses {
     /// The skipped updates count as if they had been acknowledged evenly in between.
-    #[default]
     Bridged,
-    /// Age and backlog are taken as they were.
+    /// Age and backlog are taken as they were, as in the papers.
+    #[default]
     AsSeen,
 }
 
@@ -56,9 +57,9 @@ pub enum Losses {
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Backlog {
     /// The one that the updates acknowledged in the epoch met when they left, themselves counted.
-    #[default]
     AtDeparture,
     /// The time average over the epoch, as the papers have it.
+    #[default]
     OverTime,
 }
 

@@ -7,12 +7,16 @@
 //!
 //! and the means of age and backlog over an epoch, which are in `epoch`.
 //!
-//! Where the papers are silent:
-//! - An ack that is not fresher than all before changes nothing here.
-//! - Z is never less than the silence since the last fresh ack: when acks stop, Z grows.
+//! Where the papers are silent: an ack that is not fresher than all before changes nothing here.
+//!
+//! Where we differ from the papers, with [`Params::departure`]:
+//! - An epoch's backlog is the one that its acknowledged updates met when they left, and losses are
+//!   bridged: see `epoch`.
 //! - The gap is taken from the monitor's own clock, which the ack carries, and shared among the
-//!   fresh updates in between; 001 section II has to use the gap between acks, to which the way
-//!   back adds its jitter and every lost ack a doubling. [`GapSource`] selects.
+//!   fresh updates in between. 001 section II approximates it by the gap between acks, to which
+//!   the reverse path adds its jitter and each lost ack a doubling. [`GapSource`] selects.
+//! - Z is never less than the time since the last fresh ack: when acks stop, Z grows. The papers
+//!   have the moving average alone. [`Silence`] selects.
 
 use super::Ack;
 use super::epoch::{Averages, Backlog, Epoch, Losses};
@@ -24,34 +28,113 @@ use crate::unit::{Span, Time};
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GapSource {
     /// Between arrivals of fresh updates, on the monitor's clock.
-    #[default]
     Monitor,
     /// Between arrivals of fresh acks, on the source's clock, as in the papers.
+    #[default]
     Acks,
 }
 
-/// How acks become age, backlog, srtt and inter-delivery time.
+/// Whether the time since the last fresh ack counts as a gap while it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Silence {
+    /// Z is at least the time since the last fresh ack.
+    Counts,
+    /// Z is the moving average of complete gaps alone, as in the papers.
+    #[default]
+    Ignored,
+}
+
+/// A named set of estimates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Estimates {
+    /// Those of the papers: age and backlog are time averages over the epoch, gaps are those
+    /// between acks, and losses count as they are seen.
+    #[default]
+    Printed,
+    /// Those of `acp+d`: the backlog is the one at departure, losses are bridged, and gaps are
+    /// those of the monitor's clock.
+    Departure,
+}
+
+/// How acks become age, backlog, srtt and inter-delivery time. The default is what the papers have;
+/// in a file the key `estimates` chooses a set, and the other keys change single members of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(from = "Choice"))]
 pub struct Params {
     /// Weight α of the newest sample in srtt and Z, 0 to 1. 0.2: the authors' prototype.
     pub smoothing: f64,
     /// Which gaps tell the inter-delivery time.
     pub gap_source: GapSource,
+    /// Whether the time since the last fresh ack counts as a gap while it lasts.
+    pub silence: Silence,
     /// What the means of age and backlog make of lost updates and acks.
     pub losses: Losses,
     /// Which backlog is held against an epoch's age.
     pub backlog: Backlog,
 }
 
+impl Params {
+    /// All members as `estimates` has them, with α = 0.2.
+    pub fn of(estimates: Estimates) -> Self {
+        let smoothing = 0.2;
+        match estimates {
+            Estimates::Printed => Self {
+                smoothing,
+                gap_source: GapSource::Acks,
+                silence: Silence::Ignored,
+                losses: Losses::AsSeen,
+                backlog: Backlog::OverTime,
+            },
+            Estimates::Departure => Self {
+                smoothing,
+                gap_source: GapSource::Monitor,
+                silence: Silence::Counts,
+                losses: Losses::Bridged,
+                backlog: Backlog::AtDeparture,
+            },
+        }
+    }
+
+    /// The estimates of `acp+d`: [`Estimates::Departure`].
+    pub fn departure() -> Self {
+        Self::of(Estimates::Departure)
+    }
+}
+
 impl Default for Params {
     fn default() -> Self {
+        Self::of(Estimates::default())
+    }
+}
+
+/// [`Params`] as a file gives them.
+#[cfg(feature = "serde")]
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Choice {
+    estimates: Estimates,
+    smoothing: Option<f64>,
+    gap_source: Option<GapSource>,
+    silence: Option<Silence>,
+    losses: Option<Losses>,
+    backlog: Option<Backlog>,
+}
+
+#[cfg(feature = "serde")]
+impl From<Choice> for Params {
+    fn from(choice: Choice) -> Self {
+        let base = Self::of(choice.estimates);
         Self {
-            smoothing: 0.2,
-            gap_source: GapSource::default(),
-            losses: Losses::default(),
-            backlog: Backlog::default(),
+            smoothing: choice.smoothing.unwrap_or(base.smoothing),
+            gap_source: choice.gap_source.unwrap_or(base.gap_source),
+            silence: choice.silence.unwrap_or(base.silence),
+            losses: choice.losses.unwrap_or(base.losses),
+            backlog: choice.backlog.unwrap_or(base.backlog),
         }
     }
 }
@@ -59,6 +142,7 @@ impl Default for Params {
 #[derive(Debug, Clone)]
 pub(super) struct Estimator {
     gap_source: GapSource,
+    silence: Silence,
     epoch: Epoch,
     srtt: Smoothed,
     inter_delivery: Smoothed,
@@ -71,6 +155,7 @@ impl Estimator {
         let smoothed = Smoothed { weight: params.smoothing.clamp(0.0, 1.0), value: None };
         Self {
             gap_source: params.gap_source,
+            silence: params.silence,
             epoch: Epoch::new(params.losses, params.backlog),
             srtt: smoothed,
             inter_delivery: smoothed,
@@ -112,10 +197,14 @@ impl Estimator {
         self.srtt.value.map(Span::from_secs_f64)
     }
 
-    /// Smoothed time between deliveries, or the silence since the last if that is longer.
+    /// Smoothed time between deliveries; where silence counts, at least the time since the last.
     pub(super) fn inter_delivery(&self, now: Time) -> Option<Span> {
         let (last_at, _) = self.last?;
-        self.inter_delivery.value.map(|mean| Span::from_secs_f64(mean).max(now.since(last_at)))
+        let mean = Span::from_secs_f64(self.inter_delivery.value?);
+        Some(match self.silence {
+            Silence::Counts => mean.max(now.since(last_at)),
+            Silence::Ignored => mean,
+        })
     }
 
     /// Ends the epoch and begins the next; `None` while nothing has been measured in it.
@@ -174,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_monitor_cannot_report_a_gap_that_never_was() {
-        let mut estimator = Estimator::new(Params { smoothing: 1.0, ..Params::default() });
+        let mut estimator = Estimator::new(Params { smoothing: 1.0, ..Params::departure() });
         estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
         estimator.on_ack(ms(40), &ack(2, 20, 1_000_000, 1));
         assert_eq!(estimator.inter_delivery(ms(40)), Some(Span::from_millis(40)));
@@ -184,7 +273,7 @@ mod tests {
 
     #[test]
     fn silence_grows_the_inter_delivery_time_and_late_acks_change_nothing() {
-        let mut estimator = Estimator::new(Params::default());
+        let mut estimator = Estimator::new(Params::departure());
         for seq in 0..3 {
             estimator.on_sent(ms(seq * 10), seq);
         }
@@ -195,5 +284,15 @@ mod tests {
         assert_eq!(estimator.on_ack(ms(42), &ack(2, 20, 30, 2)), None);
         assert_eq!(estimator.inter_delivery(ms(45)), before.inter_delivery(ms(45)));
         assert_eq!(estimator.inter_delivery(ms(540)), Some(Span::from_millis(500)));
+    }
+
+    #[test]
+    fn as_printed_z_is_the_average_of_gaps_between_acks_alone() {
+        let mut estimator = Estimator::new(Params { smoothing: 0.5, ..Params::default() });
+        estimator.on_ack(ms(20), &ack(0, 0, 10, 1));
+        estimator.on_ack(ms(30), &ack(1, 10, 11, 2));
+        estimator.on_ack(ms(50), &ack(2, 20, 12, 3));
+        assert_eq!(estimator.inter_delivery(ms(50)), Some(Span::from_millis(15)));
+        assert_eq!(estimator.inter_delivery(ms(540)), Some(Span::from_millis(15)));
     }
 }

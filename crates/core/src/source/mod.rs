@@ -13,7 +13,7 @@
 //!
 //! | law | rate | from |
 //! |---|---|---|
-//! | [`AcpPlus`] | seeks the smallest mean age by steps of backlog, ×0.75 to ×1.25 an epoch | 001 Algorithm 1 |
+//! | [`AcpPlus`] | seeks the smallest mean age by steps of backlog, ×0.75 to ×1.25 an epoch | 001 Algorithm 1 (`acp+`), and our variant of its estimates (`acp+d`) |
 //! | [`Acp`] | its predecessor, with a step size κ | 000 Algorithm 2 |
 //! | [`Lazy`] | one update a smoothed round trip | 000 section 3.8 |
 //! | [`Tenth`] | holds the number of its own updates that wait at about a tenth | `docs/fresher.md` |
@@ -30,6 +30,7 @@ mod estimator;
 mod feedback;
 mod fixed;
 mod lazy;
+mod log;
 mod pacer;
 mod service;
 mod sparse;
@@ -38,12 +39,13 @@ mod steering;
 mod tenth;
 mod waits;
 
-pub use acp::{Acp, Params as AcpParams, ShortfallCheck};
+pub use acp::{Acp, EpochEnd, Params as AcpParams, Reset, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
 pub use epoch::{Backlog, Losses};
-pub use estimator::{GapSource, Params as EstimatorParams};
+pub use estimator::{Estimates, GapSource, Params as EstimatorParams, Silence};
 pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams};
+pub use log::EpochRecord;
 pub use sparse::Acks;
 pub use startup::Params as StartupParams;
 pub use steering::Tie;
@@ -117,6 +119,12 @@ pub trait RateLaw: Send {
 
     /// Whether the law still probes.
     fn phase(&self) -> Phase;
+
+    /// The last control epoch that has ended, of a law that has epochs. At most one ends per call
+    /// of an `on_*` method.
+    fn last_epoch(&self) -> Option<&EpochRecord> {
+        None
+    }
 }
 
 /// Floor and ceiling of a rate.

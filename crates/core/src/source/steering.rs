@@ -11,12 +11,13 @@
 //! The γ-th multiplicative decrease in a row takes away 1 − 2^−γ of the backlog. 001 Algorithm 1,
 //! 000 Algorithms 2 and 3.
 //!
-//! Where the papers are silent: the first epoch has nothing to compare with, and a difference can
-//! be zero. Both count as a tie, on which [`Tie`] decides.
+//! Where the papers are silent: the first epoch has nothing to compare with. It asks for an
+//! increase, as nothing speaks against it. A difference of zero matches no branch of the listings;
+//! [`Tie`] decides.
 
 use super::epoch::Averages;
 
-/// What to do when the last epoch gives no direction.
+/// What to do when mean age or mean backlog did not change: b_k = 0 or δ_k = 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -25,8 +26,11 @@ pub enum Tie {
     /// noise would otherwise freeze a law at its first rate.
     #[default]
     Increase,
-    /// Keep the backlog as it is.
+    /// Keep the backlog as it is: b* = 0.
     Hold,
+    /// Keep the previous b*, the flag and γ, as the listings do: no branch is taken, and
+    /// UPDATELAMBDA is called all the same.
+    Repeat,
 }
 
 /// A wish for the backlog of the next epoch.
@@ -34,6 +38,8 @@ pub enum Tie {
 pub(super) enum Step {
     Increase,
     Hold,
+    /// The previous wish again.
+    Repeat,
     Decrease,
     /// Take away 1 − 2^−γ of the backlog.
     Multiplicative {
@@ -57,19 +63,22 @@ pub(super) struct Steering {
     /// The algorithm's `flag`: backlog and age have risen together.
     congested: bool,
     gamma: u32,
+    was_tie: bool,
 }
 
 impl Steering {
     pub(super) fn new(tie: Tie) -> Self {
-        Self { tie, previous: None, congested: false, gamma: 0 }
+        Self { tie, previous: None, congested: false, gamma: 0, was_tie: false }
     }
 
     /// Compares the epoch that ends with the one before it.
     pub(super) fn decide(&mut self, epoch: Averages, shortfall: Option<Shortfall>) -> Step {
-        let Some(previous) = self.previous.replace(epoch) else { return self.on_tie() };
+        self.was_tie = false;
+        let Some(previous) = self.previous.replace(epoch) else { return self.on_first() };
         let backlog_rises = rises(previous.backlog, epoch.backlog);
         let age_rises = rises(previous.age, epoch.age);
         let (Some(backlog_rises), Some(age_rises)) = (backlog_rises, age_rises) else {
+            self.was_tie = true;
             return self.on_tie();
         };
         let fell_short = self.congested
@@ -92,6 +101,11 @@ impl Steering {
         }
     }
 
+    /// Whether mean age or mean backlog had not changed in the last epoch; the first is no tie.
+    pub(super) fn was_tie(&self) -> bool {
+        self.was_tie
+    }
+
     fn decrease_more(&mut self) -> Step {
         self.gamma = self.gamma.saturating_add(1);
         Step::Multiplicative { gamma: self.gamma }
@@ -102,20 +116,41 @@ impl Steering {
         step
     }
 
+    fn on_first(&mut self) -> Step {
+        match self.tie {
+            Tie::Increase | Tie::Repeat => self.calm(Step::Increase),
+            Tie::Hold => Step::Hold,
+        }
+    }
+
     fn on_tie(&mut self) -> Step {
         match self.tie {
             Tie::Increase => self.calm(Step::Increase),
             Tie::Hold => Step::Hold,
+            Tie::Repeat => Step::Repeat,
         }
     }
 }
 
 impl Step {
-    /// The wanted change of a backlog of `backlog`, where additive steps have size `step`.
-    pub(super) fn change(self, backlog: f64, step: f64) -> f64 {
+    /// Its name, and γ of a multiplicative decrease or 0.
+    pub(super) fn action(self) -> (&'static str, u32) {
+        match self {
+            Self::Increase => ("inc", 0),
+            Self::Hold => ("hold", 0),
+            Self::Repeat => ("repeat", 0),
+            Self::Decrease => ("dec", 0),
+            Self::Multiplicative { gamma } => ("mdec", gamma),
+        }
+    }
+
+    /// The wanted change of a backlog of `backlog`, where additive steps have size `step` and the
+    /// previous wanted change was `previous`.
+    pub(super) fn change(self, backlog: f64, step: f64, previous: f64) -> f64 {
         match self {
             Self::Increase => step,
             Self::Hold => 0.0,
+            Self::Repeat => previous,
             Self::Decrease => -step,
             Self::Multiplicative { gamma } => -(1.0 - libm::exp2(-f64::from(gamma))) * backlog,
         }
@@ -168,6 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tie_repeats_the_wish_and_keeps_gamma_as_the_listing_does() {
+        let mut steering = Steering::new(Tie::Repeat);
+        let epochs = [(1.0, 9.0), (3.0, 9.5), (4.0, 9.9), (4.0, 9.9), (5.0, 9.95)];
+        let steps = epochs.map(|(backlog, age)| steering.decide(Averages { age, backlog }, None));
+        let expected = [
+            Step::Increase,
+            Step::Decrease,
+            Step::Multiplicative { gamma: 1 },
+            Step::Repeat,
+            Step::Multiplicative { gamma: 2 },
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(Step::Repeat.change(8.0, 1.0, -3.5), -3.5);
+    }
+
+    #[test]
     fn a_backlog_that_hardly_falls_is_congestion_to_acp() {
         let epochs = [(1.0, 9.0), (4.0, 9.5), (3.9, 9.6)];
         let explained = Some(Shortfall { wanted: -1.0, as_printed: false });
@@ -179,7 +230,7 @@ mod tests {
 
     #[test]
     fn gamma_has_no_end_and_takes_at_most_the_whole_backlog() {
-        assert_eq!(Step::Multiplicative { gamma: 1 }.change(8.0, 1.0), -4.0);
-        assert_eq!(Step::Multiplicative { gamma: u32::MAX }.change(8.0, 1.0), -8.0);
+        assert_eq!(Step::Multiplicative { gamma: 1 }.change(8.0, 1.0, 0.0), -4.0);
+        assert_eq!(Step::Multiplicative { gamma: u32::MAX }.change(8.0, 1.0, 0.0), -8.0);
     }
 }

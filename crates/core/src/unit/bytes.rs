@@ -81,6 +81,7 @@ impl From<usize> for Bytes {
 const BYTES: Notation = Notation {
     what: "size in bytes",
     example: "`1024B`, `64kB` or `1MiB`",
+    usual: "B",
     suffixes: &[
         ("", 1),
         ("B", 1),
@@ -98,6 +99,7 @@ textual!(Bytes, BYTES);
 const PACKETS: Notation = Notation {
     what: "number of packets",
     example: "`100p`",
+    usual: "p",
     suffixes: &[("", 1), ("p", 1), ("pkt", 1), ("packets", 1)],
     printed: &[("p", 1)],
 };

@@ -1,5 +1,6 @@
 //! One decimal reader and one decimal writer for all units, exact in both directions.
 
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use core::fmt;
 
@@ -10,7 +11,7 @@ pub struct ParseUnitError {
     given: String,
     what: &'static str,
     reason: &'static str,
-    example: &'static str,
+    example: Cow<'static, str>,
 }
 
 /// How a unit type is written: its suffixes with their worth in the type's base unit.
@@ -19,6 +20,8 @@ pub(super) struct Notation {
     pub what: &'static str,
     /// An example for the error message.
     pub example: &'static str,
+    /// The suffix that is proposed for a number without one.
+    pub usual: &'static str,
     /// `(suffix, worth)`; a suffix is matched without regard to case unless two differ by case.
     pub suffixes: &'static [(&'static str, u64)],
     /// The suffixes used for printing, from the largest to the smallest.
@@ -26,6 +29,13 @@ pub(super) struct Notation {
 }
 
 impl Notation {
+    /// What was given is a number without a unit.
+    fn no_unit(&self, given: &str) -> ParseUnitError {
+        let mut error = self.error(given, "it has no unit");
+        error.example = alloc::format!("`{}{}`", error.given.trim(), self.usual).into();
+        error
+    }
+
     pub(super) fn error(&self, given: &str, reason: &'static str) -> ParseUnitError {
         let mut given = given.to_string();
         if given.len() > 40 {
@@ -36,7 +46,7 @@ impl Notation {
             given.truncate(end);
             given.push('…');
         }
-        ParseUnitError { given, what: self.what, reason, example: self.example }
+        ParseUnitError { given, what: self.what, reason, example: self.example.into() }
     }
 
     /// Reads `12`, `1.5` or `.5` followed by one of the suffixes, as a whole number of base units.
@@ -45,11 +55,18 @@ impl Notation {
         let split =
             trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(split);
-        let worth = self.worth(suffix.trim()).ok_or_else(|| self.error(text, "unknown unit"))?;
+        if trimmed.starts_with('-') {
+            return Err(self.error(text, "it is below zero"));
+        }
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return Err(self.error(text, "it does not start with a number"));
         }
+        let suffix = suffix.trim();
+        let worth = self.worth(suffix).ok_or_else(|| match suffix {
+            "" => self.no_unit(text),
+            _ => self.error(text, "unknown unit"),
+        })?;
         let too_large = || self.error(text, "it is too large");
         let mut value: u128 = 0;
         for digit in whole.bytes() {
@@ -62,7 +79,7 @@ impl Notation {
         let mut scale = u128::from(worth);
         for digit in fraction.bytes() {
             let digit = u128::from(digit - b'0');
-            if scale % 10 != 0 && digit != 0 {
+            if digit != 0 && (scale < 10 || !scale.is_multiple_of(10)) {
                 // Finer than the base unit can hold.
                 return Err(self.error(text, "it has more digits than the unit can hold"));
             }
@@ -117,13 +134,55 @@ macro_rules! textual {
                 $notation.print(self.0, f)
             }
         }
-        $crate::unit::parse::serde_as_text!($type);
+        $crate::unit::parse::serde_as_text!($type, $notation);
     };
+}
+
+/// Reads a quantity from a text. A number without a unit is refused with a unit that would do.
+#[cfg(feature = "serde")]
+pub(super) fn from_text<'de, T, D>(notation: &Notation, deserializer: D) -> Result<T, D::Error>
+where
+    T: core::str::FromStr<Err = ParseUnitError>,
+    D: serde::Deserializer<'de>,
+{
+    struct Text<'a, T>(&'a Notation, core::marker::PhantomData<T>);
+
+    impl<T> Text<'_, T> {
+        fn refuse<E: serde::de::Error>(&self, number: &impl ToString) -> E {
+            E::custom(self.0.no_unit(&number.to_string()))
+        }
+    }
+
+    impl<T: core::str::FromStr<Err = ParseUnitError>> serde::de::Visitor<'_> for Text<'_, T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a {} such as {}", self.0.what, self.0.example)
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+            Err(self.refuse(&number))
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+            Err(self.refuse(&number))
+        }
+
+        fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+            Err(self.refuse(&number))
+        }
+    }
+
+    deserializer.deserialize_str(Text(notation, core::marker::PhantomData))
 }
 
 /// Serde by way of `Display` and `FromStr`.
 macro_rules! serde_as_text {
-    ($type:ident) => {
+    ($type:ident, $notation:expr) => {
         #[cfg(feature = "serde")]
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -133,9 +192,7 @@ macro_rules! serde_as_text {
         #[cfg(feature = "serde")]
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text =
-                    <alloc::string::String as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                $crate::unit::parse::from_text(&$notation, deserializer)
             }
         }
     };

@@ -48,6 +48,7 @@ impl BitRate {
 const NOTATION: Notation = Notation {
     what: "bit rate",
     example: "`6mbit`, `128kbit` or `1gbit`",
+    usual: "mbit",
     suffixes: &[
         ("bit", 1),
         ("bps", 1),
@@ -112,23 +113,25 @@ impl UpdateRate {
     }
 }
 
+const UPDATES: Notation = Notation {
+    what: "rate of updates",
+    example: "`50/s` or `0.5/s`",
+    usual: "/s",
+    suffixes: &[],
+    printed: &[],
+};
+
 impl FromStr for UpdateRate {
     type Err = ParseUnitError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const NOTATION: Notation = Notation {
-            what: "rate of updates",
-            example: "`50/s` or `0.5/s`",
-            suffixes: &[],
-            printed: &[],
-        };
         let trimmed = text.trim();
         let number = ["/s", "hz", "Hz"].iter().find_map(|unit| trimmed.strip_suffix(unit));
         let value: f64 = number
             .unwrap_or(trimmed)
             .trim()
             .parse()
-            .map_err(|_| NOTATION.error(text, "it is not a number per second"))?;
-        Self::new(value).ok_or_else(|| NOTATION.error(text, "it lies outside of 1e-10/s to 1e9/s"))
+            .map_err(|_| UPDATES.error(text, "it is not a number per second"))?;
+        Self::new(value).ok_or_else(|| UPDATES.error(text, "it lies outside of 1e-10/s to 1e9/s"))
     }
 }
 
@@ -137,7 +140,7 @@ impl fmt::Display for UpdateRate {
         write!(f, "{}/s", self.0)
     }
 }
-serde_as_text!(UpdateRate);
+serde_as_text!(UpdateRate, UPDATES);
 
 #[cfg(test)]
 mod tests {
@@ -162,6 +165,31 @@ mod tests {
             let rate = UpdateRate::saturating(wild).per_second();
             assert!(rate.is_finite() && rate > 0.0, "{wild}");
         }
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_number_without_a_unit_in_a_file_is_refused_with_one_that_would_do() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "read only")]
+        struct Rates {
+            bits: Option<BitRate>,
+            updates: Option<UpdateRate>,
+        }
+        for (text, hint) in [
+            (
+                "updates = 700",
+                "`700` is not a rate of updates: it has no unit; write for example `700/s`",
+            ),
+            ("updates = 0.5", "write for example `0.5/s`"),
+            ("bits = 6", "write for example `6mbit`"),
+            ("bits = true", "expected a bit rate such as `6mbit`"),
+        ] {
+            let error = toml::from_str::<Rates>(text).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+        let rates: Rates = toml::from_str("updates = '700/s'").unwrap();
+        assert_eq!(rates.updates, UpdateRate::new(700.0));
     }
 
     proptest! {

@@ -202,6 +202,7 @@ impl From<Span> for core::time::Duration {
 const NOTATION: Notation = Notation {
     what: "length of time",
     example: "`20ms`, `1.5s` or `2min`",
+    usual: "s",
     suffixes: &[
         ("ns", 1),
         ("us", 1_000),
@@ -239,16 +240,24 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_the_reason() {
         for (text, reason) in [
-            ("20", "unknown unit"),
+            ("20", "it has no unit; write for example `20s`"),
+            ("20 ", "it has no unit; write for example `20s`"),
             ("ms", "does not start with a number"),
-            ("-5ms", "unknown unit"),
+            ("-5ms", "it is below zero"),
+            ("20x", "unknown unit"),
+            ("", "does not start with a number"),
             ("1.2.3s", "does not start with a number"),
             ("0.5ns", "more digits"),
+            (".05ns", "more digits"),
+            ("1.01ns", "more digits"),
             ("99999999999999999999s", "too large"),
             ("20ms20", "unknown unit"),
         ] {
             let error = text.parse::<Span>().unwrap_err().to_string();
-            assert!(error.contains(reason) && error.contains("20ms"), "{text}: {error}");
+            assert!(
+                error.contains(reason) && error.contains("; write for example `20"),
+                "{text}: {error}"
+            );
         }
     }
 

@@ -1,14 +1,14 @@
 //! The ack: what the monitor knows after one update.
 
 use super::cursor::{Reader, Writer};
-use super::{HEADER_LEN, ParseError, SessionId};
+use super::{HEADER_LEN, Marks, ParseError, SessionId};
 use crate::unit::{Span, Time};
 
 pub(super) const TYPE: u8 = 2;
 
 const WAS_FRESH: u8 = 1;
 
-/// A monitor's answer to one update. The counts run modulo 2³²: only differences between two
+/// A monitor's answer to one update. The counts are modulo 2³²: only differences between two
 /// acks mean anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
@@ -31,6 +31,8 @@ pub struct Ack {
     pub stale: u32,
     /// Updates sent before the freshest that have not come.
     pub missing: u32,
+    /// The code points of the update and of this ack.
+    pub marks: Marks,
 }
 
 impl Ack {
@@ -40,9 +42,10 @@ impl Ack {
     /// The ack as bytes.
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
+        let [seen, sent] = self.marks.write();
         let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
         Writer::message(&mut bytes, TYPE, self.session)
-            .put(&[if self.was_fresh { WAS_FRESH } else { 0 }, 0, 0, 0])
+            .put(&[if self.was_fresh { WAS_FRESH } else { 0 }, seen, sent, 0])
             .put(&self.seq.to_be_bytes())
             .put(&self.generated_at.as_nanos().to_be_bytes())
             .put(&self.received_at.as_nanos().to_be_bytes())
@@ -54,7 +57,7 @@ impl Ack {
     }
 
     pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
-        let [flags, ..]: [u8; 4] = reader.array()?;
+        let [flags, seen, sent, _reserved] = reader.array()?;
         Ok(Self {
             session,
             was_fresh: flags & WAS_FRESH != 0,
@@ -65,6 +68,7 @@ impl Ack {
             fresh: reader.u32()?,
             stale: reader.u32()?,
             missing: reader.u32()?,
+            marks: Marks::read([seen, sent]),
         })
     }
 }

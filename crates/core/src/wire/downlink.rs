@@ -2,7 +2,7 @@
 
 use super::cursor::{Reader, Writer};
 use super::update::{read_opening, write_opening};
-use super::{Ack, HEADER_LEN, Opening, ParseError, SessionId};
+use super::{Ack, AckMark, HEADER_LEN, Marks, Opening, ParseError, SessionId};
 use crate::unit::{BitRate, Span, Time};
 use crate::wlan;
 
@@ -63,6 +63,9 @@ pub struct Packet<'a> {
     pub clock_offset: Option<i64>,
     /// Δ: how often the client shall report, in whole ms up to 65 s.
     pub interval: Span,
+    /// The code point that reports shall have; without, the client decides. A client that does not
+    /// know of it ignores it.
+    pub ack_mark: Option<AckMark>,
     /// All the rest of the datagram.
     pub payload: &'a [u8],
 }
@@ -81,7 +84,7 @@ impl<'a> Packet<'a> {
         let interval_ms =
             u16::try_from(self.interval.as_micros() / 1000).unwrap_or(u16::MAX).max(1);
         Writer::message(out, PACKET, self.session)
-            .put(&[u8::from(self.clock_offset.is_some()), 0])
+            .put(&[u8::from(self.clock_offset.is_some()), AckMark::write(self.ack_mark)])
             .put(&interval_ms.to_be_bytes())
             .put(&self.seq.to_be_bytes())
             .put(&self.sent_at.as_nanos().to_be_bytes())
@@ -91,7 +94,7 @@ impl<'a> Packet<'a> {
     }
 
     pub(super) fn read(session: SessionId, mut reader: Reader<'a>) -> Result<Self, ParseError> {
-        let [flags, _reserved] = reader.array()?;
+        let [flags, ack_mark] = reader.array()?;
         let interval_ms = reader.u16()?;
         if interval_ms == 0 {
             return Err(ParseError::Field("interval"));
@@ -105,6 +108,7 @@ impl<'a> Packet<'a> {
             sent_at,
             clock_offset: (flags & 1 != 0).then_some(offset),
             interval: Span::from_millis(interval_ms.into()),
+            ack_mark: AckMark::read(ack_mark),
             payload: reader.rest(),
         })
     }
@@ -129,16 +133,22 @@ pub struct Report {
     pub received: u32,
     /// Packets a frame since the last report; `None` where too little came to tell.
     pub seen: Option<wlan::Report>,
+    /// The code points of that packet and of this report. Unknown of a client whose reports end
+    /// before these bytes.
+    pub marks: Marks,
 }
 
 impl Report {
     /// Bytes on the wire.
-    pub const LEN: usize = HEADER_LEN + 60;
+    pub const LEN: usize = HEADER_LEN + 64;
+    /// Bytes of a client that says nothing of code points.
+    pub const LEN_WITHOUT_MARKS: usize = HEADER_LEN + 60;
 
     /// The report as bytes. Levels, deviations and losses are rounded to 32-bit floats.
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
+        let [came, left] = self.marks.write();
         let nothing = wlan::Report {
             level: 0.0,
             deviation: 0.0,
@@ -159,7 +169,8 @@ impl Report {
             .put(&(seen.level as f32).to_be_bytes())
             .put(&(seen.deviation as f32).to_be_bytes())
             .put(&(seen.loss as f32).to_be_bytes())
-            .put(&seen.rate.as_bps().to_be_bytes());
+            .put(&seen.rate.as_bps().to_be_bytes())
+            .put(&[came, left, 0, 0]);
         bytes
     }
 
@@ -175,6 +186,7 @@ impl Report {
         let deviation = finite(&mut reader, "deviation")?;
         let loss = finite(&mut reader, "loss")?;
         let rate = BitRate::from_bps(reader.u64()?);
+        let [came, left, ..]: [u8; 4] = reader.array().unwrap_or_default();
         let seen = wlan::Report { level, deviation, frames, rate, loss };
         Ok(Self {
             session,
@@ -185,6 +197,7 @@ impl Report {
             hold,
             received,
             seen: (frames > 0).then_some(seen),
+            marks: Marks::read([came, left]),
         })
     }
 }
@@ -201,6 +214,7 @@ fn finite(reader: &mut Reader<'_>, field: &'static str) -> Result<f64, ParseErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dscp::Dscp;
     use crate::wire::{Cookie, Message};
     use proptest::prelude::*;
 
@@ -238,8 +252,11 @@ mod tests {
             hold: Span::from_micros(7),
             received: 70,
             seen: Some(seen),
+            marks: Marks { seen: Dscp::new(46), sent: Dscp::new(0) },
         };
         let bytes = report.bytes();
+        let short = Message::parse(&bytes[..Report::LEN_WITHOUT_MARKS]);
+        assert_eq!(short, Ok(Message::Report(Report { marks: Marks::default(), ..report })));
         assert_eq!(Message::parse(&bytes), Ok(Message::Report(report)));
         for (at, field) in [(52, "level"), (56, "deviation"), (60, "loss")] {
             for wrong in [f32::NAN, f32::INFINITY, -1.0] {
@@ -264,6 +281,7 @@ mod tests {
                 sent_at: Time::from_nanos(sent),
                 clock_offset,
                 interval: Span::from_millis(ms.into()),
+                ack_mark: None,
                 payload: &payload,
             };
             let mut out = [0; 1600];

@@ -41,11 +41,13 @@ mod ack;
 mod control;
 mod cursor;
 mod downlink;
+mod marks;
 mod update;
 
 pub use ack::Ack;
 pub use control::{Challenge, Close, CloseReason};
 pub use downlink::{Join, Packet, Report};
+pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -175,6 +177,7 @@ pub fn session_of_update(datagram: &[u8]) -> Option<SessionId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dscp::Dscp;
     use crate::unit::{Span, Time};
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -197,6 +200,7 @@ mod tests {
             generated_at: Time::from_nanos(5),
             clock_offset: Some(-9),
             wants_ack: true,
+            ack_mark: None,
             opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
             payload: b"state",
         };
@@ -223,12 +227,19 @@ mod tests {
         #[test]
         fn updates_survive_the_wire(
             session: u64, seq: u64, generated: u64, clock_offset: Option<i64>, wants_ack: bool,
+            ack_mark in 0u8..66,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
         ) {
+            let ack_mark = match ack_mark {
+                64 => None,
+                65 => Some(AckMark::Echo),
+                number => Dscp::new(number).map(AckMark::Set),
+            };
             let update = Update {
                 session: SessionId(session), seq, generated_at: Time::from_nanos(generated), clock_offset,
                 wants_ack,
+                ack_mark,
                 opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),
                 payload: &payload,
             };
@@ -242,12 +253,13 @@ mod tests {
         #[test]
         fn answers_survive_the_wire(
             session: u64, seq: u64, generated: u64, received: u64, hold: u32, counts: [u32; 3],
-            fresh: bool, cookie: [u8; 16],
+            fresh: bool, cookie: [u8; 16], marks: [u8; 2],
         ) {
             let ack = Ack {
                 session: SessionId(session), seq, generated_at: Time::from_nanos(generated),
                 received_at: Time::from_nanos(received), hold: Span::from_micros(hold.into()),
                 was_fresh: fresh, fresh: counts[0], stale: counts[1], missing: counts[2],
+                marks: Marks { seen: Dscp::new(marks[0]), sent: Dscp::new(marks[1]) },
             };
             let bytes = ack.bytes();
             prop_assert_eq!(Message::parse(&bytes), Ok(Message::Ack(ack)));

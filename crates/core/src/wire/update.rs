@@ -1,7 +1,7 @@
 //! The update: a source's state at one moment.
 
 use super::cursor::{Reader, Writer};
-use super::{Ack, Cookie, HEADER_LEN, ParseError, SessionId};
+use super::{Ack, AckMark, Cookie, HEADER_LEN, ParseError, SessionId};
 use crate::unit::Time;
 
 pub(super) const TYPE: u8 = 1;
@@ -25,6 +25,9 @@ pub struct Update<'a> {
     /// Whether it asks for an ack. A monitor that does not know of updates without one answers all the
     /// same, as it ignores unknown flags.
     pub wants_ack: bool,
+    /// The code point that its ack shall have; without, the monitor decides. A monitor that does not
+    /// know of it ignores it.
+    pub ack_mark: Option<AckMark>,
     /// Asks for the session to be opened; carried until the first ack.
     pub opening: Option<Opening<'a>>,
     /// The state itself.
@@ -108,7 +111,7 @@ impl<'a> Update<'a> {
         let no_ack = if self.wants_ack { 0 } else { NO_ACK };
         let mut writer = Writer::message(out, TYPE, self.session);
         writer
-            .put(&[opening | offset | no_ack, 0])
+            .put(&[opening | offset | no_ack, AckMark::write(self.ack_mark)])
             .put(&payload_len.to_be_bytes())
             .put(&self.seq.to_be_bytes())
             .put(&self.generated_at.as_nanos().to_be_bytes())
@@ -129,7 +132,7 @@ impl<'a> Update<'a> {
         if datagram_len < Self::MIN_LEN {
             return Err(ParseError::Truncated);
         }
-        let [flags, _reserved] = reader.array()?;
+        let [flags, ack_mark] = reader.array()?;
         let payload_len = usize::from(reader.u16()?);
         let seq = reader.u64()?;
         let generated_at = Time::from_nanos(reader.u64()?);
@@ -141,6 +144,7 @@ impl<'a> Update<'a> {
             generated_at,
             clock_offset: (flags & CLOCK_OFFSET != 0).then_some(offset),
             wants_ack: flags & NO_ACK == 0,
+            ack_mark: AckMark::read(ack_mark),
             opening,
             payload: reader.take(payload_len)?,
         })

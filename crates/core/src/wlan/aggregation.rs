@@ -25,6 +25,9 @@
 //!   come first.
 //! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
 //!   (5.2.2).
+//! - **Other packets to the station** take places in its frames, and the time that a frame takes is
+//!   that of all. They count in the frame in which they came ([`LevelCounter::on_others`]), as often as
+//!   they come. A frame of such packets alone is not one of this flow.
 //! - **Duplicates**, and what comes after its hole was given up, are left out. A sender that numbers
 //!   anew is another flow: [`LevelCounter::restart`].
 
@@ -88,6 +91,9 @@ pub struct Aggregation {
     seen: Option<VecDeque<(Time, FrameSeen)>>,
     /// Packets that were lost since the last frame closed.
     lost_since: u64,
+    /// Other packets to the station, by the stamps of frames of which no packet of the flow has come
+    /// yet; the oldest first.
+    others: VecDeque<(Time, u64)>,
 }
 
 /// So many closed frames wait to be taken; beyond, the oldest are forgotten.
@@ -99,8 +105,17 @@ struct Frame {
     time: Time,
     /// When its last packet came, by the driver's clock.
     last_at: Time,
+    /// Of this flow.
     packets: u64,
+    /// Of others to the same station.
+    others: u64,
     rate: BitRate,
+}
+
+impl Frame {
+    fn level(&self) -> u64 {
+        self.packets.saturating_add(self.others)
+    }
 }
 
 /// Numbers from `first` to `last` that a frame skipped.
@@ -121,8 +136,10 @@ impl Hole {
 #[derive(Debug, Clone, Copy, Default)]
 struct Closed {
     frames: u64,
+    /// Of this flow.
     packets: u64,
-    /// Of the squares of packets a frame.
+    /// Of levels, and of their squares.
+    levels: f64,
     squares: f64,
     /// Of seconds a bit.
     slowness: f64,
@@ -131,10 +148,11 @@ struct Closed {
 
 impl Closed {
     fn add(&mut self, frame: &Frame) {
-        let packets = frame.packets as f64;
+        let level = frame.level() as f64;
         self.frames = self.frames.saturating_add(1);
         self.packets = self.packets.saturating_add(frame.packets);
-        self.squares += packets * packets;
+        self.levels += level;
+        self.squares += level * level;
         self.slowness += 1.0 / frame.rate.as_bps().max(1) as f64;
     }
 
@@ -143,7 +161,7 @@ impl Closed {
             return None;
         }
         let frames = self.frames as f64;
-        let level = self.packets as f64 / frames;
+        let level = self.levels / frames;
         let spread = (self.squares / frames - level * level).max(0.0);
         // `as` saturates.
         let rate = BitRate::from_bps((frames / self.slowness) as u64);
@@ -168,6 +186,7 @@ impl Aggregation {
             closed: Closed::default(),
             seen: None,
             lost_since: 0,
+            others: VecDeque::with_capacity(params.open),
         }
     }
 
@@ -212,6 +231,21 @@ impl LevelCounter for Aggregation {
         self.next = Some(packet.seq.saturating_add(1));
     }
 
+    fn on_others(&mut self, stamp: Time, packets: u64) {
+        if let Some(frame) = self.open.iter_mut().rev().find(|frame| frame.time == stamp) {
+            frame.others = frame.others.saturating_add(packets);
+            return;
+        }
+        if let Some((_, others)) = self.others.iter_mut().rev().find(|(at, _)| *at == stamp) {
+            *others = others.saturating_add(packets);
+            return;
+        }
+        if self.others.len() == self.params.open {
+            self.others.pop_front();
+        }
+        self.others.push_back((stamp, packets));
+    }
+
     /// `None` if no frame has closed.
     fn report(&mut self, now: Time) -> Option<Report> {
         self.close_settled(now);
@@ -224,6 +258,7 @@ impl LevelCounter for Aggregation {
         self.next = None;
         self.open.clear();
         self.holes.clear();
+        self.others.clear();
         self.closed = Closed::default();
     }
 }
@@ -243,7 +278,9 @@ impl Aggregation {
         let number = self.begun;
         self.begun += 1;
         let (time, rate) = (packet.stamp, packet.rate);
-        self.open.push_back(Frame { number, time, last_at: now, packets: 1, rate });
+        let others = self.others.iter().position(|(at, _)| *at == time);
+        let others = others.and_then(|at| self.others.remove(at)).map_or(0, |(_, count)| count);
+        self.open.push_back(Frame { number, time, last_at: now, packets: 1, others, rate });
         number
     }
 
@@ -300,7 +337,8 @@ impl Aggregation {
             seen.pop_front();
         }
         let count = |packets| u32::try_from(packets).unwrap_or(u32::MAX);
-        seen.push_back((frame.time, FrameSeen { level: count(frame.packets), lost: count(lost) }));
+        let (level, others) = (count(frame.level()), count(frame.others));
+        seen.push_back((frame.time, FrameSeen { level, others, lost: count(lost) }));
     }
 }
 
@@ -363,7 +401,7 @@ mod tests {
         }
         assert_eq!(aggregation.next_frame(ms(19)), None, "a hole may still be filled");
         let mut seen = core::iter::from_fn(|| aggregation.next_frame(ms(100)));
-        let frame = |at, level, lost| Some((ms(at), FrameSeen { level, lost }));
+        let frame = |at, level, lost| Some((ms(at), FrameSeen { level, others: 0, lost }));
         // 6 was first on the air with 7; 3, 4 and 5 never came.
         assert_eq!(seen.next(), frame(0, 2, 0));
         assert_eq!(seen.next(), frame(1, 2, 3));
@@ -371,6 +409,27 @@ mod tests {
         assert_eq!(seen.next(), frame(3, 1, 0));
         assert_eq!(seen.next(), None);
         assert_eq!(aggregation.report(ms(200)).map(|report| report.frames), Some(4));
+    }
+
+    #[test]
+    fn other_packets_of_a_frame_count_in_its_level_and_not_in_the_loss() {
+        let mut aggregation = Aggregation::with_frames(AggregationParams::default());
+        let [first, second, third] = [1, 2, 3].map(ms);
+        let own = |seq, stamp| Arrival { seq, stamp, rate: RATE };
+        aggregation.on_others(first, 1);
+        aggregation.on_packet(first, own(0, first));
+        aggregation.on_others(first, 1);
+        // One is missing in a frame of two others; the third frame has none of the flow.
+        aggregation.on_packet(second, own(2, second));
+        aggregation.on_others(second, 2);
+        aggregation.on_others(third, 1);
+        let seen = |level, others, lost| FrameSeen { level, others, lost };
+        let frames = [aggregation.next_frame(ms(100)), aggregation.next_frame(ms(100))];
+        assert_eq!(frames, [Some((first, seen(3, 2, 0))), Some((second, seen(3, 2, 1)))]);
+        assert_eq!(aggregation.next_frame(ms(100)), None);
+        let report = aggregation.report(ms(100)).unwrap();
+        assert_eq!((report.level, report.frames, report.deviation), (3.0, 2, 0.0));
+        assert_eq!(report.loss, 1.0 / 3.0, "of the flow's own packets");
     }
 
     #[test]

@@ -18,11 +18,20 @@
 //!
 //! # Where the paper is silent
 //!
-//! - Before n frames and p packets nothing is said. At a probability of one half it is the backhaul.
+//! - **Unknown.** Before n frames and p packets nothing is said, nor may anything be said of a flow
+//!   whose losses are not known: levels alone are low wherever little is sent. The caller must not
+//!   hand in frames of such a flow. At a probability of one half it is the backhaul.
+//! - **Levels have one weight**, θⱼ = θ, which is negative: they count by their mean. With a weight each,
+//!   training on levels that hardly differ makes weights of both signs, and differences between frames
+//!   decide. So P falls with every level, and a flow without loss is never behind a slow backhaul as
+//!   long as θ₀ + n·θ < 0.
+//! - **Levels are of the frame**, with the packets of other flows to the same station; the loss is the
+//!   flow's own.
 //! - **Losses of full frames do not count.** An access point drops when its queue is full, and then fills
 //!   its frames. One line through levels and losses cannot tell a third of loss there from a tenth
 //!   beside a busy link; in the thesis hardly any setting loses at the access point. A frame is full
-//!   from [`Weights::full`] packets on, below Nmax: packets sent again take places in frames.
+//!   from [`Weights::full`] packets on, below Nmax: packets sent again take places in frames. Where
+//!   Nmax is not that of the training, [`Weights::for_frames_of`] moves it in proportion.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -54,8 +63,18 @@ pub struct Weights {
     pub packets: u32,
     /// From so many packets on a frame is full, at least 1, and what was lost before it does not count.
     pub full: u32,
+    /// Nmax of the training: the most packets that its frames could have, at least `full`. 64 in files
+    /// that do not say it.
+    #[cfg_attr(feature = "serde", serde(default = "usual_most"))]
+    pub most: u32,
     /// Where the numbers are from.
     pub training: Training,
+}
+
+/// Nmax of the first trainings, whose files do not have it.
+#[cfg(feature = "serde")]
+const fn usual_most() -> u32 {
+    64
 }
 
 /// How weights were made, so that they can be made again.
@@ -97,8 +116,10 @@ pub enum LocatorError {
 /// One frame, and what is known to be lost before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameSeen {
-    /// Packets in it, as [`Aggregation`](super::Aggregation) counts them.
+    /// Packets in it, as [`Aggregation`](super::Aggregation) counts them, of all flows.
     pub level: u32,
+    /// Those of other flows among them.
+    pub others: u32,
     /// Packets that were lost since the frame before it.
     pub lost: u32,
 }
@@ -150,6 +171,13 @@ impl Weights {
     /// The weights that come along, as TOML.
     pub const SHIPPED: &str = include_str!("weights/bottleneck.toml");
 
+    /// The same for frames of up to `most` packets: what is a full frame moves in proportion.
+    #[must_use]
+    pub fn for_frames_of(self, most: u32) -> Self {
+        let full = u64::from(self.full) * u64::from(most) / u64::from(self.most.max(1));
+        Self { full: u32::try_from(full).unwrap_or(u32::MAX).max(1), most, ..self }
+    }
+
     /// A locator that has seen nothing yet.
     pub fn build(self) -> Result<Locator, LocatorError> {
         if self.version != 1 {
@@ -159,7 +187,7 @@ impl Weights {
         for (what, count, most) in [
             ("weights of `levels`", self.levels.len(), 64),
             ("`packets`", packets, 65_536),
-            ("`full`", self.full as usize, u32::MAX as usize),
+            ("`full`", self.full as usize, self.most as usize),
         ] {
             if !(1..=most).contains(&count) {
                 return Err(LocatorError::Count { what, count, most });
@@ -186,7 +214,7 @@ impl Locator {
         if frame.level < self.weights.full {
             self.packets.push(frame.lost, true);
         }
-        self.packets.push(frame.level, false);
+        self.packets.push(frame.level.saturating_sub(frame.others), false);
     }
 
     /// The probability that the bottleneck is the backhaul, 0 to 1; `None` until enough was seen.
@@ -223,6 +251,7 @@ mod tests {
             intercept: 2.0,
             packets: 100,
             full: 48,
+            most: 64,
             training,
         }
     }
@@ -231,10 +260,10 @@ mod tests {
     fn nothing_is_said_before_enough_was_seen() {
         let mut locator = weights().build().unwrap();
         for _ in 0..4 {
-            locator.on_frame(FrameSeen { level: 25, lost: 0 });
+            locator.on_frame(FrameSeen { level: 25, others: 0, lost: 0 });
             assert_eq!(locator.bottleneck(), None);
         }
-        locator.on_frame(FrameSeen { level: 25, lost: 0 });
+        locator.on_frame(FrameSeen { level: 25, others: 0, lost: 0 });
         // 2 − 12.5.
         let probability = locator.backhaul_probability().unwrap();
         assert!((probability - 1.0 / (1.0 + libm::exp(10.5))).abs() < 1e-15, "{probability}");
@@ -245,11 +274,11 @@ mod tests {
     fn it_follows_the_bottleneck_as_that_moves() {
         let mut locator = weights().build().unwrap();
         for _ in 0..10 {
-            locator.on_frame(FrameSeen { level: 40, lost: 0 });
+            locator.on_frame(FrameSeen { level: 40, others: 0, lost: 0 });
         }
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Wireless));
         for _ in 0..5 {
-            locator.on_frame(FrameSeen { level: 2, lost: 2 });
+            locator.on_frame(FrameSeen { level: 2, others: 0, lost: 2 });
         }
         // 2 − 1 + 40 · 10/100.
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Backhaul));
@@ -259,15 +288,56 @@ mod tests {
     fn what_a_full_access_point_drops_is_not_taken_for_a_busy_link() {
         let mut locator = weights().build().unwrap();
         for _ in 0..10 {
-            locator.on_frame(FrameSeen { level: 48, lost: 40 });
+            locator.on_frame(FrameSeen { level: 48, others: 0, lost: 40 });
         }
         let probability = locator.backhaul_probability().unwrap();
         // 2 − 24, whatever was lost.
         assert!((probability - 1.0 / (1.0 + libm::exp(22.0))).abs() < 1e-15, "{probability}");
         for _ in 0..5 {
-            locator.on_frame(FrameSeen { level: 10, lost: 10 });
+            locator.on_frame(FrameSeen { level: 10, others: 0, lost: 10 });
         }
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Backhaul));
+    }
+
+    #[test]
+    fn full_frames_follow_nmax_and_losses_are_of_the_flows_own_packets() {
+        let long = weights().for_frames_of(128);
+        assert_eq!((long.full, long.most), (96, 128));
+        // Two flows in frames of 60 packets, of which one loses 2 of its 32: 2 − 6 + 40 · 2/32.
+        let mut locator = long.build().unwrap();
+        for _ in 0..10 {
+            locator.on_frame(FrameSeen { level: 60, others: 30, lost: 2 });
+        }
+        let loss = locator.packets.loss().unwrap();
+        assert!((0.05..0.07).contains(&loss), "{loss}");
+        // With frames of up to 64, these are full, and the access point drops.
+        let mut locator = weights().build().unwrap();
+        for _ in 0..10 {
+            locator.on_frame(FrameSeen { level: 60, others: 30, lost: 2 });
+        }
+        assert_eq!(locator.bottleneck(), Some(Bottleneck::Wireless));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn the_weights_that_ship_fall_with_levels_and_need_loss_for_a_backhaul() {
+        let weights: Weights = toml::from_str(Weights::SHIPPED).unwrap();
+        assert!(weights.levels.iter().all(|weight| *weight < 0.0), "{weights:?}");
+        assert!(weights.loss > 0.0, "{weights:?}");
+        // The lowest levels that there are, without loss.
+        let most = weights.intercept + weights.levels.iter().sum::<f64>();
+        assert!(most < 0.0, "{most}");
+        // The last five frames after the same losses: the higher their level, the less the backhaul.
+        let probability = |level: u32| {
+            let mut locator = weights.clone().build().unwrap();
+            for _ in 0..100 {
+                locator.on_frame(FrameSeen { level: 20, others: 0, lost: 1 });
+            }
+            locator.levels.iter_mut().for_each(|last| *last = f64::from(level));
+            locator.backhaul_probability().unwrap()
+        };
+        assert!((1..128).all(|level| probability(level) >= probability(level + 1)));
+        assert!(probability(1) > probability(64));
     }
 
     #[cfg(feature = "serde")]
@@ -281,10 +351,10 @@ mod tests {
         let mut compared = 0;
         for line in example.lines().skip(1) {
             let fields: Vec<&str> = line.split(',').collect();
-            let [level, lost] = [0, 1].map(|at| fields[at].parse().unwrap());
-            locator.on_frame(FrameSeen { level, lost });
+            let [level, others, lost] = [0, 1, 2].map(|at| fields[at].parse().unwrap());
+            locator.on_frame(FrameSeen { level, others, lost });
             let ours = locator.backhaul_probability();
-            match (ours, fields[2]) {
+            match (ours, fields[3]) {
                 (None, "") => {}
                 (Some(ours), theirs) => {
                     let theirs: f64 = theirs.parse().unwrap();
@@ -306,7 +376,7 @@ mod tests {
         let none = error(Weights { packets: 0, ..weights() });
         assert_eq!(none.to_string(), "0 `packets`: give 1 to 65536");
         let none = error(Weights { full: 0, ..weights() });
-        assert_eq!(none.to_string(), "0 `full`: give 1 to 4294967295");
+        assert_eq!(none.to_string(), "0 `full`: give 1 to 64");
         let wild = error(Weights { loss: f64::NAN, ..weights() });
         assert_eq!(wild, LocatorError::NotFinite("loss"));
     }
@@ -322,11 +392,11 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_seen_it_is_a_probability(
-            frames in prop::collection::vec((any::<u32>(), any::<u32>()), 0..50),
+            frames in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>()), 0..50),
         ) {
             let mut locator = weights().build().unwrap();
-            for (level, lost) in frames {
-                locator.on_frame(FrameSeen { level, lost });
+            for (level, others, lost) in frames {
+                locator.on_frame(FrameSeen { level, others, lost });
                 if let Some(probability) = locator.backhaul_probability() {
                     prop_assert!((0.0..=1.0).contains(&probability));
                 }

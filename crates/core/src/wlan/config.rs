@@ -2,7 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::{DownlinkLaw, DownlinkParams, Fixed, LinearParams, NonlinearParams, ParamsError};
+use super::{
+    Algorithm2Params, DownlinkLaw, DownlinkParams, Fixed, LinearParams, NonlinearParams,
+    ParamsError,
+};
 use crate::unit::BitRate;
 
 /// A law of the downlink and its settings. In a file, a string such as `"nonlinear"`, or a table
@@ -13,6 +16,8 @@ use crate::unit::BitRate;
 pub enum DownlinkLawConfig {
     /// [`Nonlinear`](super::Nonlinear).
     Nonlinear(NonlinearParams),
+    /// [`Algorithm2`](super::Algorithm2).
+    Algorithm2(Algorithm2Params),
     /// [`Linear`](super::Linear).
     Linear(LinearParams),
     /// [`Fixed`].
@@ -29,6 +34,7 @@ impl DownlinkLawConfig {
     pub fn build(&self) -> Result<Box<dyn DownlinkLaw>, ParamsError> {
         Ok(match *self {
             Self::Nonlinear(params) => Box::new(params.build()?),
+            Self::Algorithm2(params) => Box::new(params.build()?),
             Self::Linear(params) => Box::new(params.build()?),
             Self::Fixed { rate, downlink } => {
                 downlink.check()?;
@@ -44,6 +50,7 @@ impl DownlinkLawConfig {
     pub fn downlink(&self) -> &DownlinkParams {
         match self {
             Self::Nonlinear(params) => &params.downlink,
+            Self::Algorithm2(params) => &params.downlink,
             Self::Linear(params) => &params.downlink,
             Self::Fixed { downlink, .. } => downlink,
         }
@@ -53,6 +60,7 @@ impl DownlinkLawConfig {
     pub fn downlink_mut(&mut self) -> &mut DownlinkParams {
         match self {
             Self::Nonlinear(params) => &mut params.downlink,
+            Self::Algorithm2(params) => &mut params.downlink,
             Self::Linear(params) => &mut params.downlink,
             Self::Fixed { downlink, .. } => downlink,
         }
@@ -67,7 +75,9 @@ mod reading {
 
     use serde::{Deserialize, Deserializer};
 
-    use super::{BitRate, DownlinkLawConfig, DownlinkParams, LinearParams, NonlinearParams};
+    use super::{
+        Algorithm2Params, BitRate, DownlinkLawConfig, DownlinkParams, LinearParams, NonlinearParams,
+    };
     use crate::reading::string_or_table;
 
     /// The table.
@@ -75,6 +85,7 @@ mod reading {
     #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
     enum Table {
         Nonlinear(NonlinearParams),
+        Algorithm2(Algorithm2Params),
         Linear(LinearParams),
         Fixed {
             rate: BitRate,
@@ -87,6 +98,7 @@ mod reading {
         fn from(table: Table) -> Self {
             match table {
                 Table::Nonlinear(params) => Self::Nonlinear(params),
+                Table::Algorithm2(params) => Self::Algorithm2(params),
                 Table::Linear(params) => Self::Linear(params),
                 Table::Fixed { rate, downlink } => Self::Fixed { rate, downlink },
             }
@@ -96,17 +108,20 @@ mod reading {
     fn named(name: &str) -> Result<DownlinkLawConfig, String> {
         match name {
             "nonlinear" => Ok(DownlinkLawConfig::Nonlinear(NonlinearParams::default())),
+            "algorithm2" => Ok(DownlinkLawConfig::Algorithm2(Algorithm2Params::default())),
             "linear" => Ok(DownlinkLawConfig::Linear(LinearParams::default())),
             "fixed" => Err("`fixed` needs a rate: { law = \"fixed\", rate = \"200mbit\" }".into()),
             _ => Err(format!(
-                "`{name}` is no law of the downlink; write `nonlinear`, `linear` or a table"
+                "`{name}` is no law of the downlink; write `nonlinear`, `algorithm2`, `linear` or a \
+                 table"
             )),
         }
     }
 
     impl<'de> Deserialize<'de> for DownlinkLawConfig {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let expected = "`nonlinear`, `linear`, or a table with `law` and its settings";
+            let expected =
+                "`nonlinear`, `algorithm2`, `linear`, or a table with `law` and its settings";
             string_or_table::<Table, _, _, _>(deserializer, expected, named)
         }
     }
@@ -116,6 +131,7 @@ mod reading {
 mod tests {
     use super::*;
     use crate::unit::Span;
+    use crate::wlan::Sharing;
 
     #[derive(Debug, serde::Deserialize)]
     struct File {
@@ -134,6 +150,13 @@ mod tests {
         let table = read("{ law = \"nonlinear\", delay = \"2.5ms\" }").unwrap();
         let expected = NonlinearParams { delay, ..params };
         assert_eq!(table, DownlinkLawConfig::Nonlinear(expected));
+        assert_eq!(read("\"algorithm2\"").unwrap().build().unwrap().name(), "algorithm2");
+        let table = read("{ law = \"algorithm2\", delay = \"2.5ms\" }").unwrap();
+        let expected = Algorithm2Params { delay, ..Algorithm2Params::default() };
+        assert_eq!(table, DownlinkLawConfig::Algorithm2(expected));
+        let shared = read("{ law = \"linear\", sharing = \"level\" }").unwrap();
+        let expected = LinearParams { sharing: Sharing::Level, ..LinearParams::default() };
+        assert_eq!(shared, DownlinkLawConfig::Linear(expected));
         let linear = read("{ law = \"linear\", downlink = { interval = \"1s\" } }").unwrap();
         assert_eq!(linear.downlink().interval, Span::from_secs(1));
         let fixed = read("{ law = \"fixed\", rate = \"200mbit\" }").unwrap();

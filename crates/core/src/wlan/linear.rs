@@ -1,8 +1,12 @@
-//! Algorithm 1: the level's error, integrated into the rate; equal airtime for several stations.
+//! Algorithm 1: the level's error, integrated into the rate.
 //!
 //! ```text
+//! [`Sharing::Airtime`], the default: equal airtime (4.3.2)
 //! x* ← x* − K·(μN − Nε),   K = K0/n          the fastest station's rate           (4.1)
 //! xᵢ ← x*·μRᵢ/μR*                            all others', in proportion to MCS     (4.2)
+//!
+//! [`Sharing::Level`]: Algorithm 1 for each station by itself, by its own level (4.3.1)
+//! xᵢ ← xᵢ − K·(μNᵢ − Nε),  K = K0/n
 //! ```
 //!
 //! Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.3.
@@ -17,7 +21,7 @@
 //!
 //! # Where the paper is silent
 //!
-//! - **Whose level.** (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
+//! - **Whose level.** With equal airtime, (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
 //!   to it: here it is their median, which is less noisy, and which one station that lies does not
 //!   move.
 //! - **Full frames** are no more than a lower bound of the level: the error is then at least
@@ -51,11 +55,31 @@ pub struct LinearParams {
     /// Nε, at least 1 and below Nmax − 1: the target. 32 packets: half of what frames carry gives
     /// 80 % of the rate, and leaves room for fluctuations.
     pub target: f64,
+    /// What stations have equal: airtime, unless set.
+    pub sharing: Sharing,
+}
+
+/// What several stations of [`Linear`] have equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Sharing {
+    /// Airtime: the fastest station's rate is controlled, others' follow from their MCS (4.1, 4.2).
+    #[default]
+    Airtime,
+    /// Levels, and so packets a round: each station's rate is controlled by its own level, as
+    /// Algorithm 1 is printed. Slow stations take more of the air than fast ones.
+    Level,
 }
 
 impl Default for LinearParams {
     fn default() -> Self {
-        Self { downlink: DownlinkParams::default(), gain: BitRate::from_mbps(1), target: 32.0 }
+        Self {
+            downlink: DownlinkParams::default(),
+            gain: BitRate::from_mbps(1),
+            target: 32.0,
+            sharing: Sharing::Airtime,
+        }
     }
 }
 
@@ -114,7 +138,7 @@ impl SlotLaw for LinearLaw {
     }
 
     fn step(&mut self, stations: &mut [Station<LinearState>]) {
-        let DownlinkParams { start, patience, fastest: most, .. } = self.params.downlink;
+        let DownlinkParams { start, patience, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.mcs_rate = Some(report.rate.as_bps() as f64);
@@ -125,6 +149,21 @@ impl SlotLaw for LinearLaw {
                 station.rate = half.max(start);
             }
         }
+        match self.params.sharing {
+            Sharing::Airtime => self.share_airtime(stations),
+            Sharing::Level => self.hold_each(stations),
+        }
+    }
+
+    fn target(&self, state: &LinearState) -> Option<f64> {
+        state.target
+    }
+}
+
+impl LinearLaw {
+    /// (4.1) and (4.2).
+    fn share_airtime(&self, stations: &mut [Station<LinearState>]) {
+        let DownlinkParams { start, fastest: most, .. } = self.params.downlink;
         let here = stations.iter().filter(|station| !station.state.is_gone);
         let fastest = here
             .filter_map(|station| Some((station.state.mcs_rate?, station.rate)))
@@ -135,7 +174,7 @@ impl SlotLaw for LinearLaw {
             .filter_map(|station| Some(station.level()? * fastest / station.state.mcs_rate?))
             .collect();
         let Some(level) = median(&mut levels) else { return };
-        let gain = self.params.gain.as_bps() as f64 / stations.len() as f64;
+        let gain = self.gain(stations.len());
         let leading = rate.as_bps() as f64 - gain * (level - self.params.target);
         for station in stations.iter_mut().filter(|station| !station.state.is_gone) {
             let Some(mcs_rate) = station.state.mcs_rate else { continue };
@@ -145,8 +184,21 @@ impl SlotLaw for LinearLaw {
         }
     }
 
-    fn target(&self, state: &LinearState) -> Option<f64> {
-        state.target
+    /// Algorithm 1, for each station that told a level.
+    fn hold_each(&self, stations: &mut [Station<LinearState>]) {
+        let DownlinkParams { start, fastest: most, .. } = self.params.downlink;
+        let gain = self.gain(stations.len());
+        for station in stations {
+            let Some(level) = station.level() else { continue };
+            station.state.target = Some(self.params.target);
+            let wanted = station.rate.as_bps() as f64 - gain * (level - self.params.target);
+            station.rate = BitRate::from_bps(wanted as u64).min(most).max(start);
+        }
+    }
+
+    /// K = K0/n, in bits per second and packet.
+    fn gain(&self, stations: usize) -> f64 {
+        self.params.gain.as_bps() as f64 / stations.max(1) as f64
     }
 }
 
@@ -197,6 +249,22 @@ mod tests {
         let reports = [(a, report(1.0, 200)), (b, report(1.0, 400)), (c, report(63.0, 100))];
         // 2, 1 and 252: K0/3 · 30.
         assert_eq!(slot(&mut law, 2, &reports), [5_500_000, 11_000_000, 2_750_000]);
+    }
+
+    #[test]
+    fn by_levels_each_station_is_controlled_by_its_own() {
+        let params = LinearParams { sharing: Sharing::Level, ..LinearParams::default() };
+        let mut law = params.build().unwrap();
+        for station in STATIONS {
+            law.on_join(Time::ZERO, station).unwrap();
+        }
+        let [a, b, c] = STATIONS;
+        // K0/3 · (32 − N): 10, 1 and −5 thirds of Mbit/s, from 1 Mbit/s each, and never below that.
+        let reports = [(a, report(2.0, 200)), (b, report(29.0, 400)), (c, report(47.0, 100))];
+        assert_eq!(slot(&mut law, 1, &reports), [11_000_000, 2_000_000, 1_000_000]);
+        // Who tells nothing keeps its rate.
+        assert_eq!(slot(&mut law, 2, &reports[..1]), [21_000_000, 2_000_000, 1_000_000]);
+        assert_eq!(STATIONS.map(|station| law.target(station)), [Some(32.0); 3]);
     }
 
     #[test]

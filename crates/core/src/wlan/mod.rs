@@ -25,7 +25,8 @@
 //! | [`Napi`] | a model of those timestamps | 4.4 |
 //! | [`Fixed`] | the plainest law: a rate; it defines the minimum | – |
 //! | [`Linear`] | integrates the level's error, equal airtime | 4.3, Algorithm 1 |
-//! | [`Nonlinear`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
+//! | [`Algorithm2`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
+//! | [`Nonlinear`] | the same, made robust: the one to take | 5.4 |
 //! | [`Locator`] | whether the bottleneck is the Wi-Fi at all | 4.5 |
 //!
 //! Sections are of Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks.
@@ -63,6 +64,7 @@
 
 mod aggregation;
 pub mod air;
+mod algorithm2;
 mod allocation;
 mod bottleneck;
 mod config;
@@ -79,11 +81,12 @@ mod reports;
 mod slot;
 
 pub use aggregation::{Aggregation, AggregationParams, Arrival};
+pub use algorithm2::{Algorithm2, Algorithm2Law, Algorithm2Params, Algorithm2State};
 pub use allocation::{Allocation, AllocationError, Binding, Limits};
 pub use bottleneck::{Bottleneck, FrameSeen, Locator, LocatorError, Training, Weights};
 pub use config::DownlinkLawConfig;
 pub use fixed::Fixed;
-pub use linear::{Linear, LinearLaw, LinearParams, LinearState, gain_limit};
+pub use linear::{Linear, LinearLaw, LinearParams, LinearState, Sharing, gain_limit};
 pub use link::{Link, airtime};
 pub use model::{Fluctuation, ModelError, Round};
 pub use napi::{Napi, NapiError, NapiParams};
@@ -94,7 +97,7 @@ pub use slot::{SlotLaw, Slotted, Station};
 
 use core::fmt;
 
-use crate::unit::{BitRate, Time};
+use crate::unit::{BitRate, Span, Time};
 
 /// A station of the access point, as the driver numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,11 +125,29 @@ pub trait LevelCounter: fmt::Debug + Send {
     /// A packet has come. `now` never goes back; stamps may.
     fn on_packet(&mut self, now: Time, packet: Arrival);
 
+    /// So many packets to this station that are not of the counted flow have come in the frame of
+    /// this stamp. They take places there: the level is of all packets. Counters that do not know
+    /// frames by their stamps ignore it.
+    fn on_others(&mut self, _stamp: Time, _packets: u64) {}
+
     /// What has been seen since the last report; `None` if that is too little to tell.
     fn report(&mut self, now: Time) -> Option<Report>;
 
     /// The sender numbers its packets anew: what was seen before tells nothing any more.
     fn restart(&mut self);
+}
+
+/// What a law believes of the channel, and what it asks of it. `None` where a law has no such number
+/// or knows too little.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Belief {
+    /// ĉ: what one frame costs beside its packets.
+    pub overhead: Option<Span>,
+    /// ν: the target of the slowest station's level, in packets a frame.
+    pub slowest_target: Option<f64>,
+    /// z: the level from which the station's rate is calculated, in packets a frame. Where ĉ is
+    /// right, it is the target.
+    pub asked: Option<f64>,
 }
 
 /// More stations than a law was made for.
@@ -168,4 +189,9 @@ pub trait DownlinkLaw: fmt::Debug + Send {
 
     /// The level that it seeks for `station`, in packets a frame; `None` where it seeks none.
     fn target(&self, station: StationId) -> Option<f64>;
+
+    /// What it believes of the channel to `station`.
+    fn belief(&self, _station: StationId) -> Belief {
+        Belief::default()
+    }
 }

@@ -36,7 +36,7 @@
 use alloc::vec::Vec;
 
 use super::link::Link;
-use crate::unit::Span;
+use crate::unit::{BitRate, Bytes, Span};
 
 /// Something that makes no round.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -130,6 +130,16 @@ impl Round {
     pub fn free_levels(&self, rates: &[f64]) -> Option<Vec<f64>> {
         let span = self.overhead / (1.0 - self.utilisation(rates));
         self.is_feasible(rates).then(|| rates.iter().map(|rate| rate * span).collect())
+    }
+
+    /// The largest K0 at which [`Linear`](super::Linear) with equal airtime is stable at these levels,
+    /// in bits per second and packet: 2·n·c/Ω². All rates change in proportion, and the fastest
+    /// station's level by dN/dx = Ω²/c.
+    pub fn gain_limit(&self, levels: &[f64], packet: Bytes) -> BitRate {
+        let (span, stations) = (self.span(levels), self.airtimes.len() as f64);
+        let limit = 2.0 * stations * self.overhead / (span * span);
+        // `as` saturates, and turns what is not a number into zero.
+        BitRate::from_bps((limit * 8.0 * packet.get() as f64) as u64)
     }
 
     /// μN: the mean levels at rates x ≥ 0, of at least one packet and at most `most`.

@@ -43,7 +43,7 @@ impl Default for DownlinkParams {
     }
 }
 
-/// Settings that make no sense, or no stable loop.
+/// Settings that make no sense, or with which no loop is stable.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ParamsError {
     /// A number outside its range.
@@ -59,17 +59,6 @@ pub enum ParamsError {
         why: &'static str,
         /// A value that makes sense.
         example: &'static str,
-    },
-    /// Gains that are each within their range, and too large together.
-    #[error(
-        "`inner_gain` {inner} and `outer_gain` {outer} add up to 2 or more: both loops would drive \
-         each other; give for example 0.5 and 0.2"
-    )]
-    Together {
-        /// K1.
-        inner: f64,
-        /// K2.
-        outer: f64,
     },
 }
 
@@ -121,6 +110,41 @@ impl DownlinkParams {
     /// Whether frames of such a level are full, so that the true one may be anything above.
     pub(super) fn is_full(&self, level: f64) -> bool {
         level >= self.most_level() - 1.0
+    }
+}
+
+/// What both forms of Algorithm 2 have in common.
+pub(super) struct LoopSettings {
+    /// K1.
+    pub(super) inner_gain: f64,
+    /// K2.
+    pub(super) outer_gain: f64,
+    /// β.
+    pub(super) overhead_gain: f64,
+    /// T̄.
+    pub(super) delay: Span,
+    /// The first ĉ.
+    pub(super) overhead: Span,
+}
+
+impl LoopSettings {
+    pub(super) fn check(&self) -> Result<(), ParamsError> {
+        let Self { inner_gain: inner, outer_gain: outer, .. } = *self;
+        let why = "levels would swing ever wider (5.4.1.3)";
+        let holds = inner > 0.0 && inner < 2.0;
+        check("inner_gain", inner, holds, ["above 0 and below 2", why, "0.5"])?;
+        let why = "the target would swing (Lemma 2)";
+        let holds = outer > 0.0 && outer < 1.0;
+        check("outer_gain", outer, holds, ["above 0 and below 1", why, "0.2"])?;
+        let holds = (0.0..=1.0).contains(&self.overhead_gain);
+        let range = ["from 0 to 1", "it is a part of a mean", "0.05"];
+        check("overhead_gain", self.overhead_gain, holds, range)?;
+        let delay = self.delay.as_nanos();
+        let range = ["above 0", "no frame arrives in no time", "5ms"];
+        check("delay", delay as f64, delay > 0, range)?;
+        let overhead = self.overhead.as_nanos();
+        let range = ["above 0", "each frame costs some time", "200us"];
+        check("overhead", overhead as f64, overhead > 0, range)
     }
 }
 

@@ -17,7 +17,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{DownlinkLaw, DownlinkParams, Report, StationId, TooManyStations};
+use super::{Belief, DownlinkLaw, DownlinkParams, Report, StationId, TooManyStations};
 use crate::unit::{BitRate, Span, Time};
 
 /// A law that decides once a slot for all stations.
@@ -36,6 +36,11 @@ pub trait SlotLaw: fmt::Debug + Send {
 
     /// The level that it seeks for a station; `None` where it knows too little of that.
     fn target(&self, state: &Self::State) -> Option<f64>;
+
+    /// What it believes of the channel to a station.
+    fn belief(&self, _state: &Self::State) -> Belief {
+        Belief::default()
+    }
 }
 
 /// A station as a law sees it at the end of a slot.
@@ -173,6 +178,11 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     fn target(&self, station: StationId) -> Option<f64> {
         let at = self.find(station).ok()?;
         self.law.target(&self.stations[at].state)
+    }
+
+    fn belief(&self, station: StationId) -> Belief {
+        let known = self.find(station).ok().and_then(|at| self.stations.get(at));
+        known.map_or(Belief::default(), |known| self.law.belief(&known.state))
     }
 }
 

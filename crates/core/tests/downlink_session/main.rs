@@ -43,6 +43,7 @@ fn report(world: &World, session: SessionId, level: f64) -> Report {
             rate: BitRate::from_mbps(390),
             loss: 0.0,
         }),
+        marks: Default::default(),
     }
 }
 

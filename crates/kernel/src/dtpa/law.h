@@ -21,16 +21,21 @@
 #define US_PER_S 1000000ULL
 #define US_PER_1000_S 1000000000ULL
 #define LARGEST_COUNT (~0U)
+/* Segments. A smaller window waits for the receiver's delayed acks, and Reno's threshold is never
+ * below it (RFC 5681, equation 4). */
+#define SMALLEST_WINDOW 2
 
 struct dtpa_settings {
 	/* c: segments in 1000 s; 0 for none, and there is no period. */
 	__u64 share_per_1000_s;
 	/* The weight of a new round trip is 1 in this, which is at least 1. */
 	__u64 rtt_weight;
-	/* Segments that the window can grow to; 0 for any number. */
+	/* Segments that the window can grow to, at least SMALLEST_WINDOW; 0 for any number. */
 	__u64 most_window;
 	/* Segments sent after which all counts are halved, at least 2; 0 for never. */
 	__u64 memory;
+	/* Not 0 if the window may grow beyond Reno's peak, as in the law as printed. */
+	__u64 without_peak;
 };
 
 struct dtpa {
@@ -40,7 +45,7 @@ struct dtpa {
 	/* Smoothed; 0 before the first. */
 	__u32 srtt_us;
 	__u32 period_us;
-	/* Reno's peak, in whole segments and one more; 0 while there is no period. */
+	/* Reno's peak, in whole segments and one more; 0 while there is no period, or without it. */
 	__u32 peak;
 };
 
@@ -98,15 +103,33 @@ static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
 
 	law->srtt_us = law->srtt_us ? (law->srtt_us * (weight - 1) + sample) / weight : sample;
 	law->period_us = round > law->srtt_us ? smaller(round - law->srtt_us, LONGEST_PERIOD_US) : 0;
-	law->peak = law->period_us ? (window * PEAK_OVER / PEAK_UNDER >> WINDOW_BITS) + 1 : 0;
+	law->peak = law->period_us && !settings->without_peak
+			    ? (window * PEAK_OVER / PEAK_UNDER >> WINDOW_BITS) + 1
+			    : 0;
 }
 
-/* Segments that the window may have. */
+/* Segments that the window may have, at least SMALLEST_WINDOW. */
 static inline __u64 dtpa_most_window(const struct dtpa *law, const struct dtpa_settings *settings)
 {
 	__u64 most = settings->most_window ? settings->most_window : LARGEST_COUNT;
 
-	return law->peak ? smaller(most, law->peak) : most;
+	return larger(law->peak ? smaller(most, law->peak) : most, SMALLEST_WINDOW);
+}
+
+/* The window that TCP is to have in place of `window`, which is any number where the kernel has
+ * skipped a program (main.bpf.c). While TCP repairs a loss it may have 1, its loss window. */
+static inline __u64 dtpa_held_window(const struct dtpa *law, __u64 window, int is_repairing,
+				     const struct dtpa_settings *settings)
+{
+	__u64 least = is_repairing ? 1 : SMALLEST_WINDOW;
+
+	return larger(smaller(window, dtpa_most_window(law, settings)), least);
+}
+
+/* Reno's threshold for a reduction of a window of `before` segments. */
+static inline __u64 dtpa_threshold(__u64 before)
+{
+	return larger(before / 2, SMALLEST_WINDOW);
 }
 
 /* At most so many bytes a second leave with a window of so many segments; 0 while there is no

@@ -1,9 +1,28 @@
 /* DTPA as a congestion control of the kernel's TCP: Reno by the kernel's own functions, and a period
  * in which a node's own segments wait.
  *
- * The kernel computes a pacing rate with each ack and asks for min_tso_segs before it sends: there
- * the rate is lowered, so that the window is spread over TXP + RTT, and the window is held to what
- * the law lets it have. TCP paces by itself where no queueing discipline does. */
+ * With each ack the program
+ *   1. counts the segments sent, and gives the round trip to the law (law.h);
+ *   2. holds the window to what the law lets it have;
+ *   3. limits the pacing rate to a window a TXP + RTT, by SO_MAX_PACING_RATE. The kernel computes its
+ *      own pacing rate after the last function that it calls with an ack, and keeps it below this
+ *      limit. TCP paces by itself where no queueing discipline does.
+ *
+ * A kernel may skip a program: it returns from bpf_prog_enter with 0, the trampoline does not call
+ * the program, and the caller gets what its stack happened to hold, often 0. Linux does so when a
+ * program that tracks recursion is entered again; before 6.1 (64696c40d03c) those were all programs
+ * of a struct_ops, since 6.13 those with a private stack. There are also kernels that skip programs
+ * which init has not loaded while init is the current process, and in a softirq that is whatever was
+ * interrupted. Therefore
+ *   - there is no min_tso_segs. Of the functions that return a number it is the one whose 0 is fatal:
+ *     tcp_tso_segs() then returns 0 where the pacing rate is below a segment a ms, tcp_write_xmit()
+ *     splits its head by tso_fragment(limit = 0) and does not send what is left of it, and with
+ *     nothing in flight the probe timer does: tcp_write_wakeup() does not look at the length.
+ *     tcp_xmit_retransmit_queue() can do the same, by __tcp_retransmit_skb(segs = 0). A receiver does
+ *     not ack an empty segment, which fills the window of 1 after a timeout, and nothing is ever sent
+ *     again;
+ *   - ssthresh and undo_cwnd, which the kernel requires, are mended afterwards (mend());
+ *   - to skip one of the others is to miss an ack or a loss, and does no harm. */
 #include "../kernel.h"
 
 #include <bpf/bpf_core_read.h>
@@ -35,8 +54,9 @@ struct state {
 	struct dtpa law;
 	/* data_segs_out when it was looked at last. */
 	__u32 seen;
-	/* Whether the kernel brings the window down to ssthresh. */
-	__u32 reduces;
+	/* Bytes a second: the socket's limit as it was set here, and as the application has set it. */
+	__u64 limit;
+	__u64 own_limit;
 };
 
 static struct state *state_of(struct sock *sock)
@@ -74,8 +94,89 @@ void BPF_PROG(dtpa_init, struct sock *sock)
 	state->law.period_us = 0;
 	state->law.peak = 0;
 	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
-	state->reduces = 0;
+	state->limit = 0;
+	state->own_limit = 0;
+	/* A limit that does not pace is ours, from before the connection left this law. */
+	if (sock->sk_pacing_status == SK_PACING_NONE) {
+		state->limit = sock->sk_max_pacing_rate;
+		state->own_limit = ~0ULL;
+	}
 	count(CONNECTIONS);
+}
+
+static int ca_state(struct sock *sock)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)sock;
+
+	return BPF_CORE_READ_BITFIELD(connection, icsk_ca_state);
+}
+
+/* Whether ssthresh is the answer to the last reduction or timeout, which began at prior_cwnd. */
+static int has_reduced(struct sock *sock)
+{
+	int state = ca_state(sock);
+
+	return state == TCP_CA_CWR || (state > TCP_CA_CWR && ((struct tcp_sock *)sock)->undo_marker);
+}
+
+/* Holds the window to what the law lets it have, and gives Reno's answers where the kernel has
+ * skipped dtpa_ssthresh or dtpa_undo_cwnd. */
+static void mend(struct sock *sock, const struct dtpa_settings *now)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+	__u64 threshold = dtpa_threshold(tcp->prior_cwnd);
+	__u64 window = dtpa_held_window(&state_of(sock)->law, tcp->snd_cwnd,
+					ca_state(sock) >= TCP_CA_CWR, now);
+
+	if (tcp->snd_ssthresh < SMALLEST_WINDOW || (has_reduced(sock) && tcp->snd_ssthresh > threshold))
+		tcp->snd_ssthresh = threshold;
+	if (tcp->snd_cwnd != window)
+		tcp->snd_cwnd = window;
+}
+
+/* The window that the period is divided by. After a fast retransmit, a mark (ECN) or a drop in its
+ * own device's queue the kernel counts it for a round trip from what is in flight, which is little
+ * because of the period, and then sets it to ssthresh. */
+static __u32 window_of(struct sock *sock)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+	int state = ca_state(sock);
+
+	if (state == TCP_CA_CWR || state == TCP_CA_Recovery)
+		return larger(tcp->snd_cwnd, tcp->snd_ssthresh);
+	return tcp->snd_cwnd;
+}
+
+/* Limits the pacing rate to the law's; without a period to what the application allows. */
+static void pace(struct sock *sock, const struct dtpa_settings *now)
+{
+	struct state *state = state_of(sock);
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+	__u64 limit = sock->sk_max_pacing_rate, any = ~0U;
+	__u64 rate = dtpa_rate(&state->law, window_of(sock), tcp->mss_cache, now);
+	__u32 argument;
+
+	if (limit != state->limit)
+		state->own_limit = limit;
+	/* The option's argument has 32 bits, all of them for any rate. */
+	argument = smaller(smaller(rate ? rate : any, state->own_limit), any);
+	state->limit = argument == any ? ~0ULL : argument;
+	if (limit != state->limit ||
+	    (limit != ~0ULL && sock->sk_pacing_status == SK_PACING_NONE))
+		bpf_setsockopt(sock, SOL_SOCKET, SO_MAX_PACING_RATE, &argument, sizeof(argument));
+}
+
+/* The connection leaves for another congestion control, or ends. The kernel does not let this function
+ * set socket options, nor any other write the limit. But where only we set one, TCP no longer paces the
+ * connection; a congestion control that needs that, as BBR, asks for it when it begins. */
+SEC("struct_ops")
+void BPF_PROG(dtpa_release, struct sock *sock)
+{
+	struct state *state = state_of(sock);
+
+	if (sock->sk_max_pacing_rate == state->limit && state->limit != ~0ULL &&
+	    state->own_limit == ~0ULL && sock->sk_pacing_status == SK_PACING_NEEDED)
+		sock->sk_pacing_status = SK_PACING_NONE;
 }
 
 SEC("struct_ops")
@@ -88,6 +189,8 @@ void BPF_PROG(freshline_acked, struct sock *sock, const struct ack_sample *sampl
 	look_at_sent(sock, now);
 	if (sample->rtt_us > 0)
 		dtpa_on_round_trip(&state_of(sock)->law, sample->rtt_us, now);
+	mend(sock, now);
+	pace(sock, now);
 }
 
 SEC("struct_ops")
@@ -96,7 +199,6 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 	struct dtpa_settings *now = current_settings();
 	struct dtpa *law = &state_of(sock)->law;
 
-	state_of(sock)->reduces = next == TCP_CA_Recovery || next == TCP_CA_CWR;
 	if (!now || (next != TCP_CA_Loss && next != TCP_CA_Recovery))
 		return;
 	/* It is the SYN that timed out. */
@@ -124,15 +226,6 @@ static void grow(struct tcp_sock *tcp, __u32 acked)
 		tcp_cong_avoid_ai(tcp, larger(tcp->snd_cwnd, 1), acked);
 }
 
-static void hold_window(struct sock *sock, const struct dtpa_settings *now)
-{
-	struct tcp_sock *tcp = (struct tcp_sock *)sock;
-	__u64 most = dtpa_most_window(&state_of(sock)->law, now);
-
-	if (tcp->snd_cwnd > most)
-		tcp->snd_cwnd = most;
-}
-
 SEC("struct_ops")
 void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
 {
@@ -142,39 +235,10 @@ void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
 		grow((struct tcp_sock *)sock, acked);
 	else
 		tcp_reno_cong_avoid(sock, ack, acked);
-	if (now)
-		hold_window(sock, now);
-}
-
-/* The window that the period is divided by. After a fast retransmit, a mark (ECN) or a drop in its
- * own device's queue the kernel counts it for a round trip from what is in flight, which is little
- * because of the period, and then sets it to ssthresh. */
-static __u32 window_of(struct sock *sock)
-{
-	struct tcp_sock *tcp = (struct tcp_sock *)sock;
-
-	return state_of(sock)->reduces ? larger(tcp->snd_cwnd, tcp->snd_ssthresh) : tcp->snd_cwnd;
-}
-
-/* Comes before the kernel sends. It asks for the fewest segments that make a packet, and has packets
- * of more where a ms of the pacing rate or a short round trip allows it, up to the device's
- * gso_max_segs (tcp_tso_segs): that is where to forbid them. */
-SEC("struct_ops")
-__u32 BPF_PROG(dtpa_before_send, struct sock *sock)
-{
-	struct tcp_sock *tcp = (struct tcp_sock *)sock;
-	struct dtpa_settings *now = current_settings();
-	__u64 rate;
-
 	if (!now)
-		return 1;
-	hold_window(sock, now);
-	rate = dtpa_rate(&state_of(sock)->law, window_of(sock), tcp->mss_cache, now);
-	if (rate && sock->sk_pacing_status == SK_PACING_NONE)
-		sock->sk_pacing_status = SK_PACING_NEEDED;
-	if (rate && rate < sock->sk_pacing_rate)
-		sock->sk_pacing_rate = rate;
-	return 1;
+		return;
+	mend(sock, now);
+	pace(sock, now);
 }
 
 SEC("struct_ops")
@@ -193,10 +257,10 @@ __u32 BPF_PROG(dtpa_undo_cwnd, struct sock *sock)
 SEC(".struct_ops.link")
 struct tcp_congestion_ops freshline_dtpa = {
 	.init = (void *)dtpa_init,
+	.release = (void *)dtpa_release,
 	.pkts_acked = (void *)freshline_acked,
 	.set_state = (void *)dtpa_set_state,
 	.cong_avoid = (void *)dtpa_cong_avoid,
-	.min_tso_segs = (void *)dtpa_before_send,
 	.ssthresh = (void *)dtpa_ssthresh,
 	.undo_cwnd = (void *)dtpa_undo_cwnd,
 	.flags = TCP_CONG_NON_RESTRICTED,

@@ -53,8 +53,9 @@ pub struct Settings {
 impl Settings {
     /// As a `struct dtpa_settings` of `law.h`.
     fn to_bytes(self) -> Vec<u8> {
-        let DtpaParams { rtt_weight, most_window, memory } = self.params;
-        [self.share.per_1000_s(), rtt_weight, most_window.unwrap_or(0), memory.unwrap_or(0)]
+        let DtpaParams { rtt_weight, most_window, memory, peak_bound } = self.params;
+        let [most_window, memory] = [most_window, memory].map(|number| number.unwrap_or(0));
+        [self.share.per_1000_s(), rtt_weight, most_window, memory, u32::from(!peak_bound)]
             .into_iter()
             .flat_map(|number| u64::from(number).to_ne_bytes())
             .collect()
@@ -65,8 +66,13 @@ impl Settings {
         let number = |at: usize| u32::try_from(*numbers.get(at)?).ok();
         let some = |at| number(at).map(|number| (number > 0).then_some(number));
         let share = Share::per_second(f64::from(number(0)?) / 1e3)?;
-        let params = DtpaParams { rtt_weight: number(1)?, most_window: some(2)?, memory: some(3)? };
-        (numbers.len() == 4 && params.check().is_ok()).then_some(Self { share, params })
+        let params = DtpaParams {
+            rtt_weight: number(1)?,
+            most_window: some(2)?,
+            memory: some(3)?,
+            peak_bound: number(4)? == 0,
+        };
+        (numbers.len() == 5 && params.check().is_ok()).then_some(Self { share, params })
     }
 
     fn write<M: MapCore>(self, into: &M) -> Result<(), KernelError> {
@@ -191,18 +197,37 @@ mod tests {
     use super::*;
     use crate::maps::numbers;
 
+    /// A kernel may skip a program, and then takes for an answer what its stack held. Functions with
+    /// an answer are therefore those alone that the kernel requires, and none that counts segments.
+    #[test]
+    fn no_function_decides_how_many_segments_leave() {
+        let mut place = MaybeUninit::uninit();
+        let program = skeleton::MainSkelBuilder::default().open(&mut place).unwrap();
+        let all = program.open_object().progs().filter(|program| program.section() == "struct_ops");
+        let mut names: Vec<_> =
+            all.map(|program| program.name().to_str().unwrap().to_owned()).collect();
+        names.sort();
+        let with_answer = ["dtpa_ssthresh", "dtpa_undo_cwnd"];
+        let without =
+            ["dtpa_cong_avoid", "dtpa_init", "dtpa_release", "dtpa_set_state", "freshline_acked"];
+        let mut expected = [&with_answer[..], &without[..]].concat();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+    }
+
     #[test]
     fn settings_come_back_as_they_were_written() {
         let share = Share::per_second(12.5).unwrap();
         let bounded =
             DtpaParams { most_window: Some(4), memory: Some(1000), ..DtpaParams::default() };
-        for params in [DtpaParams::default(), bounded] {
+        let printed = DtpaParams { peak_bound: false, ..DtpaParams::default() };
+        for params in [DtpaParams::default(), bounded, printed] {
             let settings = Settings { share, params };
             let mut told = numbers(&settings.to_bytes());
             assert_eq!(Settings::from_numbers(&told), Some(settings));
             told.push(0);
             assert_eq!(Settings::from_numbers(&told), None, "another version's");
         }
-        assert_eq!(Settings::from_numbers(&[0; 4]), None);
+        assert_eq!(Settings::from_numbers(&[0; 5]), None);
     }
 }

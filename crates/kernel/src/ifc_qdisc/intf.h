@@ -4,6 +4,7 @@
 #define FRESHLINE_IFC_INTF_H
 
 #include "packet.h"
+#include "recent.h"
 
 /* The map `settings`: they may change while it runs. */
 struct settings {
@@ -12,23 +13,33 @@ struct settings {
 	struct scheduler_settings scheduler;
 	/* Of how many flows an update may wait: no more than the map has room for. */
 	__u64 most_flows;
-	/* What the drop-averse queue holds: packets, no more than its map has room for, and bytes. */
+	/* What the drop-averse lanes hold together: packets, no more than their map has room for, and bytes. */
 	__u64 most_packets;
 	__u64 most_bytes;
+	/* How many lanes there are, no more than their map has room for; 1 for FIFO and CoDel. */
+	__u64 lanes;
+	/* How many bytes a lane sends a turn, above zero. */
+	__u64 quantum;
+	/* Whether at their limit the longest lane loses its oldest packets, in place of the one that comes. */
+	__u64 drops_longest;
+	/* Of each lane. */
+	struct codel_settings codel;
+	struct framing framing;
 	__u64 rules_count;
 	struct rule rules[MOST_RULES];
 };
 
-/* What is no IP waits apart from both classes. For the scheduler it is drop-averse, of which it leaves
- * first: so addresses are resolved in time, and a flood does not take the updates' share. */
+/* Packets that keep the link working (is_link_protocol), neighbour discovery and MLD have a queue of their
+ * own. For the scheduler they are drop-averse, of which they leave first, every second turn at most: so
+ * addresses are resolved in time, and a flood takes neither the updates' share nor all of the others'. */
 #define BESIDE CLASSES
 #define QUEUES (CLASSES + 1)
 /* How many of such packets may wait; a power of two. */
 #define MOST_BESIDE 64
 
-/* The map `books`: a row for each class, and one for what is no IP. Bytes count from the IP header on.
+/* The map `books`: a row for each class, and one for BESIDE. Bytes count from the IP header on.
  * Each segment of a super-packet counts. What came has left, was dropped, waits, or is on the link:
- * packets_in = packets_out + replaced + queue_full + vanished + waiting + on_link. */
+ * packets_in = packets_out + replaced + queue_full + congestion + vanished + waiting + on_link. */
 struct account {
 	__u64 packets_in;
 	__u64 bytes_in;
@@ -36,12 +47,16 @@ struct account {
 	__u64 bytes_out;
 	__u64 replaced;
 	__u64 queue_full;
+	/* CoDel dropped them. */
+	__u64 congestion;
 	/* The kernel dropped all that waited: the device went down, or the queue was removed. */
 	__u64 vanished;
 	__u64 waiting_packets;
 	__u64 waiting_bytes;
 	__u64 on_link_packets;
 	__u64 on_link_bytes;
+	/* Of what left, by the clock that counts the time asleep. */
+	struct recent recent;
 };
 
 /* The map `about`, which has one value. */
@@ -70,12 +85,18 @@ struct found {
 /* The map `flows`: the newest flows, by their `struct flow`. */
 struct flow_account {
 	__u64 class;
+	/* Which stream its packets have looked like; 0 for none. */
+	__u64 stream;
 	__u64 packets_in;
 	__u64 bytes_in;
 	__u64 packets_out;
 	__u64 bytes_out;
 	__u64 replaced;
 	__u64 queue_full;
+	__u64 congestion;
+	/* When its first packet came, and what left, both by the clock that counts the time asleep. */
+	__u64 first_ns;
+	struct recent recent;
 	/* How long its packets waited. */
 	__u64 sojourns[FLOW_SOJOURN_BUCKETS];
 };

@@ -135,6 +135,13 @@ static inline void scheduler_on_sent(struct scheduler_state *state, enum class c
 		state->budget = most;
 }
 
+/* Whether a packet that keeps the link working goes ahead of the drop-averse ones. Of two turns it has one
+ * at most while those wait: a flood of such packets, which the guests of a bridge can send, takes no more. */
+static inline int beside_goes_first(__u64 beside, __u64 others, __u64 was_last)
+{
+	return beside && (!others || !was_last);
+}
+
 struct shaper {
 	/* When the last transmission ends. */
 	__u64 free_ns;
@@ -172,6 +179,145 @@ static inline __u64 shaper_send(struct shaper *shaper, __u64 bytes, __u64 rate)
 	shaper->rounding = over ? rate - over : 0;
 	shaper->free_ns += wanted / rate + (over != 0);
 	return shaper->free_ns;
+}
+
+/* What a link adds to an IP packet: freshline-core's link::Framing. */
+enum cells {
+	NO_CELLS,
+	ATM,
+	PTM,
+};
+
+struct framing {
+	/* Bytes, at most 256. */
+	__u64 overhead;
+	__u64 mpu;
+	__u64 cells;
+};
+
+/* How many bytes an IP packet of fewer than 2^32 takes on the link. */
+static inline __u64 on_link(__u64 bytes, const struct framing *framing)
+{
+	__u64 padded = larger(bytes + framing->overhead, framing->mpu);
+
+	if (framing->cells == ATM)
+		return (padded + 47) / 48 * 53;
+	if (framing->cells == PTM)
+		return padded + (padded + 63) / 64;
+	return padded;
+}
+
+/* IPv4 and UDP. */
+#define LEAST_HEADERS 28
+
+/* How many segments a packet has, of `length` bytes with all headers once and `on_wire` with those of
+ * each segment, whose IP header begins `before` bytes in. Super-packets of virtual machines come with a
+ * size of segments and without their number (`gso_segs` is 0, SKB_GSO_DODGY); the kernel has counted them
+ * for `on_wire` (qdisc_pkt_len_init):
+ *
+ *     segments = ceil((length - headers) / gso_size)        on_wire = length + (segments - 1) headers
+ *
+ * Headers are shorter than a segment, so there are two numbers that it may be. That of which the headers
+ * are those of IP and its transport, in words of 4 bytes and at least LEAST_HEADERS, is it. */
+static inline __u64 segments_in(__u64 gso_segs, __u64 gso_size, __u64 length, __u64 on_wire, __u64 before)
+{
+	__u64 most, added, headers;
+
+	if (gso_segs || !gso_size)
+		return larger(gso_segs, 1);
+	most = (length + gso_size - 1) / gso_size;
+	if (on_wire <= length)
+		return most > 2 ? most : 1;
+	if (most < 3)
+		return most;
+	added = on_wire - length;
+	headers = added / (most - 1);
+	if (added % (most - 1) || headers < before + LEAST_HEADERS ||
+	    (headers - before) % 4 || length <= headers)
+		return most - 1;
+	return (length - headers + gso_size - 1) / gso_size == most ? most : most - 1;
+}
+
+/* CoDel in integers: freshline-core's router::codel::Law, where its states are explained. */
+struct codel_settings {
+	/* 0 for none; at most the interval. */
+	__u64 target_ns;
+	/* Below 2^32. */
+	__u64 interval_ns;
+	/* Bytes. */
+	__u64 max_packet;
+};
+
+struct codel_state {
+	__u64 has_due;
+	__u64 due_ns;
+	__u64 is_dropping;
+	__u64 drop_next_ns;
+	__u64 count;
+	__u64 first_count;
+};
+
+/* An episode that ended less than this many intervals ago continues near its rate. */
+#define CODEL_MEMORY 16
+
+/* interval / sqrt(count), rounded: spacings are added up, and what each is cut by would add up, too. */
+static inline __u64 codel_spacing(const struct codel_state *state, const struct codel_settings *settings)
+{
+	__u64 square = settings->interval_ns * settings->interval_ns / larger(state->count, 1);
+	__u64 root = square_root(square);
+
+	return root + (square - root * root > root);
+}
+
+/* The queue ran empty. */
+static inline void codel_on_empty(struct codel_state *state)
+{
+	state->has_due = 0;
+	state->is_dropping = 0;
+}
+
+static inline int codel_is_standing(struct codel_state *state, __u64 now_ns, __u64 sojourn_ns, __u64 behind,
+				    const struct codel_settings *settings)
+{
+	if (sojourn_ns < settings->target_ns || behind <= settings->max_packet) {
+		state->has_due = 0;
+		return 0;
+	}
+	if (!state->has_due) {
+		state->has_due = 1;
+		state->due_ns = now_ns + settings->interval_ns;
+	}
+	return now_ns >= state->due_ns;
+}
+
+/* Whether the head of the queue is dropped, after so long in it and with so many bytes behind it. Asked
+ * once for each packet that leaves. */
+static inline int codel_strikes(struct codel_state *state, __u64 now_ns, __u64 sojourn_ns, __u64 behind,
+				const struct codel_settings *settings)
+{
+	__u64 last, since;
+
+	if (!settings->target_ns)
+		return 0;
+	if (!codel_is_standing(state, now_ns, sojourn_ns, behind, settings)) {
+		state->is_dropping = 0;
+		return 0;
+	}
+	if (!state->is_dropping) {
+		last = state->count - state->first_count;
+		since = now_ns > state->drop_next_ns ? now_ns - state->drop_next_ns : 0;
+		state->count = since < settings->interval_ns * CODEL_MEMORY && last > 1 ? last : 1;
+		state->first_count = state->count;
+		state->is_dropping = 1;
+		state->drop_next_ns = now_ns + codel_spacing(state, settings);
+		return 1;
+	}
+	if (now_ns < state->drop_next_ns)
+		return 0;
+	if (state->count < ~0U)
+		state->count++;
+	state->drop_next_ns += codel_spacing(state, settings);
+	return 1;
 }
 
 /* Times in the queue are counted in buckets: the leading bit of a time and the next SOJOURN_BITS, so

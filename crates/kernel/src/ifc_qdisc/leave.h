@@ -3,18 +3,7 @@
 #ifndef FRESHLINE_IFC_LEAVE_H
 #define FRESHLINE_IFC_LEAVE_H
 
-#include "state.h"
-
-/* Takes the packet out of a place, and what is known of it. */
-static __always_inline struct sk_buff *take(struct place *place, struct place *to)
-{
-	to->arrived_ns = place->arrived_ns;
-	to->bytes = place->bytes;
-	to->segments = place->segments;
-	/* For `put_newest`, should the kernel not delete the slot. */
-	place->segments = 0;
-	return bpf_kptr_xchg(&place->skb, NULL);
-}
+#include "lanes.h"
 
 /* The packet of the flow that has waited longest. */
 static __always_inline struct sk_buff *take_newest(struct place *to)
@@ -36,18 +25,18 @@ static __always_inline struct sk_buff *take_newest(struct place *to)
 	return skb;
 }
 
-static __always_inline struct sk_buff *take_first(__u32 queue, struct place *to)
+static __always_inline struct sk_buff *take_beside(struct place *to)
 {
-	struct place *place = slot(queue, first[queue]);
+	struct place *place = place_beside(first[BESIDE]);
 
-	first[queue]++;
+	first[BESIDE]++;
 	if (!place)
 		return NULL;
 	to->flow = place->flow;
 	return take(place, to);
 }
 
-/* Takes the next packet of a queue in which there is one. */
+/* Takes the next packet of a queue in which there is one, other than the drop-averse one. */
 static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 {
 	struct account *account = account_of(queue);
@@ -56,12 +45,7 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 	if (!account)
 		return NULL;
 	to->queue = queue;
-	if (queue == AOI)
-		skb = take_newest(to);
-	else if (queue == DROP_AVERSE)
-		skb = take_first(DROP_AVERSE, to);
-	else
-		skb = take_first(BESIDE, to);
+	skb = queue == AOI ? take_newest(to) : take_beside(to);
 	if (skb) {
 		account->waiting_packets -= to->segments;
 		account->waiting_bytes -= to->bytes;
@@ -72,23 +56,20 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 /* The queue that is to be served; QUEUES for none. */
 static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
 {
-	__u64 updates = waiting(AOI), others = waiting(DROP_AVERSE) + waiting(BESIDE) + segments_left;
+	__u64 updates = waiting(AOI), beside = waiting(BESIDE), others = waiting(DROP_AVERSE) + segments_left;
 
-	if (!updates && !others)
+	if (!updates && !beside && !others)
 		return QUEUES;
-	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI ? updates : !others)
+	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI ? updates : !beside && !others)
 		return AOI;
-	return waiting(BESIDE) ? BESIDE : DROP_AVERSE;
+	return beside_goes_first(beside, others, beside_was_last) ? BESIDE : DROP_AVERSE;
 }
 
-/* Puts the next packet of a queue on a line. Whether there was one. */
-static __always_inline int occupy(__u32 queue, struct place *line)
+/* Puts a packet on a line. */
+static __always_inline void occupy(struct sk_buff *skb, struct place *line)
 {
-	struct sk_buff *skb = take_next(queue, line);
-	struct account *account = account_of(queue);
+	struct account *account = account_of(line->queue);
 
-	if (!skb)
-		return 0;
 	/* It may have come after the time at which the one before was due. */
 	line->waited_ns = larger(shaper.free_ns, line->arrived_ns) - line->arrived_ns;
 	if (account) {
@@ -98,7 +79,6 @@ static __always_inline int occupy(__u32 queue, struct place *line)
 	skb = bpf_kptr_xchg(&line->skb, skb);
 	if (skb)
 		bpf_kfree_skb(skb);
-	return 1;
 }
 
 /* The bytes of the segment whose turn it is: all of them have the packet's together. */
@@ -109,31 +89,41 @@ static __always_inline __u64 segment(const struct place *line)
 	return line->bytes * (all - after) / all - line->bytes * (all - segments_left) / all;
 }
 
-/* Begins to send the next packet or segment, if one waits. */
-static __always_inline void start(const struct settings *now)
+/* Begins to send the next packet or segment, if one waits. Whether to go on looking for one. */
+static __always_inline int start(const struct settings *now)
 {
 	__u32 queue = choose(shaper.free_ns, now), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
 	struct place *line = bpf_map_lookup_elem(&link, &key);
-	__u64 bytes;
+	struct sk_buff *skb;
+	__u64 bytes, segments = 1;
 
 	if (!line || queue >= QUEUES)
-		return;
+		return 0;
 	if (queue == DROP_AVERSE) {
 		if (!segments_left) {
-			if (!occupy(DROP_AVERSE, line))
-				return;
-			segments_left = line->segments;
+			skb = take_turn(line, shaper.free_ns, now);
+			if (!skb)
+				return 1;
+			occupy(skb, line);
+			segments_left = larger(line->segments, 1);
 		}
+		beside_was_last = 0;
 		bytes = segment(line);
 		scheduler_on_sent(&scheduler, DROP_AVERSE, bytes, &now->scheduler);
 	} else {
-		if (!(queue == AOI ? occupy(AOI, line) : occupy(BESIDE, line)))
-			return;
+		skb = queue == AOI ? take_next(AOI, line) : take_next(BESIDE, line);
+		if (!skb)
+			return 0;
+		occupy(skb, line);
 		bytes = line->bytes;
+		segments = larger(line->segments, 1);
+		if (queue == BESIDE)
+			beside_was_last = 1;
 		scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &now->scheduler);
 	}
-	shaper_send(&shaper, bytes, now->rate);
+	shaper_send(&shaper, segments * on_link(bytes / segments, &now->framing), now->rate);
 	sending = key + 1;
+	return 0;
 }
 
 static __always_inline void count_sent(const struct place *packet)
@@ -141,6 +131,7 @@ static __always_inline void count_sent(const struct place *packet)
 	__u64 bucket = sojourn_bucket(packet->waited_ns), of_flow = flow_sojourn_bucket(bucket), *sojourn;
 	struct account *account = account_of(packet->queue);
 	__u32 key = packet->queue * SOJOURN_BUCKETS + bucket;
+	__u64 at_ns = bpf_ktime_get_boot_ns();
 	struct flow_account *flow;
 
 	if (!account)
@@ -149,6 +140,7 @@ static __always_inline void count_sent(const struct place *packet)
 	account->on_link_bytes = 0;
 	account->packets_out += packet->segments;
 	account->bytes_out += packet->bytes;
+	recent_count(&account->recent, at_ns, packet->bytes);
 	if (packet->queue == BESIDE)
 		return;
 	sojourn = bpf_map_lookup_elem(&sojourns, &key);
@@ -159,6 +151,7 @@ static __always_inline void count_sent(const struct place *packet)
 		return;
 	flow->packets_out += packet->segments;
 	flow->bytes_out += packet->bytes;
+	recent_count(&flow->recent, at_ns, packet->bytes);
 	flow->sojourns[of_flow]++;
 }
 
@@ -190,15 +183,15 @@ static long step(__u64 round, __u64 *now_ns)
 {
 	struct settings *now;
 	__u32 zero = 0;
-	int has_left = 0;
+	int has_left = 0, looks_on;
 
 	now = bpf_map_lookup_elem(&settings, &zero);
 	if (!now || (sending && *now_ns < shaper.free_ns))
 		return 1;
 	if (sending)
 		has_left = finish();
-	start(now);
-	return has_left || !sending;
+	looks_on = start(now);
+	return has_left || (!sending && !looks_on);
 }
 
 #endif

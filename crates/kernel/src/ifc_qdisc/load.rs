@@ -23,7 +23,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/ifc_qdisc.skel.rs"));
 }
 
-/// Places for what is no IP (`MOST_BESIDE`).
+/// Places for packets that keep the link working (`MOST_BESIDE`).
 const MOST_BESIDE: u32 = 64;
 /// The length of the name of a queueing discipline, with a zero at its end; it is the first member of the
 /// program's `struct Qdisc_ops`.
@@ -64,7 +64,8 @@ fn prepare(
     name: &str,
 ) -> Result<(), KernelError> {
     let tokens = settings.most_flows().next_power_of_two();
-    let slots = settings.most_packets().next_power_of_two();
+    // One more than may wait: where the limit drops from the longest lane, the newest is in by then.
+    let slots = (settings.most_packets() + 1).next_power_of_two();
     let maps = &mut program.maps;
     let constants = maps.rodata_data.as_deref_mut().expect("the program has constants");
     constants.tokens_mask = tokens - 1;
@@ -72,6 +73,7 @@ fn prepare(
     size(&mut maps.newest, settings.most_flows())?;
     size(&mut maps.tokens, tokens)?;
     size(&mut maps.slots, slots + MOST_BESIDE)?;
+    size(&mut maps.lanes, settings.lanes())?;
     let discipline = maps.freshline_ifc.initial_value_mut();
     let place = discipline.and_then(|bytes| bytes.get_mut(..NAME_LENGTH));
     let place = place.ok_or(KernelError::OtherVersion)?;

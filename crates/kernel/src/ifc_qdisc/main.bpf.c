@@ -1,9 +1,9 @@
 /* Freshness control as a queueing discipline of the kernel, at the root of one device: the newest update
- * of each flow, a drop-averse FIFO, a scheduler between them, and a shaper behind.
+ * of each flow, FQ-CoDel (or CoDel, or a FIFO) for drop-averse packets, a scheduler between them, and a shaper behind.
  *
  *                ┌ newest: a packet a flow ◄─ tokens: flows in turn ┐
- *  ─► class_of ──┼ slots: a ring of drop-averse packets             ├─► scheduler ─► link ─►
- *                └ slots: a ring of what is no IP ──────────────────┘
+ *  ─► class_of ──┼ lanes: a CoDel queue a hash of flows (lanes.h)   ├─► scheduler ─► link ─►
+ *                └ a ring of ARP, LLDP, … (every second turn) ──────┘
  *
  * A packet leaves when its transmission is over. Super-packets cannot be taken apart here: a drop-averse
  * one is sent segment by segment, with updates between, and leaves when the last segment is over.
@@ -29,23 +29,27 @@ static __always_inline int is_busy(void)
 SEC("struct_ops")
 int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free)
 {
-	struct arrival arrival = { .now_ns = bpf_ktime_get_ns(), .segments = segments_of(skb) };
+	struct arrival arrival = { .now_ns = bpf_ktime_get_ns() };
 	__u32 queue = queue_of(skb), zero = 0;
 	struct settings *now = bpf_map_lookup_elem(&settings, &zero);
 	struct about *this = bpf_map_lookup_elem(&about, &zero);
-	struct account *account = account_of(queue);
+	struct account *account;
 
+	if (queue != BESIDE)
+		arrival.flow = flow_account(&header.flow);
+	if (arrival.flow && is_of_stream(arrival.flow))
+		queue = DROP_AVERSE;
+	account = account_of(queue);
 	if (!now || !account || !this) {
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
 	}
+	arrival.segments = segments_of(skb);
 	arrival.bytes = bytes_of(skb, arrival.segments);
 	arrival.account = account;
 	account->packets_in += arrival.segments;
 	account->bytes_in += arrival.bytes;
 	this->super_packets += arrival.segments > 1;
-	if (queue != BESIDE)
-		arrival.flow = flow_account(&header.flow);
 	if (arrival.flow) {
 		arrival.flow->class = queue;
 		arrival.flow->packets_in += arrival.segments;
@@ -55,15 +59,9 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 		shaper_on_arrival(&shaper, arrival.now_ns);
 	if (queue == AOI)
 		return put_newest(skb, qdisc, to_free, &arrival, now->most_flows);
-	if (queue == BESIDE) {
-		if (waiting(BESIDE) >= MOST_BESIDE)
-			return refuse(skb, qdisc, to_free, &arrival);
-		return put_last(skb, qdisc, to_free, &arrival, BESIDE);
-	}
-	if (account->waiting_packets >= now->most_packets || waiting(DROP_AVERSE) > slots_mask ||
-	    account->waiting_bytes + arrival.bytes > now->most_bytes)
-		return refuse(skb, qdisc, to_free, &arrival);
-	return put_last(skb, qdisc, to_free, &arrival, DROP_AVERSE);
+	if (queue == BESIDE)
+		return put_beside(skb, qdisc, to_free, &arrival);
+	return put_last(skb, qdisc, to_free, &arrival, now);
 }
 
 /* Gives what the link has sent. The next transmission begins where the last one ended, however late this
@@ -77,6 +75,7 @@ struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 	struct sk_buff *sent;
 
 	bpf_loop(MOST_STEPS, step, &now_ns, 0);
+	forget_lost(qdisc);
 	line = bpf_map_lookup_elem(&link, &over);
 	if (!line)
 		return NULL;
@@ -118,7 +117,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 	bpf_kfree_skb(skb);
 }
 
-/* Drops the next packet that waits in a queue; ends the loop when none does. */
+/* Drops the next packet that waits, an update or one of BESIDE; ends the loop when none does. */
 static __always_inline long drop_next(__u32 queue)
 {
 	__u32 whole = WHOLE;
@@ -140,7 +139,25 @@ static long drop_update(__u64 round, void *nothing)
 
 static long drop_drop_averse(__u64 round, void *nothing)
 {
-	return drop_next(DROP_AVERSE);
+	__u32 over = OVER;
+	int is_new = new_lanes.first != NONE;
+	struct place *to = bpf_map_lookup_elem(&link, &over);
+	struct lane *lane = lane_of(is_new ? new_lanes.first : old_lanes.first);
+	struct sk_buff *skb;
+
+	if (!lane || !to)
+		return 1;
+	if (lane->first == NONE) {
+		if (is_new)
+			pass_turn(&new_lanes, lane, 1);
+		else
+			pass_turn(&old_lanes, lane, 1);
+		return 0;
+	}
+	skb = take_first(lane, to);
+	if (skb)
+		vanish(skb, to);
+	return 0;
 }
 
 static long drop_beside(__u64 round, void *nothing)

@@ -15,6 +15,9 @@
 #define MOST_EXTENSIONS 12
 #define MOST_RULES 64
 
+#define ETHERNET_HEADER 14
+#define TAG 4
+#define MOST_TAGS 2
 #define IPV4_LEAST 20
 #define IPV6_HEADER 40
 #define EXTENSION_LEAST 8
@@ -32,6 +35,7 @@
 #define FRAGMENT 44
 #define AUTHENTICATION 51
 #define DESTINATION_OPTIONS 60
+#define ICMPV6 58
 #define SCTP 132
 #define UDP_LITE 136
 
@@ -51,6 +55,25 @@ struct header {
 	__u8 dscp;
 	__u8 is_fragment;
 	__u8 is_update;
+	/* Whether it is neighbour discovery or MLD of this link (Header::is_link_control). */
+	__u8 is_link_control;
+	/* The stream that it looks like, an enum stream; 0 for none. */
+	__u8 stream;
+	/* Whether a rule makes it an update only if its flow carries no stream. */
+	__u8 is_guarded;
+};
+
+/* Protocols whose packets must all arrive (StreamProtocol). */
+enum stream {
+	NO_STREAM,
+	DNS,
+	QUIC,
+	DTLS,
+	WIREGUARD,
+	RTP,
+	STUN,
+	TRANSPORT,
+	TUNNEL,
 };
 
 /* What a header may be. */
@@ -60,16 +83,35 @@ enum condition {
 	PROTOCOL,
 	/* With a code point of the set `from`, a bit each. */
 	DSCP,
-	/* With a port from `from` to `to` at either end. */
+	/* With a port from `from` to `to`, at one of AT_SOURCE and AT_DESTINATION. */
 	PORT,
 	IS_UPDATE,
+	/* With an address that begins with the first `length` bits of `from` and `to`, at one of them. */
+	ADDRESS,
+};
+
+/* Bits beside the condition. */
+#define CONDITION 0xff
+#define AT_SOURCE (1 << 8)
+#define AT_DESTINATION (1 << 9)
+/* The condition must not hold. */
+#define NOT (1 << 10)
+
+/* What follows if the condition holds. The first two are classes. */
+enum outcome {
+	OUTCOME_AOI,
+	OUTCOME_DROP_AVERSE,
+	OUTCOME_FORCED_AOI,
+	/* The next row has to hold as well. */
+	OUTCOME_AND,
 };
 
 struct rule {
 	__u64 condition;
-	__u64 class;
+	__u64 outcome;
 	__u64 from;
 	__u64 to;
+	__u64 length;
 };
 
 /* The bytes from `at` on, at most FRONT. That is said once more, by a mask that the compiler does not
@@ -102,6 +144,63 @@ static inline __u32 extension_length(__u8 kind, const __u8 *at)
 	}
 }
 
+static inline __u32 number32(const __u8 *bytes)
+{
+	return (__u32)number16(bytes) << 16 | number16(bytes + 2);
+}
+
+static inline int is_dns_port(__u16 port)
+{
+	return port == 53 || port == 5353 || port == 5355;
+}
+
+/* The stream that a datagram looks like by the front of its payload, of which so many bytes are there,
+ * of `length` in all (StreamProtocol::of_datagram). */
+static inline __u8 stream_of_payload(const __u8 *payload, __u32 there, __u32 length, int is_https)
+{
+	__u32 version, type, zero = payload[1] | payload[2] | payload[3];
+	__u8 first = payload[0], second = payload[1];
+
+	if (there < 5)
+		return NO_STREAM;
+	version = number32(payload + 1);
+	if (first >= 1 && first <= 4 && !zero) {
+		if (first == 1)
+			return length == 148 ? WIREGUARD : NO_STREAM;
+		if (first == 2)
+			return length == 92 ? WIREGUARD : NO_STREAM;
+		if (first == 3)
+			return length == 64 ? WIREGUARD : NO_STREAM;
+		return length >= 32 && length % 16 == 0 ? WIREGUARD : NO_STREAM;
+	}
+	if (first >= 20 && first <= 25 && second == 0xfe && (payload[2] == 0xff || payload[2] == 0xfd))
+		return DTLS;
+	if (first <= 3)
+		return there >= 8 && number32(payload + 4) == 0x2112a442 ? STUN : NO_STREAM;
+	if ((first & 0xc0) == 0xc0 && (version <= 1 || version == 0x6b3343cf || version >> 8 == 0xff0000))
+		return QUIC;
+	if ((first & 0xc0) == 0x40 && is_https)
+		return QUIC;
+	if (first >> 6 != 2)
+		return NO_STREAM;
+	type = second & 0x7f;
+	if (length >= 12 + 4 * (first & 0xfu) && (type <= 34 || type >= 96))
+		return RTP;
+	return length >= 8 && second >= 192 && second <= 223 ? RTP : NO_STREAM;
+}
+
+/* The same of a UDP header, of which so many bytes are there, its payload included. */
+static inline __u8 stream_of(const __u8 *udp, __u32 there, const struct flow *flow)
+{
+	__u32 length = number16(udp + 4);
+
+	if (is_dns_port(flow->source_port) || is_dns_port(flow->destination_port))
+		return DNS;
+	return stream_of_payload(udp + UDP_HEADER, there - UDP_HEADER,
+				 length > UDP_HEADER ? length - UDP_HEADER : 0,
+				 flow->source_port == 443 || flow->destination_port == 443);
+}
+
 /* Reads what is behind the IP header and its extensions, from `at` to `end`. */
 static inline void read_transport(const __u8 *front, __u32 at, __u32 end, struct header *header)
 {
@@ -117,10 +216,33 @@ static inline void read_transport(const __u8 *front, __u32 at, __u32 end, struct
 	transport = field(front, at);
 	flow->source_port = number16(transport);
 	flow->destination_port = number16(transport + 2);
-	if (protocol != UDP || at + UDP_HEADER + UPDATE_FRONT > end)
+	if (protocol != UDP || at + UDP_HEADER > end)
 		return;
 	payload = transport + UDP_HEADER;
-	header->is_update = payload[0] == 'F' && payload[1] == 'L' && payload[3] == UPDATE_KIND;
+	header->is_update = at + UDP_HEADER + UPDATE_FRONT <= end && payload[0] == 'F' &&
+			    payload[1] == 'L' && payload[3] == UPDATE_KIND;
+	if (!header->is_update)
+		header->stream = stream_of(transport, end - at, flow);
+}
+
+/* What the number of a protocol tells by itself (StreamProtocol::of_protocol). */
+static inline __u8 stream_of_protocol(__u8 protocol)
+{
+	switch (protocol) {
+	case TCP:
+	case DCCP:
+	case SCTP:
+		return TRANSPORT;
+	case 4:
+	case 41:
+	case 47:
+	case 50:
+	case 97:
+	case 115:
+		return TUNNEL;
+	default:
+		return NO_STREAM;
+	}
 }
 
 static inline int read_ipv4(const __u8 *front, __u32 length, struct header *header)
@@ -152,9 +274,19 @@ static inline int read_ipv4(const __u8 *front, __u32 length, struct header *head
 			at += size;
 		}
 	}
-	if (!header->is_fragment)
+	if (!header->is_fragment) {
+		header->stream = stream_of_protocol(flow->protocol);
 		read_transport(front, at, end, header);
+	}
 	return 1;
+}
+
+/* Whether ICMPv6 of this type keeps the link itself working. What was forwarded does not. */
+static inline int is_link_control(const __u8 *front, __u8 type)
+{
+	if (front[7] == 255)
+		return type >= 133 && type <= 137;
+	return front[7] == 1 && front[24] == 0xff && front[25] == 2 && type >= 130 && type <= 143;
 }
 
 static inline int read_ipv6(const __u8 *front, __u32 length, struct header *header)
@@ -190,8 +322,12 @@ static inline int read_ipv6(const __u8 *front, __u32 length, struct header *head
 		at += size;
 	}
 	flow->protocol = kind;
-	if (!header->is_fragment)
+	if (!header->is_fragment) {
+		header->stream = stream_of_protocol(kind);
 		read_transport(front, at, end, header);
+		if (kind == ICMPV6 && at < FRONT && at < end)
+			header->is_link_control = is_link_control(front, *field(front, at));
+	}
 	return 1;
 }
 
@@ -208,11 +344,104 @@ static inline int read_header(const __u8 *front, __u32 length, struct header *he
 	return 0;
 }
 
-static inline int holds(const struct rule *rule, const struct header *header)
+/* Where the content of an Ethernet frame begins, and its EtherType. */
+struct content {
+	__u32 at;
+	__u16 ether_type;
+};
+
+/* EtherTypes below this are lengths; the frame is one of 802.2 then, which Linux numbers so. */
+#define LEAST_ETHER_TYPE 0x600
+#define ETHER_TYPE_802_2 0x0004
+/* Of a frame that ends before its content. */
+#define ETHER_TYPE_CUT 0xffff
+
+static inline int is_ip(__u16 ether_type)
+{
+	return ether_type == 0x0800 || ether_type == 0x86dd;
+}
+
+/* Whether a tag of a virtual network follows an EtherType: 802.1Q, 802.1ad, and 0x9100 of older
+ * equipment. */
+static inline int is_tag(__u16 ether_type)
+{
+	return ether_type == 0x8100 || ether_type == 0x88a8 || ether_type == 0x9100;
+}
+
+/* Walks over at most MOST_TAGS tags in the front of an Ethernet frame of so many bytes
+ * (Header::of_ethernet). */
+static inline struct content content_of(const __u8 *front, __u32 length)
+{
+	struct content content = { .at = ETHERNET_HEADER, .ether_type = ETHER_TYPE_CUT };
+
+	if (length < ETHERNET_HEADER)
+		return content;
+	content.ether_type = number16(front + ETHERNET_HEADER - 2);
+	for (int tag = 0; tag < MOST_TAGS && is_tag(content.ether_type); tag++) {
+		if (content.at + TAG > length) {
+			content.ether_type = ETHER_TYPE_CUT;
+			return content;
+		}
+		content.ether_type = number16(field(front, content.at + TAG - 2));
+		content.at += TAG;
+	}
+	if (content.ether_type < LEAST_ETHER_TYPE)
+		content.ether_type = ETHER_TYPE_802_2;
+	return content;
+}
+
+/* Whether packets of this EtherType keep the link itself working. All others that are not IP, such as
+ * PPPoE sessions, MPLS and frames with more than MOST_TAGS tags, carry the traffic of others. */
+static inline int is_link_protocol(__u16 ether_type)
+{
+	switch (ether_type) {
+	case ETHER_TYPE_802_2: /* in which STP is */
+	case 0x0806: /* ARP */
+	case 0x8035: /* RARP */
+	case 0x8809: /* LACP */
+	case 0x8863: /* PPPoE discovery */
+	case 0x888e: /* 802.1X */
+	case 0x88cc: /* LLDP */
+	case 0x88f7: /* PTP */
+	case 0x8902: /* CFM */
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+static inline int is_within(__u16 port, const struct rule *rule)
+{
+	return port >= rule->from && port <= rule->to;
+}
+
+static inline __u64 number64(const __u8 *bytes)
+{
+	return (__u64)number32(bytes) << 32 | number32(bytes + 4);
+}
+
+/* The first `length` of 64 bits. */
+static inline __u64 leading(__u64 bits, __u64 length)
+{
+	if (!length)
+		return 0;
+	return length < 64 ? bits >> (64 - length) << (64 - length) : bits;
+}
+
+static inline int begins_with(const __u8 *address, const struct rule *rule)
+{
+	__u64 length = rule->length;
+
+	return leading(number64(address), length) == rule->from &&
+	       leading(number64(address + 8), length > 64 ? length - 64 : 0) == rule->to;
+}
+
+static inline int condition_holds(const struct rule *rule, const struct header *header)
 {
 	const struct flow *flow = &header->flow;
+	__u64 at_source = rule->condition & AT_SOURCE, at_destination = rule->condition & AT_DESTINATION;
 
-	switch (rule->condition) {
+	switch (rule->condition & CONDITION) {
 	case ANY:
 		return 1;
 	case PROTOCOL:
@@ -220,23 +449,48 @@ static inline int holds(const struct rule *rule, const struct header *header)
 	case DSCP:
 		return rule->from >> (header->dscp & 63) & 1;
 	case PORT:
-		return (flow->source_port >= rule->from && flow->source_port <= rule->to) ||
-		       (flow->destination_port >= rule->from && flow->destination_port <= rule->to);
+		return (at_source && is_within(flow->source_port, rule)) ||
+		       (at_destination && is_within(flow->destination_port, rule));
 	case IS_UPDATE:
 		return header->is_update;
+	case ADDRESS:
+		return (at_source && begins_with(flow->source, rule)) ||
+		       (at_destination && begins_with(flow->destination, rule));
 	default:
 		return 0;
 	}
 }
 
-/* The first rule that holds decides; what none speaks of, and a fragment, is drop-averse. */
-static inline enum class class_of(const struct header *header, const struct rule *rules, __u64 count)
+static inline int holds(const struct rule *rule, const struct header *header)
 {
+	return condition_holds(rule, header) != !!(rule->condition & NOT);
+}
+
+/* The first rule that holds decides; what none speaks of, and a fragment, is drop-averse. So is what
+ * looks like a stream, unless a rule forces it. */
+static inline enum class class_of(struct header *header, const struct rule *rules, __u64 count)
+{
+	int fails = 0;
+
+	header->is_guarded = 0;
 	if (header->is_fragment)
 		return DROP_AVERSE;
-	for (__u32 at = 0; at < MOST_RULES && at < count; at++)
-		if (holds(&rules[at], header))
-			return rules[at].class == AOI ? AOI : DROP_AVERSE;
+	for (__u32 at = 0; at < MOST_RULES && at < count; at++) {
+		const struct rule *rule = &rules[at];
+
+		if (!fails && !holds(rule, header))
+			fails = 1;
+		if (rule->outcome == OUTCOME_AND)
+			continue;
+		if (fails) {
+			fails = 0;
+			continue;
+		}
+		if (rule->outcome == OUTCOME_DROP_AVERSE)
+			return DROP_AVERSE;
+		header->is_guarded = rule->outcome == OUTCOME_AOI && !header->is_update;
+		return header->is_guarded && header->stream ? DROP_AVERSE : AOI;
+	}
 	return DROP_AVERSE;
 }
 

@@ -29,6 +29,8 @@ struct qdisc_skb_cb {
 };
 
 struct skb_shared_info {
+	/* The payload of a segment; 0 of what is no super-packet. */
+	unsigned short gso_size;
 	unsigned short gso_segs;
 };
 
@@ -52,6 +54,8 @@ struct Qdisc_ops {
 
 /* Drops a packet: while another one comes, and at any other time. */
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
+/* The kernel's hash of the packet's flow, with its own secret. */
+extern __u32 bpf_skb_get_hash(struct sk_buff *skb) __ksym;
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
 /* Has the kernel ask for a packet at a time of the monotonic clock. */
 extern void bpf_qdisc_watchdog_schedule(struct Qdisc *qdisc, __u64 at_ns, __u64 slack_ns) __ksym;
@@ -61,10 +65,6 @@ extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dy
 /* Of <linux/netdevice.h>. */
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP 1
-
-/* Of <linux/if_ether.h>. */
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
 
 #define EBUSY 16
 

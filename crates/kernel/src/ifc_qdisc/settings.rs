@@ -1,10 +1,11 @@
 //! How the discipline is set, and the map in which the kernel has it: `struct settings` of `intf.h`.
 
+use freshline_core::link::{Cells, Framing};
 use freshline_core::router::{
-    AoiShare, Class, Classifier, Condition, Credit, IfcConfig, IfilParams, Limit, QdiscConfig,
-    QdiscError, SchedulerParams, SdmParams, TdmParams,
+    AoiShare, Class, Classifier, CodelParams, Credit, Ends, FqCodelParams, IfcConfig, IfilParams,
+    Limit, Literal, QdiscConfig, QdiscError, Rule, SchedulerParams, SdmParams, TdmParams, Test,
 };
-use freshline_core::unit::{BitRate, Packets};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 
 use crate::error::KernelError;
 
@@ -15,6 +16,12 @@ const UNLIMITED: u64 = u64::MAX;
 const MOST_RULES: usize = 64;
 const MOST_FLOWS: Packets = Packets::new(1 << 18);
 const MOST_PACKETS: u64 = 1 << 16;
+/// More hashes of flows than these have no lanes of their own.
+const MOST_LANES: u32 = 1 << 16;
+/// The integers of CoDel's law take its square.
+const LONGEST_INTERVAL: Span = Span::from_secs(4);
+/// A lane that is alone has its turn as long as it has packets.
+const NO_TURNS: u64 = 1 << 30;
 /// No packet is taken to be shorter where a queue's limit is in bytes.
 const SHORTEST: u64 = 64;
 /// Slower than this a packet takes 12 s.
@@ -25,9 +32,11 @@ const RATE: usize = 0;
 const AOI_SHARE: usize = 2;
 const MOST_FLOWS_AT: usize = 5;
 const MOST_PACKETS_AT: usize = 6;
+const RULES_COUNT: usize = 17;
 /// How many numbers come before the rules, and make one.
-const BEFORE_RULES: usize = 9;
-const A_RULE: usize = 4;
+const LANES_AT: usize = 8;
+const BEFORE_RULES: usize = 18;
+const A_RULE: usize = 5;
 
 /// Settings that the program can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,23 +45,27 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Freshness control at this rate.
+    /// Freshness control at this rate, for a link that adds these bytes to each packet.
     ///
     /// # Errors
     ///
     /// [`KernelError::NotInKernel`] where it has parts that the program has not, and
     /// [`KernelError::Queue`] or [`KernelError::SlowRate`] where it makes no sense.
-    pub fn new(rate: BitRate, queue: &QdiscConfig) -> Result<Self, KernelError> {
+    pub fn new(rate: BitRate, framing: Framing, queue: &QdiscConfig) -> Result<Self, KernelError> {
         check_rate(rate)?;
         let QdiscConfig::Ifc(ifc) = queue else {
             return Err(KernelError::NotInKernel(format!("queue `{queue}`, only `ifc`")));
         };
-        let (most_flows, (most_packets, most_bytes)) = (flows(ifc)?, drop_averse(ifc)?);
+        queue.check()?;
+        let (most_flows, lanes) = (flows(ifc)?, Lanes::of(&ifc.drop_averse)?);
         let [scheduler, credit, frame_ns] = scheduler(ifc.scheduler)?;
         let rules = rules(&ifc.classifier)?;
         let count = rules.len() as u64;
         let mut numbers = vec![rate.as_bps(), scheduler, millionths(ifc.aoi_share), credit];
-        numbers.extend([frame_ns, most_flows, most_packets, most_bytes, count]);
+        numbers.extend([frame_ns, most_flows]);
+        numbers.extend(lanes.to_numbers());
+        numbers.extend(framing_numbers(framing));
+        numbers.push(count);
         numbers.extend(rules.into_iter().flatten());
         numbers.resize(BEFORE_RULES + MOST_RULES * A_RULE, 0);
         Ok(Self { numbers })
@@ -62,6 +75,13 @@ impl Settings {
     pub(super) fn from_numbers(numbers: Vec<u64>) -> Option<Self> {
         let is_ours = numbers.len() == BEFORE_RULES + MOST_RULES * A_RULE;
         is_ours.then_some(Self { numbers })
+    }
+
+    /// The rules as the program has them: how many rows of five numbers (`struct rule` of `packet.h`), and
+    /// the rows.
+    pub fn rules(&self) -> &[u64] {
+        let count = self.numbers[RULES_COUNT] as usize;
+        &self.numbers[RULES_COUNT..BEFORE_RULES + count * A_RULE]
     }
 
     /// The map's value.
@@ -92,6 +112,11 @@ impl Settings {
         self.numbers[MOST_FLOWS_AT] as u32
     }
 
+    /// How many lanes there are for drop-averse packets.
+    pub(super) fn lanes(&self) -> u32 {
+        self.numbers[LANES_AT] as u32
+    }
+
     /// How many drop-averse packets may wait.
     pub(super) fn most_packets(&self) -> u32 {
         self.numbers[MOST_PACKETS_AT] as u32
@@ -120,22 +145,103 @@ fn flows(ifc: &IfcConfig) -> Result<u64, KernelError> {
     }
 }
 
-/// How many packets, and how many bytes.
-fn drop_averse(ifc: &IfcConfig) -> Result<(u64, u64), KernelError> {
-    match ifc.drop_averse {
-        QdiscConfig::Fifo { limit } if limit.is_zero() => Err(QdiscError::ZeroLimit.into()),
-        QdiscConfig::Fifo { limit: Limit::Packets(limit) } if limit.get() > MOST_PACKETS => {
-            let what = format!("room for `drop_averse = {limit}`, only for {MOST_PACKETS}p");
-            Err(KernelError::NotInKernel(what))
-        }
-        QdiscConfig::Fifo { limit: Limit::Packets(limit) } => Ok((limit.get(), UNLIMITED)),
-        QdiscConfig::Fifo { limit: Limit::Bytes(limit) } => {
-            Ok(((limit.get() / SHORTEST).clamp(1, MOST_PACKETS), limit.get()))
-        }
-        ref other => {
-            Err(KernelError::NotInKernel(format!("`drop_averse = {other}`, only a limit")))
+/// The queues of drop-averse packets, as `lanes.h` has them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lanes {
+    most_packets: u64,
+    most_bytes: u64,
+    lanes: u64,
+    quantum: u64,
+    drops_longest: bool,
+    target_ns: u64,
+    interval_ns: u64,
+    max_packet: u64,
+}
+
+impl Lanes {
+    fn of(queue: &QdiscConfig) -> Result<Self, KernelError> {
+        match *queue {
+            QdiscConfig::Fifo { limit } => Self::one(limit),
+            QdiscConfig::Codel(CodelParams { limit, target, interval, max_packet, .. }) => {
+                Self::one(limit)?.with_codel(target, interval, max_packet)
+            }
+            QdiscConfig::FqCodel(FqCodelParams {
+                limit,
+                memory,
+                queues,
+                quantum,
+                target,
+                interval,
+                max_packet,
+                ..
+            }) => Self {
+                most_bytes: memory.get(),
+                lanes: queues.min(MOST_LANES).into(),
+                quantum: quantum.get(),
+                drops_longest: true,
+                ..Self::one(Limit::Packets(limit))?
+            }
+            .with_codel(target, interval, max_packet),
+            ref other => Err(KernelError::NotInKernel(format!(
+                "`drop_averse = {other}`, only `fq_codel`, `codel` or a limit"
+            ))),
         }
     }
+
+    /// A single one, that drops what does not fit.
+    fn one(limit: Limit) -> Result<Self, KernelError> {
+        let (most_packets, most_bytes) = match limit {
+            limit if limit.is_zero() => return Err(QdiscError::ZeroLimit.into()),
+            Limit::Packets(limit) if limit.get() > MOST_PACKETS => {
+                let what = format!("room for `drop_averse = {limit}`, only for {MOST_PACKETS}p");
+                return Err(KernelError::NotInKernel(what));
+            }
+            Limit::Packets(limit) => (limit.get(), UNLIMITED),
+            Limit::Bytes(limit) => ((limit.get() / SHORTEST).clamp(1, MOST_PACKETS), limit.get()),
+        };
+        Ok(Self { most_packets, most_bytes, lanes: 1, quantum: NO_TURNS, ..Self::default() })
+    }
+
+    fn with_codel(
+        self,
+        target: Span,
+        interval: Span,
+        max_packet: Bytes,
+    ) -> Result<Self, KernelError> {
+        if interval > LONGEST_INTERVAL {
+            let what = format!("CoDel with `interval = {interval}`, only up to {LONGEST_INTERVAL}");
+            return Err(KernelError::NotInKernel(what));
+        }
+        Ok(Self {
+            target_ns: target.as_nanos(),
+            interval_ns: interval.as_nanos(),
+            max_packet: max_packet.get(),
+            ..self
+        })
+    }
+
+    fn to_numbers(self) -> [u64; 8] {
+        [
+            self.most_packets,
+            self.most_bytes,
+            self.lanes,
+            self.quantum,
+            self.drops_longest.into(),
+            self.target_ns,
+            self.interval_ns,
+            self.max_packet,
+        ]
+    }
+}
+
+/// As a `struct framing` of `law.h`.
+fn framing_numbers(Framing { overhead, mpu, cells }: Framing) -> [u64; 3] {
+    let cells = match cells {
+        Cells::None => 0,
+        Cells::Atm => 1,
+        Cells::Ptm => 2,
+    };
+    [overhead.get(), mpu.get(), cells]
 }
 
 /// Which, its credit, and its frame in ns.
@@ -152,35 +258,108 @@ fn scheduler(scheduler: SchedulerParams) -> Result<[u64; 3], KernelError> {
     }
 }
 
-/// As `struct rule` of `packet.h`: the condition, the class, and what the condition needs. Several ranges
-/// of ports are several rules.
+/// A test in a `struct rule` of `packet.h`.
+mod condition {
+    pub(super) const ANY: u64 = 0;
+    pub(super) const PROTOCOL: u64 = 1;
+    pub(super) const DSCP: u64 = 2;
+    pub(super) const PORT: u64 = 3;
+    pub(super) const IS_UPDATE: u64 = 4;
+    pub(super) const ADDRESS: u64 = 5;
+    /// Of ports and addresses: at which ends.
+    pub(super) const SOURCE: u64 = 1 << 8;
+    pub(super) const DESTINATION: u64 = 1 << 9;
+    /// It must not hold.
+    pub(super) const NOT: u64 = 1 << 10;
+}
+
+/// What follows from a test in a `struct rule` of `packet.h`.
+mod outcome {
+    pub(super) const AOI: u64 = 0;
+    pub(super) const DROP_AVERSE: u64 = 1;
+    pub(super) const FORCED_AOI: u64 = 2;
+    /// The next row has to hold as well.
+    pub(super) const AND: u64 = 3;
+}
+
+/// As rows of `struct rule` of `packet.h`: the condition, what follows, and what the condition needs. A
+/// row for each test of each alternative; a list of several ranges or prefixes is several alternatives, or
+/// where none of them may hold, several tests.
 fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
-    let mut rules = Vec::new();
-    for rule in &classifier.rules {
-        let class = match rule.class {
-            Class::Aoi => 0,
-            Class::DropAverse => 1,
+    let too_many = || {
+        let what = format!("room for more than {MOST_RULES} tests in the rules of `--classify`");
+        KernelError::NotInKernel(what)
+    };
+    let mut rows = Vec::new();
+    for Rule { matches, class, force } in &classifier.rules {
+        let outcome = match class {
+            Class::Aoi if *force => outcome::FORCED_AOI,
+            Class::Aoi => outcome::AOI,
+            Class::DropAverse => outcome::DROP_AVERSE,
         };
-        match &rule.condition {
-            Condition::Any => rules.push([0, class, 0, 0]),
-            Condition::Protocol(number) => rules.push([1, class, u64::from(*number), 0]),
-            Condition::Dscp(set) => {
-                let bit = |dscp: u8| u64::from(set.contains(dscp)) << dscp;
-                rules.push([2, class, (0..64).map(bit).sum(), 0]);
+        for literals in matches.alternatives(MOST_RULES).ok_or_else(too_many)? {
+            let mut chains = vec![Vec::new()];
+            for literal in literals {
+                let tests = tests(literal);
+                if literal.holds {
+                    let with = |chain: &Vec<_>| {
+                        let chain = chain.clone();
+                        tests.iter().map(move |test| [chain.as_slice(), &[*test]].concat())
+                    };
+                    chains = chains.iter().flat_map(with).collect();
+                } else {
+                    chains.iter_mut().for_each(|chain| chain.extend(&tests));
+                }
+                if chains.iter().map(Vec::len).sum::<usize>() > MOST_RULES {
+                    return Err(too_many());
+                }
             }
-            Condition::Port(ranges) => rules.extend(
-                ranges
-                    .iter()
-                    .map(|range| [3, class, (*range.start()).into(), (*range.end()).into()]),
-            ),
-            Condition::Update => rules.push([4, class, 0, 0]),
+            for chain in chains {
+                let last = chain.len() - 1;
+                rows.extend(chain.into_iter().enumerate().map(
+                    |(at, [condition, from, to, length])| {
+                        let outcome = if at == last { outcome } else { outcome::AND };
+                        [condition, outcome, from, to, length]
+                    },
+                ));
+            }
         }
     }
-    if rules.len() > MOST_RULES {
-        let what = format!("room for {} rules and ranges, only for {MOST_RULES}", rules.len());
-        return Err(KernelError::NotInKernel(what));
+    if rows.len() > MOST_RULES { Err(too_many()) } else { Ok(rows) }
+}
+
+/// The condition of each value of a test, and what it needs.
+fn tests(Literal { test, holds }: Literal<'_>) -> Vec<[u64; A_RULE - 1]> {
+    let at = |ends| match ends {
+        Ends::Either => condition::SOURCE | condition::DESTINATION,
+        Ends::Source => condition::SOURCE,
+        Ends::Destination => condition::DESTINATION,
+    };
+    let mut tests: Vec<_> = match test {
+        Test::Always => vec![[condition::ANY, 0, 0, 0]],
+        Test::Update => vec![[condition::IS_UPDATE, 0, 0, 0]],
+        Test::Protocol(number) => vec![[condition::PROTOCOL, (*number).into(), 0, 0]],
+        Test::Dscp(set) => vec![[condition::DSCP, set.bits(), 0, 0]],
+        Test::Port(ends, ranges) => {
+            let of = |range: &std::ops::RangeInclusive<u16>| {
+                let (from, to) = (*range.start(), *range.end());
+                [condition::PORT | at(*ends), from.into(), to.into(), 0]
+            };
+            ranges.iter().map(of).collect()
+        }
+        Test::Address(ends, prefixes) => {
+            let of = |prefix: &freshline_core::router::Prefix| {
+                let bits = u128::from(prefix.address());
+                let halves = [(bits >> 64) as u64, bits as u64];
+                [condition::ADDRESS | at(*ends), halves[0], halves[1], prefix.length().into()]
+            };
+            prefixes.iter().map(of).collect()
+        }
+    };
+    if !holds {
+        tests.iter_mut().for_each(|test| test[0] |= condition::NOT);
     }
-    Ok(rules)
+    tests
 }
 
 #[cfg(test)]
@@ -189,28 +368,56 @@ mod tests {
     use freshline_core::unit::{Bytes, Span};
 
     fn of(ifc: IfcConfig) -> Result<Settings, KernelError> {
-        Settings::new(BitRate::from_bps(20_000_000), &QdiscConfig::Ifc(ifc.into()))
+        let framing = "overhead 44 mpu 84 atm".parse().unwrap();
+        Settings::new(BitRate::from_bps(20_000_000), framing, &QdiscConfig::Ifc(ifc.into()))
     }
 
     #[test]
     fn the_row_is_what_the_program_reads() {
         let scheduler = SchedulerParams::Tdm(TdmParams { frame: Span::from_millis(20) });
-        let classifier = "port:53,60-70=drop_averse dscp:46,1 update any".parse().unwrap();
+        let classifier =
+            "port=53,60-70 as drop_averse; dscp=46,1; update; not src=10.0.0.0/8 and udp force"
+                .parse()
+                .unwrap();
         let drop_averse = QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) };
         let aoi_share = AoiShare::new(0.25).unwrap();
         let ifc = IfcConfig { scheduler, aoi_share, classifier, drop_averse, ..<_>::default() };
         let mut settings = of(ifc).unwrap();
-        let expected = [20_000_000, 1, 250_000, 0, 20_000_000, 2000, 1000, 64_000, 5];
+        let fifo = [1000, 64_000, 1, NO_TURNS, 0, 0, 0, 0];
+        let expected = [20_000_000, 1, 250_000, 0, 20_000_000, 2000];
+        let expected = [&expected[..], &fifo, &[44, 84, 1, 6]].concat();
         assert_eq!(settings.numbers[..BEFORE_RULES], expected);
-        let rules: Vec<_> = settings.numbers[BEFORE_RULES..].chunks(A_RULE).take(6).collect();
+        let rules: Vec<_> = settings.numbers[BEFORE_RULES..].chunks(A_RULE).take(7).collect();
         let dscp = 1 << 46 | 1 << 1;
-        let expected =
-            [[3, 1, 53, 53], [3, 1, 60, 70], [2, 0, dscp, 0], [4, 0, 0, 0], [0; 4], [0; 4]];
+        let network = 0xffff_0a00_0000;
+        let expected = [
+            [0x303, 1, 53, 53, 0],
+            [0x303, 1, 60, 70, 0],
+            [2, 0, dscp, 0, 0],
+            [4, 0, 0, 0, 0],
+            [0x505, 3, 0, network, 104],
+            [1, 2, 17, 0, 0],
+            [0; 5],
+        ];
         assert_eq!(rules, expected);
         settings.set_aoi_share(AoiShare::ONE);
         settings.set_rate(BitRate::from_bps(5000)).unwrap();
         assert_eq!((settings.aoi_share(), settings.rate().as_bps()), (1.0, 5000));
         assert!(settings.set_rate(BitRate::from_bps(0)).is_err());
+    }
+
+    #[test]
+    fn other_traffic_has_fq_codel_by_default_or_codel_or_a_fifo() {
+        let (target, interval) = (5_000_000, 100_000_000);
+        let fq_codel = [1000, 32 << 20, 1024, 1514, 1, target, interval, 1514];
+        let codel = [1000, UNLIMITED, 1, NO_TURNS, 0, target, interval, 1514];
+        let fifo = [100, UNLIMITED, 1, NO_TURNS, 0, 0, 0, 0];
+        let named = |name: &str| IfcConfig { drop_averse: name.parse().unwrap(), ..<_>::default() };
+        for (ifc, expected) in
+            [(IfcConfig::default(), fq_codel), (named("codel"), codel), (named("100p"), fifo)]
+        {
+            assert_eq!(of(ifc).unwrap().numbers[MOST_PACKETS_AT..MOST_PACKETS_AT + 8], expected);
+        }
     }
 
     #[test]
@@ -220,15 +427,19 @@ mod tests {
         let fifo = |limit| QdiscConfig::Fifo { limit };
         for (ifc, said) in [
             (IfcConfig { aoi: fifo(Limit::default()), ..<_>::default() }, "`aoi = 1000p`"),
-            (IfcConfig { drop_averse: "codel".parse().unwrap(), ..<_>::default() }, "codel"),
+            (IfcConfig { drop_averse: "red".parse().unwrap(), ..<_>::default() }, "red"),
             (IfcConfig { drop_averse: "100000p".parse().unwrap(), ..<_>::default() }, "100000p"),
             (IfcConfig { drop_averse: "0p".parse().unwrap(), ..<_>::default() }, "`limit` is zero"),
-            (IfcConfig { classifier, ..<_>::default() }, "65 rules"),
+            (IfcConfig { classifier, ..<_>::default() }, "more than 64 tests"),
         ] {
             let message = of(ifc).unwrap_err().to_string();
             assert!(message.contains(said), "{message}");
         }
-        let codel = Settings::new(BitRate::from_bps(1_000_000), &"codel".parse().unwrap());
+        let codel = Settings::new(
+            BitRate::from_bps(1_000_000),
+            Framing::default(),
+            &"codel".parse().unwrap(),
+        );
         assert!(codel.unwrap_err().to_string().contains("`freshline router run`"));
     }
 }

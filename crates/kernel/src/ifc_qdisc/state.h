@@ -15,8 +15,9 @@ const volatile __u32 slots_mask;
 #define AGAIN_NS 1000000
 /* More than wait in a queue. */
 #define MOST_WAITING (1 << 20)
-/* How many transmissions may be over when the kernel asks, until it has to ask again. */
-#define MOST_STEPS 256
+/* How many transmissions may be over and lanes have their turn when the kernel asks, until it has to ask
+ * again. */
+#define MOST_STEPS (1 << 14)
 
 /* A packet, and what is to be remembered of it. */
 struct place {
@@ -28,7 +29,33 @@ struct place {
 	/* More than one of a super-packet. */
 	__u64 segments;
 	__u64 queue;
+	/* Of one in a lane: the slot of the packet behind it. Of a free slot: the next free one. */
+	__u64 next;
 	struct flow flow;
+};
+
+/* The end of a list of slots or lanes. */
+#define NONE (~0ULL)
+
+/* A queue of drop-averse packets: those of the flows with one hash. */
+struct lane {
+	/* Its packets' slots, NONE where it is empty. */
+	__u64 first;
+	__u64 last;
+	__u64 bytes;
+	/* Bytes that it may still send this turn; not positive after a packet larger than that. */
+	__s64 credit;
+	/* The epoch in which it has been put into a list of lanes. */
+	__u64 epoch;
+	/* The lane behind it in that list. */
+	__u64 next;
+	struct codel_state codel;
+};
+
+/* Lanes in the order in which they are served. */
+struct lane_list {
+	__u64 first;
+	__u64 last;
 };
 
 struct {
@@ -54,7 +81,7 @@ struct {
 	__type(value, struct flow);
 } tokens SEC(".maps");
 
-/* Drop-averse packets, and behind them MOST_BESIDE places for what is no IP. */
+/* Places for drop-averse packets, and behind them MOST_BESIDE places for BESIDE. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -62,7 +89,14 @@ struct {
 	__type(value, struct place);
 } slots SEC(".maps");
 
-/* What is being sent: an update, or what is no IP; and a drop-averse packet, of which updates may have
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lane);
+} lanes SEC(".maps");
+
+/* What is being sent: an update, or a packet of BESIDE; and a drop-averse packet, of which updates may have
  * interrupted the segments. And a packet whose transmission is over. */
 enum line {
 	WHOLE,
@@ -124,16 +158,34 @@ struct {
 __u64 owner;
 struct scheduler_state scheduler;
 struct shaper shaper;
-/* The places of the rings, counted without end. */
+/* Lanes that woke since the others had their turns, and the others. */
+struct lane_list new_lanes = { NONE, NONE };
+struct lane_list old_lanes = { NONE, NONE };
+/* Counted up when all lanes are empty, which takes them from their lists; no lane has begun in epoch 0. */
+__u64 epoch = 1;
+/* The first of the slots that were used and are free, and how many were ever used. */
+__u64 free_slot = NONE;
+__u64 used_slots;
+/* What CoDel and overflows dropped in this call, for the kernel's counts. */
+__u64 dropped_packets;
+__u64 dropped_on_wire;
+/* The longest lane, while it is looked for, and its bytes. */
+__u64 longest;
+__u64 longest_bytes;
+/* The places of the rings, counted without end; of the lanes, how many came and went. */
 __u32 first[QUEUES];
 __u32 next[QUEUES];
 /* Which line is in transmission, counted from 1; 0 for none. */
 __u64 sending;
+/* Whether the last turn of those that are not updates was BESIDE's. */
+__u64 beside_was_last;
 /* How many segments of the drop-averse packet are not over. */
 __u64 segments_left;
 /* The packet that has just come. */
 __u8 front[FRONT_MEMORY];
 __u32 front_length;
+/* How many of its bytes are before its IP header. */
+__u32 before;
 struct header header;
 
 static __always_inline struct account *account_of(__u32 queue)
@@ -144,13 +196,11 @@ static __always_inline struct account *account_of(__u32 queue)
 /* How many places of a queue's ring are taken; a queue is a constant. */
 #define waiting(queue) ((__u32)(next[queue] - first[queue]))
 
-/* Where the packet of this number is, in the ring of a queue. */
-static __always_inline struct place *slot(__u32 queue, __u32 number)
+/* Where the packet of this number is, of those of BESIDE. */
+static __always_inline struct place *place_beside(__u32 number)
 {
-	__u32 key = number & slots_mask;
+	__u32 key = slots_mask + 1 + (number & (MOST_BESIDE - 1));
 
-	if (queue == BESIDE)
-		key = slots_mask + 1 + (number & (MOST_BESIDE - 1));
 	return bpf_map_lookup_elem(&slots, &key);
 }
 

@@ -1,14 +1,16 @@
 //! What the discipline did, from its maps: in the words of every router.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::router::{
-    AccountReport, Class, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport,
+    AccountReport, Class, ClassReport, FlowReport, LostReport, RecentRate, RouterReport,
+    WaitingReport,
 };
-use freshline_core::unit::Span;
+use freshline_core::unit::{Bytes, Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{ABOUT, BOOKS, FLOWS, SETTINGS, SOJOURNS, Settings, open, read};
@@ -19,7 +21,9 @@ use crate::pin::Folder;
 
 /// Since when the host runs, in s.
 const UPTIME: &str = "/proc/uptime";
-/// The row of what is no IP, behind those of the classes (`BESIDE`).
+/// How exactly it tells that, and so the shortest time over which a rate is reported.
+const UPTIME_STEP: Span = Span::from_millis(10);
+/// The row of packets that keep the link working, behind those of the classes (`BESIDE`).
 const BESIDE: u32 = 2;
 /// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
 const SOJOURN_CUTS: u64 = 16;
@@ -28,10 +32,13 @@ const SOJOURN_BUCKETS: u32 = 592;
 const JOINS: u64 = 4;
 const SKIPS: u64 = 43;
 const FLOW_SOJOURN_BUCKETS: usize = 81;
+/// How many keys of flows are read, some perhaps twice, of a map that holds 4096.
+const MOST_READ: usize = 4 * 4096;
 /// Positions in a `struct flow_account`.
-const BYTES_IN: usize = 2;
-const SOJOURNS_OF_FLOW: usize = 7;
-/// A packet on the link, and those that are no IP (`MOST_BESIDE`).
+const BYTES_IN: usize = 3;
+const FIRST_NS: usize = 9;
+const SOJOURNS_OF_FLOW: usize = 13;
+/// A packet on the link, and those that keep the link working (`MOST_BESIDE`).
 const BESIDES: u64 = 1 + 64;
 
 /// A `struct account` of `intf.h`.
@@ -43,9 +50,11 @@ struct Account {
     bytes_out: u64,
     replaced: u64,
     queue_full: u64,
+    congestion: u64,
     vanished: u64,
     waiting_packets: u64,
     waiting_bytes: u64,
+    recent: RecentRate,
 }
 
 /// Whether the discipline is at the root of its device.
@@ -75,6 +84,7 @@ pub(super) fn report(
     most: usize,
 ) -> Result<RouterReport, KernelError> {
     let [_, since_boot_ns, flows_begun, _] = about(folder)?;
+    let (start, now) = (Time::from_nanos(since_boot_ns), uptime()?);
     let settings = settings(&open(folder, SETTINGS)?)?;
     let books = open(folder, BOOKS)?;
     let accounts =
@@ -83,11 +93,16 @@ pub(super) fn report(
     let sent = accounts.map(|account| account.bytes_out as f64);
     let all_sent: f64 = sent.iter().sum();
     let waits = |of: fn(&Account) -> u64| accounts.iter().chain([&beside]).map(of).sum();
-    let (flows, kept) = flows(&open(folder, FLOWS)?, most)?;
+    let (flows, kept) = flows(&open(folder, FLOWS)?, now, most)?;
     let sojourns = open(folder, SOJOURNS)?;
+    let class = |class: Class| {
+        let account = &accounts[class as usize];
+        let rate_bps = account.recent.rate_bps(UPTIME_STEP, start, now);
+        class_report(&sojourns, class, account, rate_bps)
+    };
     Ok(RouterReport {
         device: device.name.clone(),
-        duration_s: (uptime_s()? - since_boot_ns as f64 / 1e9).max(0.0),
+        duration_s: now.since(start).as_secs_f64(),
         queue: "ifc".to_owned(),
         rate_bps: settings.rate().as_bps(),
         aoi_share: Some(settings.aoi_share()),
@@ -100,10 +115,7 @@ pub(super) fn report(
                 u64::from(settings.most_flows()) + u64::from(settings.most_packets()) + BESIDES,
             ),
         },
-        classes: vec![
-            class_report(&sojourns, Class::Aoi, &accounts[0])?,
-            class_report(&sojourns, Class::DropAverse, &accounts[1])?,
-        ],
+        classes: vec![class(Class::Aoi)?, class(Class::DropAverse)?],
         flows,
         flows_forgotten: flows_begun.saturating_sub(kept),
         lost: LostReport {
@@ -115,10 +127,16 @@ pub(super) fn report(
     })
 }
 
-fn uptime_s() -> Result<f64, KernelError> {
+/// Now, by the clock of the host that counts the time asleep.
+fn uptime() -> Result<Time, KernelError> {
     let text = fs::read_to_string(UPTIME).map_err(KernelError::file("read", UPTIME))?;
     let seconds = text.split(' ').next().and_then(|seconds| seconds.parse().ok());
-    Ok(seconds.unwrap_or_default())
+    Ok(Time::ZERO + Span::from_secs_f64(seconds.unwrap_or_default()))
+}
+
+/// From a `struct recent` of `recent.h`.
+fn recent([began_ns, now, before]: [u64; 3]) -> RecentRate {
+    RecentRate::from_counts(Time::from_nanos(began_ns), Bytes::new(now), Bytes::new(before))
 }
 
 /// The numbers of one row; none where there is no such row.
@@ -140,11 +158,13 @@ fn account_from(numbers: &[u64]) -> Option<Account> {
         bytes_out,
         replaced,
         queue_full,
+        congestion,
         vanished,
         waiting_packets,
         waiting_bytes,
         on_link_packets,
         on_link_bytes,
+        ref of_recent @ ..,
     ] = *numbers
     else {
         return None;
@@ -156,9 +176,11 @@ fn account_from(numbers: &[u64]) -> Option<Account> {
         bytes_out,
         replaced,
         queue_full,
+        congestion,
         vanished,
         waiting_packets: waiting_packets + on_link_packets,
         waiting_bytes: waiting_bytes + on_link_bytes,
+        recent: recent(of_recent.try_into().ok()?),
     })
 }
 
@@ -166,6 +188,7 @@ fn class_report(
     sojourns: &MapHandle,
     class: Class,
     account: &Account,
+    rate_bps: u64,
 ) -> Result<ClassReport, KernelError> {
     let mut histogram = SpanHistogram::new();
     for bucket in 0..SOJOURN_BUCKETS {
@@ -179,8 +202,10 @@ fn class_report(
         bytes_in: account.bytes_in,
         packets_out: account.packets_out,
         bytes_out: account.bytes_out,
+        rate_bps: Some(rate_bps),
         replaced: account.replaced,
         queue_full: account.queue_full,
+        congestion: account.congestion,
         sojourn_p50_ms,
         sojourn_p95_ms,
         ..AccountReport::default()
@@ -212,27 +237,55 @@ fn middle_of_joint(bucket: u64) -> Span {
     Span::from_nanos((from + to) / 2)
 }
 
-/// The heaviest flows, heaviest first, and of how many something is known.
-fn flows(map: &MapHandle, most: usize) -> Result<(Vec<FlowReport>, u64), KernelError> {
-    let mut flows = Vec::new();
-    for key in map.keys() {
+/// The flows with the highest recent rates, highest first, then silent ones by their bytes; and of how many
+/// something is known.
+fn flows(map: &MapHandle, now: Time, most: usize) -> Result<(Vec<FlowReport>, u64), KernelError> {
+    let read = |key: Vec<u8>| {
         // One that is gone by now has made room.
         let value = map.lookup(&key, MapFlags::ANY).map_err(KernelError::bpf("read the flows"))?;
-        flows.extend(value.map(|value| (key, numbers(&value))));
-    }
+        Ok(value.map(|value| (key, numbers(&value))))
+    };
+    // Where a key is removed while they are read, the kernel begins anew with the first one.
+    let found = map.keys().take(MOST_READ).map(read).filter_map(Result::transpose);
+    let mut flows = each_once(found.collect::<Result<_, KernelError>>()?);
     let kept = flows.len() as u64;
-    flows.sort_by_key(|(_, numbers)| Reverse(numbers.get(BYTES_IN).copied()));
+    flows.sort_by_cached_key(|(_, numbers)| {
+        let rate = rate_of_flow(numbers, RecentRate::RANK_TIME, now);
+        Reverse((rate, numbers.get(BYTES_IN).copied()))
+    });
     flows.truncate(most);
-    Ok((flows.iter().filter_map(|(key, numbers)| flow(key, numbers)).collect(), kept))
+    Ok((flows.iter().filter_map(|(key, numbers)| flow(key, numbers, now)).collect(), kept))
+}
+
+/// The newest reading of each flow.
+fn each_once(flows: Vec<(Vec<u8>, Vec<u64>)>) -> Vec<(Vec<u8>, Vec<u64>)> {
+    BTreeMap::from_iter(flows).into_iter().collect()
+}
+
+/// The recent rate of a flow in bit/s, over at least `min`, from its `struct flow_account`.
+fn rate_of_flow(numbers: &[u64], min: Span, now: Time) -> Option<u64> {
+    let [first_ns, counts @ ..] = *numbers.get(FIRST_NS..)?.first_chunk::<4>()?;
+    Some(recent(counts).rate_bps(min, Time::from_nanos(first_ns), now))
 }
 
 /// A `struct flow` and its `struct flow_account`.
-fn flow(key: &[u8], numbers: &[u64]) -> Option<FlowReport> {
+fn flow(key: &[u8], numbers: &[u64], now: Time) -> Option<FlowReport> {
     let (source, rest) = key.split_first_chunk::<16>()?;
     let (destination, rest) = rest.split_first_chunk::<16>()?;
     let [a, b, c, d, protocol, ..] = *rest else { return None };
     let (totals, sojourns) = numbers.split_first_chunk::<SOJOURNS_OF_FLOW>()?;
-    let [class, packets_in, bytes_in, packets_out, bytes_out, replaced, queue_full] = *totals;
+    let [
+        class,
+        _stream,
+        packets_in,
+        bytes_in,
+        packets_out,
+        bytes_out,
+        replaced,
+        queue_full,
+        congestion,
+        ..,
+    ] = *totals;
     if sojourns.len() != FLOW_SOJOURN_BUCKETS {
         return None;
     }
@@ -252,8 +305,10 @@ fn flow(key: &[u8], numbers: &[u64]) -> Option<FlowReport> {
             bytes_in,
             packets_out,
             bytes_out,
+            rate_bps: rate_of_flow(numbers, UPTIME_STEP, now),
             replaced,
             queue_full,
+            congestion,
             sojourn_p50_ms,
             sojourn_p95_ms,
             ..AccountReport::default()
@@ -280,16 +335,29 @@ mod tests {
         key[32..34].copy_from_slice(&5000_u16.to_ne_bytes());
         key[36] = 17;
         let mut numbers = [0; SOJOURNS_OF_FLOW + FLOW_SOJOURN_BUCKETS];
-        numbers[..SOJOURNS_OF_FLOW].copy_from_slice(&[0, 7, 700, 5, 500, 2, 0]);
+        // 500 bytes in the half second since its first packet.
+        let (first, now) = (10_000_000_000, Time::from_nanos(10_500_000_000));
+        let recent = [first, first, 500, 0];
+        let totals = [&[0, 0, 7, 700, 5, 500, 2, 0, 0], &recent[..]].concat();
+        numbers[..SOJOURNS_OF_FLOW].copy_from_slice(&totals);
         // From 16.4 us to 20.5 us.
         numbers[SOJOURNS_OF_FLOW + 1] = 5;
-        let told = flow(&key, &numbers).unwrap();
+        let told = flow(&key, &numbers, now).unwrap();
         assert_eq!((told.source.as_str(), told.destination.as_str()), ("10.0.0.1:5000", "::1"));
         assert_eq!((told.class.as_str(), told.protocol), ("aoi", 17));
         assert_eq!((told.account.packets_in, told.account.replaced), (7, 2));
         assert_eq!(told.account.sojourn_p95_ms, Some(0.018432));
-        assert_eq!(flow(&key[..39], &numbers).map(|flow| flow.protocol), Some(17));
-        assert!(flow(&key, &numbers[1..]).is_none() && flow(&key[..36], &numbers).is_none());
+        assert_eq!(told.account.rate_bps, Some(8000));
+        let of = |key: &[u8], numbers: &[u64]| flow(key, numbers, now).map(|flow| flow.protocol);
+        assert_eq!(of(&key[..39], &numbers), Some(17));
+        assert_eq!((of(&key, &numbers[1..]), of(&key[..36], &numbers)), (None, None));
+    }
+
+    #[test]
+    fn a_flow_that_is_read_twice_is_told_once() {
+        let (one, other) = (vec![1; 40], vec![2; 40]);
+        let read = vec![(one.clone(), vec![1]), (other.clone(), vec![5]), (one.clone(), vec![2])];
+        assert_eq!(each_once(read), [(one, vec![2]), (other, vec![5])]);
     }
 
     #[test]

@@ -66,11 +66,13 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
     let gone = remove_deserted(&alike)?;
     let place = match target.place() {
         // What it was called no pin tells.
-        Err(_) if gone > 0 => return Ok(()),
+        Err(_) if !gone.is_empty() => return Ok(()),
         place => place?,
     };
     match Folder::find(&name(place))? {
         Some(folder) => end(&folder),
+        // A killed command had begun to end it.
+        None if gone.contains(&name(place)) => Ok(()),
         None => Err(KernelError::NotAttached(Some(target.to_string()))),
     }
 }
@@ -86,7 +88,7 @@ pub fn detach_all() -> Result<(), KernelError> {
     let _alone = pin::lock()?;
     let gone = remove_deserted(PREFIX)?;
     let folders = Folder::all(PREFIX)?;
-    if folders.is_empty() && gone == 0 {
+    if folders.is_empty() && gone.is_empty() {
         return Err(KernelError::NotAttached(None));
     }
     KernelError::of_all(folders.iter().map(end))
@@ -113,12 +115,13 @@ pub(super) fn pinned_links() -> Result<HashSet<u32>, KernelError> {
     Ok(links.filter_map(|link| Some(link.info().ok()?.id)).collect())
 }
 
-/// Removes the pins of cgroups and devices that are gone, in folders whose names begin so, and tells
-/// how many there were.
-pub(super) fn remove_deserted(prefix: &str) -> Result<usize, KernelError> {
+/// Ends what is pinned for cgroups and devices that are gone, in folders whose names begin with
+/// `prefix`, and gives these names. A program that was detached by a killed command looks as if its
+/// cgroup were gone: connections then get their windows back now.
+pub(super) fn remove_deserted(prefix: &str) -> Result<Vec<String>, KernelError> {
     let gone: Vec<_> = Folder::all(prefix)?.into_iter().filter(Folder::is_deserted).collect();
-    gone.iter().try_for_each(Folder::remove)?;
-    Ok(gone.len())
+    gone.iter().try_for_each(end)?;
+    Ok(gone.iter().map(|folder| folder.name().to_owned()).collect())
 }
 
 /// Reads an iterator to its end, which is what makes it work.

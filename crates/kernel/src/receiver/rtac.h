@@ -349,10 +349,17 @@ static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segmen
 	return rtac_bound(times * law->flight + AHEAD_SEGMENTS * segment, segment);
 }
 
+/* Whether the round trip is nearer to the wanted one than to that of the empty path. */
+static inline int rtac_has_queue(__u64 stretch, const struct rtac_settings *settings)
+{
+	__u64 excess = ((settings->theta_milli - 1000) << FRACTION_BITS) / 1000;
+
+	return stretch > (1 << FRACTION_BITS) + excess / 2;
+}
+
 static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
 			       const struct rtac_settings *settings)
 {
-	__u64 excess = ((settings->theta_milli - 1000) << FRACTION_BITS) / 1000;
 	__u64 current = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
 	__u64 bdp, window;
 
@@ -361,7 +368,7 @@ static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, _
 	window = rtac_window(smaller(bdp, LARGEST_WINDOW), law->queue, segment, stretch,
 			     settings->theta_milli);
 	window = rtac_bound(window, segment);
-	if (stretch > (1 << FRACTION_BITS) + excess / 2) {
+	if (rtac_has_queue(stretch, settings)) {
 		law->has_queued = 1;
 		law->window = window;
 		return;
@@ -370,6 +377,20 @@ static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, _
 	law->window = larger(law->window, window);
 	if (!law->has_queued)
 		law->window = larger(law->window, rtac_ahead(law, AHEAD_STARTING, segment));
+}
+
+/* If less than half of the rate behind the window arrives although there is a queue, the capacity has
+ * dropped: the window then does not grow. */
+static inline void rtac_follow_path(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
+				    const struct rtac_settings *settings)
+{
+	__u64 before = larger(law->window, smaller(law->flight, LARGEST_WINDOW));
+	__u64 current = smaller(law->flight, LARGEST_WINDOW) * NS_PER_S / (law->rtt_ns | 1);
+
+	rtac_follow(law, base_ns, stretch, segment, settings);
+	if (rtac_has_queue(stretch, settings) &&
+	    current < larger(law->latest_rate, law->earlier_rate) / 2)
+		law->window = smaller(law->window, before);
 }
 
 static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 now_ns,
@@ -395,7 +416,7 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		law->earlier_rate = 0;
 	}
 	if (verdict == LAW || verdict == LAW_ANEW)
-		rtac_follow(law, base_ns, stretch, segment, settings);
+		rtac_follow_path(law, base_ns, stretch, segment, settings);
 	else if (verdict == LEAST)
 		law->window = rtac_bound(0, segment);
 	else if (verdict == MORE)

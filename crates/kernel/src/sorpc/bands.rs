@@ -20,6 +20,32 @@ pub(super) fn bands(control: &TrafficControl, device: &Device) -> Result<Bands, 
     })
 }
 
+/// A band of packets that leave through a device, in the order of service (`enum band` of `law.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Band {
+    /// Served before all others.
+    Urgent,
+    /// UDP from sockets that send super-packets (GSO): served if the urgent band is empty.
+    Batched,
+    /// Data of uploads: served if the other bands are empty.
+    Bulk,
+}
+
+impl Band {
+    /// All bands, in the order of service.
+    pub const ALL: [Self; 3] = [Self::Urgent, Self::Batched, Self::Bulk];
+
+    /// The name in tables, JSON and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Urgent => "urgent",
+            Self::Batched => "batched",
+            Self::Bulk => "bulk",
+        }
+    }
+}
+
 /// Who serves the bands of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bands {

@@ -13,7 +13,7 @@ use crate::maps::numbers;
 use crate::root::{self, Found};
 
 /// How many numbers come before the bytes of what was found.
-const NUMBERS: usize = 10;
+const NUMBERS: usize = 13;
 
 /// Where a program is, and in place of what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Constants {
             return None;
         }
         let (row, bytes) = value.split_at_checked(NUMBERS * 8)?;
-        let [threshold_milli, _, _, _, confined, netns, index, rate, handle, length] =
+        let [threshold_milli, _, _, _, _, _, _, confined, netns, index, rate, handle, length] =
             numbers(row)[..]
         else {
             return None;

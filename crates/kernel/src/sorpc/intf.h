@@ -15,16 +15,24 @@
  * pfifo_fast (TC_PRIO_MAX). */
 #define PRIORITY_BITS 4
 
+/* The headers of a segment at most, in bytes: Ethernet with two tags, IPv6, TCP with options. */
+#define HEADERS 128
+
 /* The constants of a program. */
 struct attachment {
 	/* SORth, in thousandths. */
 	__u64 threshold_milli;
-	/* The priority of urgent packets, and that of the first bulk flow. */
+	/* The priorities of urgent packets, of the first batched flow and of the first bulk flow. */
 	__u64 urgent;
+	__u64 batched;
 	__u64 bulk;
-	/* How many more priorities of bulk flows there are, all alike in their last PRIORITY_BITS: a
-	 * power of two, less one. */
+	/* The number of further priorities of batched flows, and of bulk flows: a power of two, less
+	 * one. Those of a band are equal in their last PRIORITY_BITS. */
 	__u64 spread;
+	/* The largest packet in bytes that the splitter of a class takes, and the priority of larger
+	 * ones, whose class has no splitter; 0 without a shaper. */
+	__u64 largest;
+	__u64 oversize;
 	/* Whether only packets of the cgroup in the map `only` may be bulk. */
 	__u64 confined;
 

@@ -13,7 +13,9 @@
 enum band {
 	/* Before all others. */
 	URGENT,
-	/* When nothing urgent waits. */
+	/* If the urgent band is empty: UDP from sockets that send super-packets. */
+	BATCHED,
+	/* If the other bands are empty. */
 	BULK,
 	BANDS,
 };

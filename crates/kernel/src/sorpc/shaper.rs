@@ -1,18 +1,29 @@
 //! Bands of our own, behind a shaper: what a device's own queue cannot offer.
 //!
 //! ```text
-//!  HTB ── link: rate ─┬─ urgent: guaranteed all of it ──────► pfifo
-//!                     ├─ bulk 0: guaranteed nothing, lent ──► pfifo
-//!                     ┊   …
-//!                     └─ bulk 15 ──────────────────────────► pfifo
+//!  HTB ── link: rate ─┬─ urgent: guaranteed all of it ────► TBF ─ pfifo
+//!                     ├─ batched 0 … 15: lent, first ─────► TBF ─ pfifo, each
+//!                     ├─ bulk 0 … 15: lent, last ─────────► TBF ─ pfifo, each
+//!                     └─ oversize: guaranteed all of it ──► pfifo
 //! ```
 //!
-//! HTB serves classes within their guarantee first. The urgent class is always, so that the bulk
-//! classes live on what it leaves, which the link's class lends them: strict priority. Among
-//! themselves they take turns (deficit round robin), so that uploads in different classes share
-//! evenly.
+//! HTB serves classes within their guarantee first. The urgent class always is, and the other classes
+//! borrow the rest of the rate from the link's class, the batched ones before the bulk ones: strict
+//! priority. The classes of a band take turns (deficit round robin), so that uploads in different
+//! classes share evenly.
 //!
-//! Where nobody sets priorities, all is urgent: a shaper without bands.
+//! # Super-packets
+//!
+//! HTB sends a packet as a whole, and a super-packet of UDP (GSO) or of TCP (TSO) of 64 kB occupies a
+//! link of 2 Mbit/s for 262 ms. The limits of a device (`gso_max_size`) and its offloads do not help:
+//! the kernel applies them behind the queueing discipline, and UDP ignores them. A TBF segments a
+//! super-packet that is larger than its burst as it enqueues it. Its rate is so high that it delays
+//! nothing: it only splits, so that an urgent packet waits for [`LONGEST_PIECE`], or for one packet.
+//!
+//! TBF drops packets that are larger than its burst and no super-packets. They exist only if the MTU
+//! of the device grows after `attach`; the program then chooses the oversize class for them.
+//!
+//! Without the program all packets are urgent: a shaper without bands.
 
 use std::io;
 
@@ -20,7 +31,7 @@ use freshline_core::unit::{BitRate, Bytes, Span};
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::tc::TcHandle;
 
-use super::{BACKGROUND, INTERACTIVE};
+use super::{BACKGROUND, BEST_EFFORT, Band, INTERACTIVE, Priorities};
 use crate::device::Device;
 use crate::error::KernelError;
 use crate::qdisc::{Told, TrafficControl, Waiting, attributes, to_bytes};
@@ -32,13 +43,17 @@ const LINK: TcHandle = TcHandle { major: MAJOR, minor: 1 };
 /// A class's number is its packets' priority. Queues that they meet later, of a device below this
 /// one, read the last bits of it ([`PRIORITY_BITS`]), which say the same as without a shaper.
 const URGENT: TcHandle = TcHandle { major: MAJOR, minor: INTERACTIVE as u16 };
+const OVERSIZE: TcHandle =
+    TcHandle { major: MAJOR, minor: 1 << PRIORITY_BITS | INTERACTIVE as u16 };
+const FIRST_BATCHED: u16 = 1 << PRIORITY_BITS | BEST_EFFORT as u16;
 const FIRST_BULK: u16 = 1 << PRIORITY_BITS | BACKGROUND as u16;
 
 /// `TC_PRIO_MAX` of <linux/pkt_sched.h> in bits, as in `intf.h`.
 const PRIORITY_BITS: u16 = 4;
 
-/// How many bulk classes there are: for the uploads of a host, seldom more; and a power of two.
-const BULK_CLASSES: u16 = 16;
+/// The number of batched classes, and of bulk classes: hosts seldom have more uploads; and a power of
+/// two.
+const CLASSES: u16 = 16;
 
 /// A frame of Ethernet.
 const FRAME: Bytes = Bytes::new(1514);
@@ -47,18 +62,27 @@ const FRAME: Bytes = Bytes::new(1514);
 /// a processor that is busy.
 const LATEST: Span = Span::from_millis(2);
 
-/// How much a class sends before it is another's turn. TCP passes on as one packet what it sends in
-/// 1 ms, and two segments at least; HTB serves such packets evenly by their bytes only if they are
-/// no larger than a turn.
+/// How much a class sends before it is another's turn. HTB serves packets evenly by their bytes only
+/// if they are no larger than a turn.
 const TURN: Span = Span::from_millis(2);
 const LEAST_TURN: u64 = 2 * FRAME.get();
 /// TCP's largest packet (`GSO_MAX_SIZE`), if it is not told otherwise.
 const LARGEST_TURN: u64 = 1 << 16;
 
-/// What may wait in a class: at the full rate for so long, but a few packets at least. TCP keeps
+/// A super-packet is split if the link needs longer than this for it, or than for one packet of the
+/// device's MTU.
+const LONGEST_PIECE: Span = Span::from_millis(1);
+/// The headers in front of a packet or a segment, at most (`HEADERS` of `intf.h`).
+const HEADERS: u32 = 128;
+/// The rate of the splitters, in bytes per second, which no link reaches: 1 Tbit/s.
+const SPLITTER_RATE: u64 = 125_000_000_000;
+
+/// The longest queue of a class, at the full rate, and the limit of packets at least. TCP keeps
 /// its own packets in the kernel's queues far below (TCP small queues); this is for all else.
 const LONGEST_WAIT: Span = Span::from_millis(100);
-const FEWEST_WAITING: u64 = 32;
+const FEWEST_URGENT: u64 = 32;
+/// All segments of the largest super-packet (`UDP_MAX_SEGMENTS`).
+const FEWEST_SEGMENTS: u64 = 128;
 
 /// What HTB takes for a guarantee of nothing, in bytes per second.
 const NOTHING: u64 = 1;
@@ -71,39 +95,66 @@ const PARMS: u16 = 1;
 const INIT: u16 = 2;
 const RATE64: u16 = 6;
 const CEIL64: u16 = 7;
+/// And of TBF's (`TCA_TBF_*`).
+const TBF_PARMS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const TBF_BURST: u16 = 6;
 
-/// The priority of urgent packets, the first of bulk ones, and how many more of these there are, by
-/// `1 << PRIORITY_BITS` apart.
-pub(super) fn priorities() -> (u32, u32, u32) {
-    (URGENT.into(), bulk(0).into(), u32::from(BULK_CLASSES) - 1)
+/// Priorities of a band are `1 << PRIORITY_BITS` apart.
+pub(super) fn priorities() -> Priorities {
+    Priorities {
+        urgent: URGENT.into(),
+        batched: class(FIRST_BATCHED, 0).into(),
+        bulk: class(FIRST_BULK, 0).into(),
+        spread: u32::from(CLASSES) - 1,
+        oversize: OVERSIZE.into(),
+    }
 }
 
-/// Puts it in place of the root. What waits there is lost.
+/// The largest packet that is sent whole, in bytes with its headers.
+pub(super) fn largest(rate: BitRate, mtu: u32) -> u32 {
+    let piece = in_span(rate.as_bps() / 8, LONGEST_PIECE);
+    u32::try_from(piece).unwrap_or(u32::MAX).max(mtu.saturating_add(HEADERS))
+}
+
+/// Puts it in place of the root, whose queued packets are lost. Super-packets of more than `largest`
+/// bytes are split.
 pub(super) fn shape(
     control: &TrafficControl,
     device: &Device,
     rate: BitRate,
+    largest: u32,
 ) -> Result<(), KernelError> {
-    build(control, device.index, rate).map_err(|error| match error.kind() {
+    build(control, device.index, rate, largest).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KernelError::Missing {
-            feature: "the queueing discipline HTB",
-            remedy: "`modprobe sch_htb`, or take one that is built with CONFIG_NET_SCH_HTB",
+            feature: "the queueing disciplines HTB and TBF",
+            remedy: "`modprobe sch_htb sch_tbf`, or take one that is built with CONFIG_NET_SCH_HTB \
+                     and CONFIG_NET_SCH_TBF",
         },
         _ => KernelError::device("shape", &device.name)(error),
     })
 }
 
-fn build(control: &TrafficControl, device: u32, rate: BitRate) -> io::Result<()> {
+fn build(control: &TrafficControl, device: u32, rate: BitRate, largest: u32) -> io::Result<()> {
     let all = rate.as_bps() / 8;
+    let fifo = |parent, fewest| {
+        let limit = limit(rate, fewest).to_ne_bytes().to_vec();
+        control.put_qdisc(device, parent, TcHandle::UNSPEC, attributes("pfifo", limit))
+    };
     control.put_qdisc(device, TcHandle::ROOT, ROOT, attributes("htb", htb()))?;
-    control.add_class(device, ROOT, LINK, class(all, all, 0))?;
-    control.add_class(device, LINK, URGENT, class(all, all, 0))?;
-    for number in 0..BULK_CLASSES {
-        control.add_class(device, LINK, bulk(number), class(NOTHING, all, 1))?;
-    }
-    for leaf in [URGENT].into_iter().chain((0..BULK_CLASSES).map(bulk)) {
-        let limit = waiting_at_most(rate).to_ne_bytes().to_vec();
-        control.put_qdisc(device, leaf, TcHandle::UNSPEC, attributes("pfifo", limit))?;
+    control.add_class(device, ROOT, LINK, htb_class(all, all, 0))?;
+    control.add_class(device, LINK, OVERSIZE, htb_class(all, all, 0))?;
+    fifo(OVERSIZE, FEWEST_URGENT)?;
+    let urgent = [(URGENT, all, 0, FEWEST_URGENT)].into_iter();
+    let batched = (0..CLASSES).map(|at| (class(FIRST_BATCHED, at), NOTHING, 1, FEWEST_SEGMENTS));
+    let bulk = (0..CLASSES).map(|at| (class(FIRST_BULK, at), NOTHING, 2, FEWEST_SEGMENTS));
+    for (splitter, (leaf, guaranteed, priority, fewest)) in
+        (MAJOR + 1..).zip(urgent.chain(batched).chain(bulk))
+    {
+        control.add_class(device, LINK, leaf, htb_class(guaranteed, all, priority))?;
+        let tbf = TcHandle { major: splitter, minor: 0 };
+        control.put_qdisc(device, leaf, tbf, attributes("tbf", tbf_options(largest)))?;
+        fifo(TcHandle { minor: 1, ..tbf }, fewest)?;
     }
     Ok(())
 }
@@ -113,19 +164,18 @@ pub(super) fn is_ours(told: &Told) -> bool {
     told.parent == TcHandle::ROOT && told.handle == ROOT && told.kind() == "htb"
 }
 
-/// What waits in the urgent class, and in all bulk classes; nothing where our shaper is not.
-pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Option<[Waiting; 2]>> {
-    if !control.qdiscs(device)?.iter().any(is_ours) {
+/// The queues of each band; `None` if the root is not our shaper.
+pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Option<[Waiting; 3]>> {
+    let all = control.qdiscs(device)?;
+    if !all.iter().any(is_ours) {
         return Ok(None);
     }
-    let mut bands = [Waiting::default(); 2];
-    for class in control.classes(device)? {
-        let band = match class.handle {
-            TcHandle { major: MAJOR, minor: FIRST_BULK.. } => &mut bands[1],
-            URGENT => &mut bands[0],
-            _ => continue,
-        };
-        let Waiting { packets, bytes, drops } = class.waiting();
+    let mut bands = [Waiting::default(); 3];
+    // The disciplines right below the classes: the drops of a class itself leave out those of
+    // segments.
+    for leaf in all.iter().filter(|one| one.parent.major == MAJOR) {
+        let Waiting { packets, bytes, drops } = leaf.waiting();
+        let band = &mut bands[band(leaf.parent) as usize];
         band.packets += packets;
         band.bytes += bytes;
         band.drops += drops;
@@ -133,13 +183,23 @@ pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Optio
     Ok(Some(bands))
 }
 
-fn bulk(number: u16) -> TcHandle {
-    TcHandle { major: MAJOR, minor: FIRST_BULK + (number << PRIORITY_BITS) }
+/// A class of the band that begins with the class `first`.
+fn class(first: u16, number: u16) -> TcHandle {
+    TcHandle { major: MAJOR, minor: first + (number << PRIORITY_BITS) }
 }
 
-fn waiting_at_most(rate: BitRate) -> u32 {
+fn band(class: TcHandle) -> Band {
+    match u32::from(class.minor) & ((1 << PRIORITY_BITS) - 1) {
+        BEST_EFFORT => Band::Batched,
+        BACKGROUND => Band::Bulk,
+        _ => Band::Urgent,
+    }
+}
+
+/// In packets.
+fn limit(rate: BitRate, fewest: u64) -> u32 {
     let packets = LONGEST_WAIT.as_nanos() / rate.time_to_send(FRAME).as_nanos().max(1);
-    packets.max(FEWEST_WAITING).try_into().unwrap_or(u32::MAX)
+    packets.max(fewest).try_into().unwrap_or(u32::MAX)
 }
 
 /// `struct tc_htb_glob`: the version of this interface, an unused divisor, and the class of what has
@@ -150,7 +210,7 @@ fn htb() -> Vec<u8> {
 }
 
 /// `struct tc_htb_opt`, and rates that it has no room for; in bytes per second.
-fn class(guaranteed: u64, most: u64, priority: u32) -> Vec<DefaultNla> {
+fn htb_class(guaranteed: u64, most: u64, priority: u32) -> Vec<DefaultNla> {
     let mut parameters = [ratespec(guaranteed), ratespec(most)].concat();
     let numbers = [burst(guaranteed), burst(most), turn(most), 0, priority];
     parameters.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
@@ -162,6 +222,18 @@ fn class(guaranteed: u64, most: u64, priority: u32) -> Vec<DefaultNla> {
     attributes("htb", to_bytes(&options))
 }
 
+/// `struct tc_tbf_qopt` without a peak rate, and without a limit: the queue is put below it afterwards.
+fn tbf_options(burst: u32) -> Vec<u8> {
+    let mut parameters = [ratespec(SPLITTER_RATE), vec![0; 12]].concat();
+    // Without a limit, the size of the buffer in ticks, and a smallest size.
+    parameters.extend([0_u32; 3].into_iter().flat_map(u32::to_ne_bytes));
+    to_bytes(&[
+        DefaultNla::new(TBF_PARMS, parameters),
+        DefaultNla::new(TBF_RATE64, SPLITTER_RATE.to_ne_bytes().to_vec()),
+        DefaultNla::new(TBF_BURST, burst.to_ne_bytes().to_vec()),
+    ])
+}
+
 /// `struct tc_ratespec`. That the link is Ethernet (1) spares a table that kernels no longer use.
 fn ratespec(rate: u64) -> Vec<u8> {
     let mut spec = vec![0, 1, 0, 0, 0, 0, 0, 0];
@@ -171,8 +243,12 @@ fn ratespec(rate: u64) -> Vec<u8> {
 
 /// In bytes, as is the rate.
 fn turn(rate: u64) -> u32 {
-    let bytes = u128::from(rate) * u128::from(TURN.as_nanos()) / 1_000_000_000;
-    bytes.clamp(LEAST_TURN.into(), LARGEST_TURN.into()) as u32
+    in_span(rate, TURN).clamp(LEAST_TURN.into(), LARGEST_TURN.into()) as u32
+}
+
+/// The bytes that a rate in bytes per second sends in a span.
+fn in_span(rate: u64, span: Span) -> u128 {
+    u128::from(rate) * u128::from(span.as_nanos()) / 1_000_000_000
 }
 
 /// How long a class may send at once after it was idle: a frame, and what a late timer missed.
@@ -186,10 +262,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_wait_grows_with_the_rate() {
-        assert_eq!(waiting_at_most(BitRate::from_mbps(1)), 32);
-        assert_eq!(waiting_at_most(BitRate::from_mbps(10)), 82);
-        assert_eq!(waiting_at_most(BitRate::from_mbps(1000)), 8256);
+    fn limits_grow_with_the_rate() {
+        assert_eq!(limit(BitRate::from_mbps(1), FEWEST_URGENT), 32);
+        assert_eq!(limit(BitRate::from_mbps(10), FEWEST_URGENT), 82);
+        assert_eq!(limit(BitRate::from_mbps(10), FEWEST_SEGMENTS), 128);
+        assert_eq!(limit(BitRate::from_mbps(1000), FEWEST_SEGMENTS), 8256);
+    }
+
+    #[test]
+    fn super_packets_are_split_to_a_packet_or_to_a_millisecond() {
+        assert_eq!(largest(BitRate::from_mbps(1), 1500), 1628);
+        assert_eq!(largest(BitRate::from_mbps(100), 1500), 12_500);
+        assert_eq!(largest(BitRate::from_mbps(10), 9000), 9128);
+        assert_eq!(largest(BitRate::from_mbps(1_000_000), u32::MAX), u32::MAX);
     }
 
     #[test]
@@ -201,18 +286,22 @@ mod tests {
 
     #[test]
     fn bulk_classes_are_what_the_program_spreads_flows_over() {
-        assert!(BULK_CLASSES.is_power_of_two());
-        let (urgent, first, spread) = priorities();
-        assert_eq!((urgent, first, spread), (0x50c0_0006, 0x50c0_0012, 15));
-        assert_eq!(u32::from(bulk(BULK_CLASSES - 1)), first + (spread << PRIORITY_BITS));
+        assert!(CLASSES.is_power_of_two());
+        let Priorities { urgent, batched, bulk, spread, oversize } = priorities();
+        assert_eq!((urgent, batched, bulk), (0x50c0_0006, 0x50c0_0010, 0x50c0_0012));
+        assert_eq!((spread, oversize), (15, 0x50c0_0016));
+        assert_eq!(u32::from(class(FIRST_BULK, CLASSES - 1)), bulk + (spread << PRIORITY_BITS));
     }
 
     #[test]
     fn a_queue_below_reads_the_same_bands_from_the_classes_priorities() {
-        let read = |priority: u32| priority & 15;
-        assert_eq!(read(URGENT.into()), INTERACTIVE);
-        for number in 0..BULK_CLASSES {
-            assert_eq!(read(bulk(number).into()), BACKGROUND);
+        let read = |class: TcHandle| u32::from(class) & 15;
+        assert_eq!([URGENT, OVERSIZE].map(read), [INTERACTIVE; 2]);
+        assert_eq!([URGENT, OVERSIZE].map(band), [Band::Urgent; 2]);
+        for number in 0..CLASSES {
+            let [batched, bulk] = [FIRST_BATCHED, FIRST_BULK].map(|first| class(first, number));
+            assert_eq!([batched, bulk].map(read), [BEST_EFFORT, BACKGROUND]);
+            assert_eq!([batched, bulk].map(band), [Band::Batched, Band::Bulk]);
         }
     }
 }

@@ -4,17 +4,16 @@ use std::cmp::Reverse;
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use freshline_core::host::Band;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
-use super::{FLOWS, pin_name, shaper};
+use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name, shaper};
 use crate::device::{Device, own_netns};
 use crate::error::{KernelError, require_root};
 use crate::maps;
-use crate::pin::{CONTROL, Folder};
+use crate::pin::{self, CONTROL, Folder};
 use crate::programs::{Attached, attached};
 use crate::qdisc::{TrafficControl, Waiting};
 
@@ -41,11 +40,13 @@ pub struct Attachment {
     pub confined: bool,
     /// The rate to which is shaped, if it is.
     pub rate: Option<BitRate>,
+    /// What is below its queueing disciplines; of other network namespaces that is not known.
+    pub below: Option<Below>,
     /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
     /// other network namespaces that is not known.
     pub replaced: bool,
-    /// The urgent band and the bulk band.
-    pub bands: [BandReport; 2],
+    /// The bands, in the order of service.
+    pub bands: [BandReport; 3],
     /// Streams that are open and have sent data, the latest first.
     pub flows: Vec<Flow>,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
@@ -89,7 +90,7 @@ pub struct Flow {
     pub size: Bytes,
     /// The band of its last packet.
     pub band: Band,
-    /// What it has sent, in either band.
+    /// The packets that it has sent, in all bands.
     pub sent: Account,
 }
 
@@ -107,6 +108,55 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
             Ok(constants) => found.push(attachment(&one, constants, netns)?),
             Err(error) => tracing::warn!("{error}"),
         }
+    }
+    Ok(found)
+}
+
+/// What a killed process left of an attachment: the program is gone, and the rest stays until
+/// [`detach`](super::detach).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The device's name when it was attached.
+    pub device: String,
+    /// The rate to which the shaper still shapes, if there is one.
+    pub rate: Option<BitRate>,
+}
+
+/// Every device of this network namespace on which a killed process left a shaper, or a record of one.
+/// Waits for commands that are attaching or detaching.
+///
+/// # Errors
+///
+/// Without root; and where the kernel does not list its queueing disciplines.
+pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
+    require_root("ask the kernel for its programs")?;
+    let all = || match Folder::all(PIN_PREFIX) {
+        Err(KernelError::HiddenPins) => Ok(Vec::new()),
+        folders => folders,
+    };
+    if all()?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let _alone = pin::lock()?;
+    let netns = own_netns()?;
+    let mut found = Vec::new();
+    for folder in all()? {
+        // Without constants nothing has been done.
+        let Ok(Constants { device, shaped, .. }) = Constants::open(&folder.at(super::CONSTANTS))
+        else {
+            continue;
+        };
+        if device.netns != netns || !device.exists() || is_live(&device)? {
+            continue;
+        }
+        let mut rate = shaped.map(|(rate, _)| rate);
+        if rate.is_some() {
+            let waiting = TrafficControl::open()
+                .and_then(|traffic| shaper::waiting(&traffic, device.index))
+                .map_err(KernelError::device("ask for the classes of", &device.name))?;
+            rate = rate.filter(|_| waiting.is_some());
+        }
+        found.push(Leftover { device: device.name, rate });
     }
     Ok(found)
 }
@@ -160,6 +210,7 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
         threshold: threshold_milli as f64 / 1e3,
         confined,
         rate,
+        below: here.then(|| Below::of(&device.name)),
         replaced,
         bands: bands(one.map("bands"), waiting).map_err(KernelError::bpf("read the statistics"))?,
         flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
@@ -171,8 +222,8 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
 
 fn bands(
     map: Option<&MapHandle>,
-    waiting: Option<[Waiting; 2]>,
-) -> libbpf_rs::Result<[BandReport; 2]> {
+    waiting: Option<[Waiting; 3]>,
+) -> libbpf_rs::Result<[BandReport; 3]> {
     let report = |band: Band| -> libbpf_rs::Result<BandReport> {
         let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
         let [packets, bytes] = sums.unwrap_or_default();
@@ -184,7 +235,7 @@ fn bands(
             drops: waiting.map(|waiting| Packets::new(waiting.drops)),
         })
     };
-    Ok([report(Band::Urgent)?, report(Band::Bulk)?])
+    Ok([report(Band::Urgent)?, report(Band::Batched)?, report(Band::Bulk)?])
 }
 
 fn account(packets: u64, bytes: u64) -> Account {

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, Message, ParseError, SessionId};
+use freshline_core::wire::{Ack, Challenge, Close, Message, ParseError, SessionId};
 
 use super::LinkType;
+use super::in_order::InOrder;
 use super::packet::{Content, Datagram, Ends, Segment, Unused, dissect};
-use super::reader::{CaptureError, Frame, read_frames};
+use super::reader::{CaptureError, Frame, Timeless, read_frames};
 use super::report::{Packets, Report};
 use super::session::Session;
-use super::tcp::Flow;
+use super::tcp::{Belongs, Far, Flow};
 
 /// What a capture may cost: at most `max_flows` · (`max_outstanding` · 32 B + 60 KiB) for TCP, and
 /// twice the 60 KiB for sessions. What is beyond is counted in the report.
@@ -54,10 +55,17 @@ pub struct Measured {
 /// ```
 pub fn measure(input: impl Read, limits: Limits) -> Measured {
     let mut analysis = Analysis::new(limits);
-    let end = read_frames(input, |frame| analysis.on_frame(&frame));
+    let mut window = InOrder::default();
+    let mut on_frame = |frame: &Frame<'_>| analysis.on_frame(frame);
+    let end = read_frames(input, |frame| window.put(&frame, &mut on_frame));
+    window.finish(&mut on_frame);
+    analysis.packets.disordered = window.disordered;
+    if let Ok(Timeless(count)) = end {
+        analysis.packets.timeless = count;
+    }
     let Packets { read, unknown_link, .. } = analysis.packets;
     let end = match (end, analysis.unknown_link) {
-        (Ok(()), Some(number)) if read == unknown_link => Err(CaptureError::LinkType(number)),
+        (Ok(_), Some(number)) if read == unknown_link => Err(CaptureError::LinkType(number)),
         (end, _) => end,
     };
     Measured { report: analysis.report(), error: end.err() }
@@ -76,6 +84,16 @@ struct Analysis {
     session_of: HashMap<SessionId, usize>,
     /// Room for a datagram that was captured in part.
     datagram: Vec<u8>,
+}
+
+/// Why a message was not taken.
+enum Unread {
+    /// It is not one.
+    Foreign,
+    /// Too little of it was captured.
+    Cut,
+    /// Of a session beyond the limit.
+    Limit,
 }
 
 impl Analysis {
@@ -118,36 +136,101 @@ impl Analysis {
     /// Returns where the packet counts.
     fn on_tcp(&mut self, now: Time, ends: Ends, segment: Segment) -> &mut u64 {
         let Segment { seq, ack, sacked, syn, len } = segment;
-        if let (Some(ack), Some(flow)) = (ack, self.flow_of.get(&ends.reversed())) {
-            self.flows[*flow].on_ack(now, ack, sacked);
+        if let (Some(ack), Some(flow)) = (ack, self.flow_of.get(&ends.reversed()).copied()) {
+            // What is acknowledged was not damaged.
+            let answered = self.flows[flow].take_answered(ack);
+            let flow = match answered {
+                Some(first) => self.begin_flow(ends.reversed(), first),
+                None => Some(flow),
+            };
+            if let Some(flow) = flow {
+                self.flows[flow].on_ack(now, ack, sacked);
+            }
         }
         if syn {
             // The ports are used again.
             self.flow_of.remove(&ends);
+            // So they are if what answers an opening has nothing to do with what was sent before.
+            let is_foreign = |flow: &usize| ack.is_some_and(|ack| !self.flows[*flow].has_sent(ack));
+            if self.flow_of.get(&ends.reversed()).is_some_and(is_foreign) {
+                self.flow_of.remove(&ends.reversed());
+            }
         }
         if len > 0 {
             // A SYN takes a number too.
             let seq = seq.wrapping_add(syn.into());
-            let flow = match self.flow_of.get(&ends) {
-                Some(flow) => *flow,
-                None if self.flows.len() < self.limits.max_flows => {
-                    self.flows.push(Flow::new(now, ends, seq, self.limits.max_outstanding));
-                    self.flow_of.insert(ends, self.flows.len() - 1);
-                    self.flows.len() - 1
-                }
-                None => return &mut self.packets.over_limit,
+            let known = self.flow_of.get(&ends).copied();
+            let flow = match known.map(|flow| self.flows[flow].belongs(now, seq, len)) {
+                Some(Belongs::Here) => known,
+                Some(Belongs::Nowhere) => return &mut self.packets.tcp,
+                Some(Belongs::Another(first)) => self.begin_flow(ends, first),
+                None => self.begin_flow(ends, Far { at: now, seq, len: 0 }),
             };
+            let Some(flow) = flow else { return &mut self.packets.over_limit };
             self.flows[flow].on_segment(now, seq, len);
         }
         &mut self.packets.tcp
     }
 
-    /// Returns where the packet counts.
+    /// Begins a flow with its first segment, which is not counted yet if its length is zero; `None`
+    /// beyond the limit.
+    fn begin_flow(&mut self, ends: Ends, first: Far) -> Option<usize> {
+        self.flow_of.remove(&ends);
+        if self.flows.len() >= self.limits.max_flows {
+            return None;
+        }
+        let mut flow = Flow::new(first.at, ends, first.seq, self.limits.max_outstanding);
+        if first.len > 0 {
+            flow.on_segment(first.at, first.seq, first.len);
+        }
+        self.flows.push(flow);
+        self.flow_of.insert(ends, self.flows.len() - 1);
+        Some(self.flows.len() - 1)
+    }
+
+    /// Returns where the packet counts. It may hold several messages of one length, which a
+    /// network card will cut apart (GSO), or which it has put together (GRO).
     fn on_udp(&mut self, now: Time, ends: Ends, datagram: Datagram<'_>) -> &mut u64 {
-        let Datagram { payload, len } = datagram;
+        let Datagram { mut payload, mut len } = datagram;
+        let mut is_first = true;
+        loop {
+            let message_len = match self.on_message(now, ends, payload, len) {
+                Ok(message_len) => message_len,
+                // What follows a message that was read is one of ours as well.
+                Err(Unread::Foreign) if is_first => return &mut self.packets.other,
+                Err(Unread::Cut) if is_first => return &mut self.packets.cut,
+                Err(Unread::Limit) if is_first => return &mut self.packets.over_limit,
+                Err(_) => {
+                    self.packets.unread_messages += 1;
+                    break;
+                }
+            };
+            is_first = false;
+            if message_len == 0 || message_len >= len {
+                break;
+            }
+            len -= message_len;
+            payload = payload.get(message_len..).unwrap_or_default();
+            if payload.len() < Ack::LEN.min(len) {
+                self.packets.unread_messages += len.div_ceil(message_len) as u64;
+                break;
+            }
+        }
+        &mut self.packets.session
+    }
+
+    /// Takes the first message of a datagram of `len` bytes, of which `payload` was captured; its
+    /// length, or 0 where it cannot be one of several.
+    fn on_message(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        payload: &[u8],
+        len: usize,
+    ) -> Result<usize, Unread> {
         let bytes = match Message::parse(payload) {
             Err(ParseError::Truncated) if payload.len() < Ack::LEN.min(len) => {
-                return &mut self.packets.cut;
+                return Err(Unread::Cut);
             }
             // What was cut off is the state itself, which nobody asks for.
             Err(ParseError::Truncated) if payload.len() < len => {
@@ -158,7 +241,7 @@ impl Analysis {
             }
             _ => payload,
         };
-        match Message::parse(bytes) {
+        Ok(match Message::parse(bytes) {
             Ok(Message::Update(update)) => {
                 let session = match self.session_of.get(&update.session) {
                     Some(session) => *session,
@@ -169,19 +252,22 @@ impl Analysis {
                         self.session_of.insert(id, self.sessions.len() - 1);
                         self.sessions.len() - 1
                     }
-                    None => return &mut self.packets.over_limit,
+                    None => return Err(Unread::Limit),
                 };
                 self.sessions[session].on_update(now, ends, &update);
+                update.len()
             }
             Ok(Message::Ack(ack)) => {
                 if let Some(session) = self.session_of.get(&ack.session) {
                     self.sessions[*session].on_ack(now, &ack);
                 }
+                Ack::LEN
             }
-            Ok(_) => {}
-            Err(_) => return &mut self.packets.other,
-        }
-        &mut self.packets.session
+            Ok(Message::Challenge(_)) => Challenge::LEN,
+            Ok(Message::Close(_)) => Close::LEN,
+            Ok(_) => 0,
+            Err(_) => return Err(Unread::Foreign),
+        })
     }
 
     fn report(self) -> Report {

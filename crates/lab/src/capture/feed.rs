@@ -18,7 +18,9 @@ pub(super) enum Stop {
     Damaged(&'static str),
 }
 
-/// The part of a file that is being looked at. Holds at most [`MAX_BLOCK`] bytes.
+/// The part of a file that is being looked at. Its errors do not know the number of the packet.
+///
+/// Holds at most [`MAX_BLOCK`] bytes.
 pub(super) struct Feed<R> {
     input: R,
     buffer: Vec<u8>,
@@ -51,13 +53,13 @@ impl<R: Read> Feed<R> {
                     return Ok(true);
                 }
                 Err(Stop::Damaged(what)) => {
-                    return Err(CaptureError::Damaged { at: self.passed, what });
+                    return Err(CaptureError::Damaged { packet: 0, at: self.passed, what });
                 }
                 Err(Stop::Incomplete) if !self.exhausted => self.fill()?,
                 Err(Stop::Incomplete) if window.is_empty() => return Ok(false),
                 Err(Stop::Incomplete) => {
                     let at = self.passed + window.len() as u64;
-                    return Err(CaptureError::Truncated { at });
+                    return Err(CaptureError::Truncated { packet: 0, at });
                 }
             }
         }
@@ -69,7 +71,7 @@ impl<R: Read> Feed<R> {
         if self.end == self.buffer.len() {
             if self.end >= MAX_BLOCK {
                 let what = "a block of more than 16 MiB";
-                return Err(CaptureError::Damaged { at: self.passed, what });
+                return Err(CaptureError::Damaged { packet: 0, at: self.passed, what });
             }
             self.buffer.resize(2 * self.end, 0);
         }
@@ -79,7 +81,7 @@ impl<R: Read> Feed<R> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => {
                 let at = self.passed + self.end as u64;
-                return Err(CaptureError::Read { at, source });
+                return Err(CaptureError::Read { packet: 0, at, source });
             }
         }
         Ok(())
@@ -119,7 +121,7 @@ mod tests {
     fn an_end_within_a_block_is_told_with_its_place() {
         let mut feed = Feed::new(&[1, 0, 5, 0][..]);
         assert!(feed.step(block).unwrap());
-        assert!(matches!(feed.step(block), Err(CaptureError::Truncated { at: 4 })));
+        assert!(matches!(feed.step(block), Err(CaptureError::Truncated { at: 4, .. })));
     }
 
     #[test]

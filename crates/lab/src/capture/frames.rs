@@ -104,6 +104,7 @@ impl Frames {
             generated_at,
             clock_offset: Some(0),
             wants_ack,
+            ack_mark: None,
             opening: None,
             payload: &ZEROES[..payload],
         };
@@ -180,6 +181,7 @@ fn message_of(session: SessionId, ack: world::Ack) -> wire::Ack {
         fresh: ack.fresh,
         stale: 0,
         missing: 0,
+        marks: Default::default(),
     }
 }
 

@@ -1,8 +1,14 @@
 //! What stands before the IP header of a captured frame.
 //!
-//! Numbers and layouts: the LINKTYPE registry of tcpdump.org. IEEE 802.1Q tags are skipped.
+//! Numbers and layouts: the LINKTYPE registry of tcpdump.org. IEEE 802.1Q tags are skipped,
+//! and so are headers of PPPoE.
 
 use super::packet::u16_at;
+
+/// A PPPoE session (RFC 2516): six bytes, then the protocol of PPP.
+const PPPOE: u16 = 0x8864;
+/// IPv4 and IPv6 in PPP.
+const PPP_IP: [u16; 2] = [0x0021, 0x0057];
 
 /// The kind of a frame's first header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +73,10 @@ impl LinkType {
             ether_type = u16_at(rest, 2)?;
             rest = &rest[4..];
         }
+        if ether_type == PPPOE {
+            let protocol = u16_at(rest, 6)?;
+            return PPP_IP.contains(&protocol).then(|| &rest[8..]);
+        }
         IP.contains(&ether_type).then_some(rest)
     }
 }
@@ -85,6 +95,8 @@ mod tests {
         let cases = [
             (LinkType::Ethernet, frame(12, 0x0800, 0, b"ip")),
             (LinkType::Ethernet, frame(12, 0x8100, 2, &frame(0, 0x86DD, 0, b"ip"))),
+            (LinkType::Ethernet, frame(12, 0x8864, 6, b"\0\x21ip")),
+            (LinkType::Ethernet, frame(12, 0x8100, 2, &frame(0, 0x8864, 6, b"\0\x57ip"))),
             (LinkType::LinuxSll, frame(14, 0x0800, 0, b"ip")),
             (LinkType::LinuxSll2, frame(0, 0x86DD, 18, b"ip")),
             (LinkType::Loopback, b"\x02\0\0\0ip".to_vec()),
@@ -100,6 +112,9 @@ mod tests {
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x0806, 0, b"arp")), None);
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8100, 1, b"")), None);
         assert_eq!(LinkType::LinuxSll2.ip(&[8, 0, 0]), None);
+        // A PPPoE session whose protocol is LCP, and one that is cut.
+        assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8864, 6, b"\xc0\x21lcp")), None);
+        assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8864, 6, b"\0")), None);
         assert_eq!(LinkType::Other(127).ip(&[0; 100]), None);
     }
 

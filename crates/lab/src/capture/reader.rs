@@ -22,6 +22,8 @@ use super::feed::{Feed, Stop};
 
 /// How every pcapng file begins, in either order of bytes.
 const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
+/// The type of packet blocks before there were enhanced ones (draft-ietf-opsawg-pcapng, appendix).
+const PACKET_BLOCK: u32 = 2;
 /// The most interfaces in one section of a pcapng file.
 const MAX_INTERFACES: usize = 1 << 16;
 
@@ -44,15 +46,37 @@ pub enum CaptureError {
     /// It does not begin like a capture.
     #[error("this is not a pcap or pcapng file; make one with `tcpdump -i IFACE -w FILE`")]
     Foreign,
+    /// It is compressed.
+    #[error(
+        "this file is compressed with {format}; unpack it first: `{unpack} FILE | freshline age -`"
+    )]
+    Compressed {
+        /// The name of the format.
+        format: &'static str,
+        /// What unpacks it to standard output.
+        unpack: &'static str,
+    },
+    /// No frame in it has a time.
+    #[error(
+        "none of the {0} packets has a time (simple packet blocks of pcapng); capture with times"
+    )]
+    Timeless(u64),
     /// It ends within a packet, as when the disk was full or the writer was killed.
-    #[error("the file ends within a packet: byte {at} is its last; what stands before was read")]
+    #[error("the file ends within packet {packet}, at byte {at}; all packets before it were read")]
     Truncated {
+        /// The packet that is not whole, counted from 1.
+        packet: u64,
         /// Bytes in the file.
         at: u64,
     },
     /// It holds what the format does not allow.
-    #[error("the file is damaged at byte {at}: {what}; what stands before was read")]
+    #[error(
+        "the file is damaged in packet {packet} or before it, at byte {at}: {what}; all packets \
+         before that were read"
+    )]
     Damaged {
+        /// The packet that would come next, counted from 1.
+        packet: u64,
         /// Where the block begins that cannot be read.
         at: u64,
         /// What is wrong with it.
@@ -65,8 +89,10 @@ pub enum CaptureError {
     )]
     LinkType(u32),
     /// The file could not be read.
-    #[error("reading failed at byte {at}")]
+    #[error("reading failed in packet {packet}, at byte {at}")]
     Read {
+        /// The packet that would come next, counted from 1.
+        packet: u64,
         /// How far it went.
         at: u64,
         /// What the system said.
@@ -75,27 +101,82 @@ pub enum CaptureError {
 }
 
 /// Hands every frame of `input` to `on_frame`, in the order of the file. Frames without a time
-/// (pcapng's simple packet blocks) are left out.
+/// (pcapng's simple packet blocks) are left out and counted.
 ///
 /// # Errors
 /// [`CaptureError`] where the file is foreign, damaged, truncated or unreadable; the frames before
-/// that place have been handed over.
+/// that place have been handed over. [`CaptureError::Timeless`] where frames were left out and
+/// none was handed over.
 pub fn read_frames(
     input: impl Read,
     mut on_frame: impl FnMut(Frame<'_>),
-) -> Result<(), CaptureError> {
+) -> Result<Timeless, CaptureError> {
     let mut feed = Feed::new(input);
-    let mut pcapng = false;
+    let mut first = [0; 4];
     let look = |bytes: &[u8]| {
-        let first = bytes.first_chunk().ok_or(Stop::Incomplete)?;
-        pcapng = *first == PCAPNG;
+        first = *bytes.first_chunk().ok_or(Stop::Incomplete)?;
         Ok(0)
     };
     match feed.step(look) {
-        Ok(true) if pcapng => read_pcapng(&mut feed, &mut on_frame),
-        Ok(true) => read_pcap(&mut feed, &mut on_frame),
-        Ok(false) | Err(CaptureError::Truncated { .. }) => Err(CaptureError::Foreign),
-        Err(error) => Err(error),
+        Ok(true) => {}
+        Ok(false) | Err(CaptureError::Truncated { .. }) => return Err(CaptureError::Foreign),
+        Err(error) => return Err(error),
+    }
+    if let Some((_, format, unpack)) =
+        COMPRESSED.into_iter().find(|(magic, ..)| first.starts_with(magic))
+    {
+        return Err(CaptureError::Compressed { format, unpack });
+    }
+    let (mut handed, mut timeless) = (0, 0);
+    let mut on_packet = |frame: Option<Frame<'_>>| match frame {
+        Some(frame) => {
+            handed += 1;
+            on_frame(frame);
+        }
+        None => timeless += 1,
+    };
+    let end = if first == PCAPNG {
+        read_pcapng(&mut feed, &mut on_packet)
+    } else {
+        read_pcap(&mut feed, &mut on_packet)
+    };
+    match end {
+        Ok(()) if handed == 0 && timeless > 0 => Err(CaptureError::Timeless(timeless)),
+        Ok(()) => Ok(Timeless(timeless)),
+        Err(error) => Err(error.in_packet(handed + timeless + 1)),
+    }
+}
+
+/// How many packets were left out because they have no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timeless(pub u64);
+
+/// How compressed files begin, with what unpacks them.
+const COMPRESSED: [(&[u8], &str, &str); 4] = [
+    (&[0x1F, 0x8B], "gzip", "zcat"),
+    (&[0x28, 0xB5, 0x2F, 0xFD], "zstd", "zstdcat"),
+    (&[0xFD, b'7', b'z', b'X'], "xz", "xzcat"),
+    (b"BZh", "bzip2", "bzcat"),
+];
+
+impl CaptureError {
+    /// Whether nothing of the file could be read, as it is of another kind.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            Self::Foreign | Self::Compressed { .. } | Self::Timeless(_) | Self::LinkType(_) => true,
+            Self::Truncated { .. } | Self::Damaged { .. } | Self::Read { .. } => false,
+        }
+    }
+
+    /// The same, while packet `number` was read.
+    fn in_packet(mut self, number: u64) -> Self {
+        match &mut self {
+            Self::Truncated { packet, .. }
+            | Self::Damaged { packet, .. }
+            | Self::Read { packet, .. } => *packet = number,
+            Self::Foreign | Self::Compressed { .. } | Self::Timeless(_) | Self::LinkType(_) => {}
+        }
+        self
     }
 }
 
@@ -115,7 +196,7 @@ fn parse_with<'a, T>(
 
 fn read_pcap<R: Read>(
     feed: &mut Feed<R>,
-    on_frame: &mut impl FnMut(Frame<'_>),
+    on_packet: &mut impl FnMut(Option<Frame<'_>>),
 ) -> Result<(), CaptureError> {
     let mut header = PcapHeader::default();
     let head = feed.step(|bytes| {
@@ -141,12 +222,12 @@ fn read_pcap<R: Read>(
     let mut next = |bytes: &[u8]| {
         let (block, len) = parse_with(parse, bytes)?;
         let nanos = u64::from(block.ts_sec) * 1_000_000_000 + u64::from(block.ts_usec) * tick;
-        on_frame(Frame {
+        on_packet(Some(Frame {
             at: Time::from_nanos(nanos),
             link,
             wire_len: block.origlen as usize,
             bytes: block.data,
-        });
+        }));
         Ok(len)
     };
     while feed.step(&mut next)? {}
@@ -155,7 +236,7 @@ fn read_pcap<R: Read>(
 
 fn read_pcapng<R: Read>(
     feed: &mut Feed<R>,
-    on_frame: &mut impl FnMut(Frame<'_>),
+    on_packet: &mut impl FnMut(Option<Frame<'_>>),
 ) -> Result<(), CaptureError> {
     let mut section = Section::default();
     let mut next = |bytes: &[u8]| {
@@ -166,8 +247,15 @@ fn read_pcapng<R: Read>(
                 section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
             }
             Block::InterfaceDescription(interface) => section.describe(&interface)?,
-            Block::EnhancedPacket(packet) => on_frame(section.frame(&packet)?),
-            // Statistics, names, comments, and packets without a time.
+            Block::EnhancedPacket(packet) => on_packet(Some(section.frame(&packet)?)),
+            Block::SimplePacket(_) => on_packet(None),
+            // The parser takes its type to be little-endian in every section.
+            Block::Unknown(block)
+                if [block.block_type, block.block_type.swap_bytes()].contains(&PACKET_BLOCK) =>
+            {
+                on_packet(Some(section.old_frame(block.data)?));
+            }
+            // Statistics, names and comments.
             _ => {}
         }
         Ok(len)
@@ -207,15 +295,36 @@ impl Section {
     }
 
     fn frame<'a>(&self, block: &'a EnhancedPacketBlock<'a>) -> Result<Frame<'a>, Stop> {
-        let interface = usize::try_from(block.if_id).ok().and_then(|id| self.interfaces.get(id));
+        self.frame_of(block.if_id, block.ts_high, block.ts_low, block.origlen, block.packet_data())
+    }
+
+    /// The frame in the body of an obsolete packet block.
+    fn old_frame<'a>(&self, body: &'a [u8]) -> Result<Frame<'a>, Stop> {
+        const DAMAGED: Stop = Stop::Damaged("a packet block that is too short");
+        let (head, data) = body.split_at_checked(20).ok_or(DAMAGED)?;
+        let field = |at: usize| {
+            let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+        };
+        // The first field holds two: the interface, and how many packets were lost.
+        let interface = if self.big_endian { field(0) >> 16 } else { field(0) & 0xFFFF };
+        let captured = data.get(..field(12) as usize).ok_or(DAMAGED)?;
+        self.frame_of(interface, field(4), field(8), field(16), captured)
+    }
+
+    fn frame_of<'a>(
+        &self,
+        interface: u32,
+        ts_high: u32,
+        ts_low: u32,
+        wire_len: u32,
+        bytes: &'a [u8],
+    ) -> Result<Frame<'a>, Stop> {
+        let interface = usize::try_from(interface).ok().and_then(|id| self.interfaces.get(id));
         let interface = interface.ok_or(Stop::Damaged("a packet of an unknown interface"))?;
-        let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-        Ok(Frame {
-            at: interface.time(ticks),
-            link: interface.link,
-            wire_len: block.origlen as usize,
-            bytes: block.packet_data(),
-        })
+        let ticks = u64::from(ts_high) << 32 | u64::from(ts_low);
+        let (at, wire_len) = (interface.time(ticks), wire_len as usize);
+        Ok(Frame { at, link: interface.link, wire_len, bytes })
     }
 }
 
@@ -243,7 +352,7 @@ mod tests {
     type Found = (u64, Vec<u8>);
 
     /// The frames of a file, and how it ended.
-    fn frames(file: &[u8]) -> (Vec<Found>, Result<(), CaptureError>) {
+    fn frames(file: &[u8]) -> (Vec<Found>, Result<Timeless, CaptureError>) {
         let mut found = Vec::new();
         let end = read_frames(file, |frame| {
             assert_eq!((frame.link, frame.wire_len), (LinkType::Ethernet, 9));
@@ -344,6 +453,34 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_file_says_what_unpacks_it() {
+        for (start, unpack) in [(&b"\x1f\x8b\x08\0"[..], "`zcat FILE"), (b"BZh9", "`bzcat FILE")] {
+            let error = frames(&[start, &[0; 40]].concat()).1.unwrap_err().to_string();
+            assert!(error.contains(unpack), "{error}");
+        }
+    }
+
+    #[test]
+    fn packets_without_a_time_are_counted_and_old_blocks_are_read() {
+        for order in [Order::Little, Order::Big] {
+            let file = order.pcapng(9, 0, 1);
+            let start = &file[..file.len() - 36];
+            let simple = order.block(3, &[order.u32(9), b"abc\0".to_vec()].concat());
+            let end = frames(&[start, &simple, &simple].concat()).1;
+            assert!(matches!(end, Err(CaptureError::Timeless(2))), "{end:?}");
+            let (found, end) = frames(&[&file[..], &simple].concat());
+            assert_eq!((found.len(), end.unwrap()), (1, Timeless(1)));
+
+            let fields = [0, 7, 3, 9].map(|n| order.u32(n));
+            let head = [order.u16(0), order.u16(5), fields.concat()].concat();
+            let old = order.block(2, &[head, b"abc\0".to_vec()].concat());
+            let (found, end) = frames(&[start, &old].concat());
+            assert_eq!(found, [(7, b"abc".to_vec())]);
+            end.unwrap();
+        }
+    }
+
+    #[test]
     fn a_cut_file_keeps_the_frames_before_the_cut() {
         let files = [(Order::Little.pcap(0xA1B2_C3D4), 19), (Order::Big.pcapng(9, 0, 1), 36)];
         for (file, last_block) in files {
@@ -352,7 +489,11 @@ mod tests {
                 let (found, end) = frames(&[&file, &again[..cut]].concat());
                 assert_eq!(found.len(), 1);
                 let at = (file.len() + cut) as u64;
-                assert!(matches!(end, Err(CaptureError::Truncated { at: place }) if place == at));
+                let packet = 2;
+                assert_eq!(
+                    end.unwrap_err().to_string(),
+                    CaptureError::Truncated { packet, at }.to_string()
+                );
             }
         }
     }
@@ -366,8 +507,8 @@ mod tests {
         assert_eq!(
             end.unwrap_err().to_string(),
             format!(
-                "the file is damaged at byte {}: a packet of an unknown interface; what stands \
-                 before was read",
+                "the file is damaged in packet 1 or before it, at byte {}: a packet of an unknown \
+                 interface; all packets before that were read",
                 file.len() - 36
             )
         );

@@ -20,7 +20,7 @@ pub struct Report {
     pub sessions: Vec<SessionReport>,
 }
 
-/// Frames, by what became of them: `read` is the sum of all the others.
+/// Frames, by what became of them: `read` is the sum of the others up to `over_limit`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
     /// In all.
@@ -39,6 +39,12 @@ pub struct Packets {
     pub unknown_link: u64,
     /// Of flows and sessions that came when there were as many as the limit allows.
     pub over_limit: u64,
+    /// Messages in datagrams of several (GSO, GRO) that were captured too short. Not among `read`.
+    pub unread_messages: u64,
+    /// Packets that the file gives no time. Not among `read`.
+    pub timeless: u64,
+    /// Of `read`, those that stand too far behind later ones to be put in order.
+    pub disordered: u64,
 }
 
 /// One direction of a TCP flow.
@@ -54,6 +60,8 @@ pub struct FlowReport {
     pub duration_s: f64,
     /// Segments with payload, as they were captured.
     pub segments: u64,
+    /// Segments with a number far from all others, as if damaged; they count nowhere else.
+    pub strays: u64,
     /// Payload sent, repetitions included.
     pub bytes: u64,
     /// Payload acknowledged.
@@ -95,6 +103,10 @@ pub struct SessionReport {
     pub acks: u64,
     /// All other acks.
     pub late_acks: u64,
+    /// Updates whose number is far from those around it, as if it had been damaged.
+    pub strays: u64,
+    /// Acks that were captured before their updates, and so tell no round trip.
+    pub early_acks: u64,
     /// Updates that were not followed, as too many were under way.
     pub untracked: u64,
     /// Updates a second.

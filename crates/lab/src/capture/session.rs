@@ -7,6 +7,10 @@
 //!                 o: what the source's updates say of the distance between both clocks
 //! ```
 //!
+//! The second is drawn over the source's clock, t = r − o, which goes on where a monitor is replaced
+//! by another one with another clock. Such a change shows as a new opening: what was known of the
+//! offset ends with it.
+//!
 //! The first is the source's own upper bound if the capture was made at the source, and too low by
 //! the way from the source to the place of the capture elsewhere. The second takes no time from
 //! the capture and is the same wherever it was made; it is as exact as the source's estimate of
@@ -25,6 +29,9 @@ use super::packet::Ends;
 use super::report::SessionReport;
 use super::round_trips::RoundTrips;
 
+/// No session loses so many updates in a row.
+const JUMP: u64 = 1 << 20;
+
 #[derive(Debug)]
 pub(super) struct Session {
     id: SessionId,
@@ -41,6 +48,10 @@ pub(super) struct Session {
     copies: u64,
     acks: u64,
     late_acks: u64,
+    early_acks: u64,
+    strays: u64,
+    /// The number of an update that lies far from all before it.
+    stray: Option<u64>,
     round_trips: RoundTrips,
     at_source: Sawtooth,
     at_monitor: Sawtooth,
@@ -63,6 +74,9 @@ impl Session {
             copies: 0,
             acks: 0,
             late_acks: 0,
+            early_acks: 0,
+            strays: 0,
+            stray: None,
             round_trips: RoundTrips::default(),
             at_source: Sawtooth::default(),
             at_monitor: Sawtooth::default(),
@@ -70,12 +84,18 @@ impl Session {
     }
 
     pub(super) fn on_update(&mut self, now: Time, ends: Ends, update: &Update<'_>) {
+        if self.is_stray(update.seq) {
+            self.strays += 1;
+            return;
+        }
         (self.source, self.monitor) = (ends.from, ends.to);
         self.ended_at = now.max(self.ended_at);
         if let Some(opening) = update.opening.filter(|_| self.name.is_empty()) {
             opening.name.clone_into(&mut self.name);
         }
-        self.clock_offset = update.clock_offset.or(self.clock_offset);
+        // A monitor that needs an opening has another clock than the one before, if there was one.
+        let known = self.clock_offset.filter(|_| update.opening.is_none());
+        self.clock_offset = update.clock_offset.or(known);
         // Numbers that go back are copies, or were overtaken before they came here.
         let Some(end) = update.seq.checked_add(1).filter(|end| *end > self.next_seq) else {
             self.copies += 1;
@@ -86,9 +106,27 @@ impl Session {
         self.outstanding.on_sent(now, update.seq, end);
     }
 
+    /// Whether a number lies so far from those before it that it may be damaged. Of two in a row
+    /// that are near each other, the second one is believed.
+    fn is_stray(&mut self, seq: u64) -> bool {
+        let is_near = |other: u64| seq.abs_diff(other) < JUMP;
+        if self.updates == 0 || is_near(self.next_seq) {
+            self.stray = None;
+            return false;
+        }
+        if self.stray.replace(seq).is_none_or(|stray| !is_near(stray)) {
+            return true;
+        }
+        // What was believed before was the damage, or a long part of the session is missing.
+        self.outstanding.clear_before(u64::MAX);
+        (self.next_seq, self.stray) = (seq, None);
+        false
+    }
+
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
         self.ended_at = now.max(self.ended_at);
         match self.outstanding.holding(ack.seq) {
+            Some(update) if now < update.at => self.early_acks += 1,
             Some(update) => {
                 self.acks += 1;
                 self.round_trips.record(now.since(update.at + ack.hold));
@@ -97,9 +135,10 @@ impl Session {
             }
             None => self.late_acks += 1,
         }
-        if let Some(offset) = self.clock_offset {
-            let generated_at = ClockOffset::translate(ack.generated_at, offset);
-            self.at_monitor.on_update(ack.received_at, generated_at);
+        let is_near = ack.seq < self.next_seq.saturating_add(JUMP);
+        if let Some(offset) = self.clock_offset.filter(|_| is_near) {
+            let received_at = ClockOffset::translate(ack.received_at, offset.wrapping_neg());
+            self.at_monitor.on_update(received_at, ack.generated_at);
         }
     }
 
@@ -117,6 +156,8 @@ impl Session {
             copies: self.copies,
             acks: self.acks,
             late_acks: self.late_acks,
+            strays: self.strays,
+            early_acks: self.early_acks,
             untracked: self.outstanding.untracked(),
             updates_per_s: (!duration.is_zero()).then_some(rate),
             rtt: self.round_trips.times(),

@@ -32,6 +32,29 @@ use super::packet::Ends;
 use super::report::FlowReport;
 use super::round_trips::RoundTrips;
 
+/// A segment further than this many bytes from what was sent last is far: no window is larger (RFC
+/// 7323 section 2.3).
+const FAR: u64 = 1 << 30;
+
+/// A segment far from all before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Far {
+    pub(super) at: Time,
+    pub(super) seq: u32,
+    pub(super) len: u32,
+}
+
+/// Where a segment belongs.
+pub(super) enum Belongs {
+    /// To the flow.
+    Here,
+    /// It is damaged, or the first one of another connection.
+    Nowhere,
+    /// To another connection with the same ports, whose opening was not captured and whose first
+    /// segment is this one.
+    Another(Far),
+}
+
 /// One direction of a TCP flow, from its first captured segment with payload on.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -39,13 +62,17 @@ pub(super) struct Flow {
     began_at: Time,
     /// When new bytes were last acknowledged.
     acked_at: Time,
-    /// Sequence numbers, continued beyond 32 bits: behind the last byte sent, behind the last one
+    /// Sequence numbers, continued beyond 32 bits: of the first byte, behind the last byte sent, behind the last one
     /// acknowledged, and behind the last one that an ack of any kind has mentioned.
+    began: u64,
     sent: u64,
     acked: u64,
     mentioned: u64,
     outstanding: Outstanding,
     segments: u64,
+    /// Segments far from all others, and the last of them while no other one has come since.
+    strays: u64,
+    far: Option<Far>,
     resent: u64,
     bytes: u64,
     acked_bytes: u64,
@@ -63,11 +90,14 @@ impl Flow {
             ends,
             began_at: now,
             acked_at: now,
+            began: start,
             sent: start,
             acked: start,
             mentioned: start,
             outstanding: Outstanding::new(max_outstanding),
             segments: 0,
+            strays: 0,
+            far: None,
             resent: 0,
             bytes: 0,
             acked_bytes: 0,
@@ -115,10 +145,43 @@ impl Flow {
             self.acked_bytes += ack - self.acked;
             self.acked = ack;
             self.acked_at = now.max(self.acked_at);
-            if let Some(delivered) = self.outstanding.clear_before(ack) {
+            // An ack that was captured before its segment says nothing of time.
+            let delivered = self.outstanding.clear_before(ack);
+            if let Some(delivered) = delivered.filter(|delivered| delivered.at <= now) {
                 self.age.on_update(now, delivered.at);
             }
         }
+    }
+
+    /// Whether `ack` is of something that was sent.
+    pub(super) fn has_sent(&self, ack: u32) -> bool {
+        (self.began..=self.sent + 1).contains(&self.place(ack))
+    }
+
+    /// Where a segment with `len` bytes belongs, before [`Flow::on_segment`]. One far segment may be
+    /// damaged; of two in a row that are near each other, both are believed.
+    pub(super) fn belongs(&mut self, now: Time, seq: u32, len: u32) -> Belongs {
+        if self.place(seq).abs_diff(self.sent) <= FAR {
+            self.far = None;
+            return Belongs::Here;
+        }
+        let is_near =
+            |far: &Far| u64::from((seq.wrapping_sub(far.seq) as i32).unsigned_abs()) <= FAR;
+        if let Some(first) = self.far.filter(is_near) {
+            self.far = None;
+            self.strays -= 1;
+            return Belongs::Another(first);
+        }
+        self.far = Some(Far { at: now, seq, len });
+        self.strays += 1;
+        Belongs::Nowhere
+    }
+
+    /// The far segment that came last, if `ack` acknowledges it.
+    pub(super) fn take_answered(&mut self, ack: u32) -> Option<Far> {
+        let far = self.far.take_if(|far| ack == far.seq.wrapping_add(far.len))?;
+        self.strays -= 1;
+        Some(far)
     }
 
     /// The full sequence number of the 32 bits that came, nearest to what was sent last.
@@ -136,6 +199,7 @@ impl Flow {
             start_s: self.began_at.since(capture_began_at).as_secs_f64(),
             duration_s: duration.as_secs_f64(),
             segments: self.segments,
+            strays: self.strays,
             bytes: self.bytes,
             acked_bytes: self.acked_bytes,
             resent: self.resent,

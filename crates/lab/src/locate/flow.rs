@@ -1,7 +1,6 @@
 //! One flow of a capture: its frames, and its spells.
 
-use freshline_core::unit::Time;
-use freshline_core::wlan::estimator::{KernelCounter, KernelCounterParams};
+use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::{
     Aggregation, AggregationParams, Arrival, Bottleneck, FrameSeen, LevelCounter, Locator,
 };
@@ -24,6 +23,8 @@ pub enum Place {
     Wireless,
     /// A link before it.
     Backhaul,
+    /// Losses are not known, or too few frames were seen.
+    Unknown,
 }
 
 impl From<Bottleneck> for Place {
@@ -46,9 +47,9 @@ pub struct Spell {
     pub place: Place,
     /// Frames in it.
     pub frames: u64,
-    /// Packets a frame, on average.
+    /// Packets a frame, on average, with those of other flows to the same station.
     pub level: f64,
-    /// The part of the packets that was lost, 0 to 1; `None` where nothing numbers them.
+    /// The part of the flow's packets that was lost, 0 to 1; `None` where nothing numbers them.
     pub loss: Option<f64>,
 }
 
@@ -65,7 +66,7 @@ pub struct FlowReport {
     pub numbers: Numbers,
     /// Whether frames are as the radio told them; else as estimated from the times of capture.
     pub by_radio: bool,
-    /// Its spells, in their order; empty if it had too few frames to tell.
+    /// Its spells, in their order; empty if it had no whole frame.
     pub spells: Vec<Spell>,
 }
 
@@ -81,43 +82,10 @@ pub(super) struct Flow {
     first_looks: Vec<Vec<u8>>,
     /// Of TCP, the number of the next segment and the byte that it begins with; see [`Segments`].
     segments: Segments,
-    counter: Counter,
+    by_radio: bool,
+    counter: Aggregation,
     locator: Locator,
     spells: Spells,
-}
-
-/// By what a flow's frames are told.
-enum Counter {
-    /// What the radio says.
-    Radio(Aggregation),
-    /// The times of capture, as a kernel gives them.
-    Kernel(KernelCounter),
-}
-
-impl Counter {
-    /// `None` if weights are no estimator.
-    fn new(by_radio: bool, params: &LocateParams) -> Option<Self> {
-        let aggregation = AggregationParams::for_locator();
-        if by_radio {
-            return Some(Self::Radio(Aggregation::with_frames(aggregation)));
-        }
-        let kernel = KernelCounterParams { aggregation, ..KernelCounterParams::default() };
-        Some(Self::Kernel(kernel.logistic(&params.frames).ok()?.with_frames()))
-    }
-
-    fn on_packet(&mut self, now: Time, arrival: Arrival) {
-        match self {
-            Self::Radio(frames) => frames.on_packet(now, arrival),
-            Self::Kernel(frames) => frames.on_packet(now, Arrival { stamp: now, ..arrival }),
-        }
-    }
-
-    fn next_frame(&mut self, now: Time) -> Option<FrameSeen> {
-        match self {
-            Self::Radio(frames) => frames.next_frame(now).map(|(_, frame)| frame),
-            Self::Kernel(frames) => frames.next_frame(now),
-        }
-    }
 }
 
 /// Numbers segments in the order of their bytes.
@@ -167,8 +135,8 @@ impl Segments {
 }
 
 impl Flow {
-    /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are no
-    /// classifier.
+    /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are
+    /// not those of a classifier.
     pub(super) fn new(
         ends: Ends,
         content: &Content<'_>,
@@ -185,8 +153,9 @@ impl Flow {
             held: Vec::new(),
             first_looks: Vec::new(),
             segments: Segments::default(),
-            counter: Counter::new(by_radio, params)?,
-            locator: params.weights.clone().build().ok()?,
+            by_radio,
+            counter: Aggregation::with_frames(AggregationParams::for_locator()),
+            locator: params.weights.clone().for_frames_of(params.max_packets).build().ok()?,
             spells: Spells::default(),
         })
     }
@@ -195,8 +164,12 @@ impl Flow {
         self.packets
     }
 
-    pub(super) fn on_packet(&mut self, now: Time, content: &Content<'_>, arrival: Arrival) {
+    /// A packet has come in the frame of this stamp; `None` while frames are not known yet.
+    pub(super) fn on_packet(&mut self, now: Time, content: &Content<'_>, stamp: Option<Time>) {
         self.packets += 1;
+        let Some(stamp) = stamp else { return };
+        // The rate of frames decides nothing here.
+        let arrival = Arrival { seq: 0, stamp, rate: BitRate::from_bps(1) };
         match (self.numbers, content) {
             (None, Content::Udp(datagram)) => {
                 const FRONT: usize = 64;
@@ -243,12 +216,19 @@ impl Flow {
         self.drain(now);
     }
 
+    /// So many packets of other flows to the same station have come in the frame of this stamp.
+    pub(super) fn on_others(&mut self, stamp: Time, packets: u64) {
+        self.counter.on_others(stamp, packets);
+    }
+
     fn drain(&mut self, now: Time) {
-        while let Some(frame) = self.counter.next_frame(now) {
-            self.locator.on_frame(frame);
-            if let Some(answer) = self.locator.bottleneck() {
-                self.spells.on_frame(now, answer.into(), frame);
+        let is_numbered = self.numbers.is_some_and(|numbers| numbers != Numbers::Unknown);
+        while let Some((_, frame)) = self.counter.next_frame(now) {
+            if is_numbered {
+                self.locator.on_frame(frame);
             }
+            let answer = self.locator.bottleneck().map_or(Place::Unknown, Place::from);
+            self.spells.on_frame(now, answer, frame);
         }
     }
 
@@ -266,7 +246,7 @@ impl Flow {
             to: to.to_string(),
             packets: self.packets,
             numbers,
-            by_radio: matches!(self.counter, Counter::Radio(_)),
+            by_radio: self.by_radio,
             spells: self.spells.report(first, last, numbers != Numbers::Unknown),
         }
     }
@@ -278,23 +258,28 @@ struct Run {
     from: Time,
     place: Place,
     frames: u64,
+    /// Of the frames, with those of other flows.
+    levels: u64,
+    /// The flow's own.
     packets: u64,
     lost: u64,
 }
 
 impl Run {
     fn new(from: Time, place: Place) -> Self {
-        Self { from, place, frames: 0, packets: 0, lost: 0 }
+        Self { from, place, frames: 0, levels: 0, packets: 0, lost: 0 }
     }
 
     fn add(&mut self, frame: FrameSeen) {
         self.frames += 1;
-        self.packets += u64::from(frame.level);
+        self.levels += u64::from(frame.level);
+        self.packets += u64::from(frame.level.saturating_sub(frame.others));
         self.lost += u64::from(frame.lost);
     }
 
     fn join(&mut self, other: &Self) {
         self.frames += other.frames;
+        self.levels += other.levels;
         self.packets += other.packets;
         self.lost += other.lost;
     }
@@ -341,7 +326,7 @@ impl Spells {
             to_s: since(end.max(run.from)),
             place: run.place,
             frames: run.frames,
-            level: run.packets as f64 / run.frames.max(1) as f64,
+            level: run.levels as f64 / run.frames.max(1) as f64,
             loss: is_numbered.then(|| run.lost as f64 / (run.packets + run.lost).max(1) as f64),
         };
         self.all.iter().zip(ends).map(spell).collect()
@@ -356,7 +341,7 @@ mod tests {
     #[test]
     fn single_frames_make_no_spell() {
         let mut spells = Spells::default();
-        let frame = FrameSeen { level: 2, lost: 0 };
+        let frame = FrameSeen { level: 2, others: 0, lost: 0 };
         let answers = "wwwwwbwwbbwwbbbbbbbwbb";
         for (at, answer) in (0..).zip(answers.chars()) {
             let place = if answer == 'w' { Place::Wireless } else { Place::Backhaul };

@@ -1,17 +1,20 @@
 //! Where the bottleneck of captured flows lies, over time.
 //!
 //! ```text
-//! capture ─► frame ─┬─ radiotap: stamp ─┐
-//!                   └─ IP ─► flow ──────┴─► numbers ─► counter ─► Locator ─► spells
+//! capture ─► frame ─┬─ radiotap: stamp ─► receiver: packets of its frames ─┐ level
+//!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► spells
 //! ```
 //!
-//! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]);
-//! its frames from what a radio says, or, where it says nothing, from the times of capture, which a
-//! kernel gave, by the estimator of frames ([`LocateParams::frames`]).
+//! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]). The
+//! level is that of its receiver's frames, with the packets of all flows and those that are encrypted:
+//! frames are what a radio says, or, where it says nothing, what the estimator of frames
+//! ([`LocateParams::frames`]) makes of the times of capture, which a kernel gave, of all packets to one
+//! IP address.
 //!
 //! # Where the thesis is silent
 //!
-//! - **Without numbers** nothing is known to be lost: levels alone decide, and the flow says so.
+//! - **Without numbers** nothing is known to be lost, and the bottleneck is unknown: levels alone are low
+//!   wherever little is sent. So it is before the classifier's frames and packets have come.
 //! - **TCP** counts segments, in the order of their first byte. A hole that is filled later than a
 //!   frame waits ([`AggregationParams::settle`]) was lost on its way, and sent again by its sender.
 //! - **A spell** begins when the answer has been another one for 5 frames, so that single frames
@@ -19,15 +22,17 @@
 
 mod flow;
 mod numbers;
+mod receiver;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::net::SocketAddr;
 
-use freshline_core::unit::{BitRate, Time};
+use freshline_core::unit::Time;
 use freshline_core::wlan::air::{DataFrame, Radiotap};
-use freshline_core::wlan::estimator::FrameWeights;
-use freshline_core::wlan::{AggregationParams, Arrival, Weights};
+use freshline_core::wlan::estimator::{FrameWeights, KernelCounterParams};
+use freshline_core::wlan::{AggregationParams, Weights};
 use serde::Serialize;
 
 use crate::capture::packet::{Content, Ends, dissect, dissect_ip};
@@ -35,6 +40,7 @@ use crate::capture::{CaptureError, Frame, LinkType, read_frames};
 use flow::Flow;
 pub use flow::{FlowReport, Place, Spell};
 pub use numbers::Numbers;
+use receiver::{Address, Receiver};
 
 /// What a capture is searched for, and what that may cost.
 #[derive(Debug, Clone)]
@@ -43,6 +49,8 @@ pub struct LocateParams {
     pub weights: Weights,
     /// Tells frames from a kernel's times, where no radio does.
     pub frames: FrameWeights,
+    /// Nmax: the most packets that a frame can have, at least 1.
+    pub max_packets: u32,
     /// So many flows are followed; the packets of others are counted.
     pub max_flows: usize,
     /// Flows with fewer packets are left out of the report.
@@ -78,7 +86,7 @@ pub fn locate(input: impl Read, params: &LocateParams) -> Located {
     let mut search = Search::new(params);
     let end = read_frames(input, |frame| search.on_frame(&frame));
     let end = match (end, search.unknown_link) {
-        (Ok(()), Some(number)) if search.unknown == search.frames => {
+        (Ok(_), Some(number)) if search.unknown == search.frames => {
             Err(CaptureError::LinkType(number))
         }
         (end, _) => end,
@@ -96,6 +104,7 @@ struct Search<'a> {
     period: Option<(Time, Time)>,
     flows: Vec<Flow>,
     flow_of: HashMap<Ends, usize>,
+    receivers: HashMap<Address, Receiver>,
 }
 
 impl<'a> Search<'a> {
@@ -110,6 +119,7 @@ impl<'a> Search<'a> {
             period: None,
             flows: Vec::new(),
             flow_of: HashMap::new(),
+            receivers: HashMap::new(),
         }
     }
 
@@ -127,7 +137,8 @@ impl<'a> Search<'a> {
             }
             _ => {
                 if let Ok(packet) = dissect(frame) {
-                    self.on_packet(now, packet.ends, packet.content, frame.at, None, false);
+                    let to = Address::Host(packet.ends.to.ip());
+                    self.on_packet(now, to, packet.ends, &packet.content, None);
                 }
             }
         }
@@ -137,52 +148,94 @@ impl<'a> Search<'a> {
     fn on_record(&mut self, now: Time, record: &[u8]) {
         let Ok((radio, mpdu)) = Radiotap::parse(record) else { return };
         let parsed = DataFrame::parse(mpdu, radio.is_padded);
-        let Some((_, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
-        self.protected += u64::from(payload.is_protected());
-        let rate = radio.phy.and_then(|phy| phy.rate());
-        let stamp = radio.stamp();
+        let Some((header, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
+        let stamp = radio.stamp().map(|stamp| stamp.as_time());
+        let receiver = if header.from_ap { header.station } else { header.peer };
+        let to = Address::Station(receiver);
+        if payload.is_protected() {
+            self.protected += 1;
+            if let Some(stamp) = stamp {
+                self.count(to, stamp, None);
+            }
+        }
         for ip in payload.packets() {
-            if let Ok(packet) = dissect_ip(ip, ip.len()) {
-                let (stamp, is_stamped) =
-                    (stamp.map_or(now, |stamp| stamp.as_time()), stamp.is_some());
-                self.on_packet(now, packet.ends, packet.content, stamp, rate, is_stamped);
+            match dissect_ip(ip, ip.len()) {
+                Ok(packet) => self.on_packet(now, to, packet.ends, &packet.content, stamp),
+                Err(_) => stamp.into_iter().for_each(|stamp| self.count(to, stamp, None)),
             }
         }
     }
 
+    /// A packet in a frame to `to`, whose stamp the radio told or not.
     fn on_packet(
         &mut self,
         now: Time,
+        to: Address,
         ends: Ends,
-        content: Content<'_>,
-        stamp: Time,
-        rate: Option<BitRate>,
-        is_stamped: bool,
+        content: &Content<'_>,
+        stamp: Option<Time>,
     ) {
+        let by_radio = stamp.is_some();
+        let stamp = stamp.or_else(|| self.receiver(to)?.frame_of(now));
         // What carries nothing shares frames with what it acknowledges, and says nothing of loss.
-        if matches!(&content, Content::Tcp(segment) if segment.len == 0) {
-            return;
+        let is_empty = matches!(content, Content::Tcp(segment) if segment.len == 0);
+        let flow = if is_empty { None } else { self.flow(ends, content, by_radio) };
+        if let Some(stamp) = stamp {
+            self.count(to, stamp, flow);
         }
-        let flow = match self.flow_of.get(&ends) {
-            Some(flow) => *flow,
-            None if self.flows.len() < self.params.max_flows => {
-                let Some(flow) = Flow::new(ends, &content, is_stamped, self.params) else { return };
-                self.flows.push(flow);
-                self.flow_of.insert(ends, self.flows.len() - 1);
-                self.flows.len() - 1
-            }
-            None => {
-                self.over_limit += 1;
-                return;
-            }
-        };
-        let rate = rate.unwrap_or(BitRate::from_bps(1));
-        let arrival = Arrival { seq: 0, stamp, rate };
-        self.flows[flow].on_packet(now, &content, arrival);
+        if let Some(flow) = flow {
+            self.flows[flow].on_packet(now, content, stamp);
+        }
     }
 
-    fn report(self) -> LocateReport {
+    /// A packet takes a place in a frame of `to`.
+    fn count(&mut self, to: Address, stamp: Time, flow: Option<usize>) {
+        self.receiver(to);
+        let Self { receivers, flows, .. } = self;
+        if let Some(receiver) = receivers.get_mut(&to) {
+            receiver.on_packet(stamp, flow, |flow, frame, others| {
+                flows[flow].on_others(frame, others);
+            });
+        }
+    }
+
+    /// The receiver of an address; `None` beyond as many as there may be flows, or if weights are not
+    /// those of an estimator.
+    fn receiver(&mut self, to: Address) -> Option<&mut Receiver> {
+        let is_full = self.receivers.len() >= self.params.max_flows;
+        match self.receivers.entry(to) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if is_full => None,
+            Entry::Vacant(new) => {
+                let most = self.params.max_packets;
+                let kernel = KernelCounterParams { most, ..KernelCounterParams::default() };
+                let frames = kernel.frames(&self.params.frames).ok()?;
+                Some(new.insert(Receiver::new(frames)))
+            }
+        }
+    }
+
+    /// The flow between these ends; `None` beyond the limit.
+    fn flow(&mut self, ends: Ends, content: &Content<'_>, by_radio: bool) -> Option<usize> {
+        if let Some(flow) = self.flow_of.get(&ends) {
+            return Some(*flow);
+        }
+        if self.flows.len() >= self.params.max_flows {
+            self.over_limit += 1;
+            return None;
+        }
+        let flow = Flow::new(ends, content, by_radio, self.params)?;
+        self.flows.push(flow);
+        self.flow_of.insert(ends, self.flows.len() - 1);
+        Some(self.flows.len() - 1)
+    }
+
+    fn report(mut self) -> LocateReport {
         let (first, last) = self.period.unwrap_or_default();
+        for receiver in self.receivers.values_mut() {
+            let flows = &mut self.flows;
+            receiver.end_frame(|flow, frame, others| flows[flow].on_others(frame, others));
+        }
         let end = last + AggregationParams::default().settle;
         let enough = |flow: &Flow| flow.packets() >= self.params.min_packets;
         let flows = self.flows.into_iter().filter(enough);

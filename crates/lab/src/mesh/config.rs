@@ -6,8 +6,9 @@ use rand_pcg::Pcg64;
 use serde::Deserialize;
 
 use super::adaptation::HEADER;
-use super::network::Mesh;
-use super::radio::{Csma, Radio, Reach};
+use super::csma::{Backoff, Csma};
+use super::network::{Limit, Mesh};
+use super::radio::{Radio, Reach};
 use super::tree::{Tree, TreeError};
 
 /// A mesh of IEEE 802.15.4 at 250 kbit/s, with 6LoWPAN over it.
@@ -22,6 +23,11 @@ pub struct MeshConfig {
     pub range: f64,
     /// So far they disturb what others receive, in m; as far as they are heard unless said.
     pub disturbs: Option<f64>,
+    /// So far a node finds the channel busy, in m; as far as they are heard unless said.
+    pub senses: Option<f64>,
+    /// A frame survives another one whose sender is so many times as far from the receiver; above 1.
+    /// None does unless said.
+    pub capture: Option<f64>,
     /// The part of frames and of acks that a link loses to noise, 0 to below 1.
     #[serde(default)]
     pub loss: f64,
@@ -33,6 +39,9 @@ pub struct MeshConfig {
     /// How many packets a node holds, with the one that it sends.
     #[serde(default = "fifteen")]
     pub queue: Packets,
+    /// How many frames a node holds, of packets not yet sent, as BLIP's pool counts; no limit beside
+    /// `queue` unless said.
+    pub queue_frames: Option<u32>,
     /// The IPv6 header after compression.
     #[serde(default = "header")]
     pub header: Bytes,
@@ -60,6 +69,15 @@ pub enum MeshError {
     /// A range or place that is no length.
     #[error("`{0}` is no length; give one in m")]
     Length(&'static str),
+    /// Who is heard is sensed.
+    #[error("`senses` is below `range`; who is heard is sensed, so give at least as much")]
+    Senses,
+    /// A capture that is none.
+    #[error("`capture` is {0}; give how many times as far a disturbance is, above 1")]
+    Capture(f64),
+    /// No room for a packet.
+    #[error("`queue_frames` is 0; give at least 1")]
+    Frames,
     /// Who is heard disturbs.
     #[error("`disturbs` is below `range`; who is heard disturbs, so give at least as much")]
     Disturbs,
@@ -126,7 +144,13 @@ impl MeshConfig {
             Some(parents) => Tree::given(parents, &hears)?,
             None => Tree::by_etx(&hears)?,
         };
-        Ok(Mesh::new(Radio::new(self.csma, reach, rng), tree, self.queue, self.header))
+        let radio = Radio::new(self.csma, reach, rng);
+        let radio = match self.capture {
+            Some(ratio) => radio.with_capture(ratio),
+            None => radio,
+        };
+        let limit = Limit { packets: self.queue, frames: self.queue_frames };
+        Ok(Mesh::new(radio, tree, limit, self.header))
     }
 
     fn check(&self) -> Result<(), MeshError> {
@@ -145,6 +169,17 @@ impl MeshConfig {
             Some(disturbs) if !is_length(disturbs) => return Err(MeshError::Length("disturbs")),
             Some(disturbs) if disturbs < self.range => return Err(MeshError::Disturbs),
             _ => {}
+        }
+        match self.senses {
+            Some(senses) if !is_length(senses) => return Err(MeshError::Length("senses")),
+            Some(senses) if senses < self.range => return Err(MeshError::Senses),
+            _ => {}
+        }
+        if let Some(ratio) = self.capture.filter(|ratio| !(ratio.is_finite() && *ratio > 1.0)) {
+            return Err(MeshError::Capture(ratio));
+        }
+        if self.queue_frames == Some(0) {
+            return Err(MeshError::Frames);
         }
         if !(0.0..1.0).contains(&self.loss) {
             return Err(MeshError::Part { key: "loss", value: self.loss });
@@ -167,8 +202,8 @@ impl MeshConfig {
         if !(Bytes::new(2)..=Bytes::new(41)).contains(&self.header) {
             return Err(MeshError::Header(self.header));
         }
-        let Csma { min_be, max_be, .. } = self.csma;
-        if min_be > max_be || max_be > 8 {
+        let Csma { backoff, min_be, max_be, .. } = self.csma;
+        if backoff == Backoff::Standard && (min_be > max_be || max_be > 8) {
             return Err(MeshError::Exponents { min_be, max_be });
         }
         Ok(())
@@ -177,6 +212,7 @@ impl MeshConfig {
     /// By node, whom its frames reach.
     fn reach(&self) -> Vec<Vec<Reach>> {
         let disturbs = self.disturbs.unwrap_or(self.range);
+        let senses = self.senses.unwrap_or(self.range);
         let nodes = || (0u32..).zip(&self.at);
         let reach = |from: u32, [x, y]: [f64; 2]| {
             let others = nodes().filter(move |(to, _)| *to != from);
@@ -184,7 +220,10 @@ impl MeshConfig {
                 let distance = (other_x - x).hypot(other_y - y);
                 let loss = self.loss_between(from, node);
                 let hears = distance <= self.range && loss < 1.0;
-                (distance <= disturbs).then_some(Reach { node, hears, loss })
+                let senses = distance <= senses && loss < 1.0;
+                let disturbs = distance <= disturbs;
+                let reach = Reach { node, distance, hears, senses, disturbs, loss };
+                (senses || disturbs).then_some(reach)
             });
             reached.collect()
         };

@@ -10,7 +10,8 @@
 //! | file | what |
 //! |---|---|
 //! | `phy` | times and sizes of the standard |
-//! | `radio` | CSMA/CA, acknowledgements, retries, hidden nodes |
+//! | `radio` | CSMA/CA, acknowledgements, retries, hidden nodes, capture |
+//! | `csma` | back-offs: the standard's, and those of TinyOS's driver of the CC2420 |
 //! | `adaptation` | 6LoWPAN: headers and fragments, as far as sizes go |
 //! | `tree` | parents, given or by ETX |
 //! | `network` | queues, forwarding, what is dropped and where |
@@ -18,12 +19,13 @@
 //!
 //! # What is left out
 //!
-//! Routing messages, beacons, duty cycles, encryption, the time that a node's processor takes, and
-//! capture: frames that overlap at a receiver are lost. A packet whose fragments got through in part
+//! Routing messages, beacons, duty cycles, encryption, and the time that a node's processor takes.
+//! Ranges are circles. A packet whose fragments got through in part
 //! is dropped by its sender, and reassembled by nobody.
 
 mod adaptation;
 mod config;
+mod csma;
 mod network;
 pub mod phy;
 mod radio;
@@ -32,7 +34,8 @@ mod tree;
 
 pub use adaptation::{Frames, HEADER};
 pub use config::{LinkLoss, MeshConfig, MeshError};
-pub use network::{Delivered, Drop, DropReason, Mesh, NodeStats, Observer};
-pub use radio::{Csma, Event, Outcome, Radio, RadioStats, Reach};
+pub use csma::{Backoff, Csma};
+pub use network::{Delivered, Drop, DropReason, Limit, Mesh, NodeStats, Observer};
+pub use radio::{Event, Outcome, Radio, RadioStats, Reach};
 pub use saturation::Saturation;
 pub use tree::{Hears, ROOT, Tree, TreeError};

@@ -90,6 +90,22 @@ struct Waiting<P> {
     arrived: u8,
 }
 
+impl<P> Waiting<P> {
+    /// Frames that it still has to send.
+    fn frames_left(&self) -> u32 {
+        u32::from(self.frames.count - self.frame)
+    }
+}
+
+/// What a node holds at most, with what it is sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets.
+    pub packets: Packets,
+    /// Frames of them; no limit if `None`.
+    pub frames: Option<u32>,
+}
+
 /// Nodes 1 and on, and the border router, 0.
 ///
 /// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::next_event`] says when to poll
@@ -99,8 +115,7 @@ pub struct Mesh<P> {
     radio: Radio,
     tree: Tree,
     queues: Vec<VecDeque<Waiting<P>>>,
-    /// What a queue holds, with the packet that is being sent.
-    limit: Packets,
+    limit: Limit,
     /// An IPv6 header after compression.
     header: Bytes,
     outbox: VecDeque<Delivered<P>>,
@@ -111,12 +126,14 @@ pub struct Mesh<P> {
 
 impl<P: Packet> Mesh<P> {
     /// Empty queues over a radio.
-    pub fn new(radio: Radio, tree: Tree, limit: Packets, header: Bytes) -> Self {
+    pub fn new(radio: Radio, tree: Tree, limit: Limit, header: Bytes) -> Self {
         let nodes = radio.stats().len();
         Self {
             radio,
             tree,
-            queues: (0..nodes).map(|_| VecDeque::with_capacity(limit.get() as usize)).collect(),
+            queues: (0..nodes)
+                .map(|_| VecDeque::with_capacity(limit.packets.get() as usize))
+                .collect(),
             limit,
             header,
             outbox: VecDeque::new(),
@@ -186,7 +203,8 @@ impl<P: Packet> Mesh<P> {
     /// A packet comes to a node, from above or from another one.
     fn take(&mut self, at: Time, node: u32, to: u32, packet: P, observer: &mut impl Observer<P>) {
         let frames = Frames::of(packet.size(), self.header);
-        let is_full = self.queues[node as usize].len() as u64 >= self.limit.get();
+        let needed = frames.map_or(1, |frames| u32::from(frames.count));
+        let is_full = self.is_full(node, needed);
         self.stats[node as usize].taken += 1;
         let reason = if is_full { DropReason::QueueFull } else { DropReason::TooBig };
         let Some(frames) = frames.filter(|_| !is_full) else {
@@ -196,6 +214,14 @@ impl<P: Packet> Mesh<P> {
         let waiting = Waiting { packet: Some(packet), number, to, frames, frame: 0, arrived: 0 };
         self.queues[node as usize].push_back(waiting);
         self.send_next(at, node);
+    }
+
+    /// Whether there is no room for a packet of so many frames.
+    fn is_full(&self, node: u32, needed: u32) -> bool {
+        let queue = &self.queues[node as usize];
+        let held = || queue.iter().map(Waiting::frames_left).sum::<u32>();
+        queue.len() as u64 >= self.limit.packets.get()
+            || self.limit.frames.is_some_and(|most| held() + needed > most)
     }
 
     /// A node sends the next frame, if it has one and is free.

@@ -9,51 +9,41 @@
 //!            └──────────────────────────────────────────────────┘ at most 3 more tries
 //! ```
 //!
-//! IEEE 802.15.4-2015, 6.2.5.1 and 6.7.4. A frame that has been under way when another one begins to
-//! disturb its receiver is lost, and so is what comes while that one sends itself; there is no
-//! capture. A node senses what it hears, and what only disturbs it stays hidden from it. While its
-//! ack is due, a node finds the channel busy.
+//! IEEE 802.15.4-2015, 6.2.5.1 and 6.7.4. A frame is lost if another one disturbs its receiver at
+//! the same time, or if that one sends itself. With capture, a frame survives others whose senders
+//! are [`Radio::with_capture`] times as far from the receiver. A node finds the channel busy while
+//! it senses a frame ([`Reach::senses`]), and while its ack is due; what disturbs it without being
+//! sensed stays hidden from it.
+//!
+//! [`Csma::cc2420`] is what TinyOS's driver of the CC2420 does in place of the standard: back-offs
+//! are uniform in fixed ranges, and an idle channel is looked at again a turnaround later, so that
+//! the gap before an ack does not count as idle.
 //!
 //! What ends at an instant has ended before anybody looks at it, and who looks is done before what
 //! begins then: a CCA tells of the time before. So frames that only touch do not disturb each other,
 //! two who look at once both find an idle channel, and no outcome depends on a node's number.
 
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::phy::{ACK_OCTETS, ACK_WAIT, BACKOFF, CCA, TURNAROUND, airtime, pause};
+use super::csma::{Csma, Turn};
+use super::phy::{ACK_OCTETS, CCA, TURNAROUND, airtime, pause};
 use crate::engine::Agenda;
 
-/// Parameters of CSMA/CA, with the standard's defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Csma {
-    /// `macMinBe`: 3.
-    pub min_be: u8,
-    /// `macMaxBe`: 5; up to 8.
-    pub max_be: u8,
-    /// `macMaxCsmaBackoffs`: 4. So often a busy channel is met with another backoff.
-    pub max_backoffs: u8,
-    /// `macMaxFrameRetries`: 3.
-    pub max_retries: u8,
-    /// How long a node waits before it sends a frame again: not at all.
-    pub retry_delay: Span,
-}
-
-impl Default for Csma {
-    fn default() -> Self {
-        Self { min_be: 3, max_be: 5, max_backoffs: 4, max_retries: 3, retry_delay: Span::ZERO }
-    }
-}
-
-/// Who is disturbed by a node's frames.
+/// Whom a node's frames reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reach {
     /// The other node.
     pub node: u32,
-    /// Whether it can receive them, and senses them, too.
+    /// How far away it is, in m.
+    pub distance: f64,
+    /// Whether it can receive them.
     pub hears: bool,
+    /// Whether it finds the channel busy meanwhile.
+    pub senses: bool,
+    /// Whether they spoil what it receives.
+    pub disturbs: bool,
     /// The part of them that it loses to noise, 0 to 1.
     pub loss: f64,
 }
@@ -116,6 +106,8 @@ struct Frame {
     /// How often the channel was busy for this try, and its backoff exponent.
     backoffs: u8,
     exponent: u8,
+    /// The channel was idle at the first look of two.
+    was_idle: bool,
     tries: u8,
 }
 
@@ -140,6 +132,8 @@ impl Step {
 #[derive(Debug, Clone, Copy)]
 struct Reception {
     from: u32,
+    /// From how far, in m.
+    distance: f64,
     until: Time,
     intact: bool,
     loss: f64,
@@ -154,8 +148,8 @@ struct Node {
     ready_at: Time,
     /// What it hears ends, with its own answer.
     busy_until: Time,
-    /// What disturbs it ends.
-    disturbed_until: Time,
+    /// What disturbs it: from how far, in m, and until when.
+    disturbances: Vec<(f64, Time)>,
     sends_until: Time,
     reception: Reception,
     /// To whom an ack is due, or being sent.
@@ -171,6 +165,8 @@ pub struct Radio {
     nodes: Vec<Node>,
     /// By sender.
     reach: Vec<Vec<Reach>>,
+    /// How many times as far the sender of a disturbance must be for a frame to survive it.
+    capture: Option<f64>,
     /// One entry a node for each [`Step`].
     agenda: Agenda,
     stats: Vec<RadioStats>,
@@ -181,13 +177,14 @@ pub struct Radio {
 impl Radio {
     /// Silent nodes, each with those that its frames reach.
     pub fn new(csma: Csma, reach: Vec<Vec<Reach>>, rng: Pcg64) -> Self {
-        let reception = Reception { from: 0, until: Time::ZERO, intact: false, loss: 0.0 };
+        let reception =
+            Reception { from: 0, distance: 0.0, until: Time::ZERO, intact: false, loss: 0.0 };
         let node = |_: &Vec<Reach>| Node {
             frame: None,
             awaits_ack: false,
             ready_at: Time::ZERO,
             busy_until: Time::ZERO,
-            disturbed_until: Time::ZERO,
+            disturbances: Vec::new(),
             sends_until: Time::ZERO,
             reception,
             answers: None,
@@ -198,11 +195,18 @@ impl Radio {
             csma,
             nodes: reach.iter().map(node).collect(),
             reach,
+            capture: None,
             agenda: Agenda::new(Step::ALL.len() * count),
             stats: vec![RadioStats::default(); count],
             overheard: Vec::new(),
             rng,
         }
+    }
+
+    /// The same with capture: a frame survives another one whose sender is at least `ratio` times as
+    /// far from the receiver as its own; `ratio` is above 1.
+    pub fn with_capture(self, ratio: f64) -> Self {
+        Self { capture: Some(ratio), ..self }
     }
 
     /// From now on `node` overhears what `other` sends.
@@ -219,10 +223,11 @@ impl Radio {
     pub fn send(&mut self, now: Time, from: u32, to: u32, octets: u64) {
         debug_assert!(self.is_idle(from), "a frame at a time");
         let exponent = self.csma.min_be;
-        let frame = Frame { to, octets, arrived: false, backoffs: 0, exponent, tries: 0 };
+        let (arrived, was_idle) = (false, false);
+        let frame = Frame { to, octets, arrived, backoffs: 0, exponent, was_idle, tries: 0 };
         self.nodes[from as usize].frame = Some(frame);
         let begins = now.max(self.nodes[from as usize].ready_at);
-        self.back_off(begins, from, exponent);
+        self.back_off(begins, from, Turn::First, exponent);
     }
 
     /// When something happens next.
@@ -265,9 +270,9 @@ impl Radio {
         self.agenda.set(step as usize * self.nodes.len() + node as usize, at);
     }
 
-    fn back_off(&mut self, from: Time, node: u32, exponent: u8) {
-        let slots = self.rng.random_range(0..1u64 << exponent);
-        self.set(node, Step::Look, Some(from + BACKOFF * slots + CCA));
+    fn back_off(&mut self, from: Time, node: u32, turn: Turn, exponent: u8) {
+        let wait = self.csma.wait(turn, exponent, &mut self.rng);
+        self.set(node, Step::Look, Some(from + wait));
     }
 
     /// The channel has been looked at.
@@ -277,17 +282,24 @@ impl Radio {
         let stats = &mut self.stats[node as usize];
         stats.looks += 1;
         if sender.busy_until + CCA <= at {
-            self.set(node, Step::BeginFrame, Some(at + TURNAROUND));
+            match self.csma.second_look {
+                Some(after) if !frame.was_idle => {
+                    frame.was_idle = true;
+                    self.set(node, Step::Look, Some(at + after));
+                }
+                _ => self.set(node, Step::BeginFrame, Some(at + TURNAROUND)),
+            }
             return None;
         }
         stats.busy += 1;
+        frame.was_idle = false;
         frame.backoffs = frame.backoffs.saturating_add(1);
         frame.exponent = (frame.exponent + 1).min(self.csma.max_be);
         if frame.backoffs > self.csma.max_backoffs {
             return Some(self.done(node, Outcome::NoChannel));
         }
         let exponent = frame.exponent;
-        self.back_off(at, node, exponent);
+        self.back_off(at, node, Turn::Next, exponent);
         None
     }
 
@@ -311,14 +323,24 @@ impl Radio {
         sender.reception.intact &= sender.reception.until <= at;
         for reach in &self.reach[node as usize] {
             let other = &mut self.nodes[reach.node as usize];
+            let Reach { distance, hears, senses, disturbs, loss, .. } = *reach;
+            let survives = |own: f64, disturbing: f64| {
+                self.capture.is_some_and(|ratio| disturbing >= ratio * own)
+            };
+            other.disturbances.retain(|(_, until)| *until > at);
             if other.reception.until > at {
-                other.reception.intact = false;
-            } else if reach.hears && other.disturbed_until <= at && other.sends_until <= at {
-                let Reach { loss, .. } = *reach;
-                other.reception = Reception { from: node, until: end, intact: true, loss };
+                other.reception.intact &= !disturbs || survives(other.reception.distance, distance);
+            } else if hears
+                && other.sends_until <= at
+                && other.disturbances.iter().all(|(other, _)| survives(distance, *other))
+            {
+                let (from, until) = (node, end);
+                other.reception = Reception { from, distance, until, intact: true, loss };
             }
-            other.disturbed_until = other.disturbed_until.max(end);
-            if reach.hears {
+            if disturbs {
+                other.disturbances.push((distance, end));
+            }
+            if senses {
                 other.busy_until = other.busy_until.max(end);
             }
         }
@@ -326,7 +348,8 @@ impl Radio {
 
     /// Whether what `from` has just ended to send has come to `node`.
     fn receives(&mut self, at: Time, from: u32, node: u32) -> Result<(), Missed> {
-        let Reception { from: heard, until, intact, loss } = self.nodes[node as usize].reception;
+        let Reception { from: heard, until, intact, loss, .. } =
+            self.nodes[node as usize].reception;
         if !intact || heard != from || until != at {
             return Err(Missed::Collision);
         }
@@ -337,7 +360,7 @@ impl Radio {
     fn end_frame(&mut self, at: Time, node: u32) -> Option<Event> {
         let frame = self.nodes[node as usize].frame?;
         self.nodes[node as usize].awaits_ack = true;
-        self.set(node, Step::MissAck, Some(at + ACK_WAIT));
+        self.set(node, Step::MissAck, Some(at + self.csma.ack_wait));
         self.overheard.clear();
         let mut arrived = false;
         match self.receives(at, node, frame.to) {
@@ -400,8 +423,8 @@ impl Radio {
         if frame.tries > max_retries {
             return Some(self.done(node, Outcome::NoAck));
         }
-        (frame.backoffs, frame.exponent) = (0, min_be);
-        self.back_off(at + retry_delay, node, min_be);
+        (frame.backoffs, frame.exponent, frame.was_idle) = (0, min_be, false);
+        self.back_off(at + retry_delay, node, Turn::First, min_be);
         None
     }
 

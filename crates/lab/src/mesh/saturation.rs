@@ -22,8 +22,8 @@
 
 use freshline_core::unit::Span;
 
+use super::csma::Csma;
 use super::phy::{ACK_OCTETS, ACK_WAIT, BACKOFF, CCA, MAC_OCTETS, TURNAROUND, airtime, pause};
-use super::radio::Csma;
 
 /// A saturated cell.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -32,7 +32,7 @@ pub(super) fn by_hops(
         let there = outcomes.iter().zip(&depths).filter(|(_, depth)| **depth == Some(hops));
         let there: Vec<&StreamOutcome> = there.map(|(outcome, _)| outcome).collect();
         let mut group = Group { of: &format!("{}/{hops}", config.name), measured: all };
-        let goodputs = there.iter().map(|stream| Some(stream.goodput_bps));
+        let goodputs = there.iter().map(|stream| stream.goodput_bps);
         group.mean("goodput", "bit/s", goodputs);
         group.mean("retransmitted", "1", there.iter().map(|stream| Some(stream.retransmitted)));
         group.mean_time("rtt_mean", &there, |stream| Some(stream.rtt?.mean));

@@ -271,6 +271,7 @@ impl TcpConfig {
         sender.segment = self.segment();
         sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
         sender.least_timeout = self.least_timeout.unwrap_or(sender.least_timeout);
+        sender.repair = self.repair;
         let mut receiver = ReceiverParams { ecn, ..ReceiverParams::default() };
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         receiver.buffer = self.receive_buffer.map_or(receiver.buffer, buffer);

@@ -9,6 +9,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use toml::{Table, Value};
 
 use super::UpdatesConfig;
 
@@ -16,9 +17,12 @@ use super::UpdatesConfig;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LawName {
-    /// [`AcpPlus`].
+    /// [`AcpPlus`] as published.
     #[serde(rename = "acp+")]
     AcpPlus,
+    /// [`AcpPlus`] with the backlog at departure.
+    #[serde(rename = "acp+d")]
+    AcpPlusD,
     /// [`Acp`].
     Acp,
     /// [`Tenth`].
@@ -47,6 +51,10 @@ impl UpdatesConfig {
     pub(super) fn build_law(&self, rng: Pcg64) -> Result<Box<dyn RateLaw>, BadLaw> {
         match (self.law, self.rate) {
             (LawName::AcpPlus, None) => Ok(Box::new(AcpPlus::new(self.params::<AcpPlusParams>()?))),
+            (LawName::AcpPlusD, None) => {
+                let params = with_departure(self.params.clone());
+                Ok(Box::new(AcpPlus::new(parse::<AcpPlusParams>(params)?)))
+            }
             (LawName::Acp, None) => Ok(Box::new(Acp::new(self.params::<AcpParams>()?))),
             (LawName::Tenth, None) => Ok(Box::new(Tenth::new(self.params::<TenthParams>()?))),
             (LawName::Lazy, None) => Ok(Box::new(Lazy::new(self.params::<LazyParams>()?))),
@@ -63,8 +71,22 @@ impl UpdatesConfig {
     }
 
     fn params<P: DeserializeOwned>(&self) -> Result<P, BadLaw> {
-        self.params.clone().try_into().map_err(|error| BadLaw::Params(error.to_string()))
+        parse(self.params.clone())
     }
+}
+
+fn parse<P: DeserializeOwned>(params: Table) -> Result<P, BadLaw> {
+    params.try_into().map_err(|error| BadLaw::Params(error.to_string()))
+}
+
+/// The parameters of `acp+d`: `estimator.estimates` is `departure` where the table does not say.
+fn with_departure(mut params: Table) -> Table {
+    let estimator = params.entry("estimator").or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(estimator) = estimator {
+        let departure = || Value::String("departure".to_owned());
+        estimator.entry("estimates").or_insert_with(departure);
+    }
+    params
 }
 
 #[derive(Deserialize)]

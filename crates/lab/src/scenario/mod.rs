@@ -29,6 +29,7 @@ use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
 
 use crate::mesh::{MeshConfig, MeshError};
+use crate::tcp::Repair;
 use crate::tcp::congestion::{Algorithm, DtpaSettings};
 use crate::world::SizeDistribution;
 use freshline_core::wlan::DownlinkLawConfig;
@@ -244,6 +245,9 @@ pub struct TcpConfig {
     pub least_variation: Option<Span>,
     /// And at least so long in all; nothing unless said, where RFC 6298 has 1 s.
     pub least_timeout: Option<Span>,
+    /// How losses are found and repaired: `linux` or `blip`.
+    #[serde(default)]
+    pub repair: Repair,
     /// Segments of the initial window; 10 unless said.
     pub initial_window: Option<Packets>,
     /// With `control = "dtpa"`: settings that differ from its defaults.

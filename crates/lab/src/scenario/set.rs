@@ -37,6 +37,9 @@ pub enum SetError {
         /// The part.
         part: String,
     },
+    /// A sweep over no value.
+    #[error("`sweep`: `{0}` has no values; list at least one, or leave the key out")]
+    EmptySweep(String),
     /// The change makes a scenario that makes no sense.
     #[error("after `{key}` was set: {error}")]
     Result {

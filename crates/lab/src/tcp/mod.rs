@@ -79,4 +79,4 @@ pub use buffer::BufferParams;
 pub use delivery_rate::RateSample;
 pub use receiver::{Echo, Receiver, ReceiverParams};
 pub use segment::{Block, Flags, SackBlocks, Segment};
-pub use sender::{Sender, SenderParams, SenderStats};
+pub use sender::{Repair, Sender, SenderParams, SenderStats};

@@ -26,12 +26,19 @@ pub(super) struct RttEstimator {
     backoff: u32,
     least_variation: Span,
     least_timeout: Span,
+    /// The timeout, if it is constant.
+    constant: Option<Span>,
 }
 
 impl RttEstimator {
     pub(super) fn new(least_variation: Span, least_timeout: Span) -> Self {
         let min = WindowedMin::new(MIN_RTT_WINDOW);
-        Self { smoothed: None, min, backoff: 0, least_variation, least_timeout }
+        Self { smoothed: None, min, backoff: 0, least_variation, least_timeout, constant: None }
+    }
+
+    /// With a timeout that is always as long.
+    pub(super) fn with_timeout(timeout: Span) -> Self {
+        Self { constant: Some(timeout), ..Self::new(Span::ZERO, Span::ZERO) }
     }
 
     /// A round trip: `oldest` from the first segment that an ack covers, which holds the
@@ -61,6 +68,9 @@ impl RttEstimator {
     }
 
     pub(super) fn rto(&self) -> Span {
+        if let Some(timeout) = self.constant {
+            return timeout;
+        }
         let base = self.smoothed.map_or(INITIAL_RTO, |(srtt, variation)| {
             srtt + (variation * 4).max(self.least_variation)
         });

@@ -21,7 +21,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 
 use super::delivery_rate::Snapshot;
 use super::ranges::Ranges;
@@ -40,6 +40,8 @@ pub(super) struct Sent {
     pub(super) again_at: Option<Time>,
     /// The state of delivery at that time.
     pub(super) then: Snapshot,
+    /// The expected wait in the device queue when it was sent first.
+    pub(super) device_wait: Option<Span>,
     state: State,
     /// The number of its last transmission.
     transmission: u64,
@@ -81,6 +83,8 @@ pub(super) struct Scoreboard {
     lost: BinaryHeap<Reverse<u64>>,
     in_flight: u64,
     lost_count: u64,
+    /// The expected wait in the device queue of a segment that is sent now.
+    pub(super) device_wait: Option<Span>,
 }
 
 impl Scoreboard {
@@ -134,6 +138,7 @@ impl Scoreboard {
             sent_at: now,
             again_at: None,
             then,
+            device_wait: self.device_wait,
             state: State::InFlight,
             transmission,
         });

@@ -47,6 +47,8 @@ use trial::Trial;
 /// What became of many seeds.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
+    /// How many seeds were done.
+    pub seeds: u64,
     /// Sums over all seeds.
     pub counts: Counts,
     /// The seeds that failed, in order.
@@ -77,13 +79,23 @@ pub struct Replay {
 
 /// Runs every seed, on as many threads as there are cores; `on_done` is called after each.
 pub fn torture(seeds: Range<u64>, on_done: impl Fn() + Sync) -> Report {
-    run(seeds, on_done, || Box::new(Nobody))
+    torture_until(seeds, on_done, || false)
+}
+
+/// As [`torture`], but begins with no further seed once `is_over` says so: the report is then of
+/// the seeds that were done.
+pub fn torture_until(
+    seeds: Range<u64>,
+    on_done: impl Fn() + Sync,
+    is_over: impl Fn() -> bool + Sync,
+) -> Report {
+    run(seeds, on_done, is_over, || Box::new(Nobody))
 }
 
 /// As [`torture`], in worlds with a fault that must be found.
 #[cfg(feature = "planted-faults")]
 pub fn torture_planted(seeds: Range<u64>, fault: Planted) -> Report {
-    run(seeds, || {}, || Box::new(fault))
+    run(seeds, || {}, || false, || Box::new(fault))
 }
 
 /// Runs one seed and keeps its last events.
@@ -98,10 +110,12 @@ pub fn replay(seed: u64) -> Replay {
 fn run(
     seeds: Range<u64>,
     on_done: impl Fn() + Sync,
+    is_over: impl Fn() -> bool + Sync,
     sabotage: impl Fn() -> Box<dyn Sabotage> + Sync,
 ) -> Report {
     let outcomes: Vec<_> = seeds
         .into_par_iter()
+        .filter(|_| !is_over())
         .map(|seed| {
             let plan = Plan::draw(seed);
             let mut trial = Trial::new(&plan, sabotage(), None);
@@ -112,6 +126,7 @@ fn run(
         .collect();
     let mut report = Report::default();
     for (counts, failure) in outcomes {
+        report.seeds += 1;
         report.counts += counts;
         report.failures.extend(failure);
     }

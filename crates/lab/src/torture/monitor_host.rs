@@ -73,7 +73,7 @@ impl MonitorHost {
         let receipt = monitor.on_datagram(at, from, datagram, &mut reply);
         let answer = reply[..receipt.reply].to_vec();
         match receipt.verdict {
-            Verdict::Fresh { source, payload, opened } => {
+            Verdict::Fresh { source, payload, opened, .. } => {
                 let record = monitor.record(source).expect("it was just made or refreshed");
                 see(Observation::Fresh {
                     session: record.session,

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, RateBounds, RateLaw, Tenth,
-    TenthParams,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, EstimatorParams, Fixed, Lazy, LazyParams,
+    RateBounds, RateLaw, Reset, Tenth, TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
@@ -81,8 +81,8 @@ pub struct SourcePlan {
 /// The laws of the first stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Law {
-    /// ACP+.
-    #[serde(rename = "acp+")]
+    /// ACP+ with the backlog at departure.
+    #[serde(rename = "acp+d")]
     AcpPlus,
     /// ACP.
     #[serde(rename = "acp")]
@@ -105,8 +105,17 @@ impl Law {
         let ceiling = UpdateRate::saturating(MAX_RATE);
         let bounds = RateBounds { ceiling, ..RateBounds::default() };
         match self {
-            Self::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams { bounds, ..Default::default() })),
-            Self::Acp => Box::new(Acp::new(AcpParams { bounds, ..Default::default() })),
+            Self::AcpPlus => {
+                Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::departure() }))
+            }
+            // Never below one update per round trip: a check bounds the age from that.
+            Self::Acp => Box::new(Acp::new(AcpParams {
+                bounds,
+                reset: Reset::Below,
+                epoch_end: EpochEnd::Moving,
+                estimator: EstimatorParams::departure(),
+                ..Default::default()
+            })),
             Self::Tenth => Box::new(Tenth::new(TenthParams { bounds, ..Default::default() })),
             Self::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..Default::default() })),
             Self::Fixed => Box::new(Fixed::new(UpdateRate::saturating(FIXED_RATE))),

@@ -136,6 +136,11 @@ impl Client {
         }
     }
 
+    /// A packet of another flow has come, in the frame of this stamp. A kernel does not tell its frame.
+    pub(super) fn on_other(&mut self, stamp: Time) {
+        self.by_card.on_others(stamp, 1);
+    }
+
     /// What has been seen since the last report.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let truth = self.by_card.report(now);

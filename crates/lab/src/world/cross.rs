@@ -4,6 +4,8 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
+use super::measured::Measured;
+
 /// When packets of cross traffic come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pattern {
@@ -33,7 +35,9 @@ pub struct Cross {
     off_at: Time,
     rng: Pcg64,
     delivered: Bytes,
-    measured_since: Time,
+    /// The same in the measured time.
+    counted: Bytes,
+    measured: Measured,
 }
 
 impl Cross {
@@ -54,7 +58,8 @@ impl Cross {
             off_at: Time::MAX,
             rng,
             delivered: Bytes::ZERO,
-            measured_since: Time::ZERO,
+            counted: Bytes::ZERO,
+            measured: Measured::between((starts_at, ends_at)),
         };
         if let Pattern::OnOff { on, .. } = pattern {
             cross.off_at = starts_at + cross.drawn(on);
@@ -62,9 +67,10 @@ impl Cross {
         cross
     }
 
-    /// What was before counts no more.
+    /// The warm-up has ended.
     pub fn begin_measuring(&mut self, now: Time) {
-        (self.delivered, self.measured_since) = (Bytes::ZERO, now);
+        self.counted = Bytes::ZERO;
+        self.measured.begin(now);
     }
 
     /// The packet that is due, by its size.
@@ -88,8 +94,11 @@ impl Cross {
     }
 
     /// A packet has come to the end of its way.
-    pub fn on_delivered(&mut self, size: Bytes) {
+    pub fn on_delivered(&mut self, now: Time, size: Bytes) {
         self.delivered += size;
+        if self.measured.has(now) {
+            self.counted += size;
+        }
     }
 
     /// When the next packet is due.
@@ -102,9 +111,9 @@ impl Cross {
         self.delivered
     }
 
-    /// What arrived, in bit/s with headers.
-    pub fn throughput_bps(&self, now: Time) -> f64 {
-        self.delivered.get() as f64 * 8.0 / now.since(self.measured_since).as_secs_f64()
+    /// What arrived, in bit/s with headers; `None` if no time was measured.
+    pub fn throughput_bps(&self, now: Time) -> Option<f64> {
+        self.measured.rate(now, self.counted.get() as f64 * 8.0)
     }
 
     fn drawn(&mut self, mean: Span) -> Span {

@@ -15,13 +15,14 @@ use std::rc::Rc;
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::{Arrival, Bottleneck, DownlinkLaw, Locator, Report, StationId};
+use freshline_core::wlan::{Arrival, Belief, Bottleneck, DownlinkLaw, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::Landing;
 use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
+use super::measured::Measured;
 use super::memory::Memory;
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
@@ -41,6 +42,10 @@ impl Server {
 
     fn target(&self, station: StationId) -> Option<f64> {
         self.0.borrow().target(station)
+    }
+
+    fn belief(&self, station: StationId) -> Belief {
+        self.0.borrow().belief(station)
     }
 
     fn tick(&self, now: Time) {
@@ -79,6 +84,8 @@ pub struct Downlink {
     leaves_at: Time,
     client: Client,
     located: Option<Located>,
+    /// What the law believed when the flow ended.
+    believed: Option<Belief>,
     next_report_at: Time,
     /// What is in reports on their way, and the number of the first of them.
     on_the_way: VecDeque<Report>,
@@ -187,8 +194,10 @@ pub struct DownlinkOutcome {
     pub level_time_constant: Option<Span>,
     /// The standard deviation of the levels of reports, which are means over Δ.
     pub report_deviation: Option<f64>,
-    /// Payload that arrived, in bit/s.
-    pub goodput_bps: f64,
+    /// Payload that arrived, in bit/s; `None` if the flow has no measured time.
+    pub goodput_bps: Option<f64>,
+    /// The measured time: from when until when; `None` if the flow has none.
+    pub measured: Option<(Time, Time)>,
     /// The part of the packets, 0 to 1, that was dropped on its way.
     pub loss: Option<f64>,
     /// How well the client tells first packets of frames, if it counts by the kernel's stamps: F1,
@@ -203,6 +212,8 @@ pub struct DownlinkOutcome {
     pub settled: Option<Span>,
     /// What the client thought of the bottleneck, if it looked for it.
     pub located: Option<LocatedOutcome>,
+    /// What the law believes at the end.
+    pub belief: Belief,
 }
 
 /// How far a level may be from its target, as a part of that.
@@ -230,6 +241,7 @@ impl Downlink {
             leaves_at: starts_at,
             client,
             located: None,
+            believed: None,
             next_report_at: starts_at + settings.interval,
             on_the_way: VecDeque::new(),
             first_on_the_way: 0,
@@ -293,6 +305,7 @@ impl Downlink {
         }
         if self.phase == Phase::Sending && now >= self.ends_at {
             self.phase = Phase::Over;
+            self.believed = Some(self.belief());
             self.server.0.borrow_mut().on_leave(now, self.station);
         }
         self.server.tick(now);
@@ -340,6 +353,14 @@ impl Downlink {
         }
     }
 
+    /// A packet of another flow has come to the client in the frame of this stamp.
+    pub fn on_other(&mut self, stamp: Time) {
+        self.client.on_other(stamp);
+        if let Some(located) = &mut self.located {
+            located.on_other(stamp);
+        }
+    }
+
     /// A report has come to the server.
     pub fn on_report(&mut self, now: Time, number: u32) {
         let before = number.wrapping_sub(self.first_on_the_way) as usize;
@@ -381,6 +402,16 @@ impl Downlink {
         self.server.target(self.station)
     }
 
+    /// What the law believes of the channel, or did when the flow ended.
+    pub fn belief(&self) -> Belief {
+        self.believed.unwrap_or_else(|| self.server.belief(self.station))
+    }
+
+    /// Where the client's locator sees the bottleneck; `None` without one, or while it does not know.
+    pub fn bottleneck(&self) -> Option<Bottleneck> {
+        self.located.as_ref()?.bottleneck()
+    }
+
     /// The newest level that the client has told.
     pub const fn level(&self) -> Option<f64> {
         self.level
@@ -402,7 +433,7 @@ impl Downlink {
         let tally = &self.tally;
         let came = tally.delays.count() > 0;
         let since = tally.since.max(self.starts_at);
-        let seconds = now.min(self.ends_at).since(since).as_secs_f64();
+        let measured = Measured::between((since, self.ends_at));
         let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
         let round_mean = rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds);
         let frames = tally.memory.frames_to_1_e();
@@ -417,13 +448,15 @@ impl Downlink {
             level_deviation: tally.frames.deviation(),
             level_time_constant: round_mean.zip(frames).map(|(round, n)| round.mul_f64(n)),
             report_deviation: tally.reports.deviation(),
-            goodput_bps: self.delivered().get() as f64 * 8.0 / seconds,
+            goodput_bps: measured.rate(now, self.delivered().get() as f64 * 8.0),
+            measured: measured.period(now),
             loss: (tally.sent > 0).then(|| tally.dropped as f64 / tally.sent as f64),
             frames_f1: self.client.score().and_then(|score| score.f1()),
             level_accuracy: self.client.score().and_then(|score| score.level_accuracy()),
             level_rmse: self.client.score().and_then(|score| score.level_rmse()),
             settled: is_settled.then(|| off_target_at.since(since)),
             located: self.located.as_ref().map(Located::outcome),
+            belief: self.belief(),
         }
     }
 

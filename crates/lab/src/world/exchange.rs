@@ -14,6 +14,7 @@ use freshline_core::router::Ecn;
 use freshline_core::unit::{Span, Time};
 
 use super::host::HostOutcome;
+use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
 use super::stream::{Stream, StreamOutcome};
 use crate::tcp::Segment;
@@ -30,18 +31,22 @@ pub struct Exchange {
     times: SpanHistogram,
     /// The same, all together.
     time: Span,
-    measured_since: Time,
+    /// Responses complete in the measured time.
+    complete: u64,
+    measured: Measured,
 }
 
 /// What an exchange was like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExchangeOutcome {
-    /// From a request to the last byte of its response, on average; `None` if there was none.
+    /// From a request to the last byte of its response, on average. A request that is open at the end
+    /// counts with the time that it has waited, which is a lower bound, once this is longer than the
+    /// mean of the complete ones; `None` without either.
     pub response_mean: Option<Span>,
-    /// What 95 % of responses did not exceed.
+    /// What 95 % of responses did not exceed; an open request counts as in `response_mean`.
     pub response_p95: Option<Span>,
-    /// Responses complete, a second.
-    pub responses_per_s: f64,
+    /// Responses complete, a second; `None` if the flow has no measured time.
+    pub responses_per_s: Option<f64>,
     /// What the stream of responses was like; its age means nothing here.
     pub stream: StreamOutcome,
     /// What requests met as they left their host.
@@ -63,15 +68,17 @@ impl Exchange {
             ends_at,
             times: SpanHistogram::new(),
             time: Span::ZERO,
-            measured_since: Time::ZERO,
+            complete: 0,
+            measured: Measured::between((starts_at, ends_at)),
         }
     }
 
-    /// What was before counts no more.
+    /// The warm-up has ended.
     pub fn begin_measuring(&mut self, now: Time) {
         self.requests.begin_measuring(now);
         self.responses.begin_measuring(now);
-        (self.times, self.time, self.measured_since) = (SpanHistogram::new(), Span::ZERO, now);
+        (self.times, self.time, self.complete) = (SpanHistogram::new(), Span::ZERO, 0);
+        self.measured.begin(now);
     }
 
     /// Something to do has come due; then [`Exchange::poll_transmit`].
@@ -132,11 +139,21 @@ impl Exchange {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> ExchangeOutcome {
-        let count = self.times.count();
+        let waited = self.application.waiting_since().map(|since| now.since(since));
+        let is_known = self.times.count() > 0;
+        // A shorter wait says nothing: it would only make the mean smaller.
+        let longer = waited.filter(|waited| !is_known || *waited > self.times.mean());
+        let with_open = longer.map(|waited| {
+            let mut times = self.times.clone();
+            times.record(waited);
+            times
+        });
+        let times = with_open.as_ref().unwrap_or(&self.times);
+        let has_any = times.count() > 0;
         ExchangeOutcome {
-            response_mean: (count > 0).then(|| self.times.mean()),
-            response_p95: (count > 0).then(|| self.times.quantile(0.95)),
-            responses_per_s: count as f64 / now.since(self.measured_since).as_secs_f64(),
+            response_mean: has_any.then(|| times.mean()),
+            response_p95: has_any.then(|| times.quantile(0.95)),
+            responses_per_s: self.measured.rate(now, self.complete as f64),
             stream: self.responses.outcome(now),
             host: self.requests.outcome(now).host,
         }
@@ -148,6 +165,7 @@ impl Exchange {
         if let Some(taken) = application.on_responses(now, responses.delivered()) {
             self.times.record(taken);
             self.time += taken;
+            self.complete += u64::from(self.measured.has(now));
         }
         if now < self.ends_at {
             application.on_tick(now, requests.sender_mut());

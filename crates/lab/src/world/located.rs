@@ -191,6 +191,11 @@ impl Located {
         }
     }
 
+    /// A packet of another flow came in the frame of this stamp.
+    pub(super) fn on_other(&mut self, stamp: Time) {
+        self.counter.on_others(stamp, 1);
+    }
+
     /// Brings the truth up to date.
     fn see(&mut self, now: Time, stamp: Time, before: Span, inside: Span) {
         let least = self.least.map_or(before, |least| least.min(before));
@@ -245,6 +250,11 @@ impl Located {
         self.tally.slowest_move = self.tally.slowest_move.max(Some(after));
     }
 
+    /// Its newest answer.
+    pub(super) fn bottleneck(&self) -> Option<Bottleneck> {
+        self.locator.bottleneck()
+    }
+
     pub(super) fn outcome(&self) -> LocatedOutcome {
         let [[hits, missed], [false_alarms, rest]] = self.tally.answers;
         let part = |some: u64, all: u64| (all > 0).then(|| some as f64 / all as f64);
@@ -265,8 +275,16 @@ mod tests {
     fn located() -> Located {
         let training = Training { data: String::new(), seed: 0, samples: 0, f1: 0.0 };
         let (levels, packets) = (vec![-1.0], 1);
-        let weights =
-            Weights { version: 1, levels, loss: 0.0, intercept: 5.0, packets, full: 64, training };
+        let weights = Weights {
+            version: 1,
+            levels,
+            loss: 0.0,
+            intercept: 5.0,
+            packets,
+            full: 64,
+            most: 64,
+            training,
+        };
         Located::new(weights.build().unwrap())
     }
 
@@ -285,7 +303,7 @@ mod tests {
             now += 10;
             let span = Span::from_millis;
             located.see(ms(now), ms(now), span(before), span(inside));
-            located.on_frame(ms(now + 1), ms(now), FrameSeen { level, lost: 0 });
+            located.on_frame(ms(now + 1), ms(now), FrameSeen { level, others: 0, lost: 0 });
         }
         // The truth: W W B B W W, as 1 ms more is not twice as long; the answers: W W W B B W.
         let outcome = located.outcome();

@@ -18,10 +18,12 @@ mod downlink;
 mod exchange;
 mod host;
 mod located;
+mod measured;
 mod memory;
 mod mesh;
 mod multipath;
 mod parcel;
+mod shared;
 mod stream;
 mod updates;
 
@@ -43,13 +45,14 @@ pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
-pub use stream::{Application, RoundTrips, Stream, StreamOutcome};
+pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::engine::Agenda;
 use crate::mesh::Mesh;
-use freshline_core::wlan::mac::{Category, Cell, Received, Transmission};
+use freshline_core::wlan::mac::{Category, Cell, Delivered, Received, Transmission};
 use mesh::{Listeners, MeshObserver};
+use shared::SharedStations;
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
@@ -188,6 +191,7 @@ pub struct World {
     /// By mesh.
     listeners: Vec<Listeners>,
     flows: Vec<Routed>,
+    shared: SharedStations,
     /// What is still to come, the last first.
     changes: Vec<Change>,
     agenda: Agenda,
@@ -200,11 +204,10 @@ impl World {
     /// flows.
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
         let agenda = Agenda::new(hops.len() + cells.len() + flows.len() + 1);
-        let changes = Vec::new();
-        let (meshes, listeners) = (Vec::new(), Vec::new());
-        let (now, events) = (Time::ZERO, 0);
+        let (changes, meshes, listeners) = (Vec::new(), Vec::new(), Vec::new());
+        let (now, events, shared) = (Time::ZERO, 0, SharedStations::new(&flows));
         let mut world =
-            Self { hops, cells, meshes, listeners, flows, changes, agenda, now, events };
+            Self { hops, cells, meshes, listeners, flows, shared, changes, agenda, now, events };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
@@ -287,6 +290,11 @@ impl World {
         })
     }
 
+    /// From now on the control epochs of all laws that have some are recorded.
+    pub fn record_epochs(&mut self) {
+        self.flows.iter_mut().for_each(|routed| routed.flow.record_epochs());
+    }
+
     /// The wired hops.
     pub fn hops(&self) -> &[Wire] {
         &self.hops
@@ -310,8 +318,8 @@ impl World {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
-            let carrier = Carrier::Hop(hop);
-            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
+            let (at, carrier) = (delivered.at, Carrier::Hop(hop));
+            watch(Left { at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet, None);
         }
         self.agenda.set(hop, self.hops[hop].next_event());
@@ -319,16 +327,16 @@ impl World {
 
     fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
         loop {
-            let Self { cells, flows, now, .. } = self;
+            let Self { cells, flows, shared, now, .. } = self;
             let Some(delivered) = cells[cell].poll(*now, &mut |drop| dropped(flows, &drop.packet))
             else {
                 break;
             };
             let flow = &flows[delivered.packet.flow as usize].flow;
-            let carrier = Carrier::Cell(cell);
-            watch(Left { at: delivered.at, carrier, parcel: &delivered.packet, flow });
-            let landing = Landing { frame: delivered.frame, since: delivered.packet.since };
-            self.next_leg(delivered.packet, Some(landing));
+            let Delivered { at, to, frame, packet: parcel, .. } = delivered;
+            watch(Left { at, carrier: Carrier::Cell(cell), parcel: &parcel, flow });
+            shared.on_delivered((cell as u32, to), parcel.flow, frame.at, flows);
+            self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
     }
@@ -546,7 +554,7 @@ impl World {
                 downlink.on_report(self.now, number);
                 self.reschedule_flow(flow);
             }
-            (Flow::Cross(cross), _) => cross.on_delivered(parcel.load.size),
+            (Flow::Cross(cross), _) => cross.on_delivered(self.now, parcel.load.size),
             // A flow carries its own bodies only.
             (
                 Flow::Updates(_)

@@ -12,8 +12,9 @@ use freshline_core::router::Ecn;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
-use super::stream::RoundTrips;
+use super::stream::{Completion, RoundTrips};
 use crate::tcp::SenderStats;
 use crate::tcp::apps::{Cbr, Outlet, Pages, Video, VideoOutcome};
 use crate::tcp::multipath::{Carried, MultipathReceiver, MultipathSender, MultipathStats};
@@ -44,15 +45,19 @@ pub struct Multipath {
     has_begun: bool,
     /// Segments that travel.
     carried: Slab<Carried>,
+    /// Whether it has a file, pages or a video to transfer.
+    is_transfer: bool,
     finished_at: Option<Time>,
+    measured: Measured,
     tally: Tally,
 }
 
 /// What is measured, from the end of the warm-up on.
 #[derive(Debug)]
 struct Tally {
-    since: Time,
     delivered_before: Bytes,
+    /// By the end of the measured time.
+    delivered: Bytes,
     before: MultipathStats,
     subflows: Vec<SubflowTally>,
 }
@@ -63,6 +68,8 @@ struct SubflowTally {
     round_trips: SpanHistogram,
     before: SenderStats,
     delivered_before: Bytes,
+    /// By the end of the measured time.
+    delivered: Bytes,
     /// Packets in its device, added up over the segments that it sent.
     held: u64,
 }
@@ -70,10 +77,14 @@ struct SubflowTally {
 /// What a stream over several paths was like.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultipathOutcome {
-    /// Payload delivered in order, in bit/s.
-    pub goodput_bps: f64,
-    /// From the beginning until everything was delivered, for a file, pages or a video.
-    pub completion: Option<Span>,
+    /// Payload delivered in order, in bit/s; `None` if the flow has no measured time.
+    pub goodput_bps: Option<f64>,
+    /// The measured time: from when until when; `None` if the flow has none.
+    pub measured: Option<(Time, Time)>,
+    /// Whether it had begun and no payload had arrived by the end.
+    pub never_delivered: bool,
+    /// For a file, pages or a video, how long it took until everything was delivered.
+    pub completion: Option<Completion>,
     /// How long a page took, on average; `None` without pages.
     pub page_mean: Option<Span>,
     /// What watching was like; `None` without a video.
@@ -91,8 +102,9 @@ pub struct MultipathOutcome {
 /// What a subflow was like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SubflowOutcome {
-    /// Payload delivered over it, copies included, in bit/s.
-    pub goodput_bps: f64,
+    /// Payload delivered over it, copies included, in bit/s; `None` if the flow has no measured
+    /// time.
+    pub goodput_bps: Option<f64>,
     /// Round trips; `None` if none was measured.
     pub rtt: Option<RoundTrips>,
     /// Segments sent again, of all segments; 0 to 1.
@@ -102,17 +114,18 @@ pub struct SubflowOutcome {
 }
 
 impl Tally {
-    fn new(since: Time, sender: &MultipathSender, receiver: &MultipathReceiver) -> Self {
+    fn new(sender: &MultipathSender, receiver: &MultipathReceiver) -> Self {
         let subflows = sender.subflows().iter().enumerate();
         let subflows = subflows.map(|(at, subflow)| SubflowTally {
             round_trips: SpanHistogram::new(),
             before: *subflow.sender().stats(),
             delivered_before: receiver.delivered_by(at),
+            delivered: receiver.delivered_by(at),
             held: 0,
         });
         Self {
-            since,
             delivered_before: receiver.delivered(),
+            delivered: receiver.delivered(),
             before: *sender.stats(),
             subflows: subflows.collect(),
         }
@@ -127,7 +140,8 @@ impl Multipath {
         source: MultipathSource,
         (starts_at, ends_at): (Time, Time),
     ) -> Self {
-        let tally = Tally::new(Time::ZERO, &sender, &receiver);
+        let tally = Tally::new(&sender, &receiver);
+        let is_transfer = !matches!(source, MultipathSource::Bulk | MultipathSource::Cbr(_));
         Self {
             sender,
             receiver,
@@ -136,15 +150,19 @@ impl Multipath {
             ends_at,
             has_begun: false,
             carried: Slab::new(),
+            is_transfer,
             finished_at: None,
+            measured: Measured::between((starts_at, ends_at)),
             tally,
         }
     }
 
-    /// What was before counts no more.
+    /// The warm-up has ended.
     pub fn begin_measuring(&mut self, now: Time) {
         self.receiver.begin_measuring();
-        self.tally = Tally::new(now, &self.sender, &self.receiver);
+        self.measured.begin(now);
+        // Of one that has ended before, nothing is left to measure.
+        self.tally = Tally::new(&self.sender, &self.receiver);
     }
 
     /// The device of a path holds so many packets now, and so many have left it since its start.
@@ -195,10 +213,17 @@ impl Multipath {
         let path = usize::from(path);
         match direction {
             Direction::There => {
-                if !self.receiver.on_segment(now, path, &carried) {
+                let has_more = self.receiver.on_segment(now, path, &carried);
+                if self.measured.has(now) {
+                    self.tally.subflows[path].delivered = self.receiver.delivered_by(path);
+                }
+                if !has_more {
                     return;
                 }
                 let delivered = self.receiver.delivered();
+                if self.measured.has(now) {
+                    self.tally.delivered = delivered;
+                }
                 let is_last = match &mut self.source {
                     MultipathSource::Pages(pages) => {
                         pages.on_delivered(now, delivered);
@@ -265,8 +290,7 @@ impl Multipath {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> MultipathOutcome {
-        let seconds = now.since(self.tally.since).as_secs_f64();
-        let bps = |bytes: Bytes| bytes.get() as f64 * 8.0 / seconds;
+        let bps = |bytes: Bytes| self.measured.rate(now, bytes.get() as f64 * 8.0);
         let waits = &self.receiver.reordering().waits;
         let has_waits = waits.count() > 0;
         let subflows = self.tally.subflows.iter().enumerate().map(|(at, tally)| {
@@ -274,7 +298,7 @@ impl Multipath {
             let sent = stats.segments.get() - tally.before.segments.get();
             let again = stats.retransmissions.get() - tally.before.retransmissions.get();
             SubflowOutcome {
-                goodput_bps: bps(self.receiver.delivered_by(at) - tally.delivered_before),
+                goodput_bps: bps(tally.delivered - tally.delivered_before),
                 rtt: RoundTrips::of(&tally.round_trips),
                 retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
                 device_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
@@ -286,8 +310,11 @@ impl Multipath {
             _ => (None, None),
         };
         MultipathOutcome {
-            goodput_bps: bps(self.receiver.delivered() - self.tally.delivered_before),
-            completion: self.finished_at.map(|at| at.since(self.starts_at)),
+            goodput_bps: bps(self.tally.delivered - self.tally.delivered_before),
+            measured: self.measured.period(now),
+            never_delivered: self.receiver.delivered() == Bytes::ZERO && now > self.starts_at,
+            completion: Completion::of(self.starts_at, self.finished_at, now)
+                .filter(|_| self.is_transfer),
             page_mean,
             video,
             reorder_mean: has_waits.then(|| waits.mean()),

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness};
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness, Integral};
 use freshline_core::host::{Band, BandLaw};
 use freshline_core::link::SpanHistogram;
 use freshline_core::mesh::Heard;
@@ -17,6 +17,7 @@ use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
 use super::host::{Host, HostOutcome};
+use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats};
@@ -61,47 +62,74 @@ pub struct Stream {
     segments: Slab<Segment>,
     /// Segments at the receiver that are not yet delivered: where they end, when they first left.
     waiting: VecDeque<(u64, Time)>,
+    /// Whether it has a file to transfer.
+    is_transfer: bool,
     finished_at: Option<Time>,
+    newest_ack: u64,
     tally: Tally,
 }
 
-/// What is measured, from the end of the warm-up on.
+/// The measurement. Ages run from the flow's start on, so that one from the warm-up goes on.
 #[derive(Debug, Clone)]
 struct Tally {
-    since: Time,
+    measured: Measured,
     /// The true age, at the receiver.
     age: AgeMeter,
     /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
     source_age: AgeProcess,
-    newest_ack: u64,
+    source_age_from: Integral,
     round_trips: SpanHistogram,
     /// Periods of a law that has one, as acks came, and how many.
     periods: (Span, u64),
     before: SenderStats,
     delivered_before: Bytes,
+    /// By the end of the measured time.
+    delivered: Bytes,
 }
 
 /// What a stream was like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StreamOutcome {
-    /// The age at the receiver; `None` if it never knew one.
+    /// The age at the receiver, from the flow's start on. `None`, as the goodput, if the flow has
+    /// no measured time.
     pub age: Option<AgeSummary>,
     /// The sender's own estimate of the mean age, from round trips and gaps between acks.
     pub source_age_mean: Option<Span>,
     /// Round trips; `None` if none was measured.
     pub rtt: Option<RoundTrips>,
     /// Payload delivered, in bit/s.
-    pub goodput_bps: f64,
+    pub goodput_bps: Option<f64>,
+    /// The measured time: from when until when; `None` if the flow has none.
+    pub measured: Option<(Time, Time)>,
+    /// Whether it had begun and no payload had arrived by the end.
+    pub never_delivered: bool,
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
     /// Timeouts and fast recoveries, of all segments: p of Reno's throughput; 0 to 1.
     pub loss_events: f64,
     /// The mean of a period that its law waits for (DTPA's TXP); `None` if it has none.
     pub period: Option<Span>,
-    /// From the beginning until everything was acknowledged, for a file.
-    pub completion: Option<Span>,
+    /// For a file, how long it took until everything was acknowledged.
+    pub completion: Option<Completion>,
     /// What data met as it left its host.
     pub host: HostOutcome,
+}
+
+/// How long a transfer took from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Until its end; of one that is unfinished, until now, which is a lower bound.
+    pub took: Span,
+    /// Whether it was finished.
+    pub is_finished: bool,
+}
+
+impl Completion {
+    /// Of a transfer that began at `starts_at`; `None` if it has not begun.
+    pub(super) fn of(starts_at: Time, finished_at: Option<Time>, now: Time) -> Option<Self> {
+        let took = finished_at.unwrap_or(now).since(starts_at);
+        (now > starts_at).then_some(Self { took, is_finished: finished_at.is_some() })
+    }
 }
 
 /// How the round trips of a stream were spread.
@@ -129,17 +157,27 @@ impl RoundTrips {
 }
 
 impl Tally {
-    fn new(since: Time, before: SenderStats, delivered_before: Bytes) -> Self {
+    fn new((starts_at, ends_at): (Time, Time)) -> Self {
+        let source_age = AgeProcess::starting_at(starts_at);
         Self {
-            since,
-            age: AgeMeter::new(),
-            source_age: AgeProcess::new(),
-            newest_ack: 0,
+            measured: Measured::between((starts_at, ends_at)),
+            age: AgeMeter::starting_at(starts_at),
+            source_age_from: source_age.mark(starts_at),
+            source_age,
             round_trips: SpanHistogram::new(),
             periods: (Span::ZERO, 0),
-            before,
-            delivered_before,
+            before: SenderStats::default(),
+            delivered_before: Bytes::ZERO,
+            delivered: Bytes::ZERO,
         }
+    }
+
+    fn begin(&mut self, now: Time, before: SenderStats) {
+        self.measured.begin(now);
+        self.age.measure_from(now);
+        self.source_age_from = self.source_age.mark(now);
+        (self.round_trips, self.periods) = (SpanHistogram::new(), (Span::ZERO, 0));
+        (self.before, self.delivered_before) = (before, self.delivered);
     }
 }
 
@@ -157,6 +195,7 @@ impl Stream {
             sender,
             receiver,
             host: Host::new(host),
+            is_transfer: matches!(application, Application::File(_)),
             application,
             starts_at,
             ends_at,
@@ -164,14 +203,14 @@ impl Stream {
             segments: Slab::new(),
             waiting: VecDeque::new(),
             finished_at: None,
-            tally: Tally::new(Time::ZERO, SenderStats::default(), Bytes::ZERO),
+            newest_ack: 0,
+            tally: Tally::new((starts_at, ends_at)),
         }
     }
 
-    /// What was before counts no more.
+    /// The warm-up has ended: counts and means are from now on, while the age goes on.
     pub fn begin_measuring(&mut self, now: Time) {
-        let (before, delivered) = (*self.sender.stats(), self.receiver.delivered());
-        self.tally = Tally::new(now, before, delivered);
+        self.tally.begin(now, *self.sender.stats());
         self.host.begin_measuring();
     }
 
@@ -222,6 +261,9 @@ impl Stream {
         match direction {
             Direction::There => {
                 self.receiver.on_segment(now, &segment);
+                if self.tally.measured.has(now) {
+                    self.tally.delivered = self.receiver.delivered();
+                }
                 self.on_delivered(now, &segment);
             }
             Direction::Back => {
@@ -235,10 +277,11 @@ impl Stream {
                     let round_trip = self.sender.stats().rtt_sum - before.rtt_sum;
                     self.tally.round_trips.record(round_trip);
                 }
-                if let Some(sent_at) = segment.echo.filter(|_| segment.ack > self.tally.newest_ack)
-                {
-                    self.tally.newest_ack = segment.ack;
-                    let _: Freshness = self.tally.source_age.on_update(now, sent_at);
+                if let Some(sent_at) = segment.echo.filter(|_| segment.ack > self.newest_ack) {
+                    self.newest_ack = segment.ack;
+                    if self.tally.measured.has(now) {
+                        let _: Freshness = self.tally.source_age.on_update(now, sent_at);
+                    }
                 }
                 self.write_file();
                 if self.finished_at.is_none() && self.sender.is_finished() {
@@ -273,6 +316,13 @@ impl Stream {
         self.tally.age.process()
     }
 
+    /// `now`, or the end of the flow or of its file if that was earlier: the age is measured until
+    /// then.
+    pub fn measured_until(&self, now: Time) -> Time {
+        let until = self.tally.measured.clip(now);
+        self.finished_at.filter(|_| self.is_transfer).map_or(until, |at| at.min(until))
+    }
+
     /// Payload delivered in order since the stream began.
     pub fn delivered(&self) -> Bytes {
         self.receiver.delivered()
@@ -300,24 +350,26 @@ impl Stream {
 
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
-        let Tally {
-            since, age, source_age, round_trips, before, delivered_before, periods, ..
-        } = &self.tally;
+        let Tally { measured, age, source_age, round_trips, before, periods, .. } = &self.tally;
+        let until = self.measured_until(now);
         let stats = self.sender.stats();
         let sent = stats.segments.get() - before.segments.get();
         let again = stats.retransmissions.get() - before.retransmissions.get();
         let losses =
             stats.timeouts - before.timeouts + stats.fast_recoveries - before.fast_recoveries;
-        let delivered = (self.receiver.delivered() - *delivered_before).get() as f64;
+        let delivered = (self.tally.delivered - self.tally.delivered_before).get() as f64;
         StreamOutcome {
-            age: age.summary(now),
-            source_age_mean: source_age.mean(now),
+            age: age.summary(until),
+            source_age_mean: source_age.mean_since(self.tally.source_age_from, until),
             rtt: RoundTrips::of(round_trips),
-            goodput_bps: delivered * 8.0 / now.since(*since).as_secs_f64(),
+            goodput_bps: measured.rate(now, delivered * 8.0),
+            measured: measured.period(now),
+            never_delivered: self.delivered() == Bytes::ZERO && now > self.starts_at,
             retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
             loss_events: if sent > 0 { losses as f64 / sent as f64 } else { 0.0 },
             period: (periods.1 > 0).then(|| periods.0 / periods.1),
-            completion: self.finished_at.map(|at| at.since(self.starts_at)),
+            completion: Completion::of(self.starts_at, self.finished_at, now)
+                .filter(|_| self.is_transfer),
             host: self.host.outcome(self.starts_at),
         }
     }
@@ -353,7 +405,9 @@ impl Stream {
         let delivered = self.receiver.delivered();
         if let Application::Updates { source, .. } = &mut self.application {
             while let Some(update) = source.poll_delivered(delivered) {
-                self.tally.age.on_update(now, update.generated_at);
+                if self.tally.measured.has(now) {
+                    self.tally.age.on_update(now, update.generated_at);
+                }
             }
             return;
         }
@@ -364,7 +418,9 @@ impl Stream {
         let whole = self.waiting.iter().filter(|(end, _)| *end <= delivered.get());
         if let Some(sent_at) = whole.map(|(_, sent_at)| *sent_at).max() {
             self.waiting.retain(|(end, _)| *end > delivered.get());
-            self.tally.age.on_update(now, sent_at);
+            if self.tally.measured.has(now) {
+                self.tally.age.on_update(now, sent_at);
+            }
         }
     }
 }

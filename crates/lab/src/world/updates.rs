@@ -8,15 +8,16 @@
 //!
 //! Over several paths, `session::Paths` says which of them an update takes.
 
-use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness};
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
 use freshline_core::path::{DeviceMeter, PathId};
 use freshline_core::session::{PathAck, PathCounters, Paths, Route};
-use freshline_core::source::{self, RateLaw};
+use freshline_core::source::{self, EpochRecord, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
+use super::measured::Measured;
 use super::parcel::{Ack, Body, Load, UDP_OVER_IPV4, Update};
 
 /// How large updates are on the wire.
@@ -68,63 +69,90 @@ pub struct UpdateFlow {
     rng: Pcg64,
     starts_at: Time,
     ends_at: Time,
+    /// Whether it was woken at its end or later. A law that was waiting for an ack may want an update
+    /// that was due before the end.
+    is_over: bool,
+    /// The law's epochs so far, where they are recorded.
+    epochs: Option<Vec<EpochRecord>>,
     next_seq: u64,
     fresh: u32,
     newest: Option<u64>,
+    newest_acked: Option<u64>,
     tally: Tally,
 }
 
-/// What is measured, from the end of the warm-up on.
+/// The measurement. The processes run from the flow's start on, so that an age or a backlog from
+/// the warm-up goes on; marks say from where their means count.
 #[derive(Debug, Clone)]
 struct Tally {
-    since: Time,
+    measured: Measured,
     /// The true age, at the monitor.
     age: AgeMeter,
     /// The age as the source knows it from acks.
     source_age: AgeProcess,
+    source_age_from: Integral,
     backlog: BacklogProcess,
+    backlog_from: Integral,
     sent: u64,
     /// What each path had carried at the beginning.
     before: Vec<PathCounters>,
     delivered_fresh: u64,
     rtt_sum: Span,
     acked: u64,
-    newest_acked: Option<u64>,
 }
 
 /// What a flow of updates was like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateOutcome {
-    /// The true age at the monitor; `None` if it never knew one.
+    /// The true age at the monitor, from the flow's start on: a source that delivers nothing ages
+    /// from there. `None`, as all means and rates here, if the flow has no measured time.
     pub age: Option<AgeSummary>,
-    /// The source's own estimate of the mean age, from acks: an upper bound.
+    /// The source's own estimate of the mean age, from acks: an upper bound. `None` where there are
+    /// no acks.
     pub source_age_mean: Option<Span>,
     /// Time average of updates sent and not acknowledged; `None` where there are no acks.
     pub backlog: Option<f64>,
-    /// Mean round trip of fresh acks.
+    /// Mean round trip of fresh acks; `None` if none came.
     pub rtt_mean: Option<Span>,
     /// Updates sent a second.
-    pub updates_per_s: f64,
+    pub updates_per_s: Option<f64>,
     /// The same with the copies that take other paths.
-    pub packets_per_s: f64,
+    pub packets_per_s: Option<f64>,
     /// Payload of fresh updates, in bit/s.
-    pub goodput_bps: f64,
+    pub goodput_bps: Option<f64>,
+    /// The measured time: from when until when; `None` if the flow has none.
+    pub measured: Option<(Time, Time)>,
+    /// Whether it had begun and no update had arrived by the end.
+    pub never_delivered: bool,
 }
 
 impl Tally {
-    fn new(since: Time, paths: &Paths) -> Self {
+    fn new((starts_at, ends_at): (Time, Time)) -> Self {
+        let (source_age, backlog) =
+            (AgeProcess::starting_at(starts_at), BacklogProcess::new(starts_at));
         Self {
-            since,
-            before: counters(paths).collect(),
-            age: AgeMeter::new(),
-            source_age: AgeProcess::new(),
-            backlog: BacklogProcess::new(since),
+            measured: Measured::between((starts_at, ends_at)),
+            age: AgeMeter::starting_at(starts_at),
+            source_age_from: source_age.mark(starts_at),
+            source_age,
+            backlog_from: backlog.mark(starts_at),
+            backlog,
             sent: 0,
+            before: Vec::new(),
             delivered_fresh: 0,
             rtt_sum: Span::ZERO,
             acked: 0,
-            newest_acked: None,
         }
+    }
+
+    fn begin(&mut self, now: Time, paths: &Paths) {
+        self.measured.begin(now);
+        self.age.measure_from(now);
+        self.source_age_from = self.source_age.mark(now);
+        self.backlog_from = self.backlog.mark(now);
+        self.before = counters(paths).collect();
+        (self.sent, self.delivered_fresh) = (0, 0);
+        (self.rtt_sum, self.acked) = (Span::ZERO, 0);
     }
 }
 
@@ -144,17 +172,20 @@ impl UpdateFlow {
             rng,
             starts_at,
             ends_at,
+            is_over: false,
+            epochs: None,
             next_seq: 0,
             fresh: 0,
             newest: None,
-            tally: Tally::new(Time::ZERO, &Paths::default()),
+            newest_acked: None,
+            tally: Tally::new((starts_at, ends_at)),
         }
     }
 
     /// The same over these paths.
     pub fn over(mut self, paths: Paths) -> Self {
         self.devices = vec![DeviceMeter::default(); paths.count()];
-        self.tally = Tally::new(Time::ZERO, &paths);
+        self.tally.before = counters(&paths).collect();
         self.paths = paths;
         self
     }
@@ -167,16 +198,37 @@ impl UpdateFlow {
         }
     }
 
-    /// What was before counts no more.
+    /// From now on the control epochs of the law are recorded.
+    pub fn record_epochs(&mut self) {
+        self.epochs = Some(Vec::new());
+    }
+
+    /// The control epochs of the law that have been recorded; none of a law without epochs.
+    pub fn epochs(&self) -> &[EpochRecord] {
+        self.epochs.as_deref().unwrap_or_default()
+    }
+
+    fn record_epoch(&mut self) {
+        let Some(epochs) = &mut self.epochs else { return };
+        if let Some(record) = self.law.last_epoch()
+            && epochs.last().is_none_or(|last| last.ended_s < record.ended_s)
+        {
+            epochs.push(*record);
+        }
+    }
+
+    /// The warm-up has ended: counts and means are from now on, while the age goes on.
     pub fn begin_measuring(&mut self, now: Time) {
-        self.tally = Tally::new(now, &self.paths);
+        self.tally.begin(now, &self.paths);
     }
 
     /// Something to do has come due: gives an update to send, and its paths.
     pub fn on_wake(&mut self, now: Time) -> Option<(Route, Load)> {
         if self.law.next_event().is_some_and(|at| at <= now) {
             self.law.on_tick(now);
+            self.record_epoch();
         }
+        self.is_over = now >= self.ends_at;
         let due = self.next_update_at().is_some_and(|at| at <= now);
         due.then(|| self.send(now))?
     }
@@ -187,8 +239,10 @@ impl UpdateFlow {
         if was_fresh {
             self.newest = Some(update.seq);
             self.fresh = self.fresh.wrapping_add(1);
-            self.tally.delivered_fresh += 1;
-            self.tally.age.on_update(now, update.generated_at);
+            if self.tally.measured.has(now) {
+                self.tally.delivered_fresh += 1;
+                self.tally.age.on_update(now, update.generated_at);
+            }
         }
         let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
         self.sizes.ack.filter(|_| update.wants_ack).map(|size| Load::plain(size, body))
@@ -198,12 +252,17 @@ impl UpdateFlow {
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: Ack) {
         let Ack { update: Update { seq, generated_at, .. }, received_at, fresh, .. } = ack;
         self.paths.on_ack(now, path, &PathAck { seq, hold: Span::ZERO, received_at });
-        self.tally.backlog.on_ack(now, seq);
-        if self.tally.newest_acked.is_none_or(|newest| seq > newest) {
-            self.tally.newest_acked = Some(seq);
+        let is_measured = self.tally.measured.has(now);
+        if is_measured {
+            self.tally.backlog.on_ack(now, seq);
+        }
+        if self.newest_acked.is_none_or(|newest| seq > newest) {
+            self.newest_acked = Some(seq);
             self.tally.rtt_sum += now.since(generated_at);
             self.tally.acked += 1;
-            let _: Freshness = self.tally.source_age.on_update(now, generated_at);
+            if is_measured {
+                let _: Freshness = self.tally.source_age.on_update(now, generated_at);
+            }
         }
         let (sent_at, hold) = (generated_at, Span::ZERO);
         let ack = source::Ack { seq, generated_at, sent_at, hold, received_at, fresh };
@@ -218,6 +277,16 @@ impl UpdateFlow {
     /// The true age at the monitor.
     pub const fn age(&self) -> &AgeProcess {
         self.tally.age.process()
+    }
+
+    /// `now`, or the end of the flow if that was earlier: age and backlog are measured until then.
+    pub fn measured_until(&self, now: Time) -> Time {
+        self.tally.measured.clip(now)
+    }
+
+    /// How much of its time has been measured; `None` if none has.
+    pub fn measured(&self, now: Time) -> Option<Span> {
+        self.tally.measured.passed(now)
     }
 
     /// Updates sent and not acknowledged.
@@ -244,23 +313,29 @@ impl UpdateFlow {
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> UpdateOutcome {
         let tally = &self.tally;
-        let seconds = now.since(tally.since).as_secs_f64();
+        let until = tally.measured.clip(now);
+        let rate = |count: u64| tally.measured.rate(now, count as f64);
+        let has_acks = self.sizes.ack.is_some();
         let rtt_mean = (tally.acked > 0).then(|| tally.rtt_sum / tally.acked);
         UpdateOutcome {
-            age: tally.age.summary(now),
-            source_age_mean: tally.source_age.mean(now),
-            backlog: self.sizes.ack.and_then(|_| tally.backlog.mean(now)),
+            age: tally.age.summary(until),
+            source_age_mean: tally
+                .source_age
+                .mean_since(tally.source_age_from, until)
+                .filter(|_| has_acks),
+            backlog: tally.backlog.mean_since(tally.backlog_from, until).filter(|_| has_acks),
             rtt_mean,
-            updates_per_s: tally.sent as f64 / seconds,
-            packets_per_s: self.sent_by_path().sum::<u64>() as f64 / seconds,
-            goodput_bps: tally.delivered_fresh as f64 * self.sizes.payload.get() as f64 * 8.0
-                / seconds,
+            updates_per_s: rate(tally.sent),
+            packets_per_s: rate(self.sent_by_path().sum()),
+            goodput_bps: rate(tally.delivered_fresh * self.sizes.payload.get() * 8),
+            measured: tally.measured.period(now),
+            never_delivered: self.newest.is_none() && now > self.starts_at,
         }
     }
 
     fn next_update_at(&self) -> Option<Time> {
         let at = self.law.next_update_at()?.max(self.starts_at);
-        (at < self.ends_at).then_some(at)
+        (at < self.ends_at && !self.is_over).then_some(at)
     }
 
     /// What took each path since the beginning of what is measured, copies included.
@@ -299,6 +374,15 @@ impl UpdateFlow {
     pub fn size_on_hop(&mut self) -> Option<Bytes> {
         let each_hop = self.sizes.distribution == SizeDistribution::ExponentialEachHop;
         each_hop.then(|| exponential(self.sizes.payload + self.sizes.overhead, &mut self.rng))
+    }
+}
+
+impl super::Flow {
+    /// From now on the control epochs of its law, if it has one with epochs, are recorded.
+    pub(super) fn record_epochs(&mut self) {
+        if let Self::Updates(updates) = self {
+            updates.record_epochs();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Captures with known times tell the ages that follow from them.
 
+mod endpoints;
 mod kernel;
 mod sessions;
 mod world;
@@ -199,6 +200,40 @@ fn ports_that_are_used_again_begin_another_flow() {
 }
 
 #[test]
+fn ports_that_are_used_again_are_seen_without_the_opening_too() {
+    let answer = |ack| Tcp { syn: true, ack, ..Tcp::ack(0) };
+    let first = [Tcp::data(0, 100).at(0), Tcp::ack(100).at(20_000)];
+    // Far away: no window reaches so far.
+    let far = [Tcp::data(2_000_000_001, 100).at(40_000), Tcp::ack(2_000_000_101).at(70_000)];
+    // Near, but the server's answer to the opening shows it.
+    let mut answered = answer(90_001).at(35_000);
+    answered.bytes[20 + 13] |= 0x10;
+    let near = [answered, Tcp::data(90_001, 100).at(40_000), Tcp::ack(90_101).at(70_000)];
+    // Two segments in a row are believed without an ack.
+    let two = [
+        Tcp::data(2_000_000_001, 100).at(40_000),
+        Tcp::data(2_000_000_101, 100).at(50_000),
+        Tcp::ack(2_000_000_201).at(80_000),
+    ];
+    for second in [&far[..], &near[..], &two[..]] {
+        let report = report(&pcap(LinkType::Raw, &[&first[..], second].concat()));
+        let rtts: Vec<_> = report.flows.iter().map(|flow| flow.rtt.unwrap().mean_ms).collect();
+        assert_eq!(rtts, [20.0, 30.0], "{report:?}");
+    }
+}
+
+#[test]
+fn a_damaged_sequence_number_does_not_split_a_flow() {
+    let mut packets = steady(1_000, 100);
+    // A copy of a segment, one bit of whose number was flipped.
+    packets.push(Tcp::data(51_000 ^ (1 << 31), 1000).at(501_000));
+    packets.sort_by_key(|packet| packet.at);
+    let report = report(&pcap(LinkType::Raw, &packets));
+    assert_steady(&report);
+    assert_eq!(only_flow(&report).strays, 1);
+}
+
+#[test]
 fn both_directions_of_a_flow_are_told_apart() {
     let reply = Tcp { len: 200, ..Tcp::ack(100) };
     let packets = [
@@ -233,10 +268,10 @@ fn a_cut_file_tells_what_stands_before_the_cut() {
     let measured = measure(&more[..], Limits::default());
     assert_steady(&measured.report);
     let at = whole.len() as u64 + 46;
-    let Some(CaptureError::Truncated { at: place }) = measured.error else {
+    let Some(CaptureError::Truncated { packet, at: place }) = measured.error else {
         panic!("{:?}", measured.error)
     };
-    assert_eq!(place, at);
+    assert_eq!((packet, place), (201, at));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Our own sessions in a capture.
 
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
 use freshline_lab::capture::{LinkType, Report};
 
 use crate::world::{Captured, at, cut, pcap, report, udp};
@@ -31,6 +31,7 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
             generated_at: source_clock(sent_at),
             clock_offset: Some(83_000_000_000),
             wants_ack: true,
+            ack_mark: None,
             opening: (seq == 0).then_some(opening),
             payload,
         };
@@ -44,6 +45,7 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
             fresh: seq as u32 + 1,
             stale: 0,
             missing: 0,
+            marks: Default::default(),
         };
         let mut bytes = [0; 2000];
         let len = update.write(&mut bytes).unwrap();
@@ -124,6 +126,120 @@ fn lost_updates_late_acks_and_copies_do_not_make_anything_fresher() {
     assert_eq!((copied.copies, copied.late_acks), (100, 100));
     assert_eq!((copied.rtt, copied.age_at_source), (clean.rtt, clean.age_at_source));
     assert_eq!(copied.age_at_monitor, clean.age_at_monitor);
+}
+
+/// Updates that leave together, and their acks as a network card puts them together.
+fn trains(packets: &[Captured], at_once: usize) -> Vec<Captured> {
+    let (updates, acks): (Vec<_>, Vec<_>) =
+        packets.iter().partition(|packet| packet.payload().len() > Ack::LEN);
+    let together = |packets: &[&Captured], from, to| {
+        let bytes: Vec<_> = packets.iter().flat_map(|packet| packet.payload()).copied().collect();
+        let mut train = udp(0, from, to, &bytes);
+        train.at = packets[packets.len() - 1].at;
+        train
+    };
+    let updates = updates.chunks(at_once).map(|some| together(some, SOURCE, MONITOR));
+    let acks = acks.chunks(at_once).map(|some| together(some, MONITOR, SOURCE));
+    let mut trains: Vec<_> = updates.chain(acks).collect();
+    trains.sort_by_key(|packet| packet.at);
+    trains
+}
+
+#[test]
+fn every_message_of_a_train_counts() {
+    let packets = session(Place::Source, &[1; 100]);
+    let trains = trains(&packets, 7);
+    let whole = report(&pcap(LinkType::Raw, &trains));
+    let session = &whole.sessions[0];
+    assert_eq!((session.updates, session.acks + session.late_acks), (100, 100));
+    assert_eq!((whole.packets.session, whole.packets.unread_messages), (30, 0));
+
+    // Of each train the first message was captured.
+    let short = report(&pcap(LinkType::Raw, &cut(&trains, 96)));
+    let read = short.sessions[0].updates + short.sessions[0].acks + short.sessions[0].late_acks;
+    assert_eq!(read + short.packets.unread_messages, 200, "{short:?}");
+}
+
+#[test]
+fn a_monitor_that_is_replaced_has_a_clock_of_its_own() {
+    let mut packets = session(Place::Source, b"state");
+    let before = means(&report(&pcap(LinkType::Raw, &packets)));
+    // From update 50 on another monitor answers, whose clock is 80 s behind that of the first. The
+    // source opens the session there, and knows the distance from update 53 on.
+    const BEHIND: u64 = 80_000_000_000;
+    let mut rewrite = |packet: &mut Captured| {
+        let bytes = packet.payload().to_vec();
+        let changed = match Message::parse(&bytes).unwrap() {
+            Message::Update(update) if update.seq >= 50 => {
+                let opening = Opening { cookie: Cookie::default(), name: "robot-7", token: b"" };
+                let mut bytes = [0; 2000];
+                let changed = Update {
+                    opening: (update.seq < 53).then_some(opening),
+                    clock_offset: (update.seq >= 53).then_some(3_000_000_000),
+                    ..update
+                };
+                let len = changed.write(&mut bytes).unwrap();
+                bytes[..len].to_vec()
+            }
+            Message::Ack(ack) if ack.seq >= 50 => {
+                let received_at = Time::from_nanos(ack.received_at.as_nanos() - BEHIND);
+                Ack { received_at, ..ack }.bytes().to_vec()
+            }
+            _ => return,
+        };
+        let (from, to) = if bytes[3] == 1 { (SOURCE, MONITOR) } else { (MONITOR, SOURCE) };
+        let at = packet.at;
+        *packet = udp(0, from, to, &changed);
+        packet.at = at;
+    };
+    packets.iter_mut().for_each(&mut rewrite);
+    let report = report(&pcap(LinkType::Raw, &packets));
+    let after = means(&report);
+    assert_eq!((after.0, after.1), (before.0, before.1));
+    // Some acks around the change tell nothing; the age goes on for as long.
+    let ages = report.sessions[0].age_at_monitor.unwrap();
+    assert!((after.2 - before.2).abs() < 2.0 && ages.max_ms < 100.0, "{ages:?}");
+}
+
+#[test]
+fn a_damaged_number_does_not_lose_the_session() {
+    for damaged in [0, 40] {
+        let mut packets = session(Place::Source, b"state");
+        let place = packets.iter().position(|packet| {
+            matches!(Message::parse(packet.payload()), Ok(Message::Update(update)) if update.seq == damaged)
+        });
+        let packet = &mut packets[place.unwrap()];
+        let mut bytes = packet.payload().to_vec();
+        // The first byte of the number.
+        bytes[16] ^= 0x80;
+        let at = packet.at;
+        *packet = udp(0, SOURCE, MONITOR, &bytes);
+        packet.at = at;
+        let session = report(&pcap(LinkType::Raw, &packets)).sessions.remove(0);
+        assert_eq!((session.strays, session.copies), (1, 0), "{session:?}");
+        assert!(session.updates >= 98 && session.acks >= 97, "{session:?}");
+    }
+}
+
+#[test]
+fn frames_out_of_order_are_put_in_order_and_no_round_trip_is_negative() {
+    let mut packets = session(Place::Source, b"state");
+    let clean = report(&pcap(LinkType::Raw, &packets)).sessions.remove(0);
+    for pair in packets.chunks_mut(8) {
+        pair.reverse();
+    }
+    let mixed = report(&pcap(LinkType::Raw, &packets));
+    assert_eq!(mixed.sessions, [clean]);
+    assert_eq!(mixed.packets.disordered, 0);
+
+    // Captured with a clock that was set back between an update and its ack.
+    for packet in &mut packets {
+        if matches!(Message::parse(packet.payload()), Ok(Message::Ack(_))) {
+            packet.at = packet.at - Span::from_micros(21_500);
+        }
+    }
+    let early = report(&pcap(LinkType::Raw, &packets)).sessions.remove(0);
+    assert!(early.rtt.is_none_or(|rtt| rtt.min_ms > 0.0), "{early:?}");
 }
 
 #[test]

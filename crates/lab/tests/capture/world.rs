@@ -22,6 +22,13 @@ pub(crate) struct Captured {
     pub(crate) wire_len: usize,
 }
 
+impl Captured {
+    /// What a UDP datagram over IPv4 carries.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[28..]
+    }
+}
+
 /// A TCP segment; what a test does not name is a plain ack from [`CLIENT`] to [`SERVER`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tcp {

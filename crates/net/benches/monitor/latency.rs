@@ -48,6 +48,7 @@ fn through_the_endpoints() -> Vec<Span> {
         quic: None,
         params: MonitorParams::default(),
         detailed: 100,
+        forget: MonitorConfig::FORGET,
     })
     .unwrap();
     let address = monitor.local_addr().unwrap();
@@ -57,7 +58,7 @@ fn through_the_endpoints() -> Vec<Span> {
         delays.0
     });
     let mut source = Source::new(SourceConfig {
-        monitor: address,
+        monitor: address.into(),
         transport: Transport::Udp,
         ways: Ways::default(),
         params: SourceParams::default(),

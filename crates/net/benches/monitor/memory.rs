@@ -79,6 +79,7 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
             generated_at: Time::ZERO,
             clock_offset: Some(0),
             wants_ack: true,
+            ack_mark: None,
             opening: Some(Opening { cookie, name, token: b"" }),
             payload: &PAYLOAD,
         };

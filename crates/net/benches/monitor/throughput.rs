@@ -114,6 +114,7 @@ fn config() -> MonitorConfig {
         quic: None,
         params: MonitorParams::default(),
         detailed: 100,
+        forget: MonitorConfig::FORGET,
     }
 }
 

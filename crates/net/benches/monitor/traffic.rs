@@ -88,6 +88,7 @@ impl Blaster {
                 // One process, one clock: the monitor's is not ahead.
                 clock_offset: Some(0),
                 wants_ack: true,
+                ack_mark: None,
                 opening: None,
                 payload: &PAYLOAD,
             };

@@ -1,25 +1,28 @@
 //! The client's end: programs' connections in, one QUIC connection over several interfaces out.
 
 mod program;
+mod udp;
+mod ways;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpListener;
-use noq_proto::{
-    DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId, VarInt,
-};
+use noq_proto::{DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId};
 use program::{Flow, Step, advance};
 use slab::Slab;
+use udp::Associations;
+use ways::Way;
 
 use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
 use super::link::{Link, LinkEvent, send_by};
 use super::socket::Outlet;
-use super::status::Watcher;
+use super::status::{ViaReport, Watcher};
 use super::{BondError, Sending, Target, config, system};
+use crate::dial::{Lookup, Remote};
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
 use crate::via::{Interfaces, Via};
@@ -28,8 +31,29 @@ use crate::via::{Interfaces, Via};
 /// long are ended.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
-/// How long a handshake may take before the next interface is tried.
+/// How long the server may take to answer a handshake at all before the next interface is tried;
+/// less where its name has other addresses, and twice as long each time that none had an answer.
 const DIAL_TIMEOUT: Span = Span::from_secs(3);
+const SHORT_DIAL_TIMEOUT: Span = Span::from_millis(375);
+const MAX_DIAL_TIMEOUT: Span = Span::from_secs(24);
+
+/// A name that could not be looked up is asked for again after this time.
+const LOOKUP_RETRY: Span = Span::from_secs(2);
+
+/// The most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// How long a handshake may take once the server has answered.
+const HANDSHAKE_TIMEOUT: Span = Span::from_secs(30);
+
+/// After a refusal, or a connection that ended at once, the client waits before it connects again:
+/// this long the first time, twice as long each time, and at most [`MAX_BACKOFF`]; up to half as much
+/// is added, so that clients of one server do not come together.
+const BACKOFF: Span = Span::from_millis(250);
+const MAX_BACKOFF: Span = Span::from_secs(30);
+
+/// A connection that has lasted for this long is not one that ended at once.
+const LASTING: Span = Span::from_secs(5);
 
 /// A path that was given up is tried again after this time.
 const RETRY: Span = Span::from_millis(500);
@@ -38,7 +62,7 @@ const RETRY: Span = Span::from_millis(500);
 #[derive(Debug)]
 pub struct ClientConfig {
     /// The server.
-    pub server: SocketAddr,
+    pub server: Remote,
     /// The name that its certificate must have, unless it is pinned.
     pub server_name: String,
     /// What makes the client believe that it is the server.
@@ -50,26 +74,10 @@ pub struct ClientConfig {
     pub vias: Vec<(Via, Option<SocketAddr>)>,
     /// How to send.
     pub sending: Sending,
-    /// TCP addresses to listen at, and where what comes there goes; none: as the program says by
-    /// SOCKS5 or HTTP's CONNECT.
+    /// TCP addresses to listen at, and the destination of their connections; `None`: the program names
+    /// it, by SOCKS5 (CONNECT, or UDP ASSOCIATE for datagrams) or by HTTP as to a proxy (CONNECT, or a
+    /// request for `http://` in absolute form).
     pub listen: Vec<(SocketAddr, Option<Target>)>,
-}
-
-/// One way out of this host.
-#[derive(Debug)]
-struct Way {
-    via: Via,
-    /// Where the server is on this way.
-    peer: SocketAddr,
-    /// Its local address towards noq-proto: made up, so that it stays when the real one changes.
-    label: IpAddr,
-    outlet: Option<Outlet>,
-    /// The number of the interface that it is bound to.
-    device: Option<u32>,
-    /// There was no socket to be had, which was said.
-    is_in_trouble: bool,
-    path: Option<PathId>,
-    retry_at: Time,
 }
 
 struct Listener {
@@ -83,13 +91,28 @@ struct Listener {
 pub struct Client {
     driver: Driver,
     quic: noq_proto::ClientConfig,
-    server: SocketAddr,
+    server: Remote,
+    lookup: Lookup,
+    /// The name must be looked up, not before this time.
+    lookup_at: Option<Time>,
+    /// The server's addresses, in the order in which they are tried, and the one that is now.
+    addresses: Vec<SocketAddr>,
+    address: usize,
+    /// The server has no address, which was said.
+    is_without_address: bool,
     server_name: String,
     link: Option<Link>,
     ways: Vec<Way>,
     /// The one by which the first path goes.
     dialled: usize,
-    give_up_at: Time,
+    dialled_at: Time,
+    /// Not before.
+    dial_at: Time,
+    /// Handshakes without an answer since the last connection.
+    unanswered: u32,
+    /// Refusals and connections that ended at once since the last one that lasted.
+    refusals: u32,
+    ready_at: Option<Time>,
     look_at: Time,
     was_ready: bool,
     /// The server does not answer, which was said.
@@ -97,6 +120,7 @@ pub struct Client {
     listeners: Vec<Listener>,
     flows: Slab<Flow>,
     by_stream: HashMap<StreamId, usize>,
+    associations: Associations,
 }
 
 impl Client {
@@ -105,7 +129,10 @@ impl Client {
     /// # Errors
     /// [`BondError`] says what is missing.
     pub fn bind(config: ClientConfig) -> Result<Self, BondError> {
-        let quic = config::client(&config.trust, &config.identity, &config.sending)?;
+        if config.vias.len() > config::PATHS as usize {
+            return Err(BondError::TooManyVias { given: config.vias.len(), max: config::PATHS });
+        }
+        let quic = config::client(&config.trust, &config.identity)?;
         let mut endpoint = EndpointConfig::default();
         endpoint.supported_versions(vec![1]);
         let endpoint = Endpoint::new(Arc::new(endpoint), None, true);
@@ -118,32 +145,33 @@ impl Client {
             listeners.push(Listener { socket, target, is_short: false });
         }
         let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
-        let label = |index: usize| Ipv4Addr::from(0xf000_0001 + index as u32).into();
-        let ways = vias.into_iter().enumerate().map(|(index, (via, peer))| Way {
-            via,
-            peer: FourTuple::from_remote(peer.unwrap_or(config.server)).remote(),
-            label: label(index),
-            outlet: None,
-            device: None,
-            is_in_trouble: false,
-            path: None,
-            retry_at: Time::ZERO,
-        });
+        let ways = vias.into_iter().enumerate();
+        let ways = ways.map(|(index, (via, peer))| Way::new(index, via, peer));
         Ok(Self {
             driver,
             quic,
-            server: FourTuple::from_remote(config.server).remote(),
+            server: config.server,
+            lookup: Lookup::default(),
+            lookup_at: Some(Time::ZERO),
+            addresses: Vec::new(),
+            address: 0,
+            is_without_address: false,
             server_name: config.server_name,
             link: None,
             ways: ways.collect(),
             dialled: 0,
-            give_up_at: Time::ZERO,
+            dialled_at: Time::ZERO,
+            dial_at: Time::ZERO,
+            unanswered: 0,
+            refusals: 0,
+            ready_at: None,
             look_at: Time::ZERO,
             was_ready: false,
             is_without_answer: false,
             listeners,
             flows: Slab::new(),
             by_stream: HashMap::new(),
+            associations: Associations::default(),
         })
     }
 
@@ -183,8 +211,7 @@ impl Client {
                 if let (DatagramEvent::ConnectionEvent(_, event), Some(link)) =
                     (event, link.as_mut())
                 {
-                    link.connection.handle_event(event);
-                    link.paths.on_received(now);
+                    link.on_received(event, now);
                 }
             });
             // An error: the interface is down, perhaps; that is seen elsewhere.
@@ -207,6 +234,10 @@ impl Client {
             }
         }
         self.sweep(now);
+        self.look_up(now);
+        if self.addresses.is_empty() {
+            return Ok(());
+        }
         match Interfaces::read() {
             Ok(interfaces) => {
                 for index in 0..self.ways.len() {
@@ -223,44 +254,10 @@ impl Client {
         Ok(())
     }
 
-    fn look_at_way(&mut self, index: usize, interfaces: &Interfaces, now: Time) {
-        let Self { driver, ways, link, .. } = self;
-        let way = &mut ways[index];
-        let is_there = interfaces.has(&way.via, way.peer);
-        // A new interface with an old name is none that the socket is bound to.
-        let device = is_there.then(|| interfaces.index(&way.via)).flatten();
-        if way.outlet.is_some() && (!is_there || device != way.device) {
-            tracing::info!(via = %way.via, "gone");
-            way.outlet = None;
-            if let (Some(link), Some(path)) = (link, way.path) {
-                // The last path stays, for when the interface comes back.
-                let instant = driver.clock.instant_of(now);
-                let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
-            }
-        }
-        if !is_there || way.outlet.is_some() {
-            return;
-        }
-        let opened = Outlet::open(&way.via, way.peer).and_then(|mut outlet| {
-            driver.watch(&mut outlet.socket.udp, Watched::Socket(index))?;
-            Ok(outlet)
-        });
-        match opened {
-            Ok(outlet) => {
-                (way.outlet, way.device, way.is_in_trouble) = (Some(outlet), device, false);
-                if let Some(name) = interfaces.name(&way.via) {
-                    driver.queues.label(way.label, name);
-                }
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut way.is_in_trouble, true) {
-                    tracing::warn!(via = %way.via, "no socket: {error}");
-                }
-            }
-        }
-    }
-
     fn dial(&mut self, now: Time) -> Result<(), BondError> {
+        if now < self.dial_at {
+            return Ok(());
+        }
         let count = self.ways.len();
         let next = (0..count).map(|step| (self.dialled + step) % count);
         let Some(index) = next.into_iter().find(|index| self.ways[*index].outlet.is_some()) else {
@@ -268,16 +265,17 @@ impl Client {
         };
         let instant = self.driver.clock.instant_of(now);
         let server = self.ways[index].peer;
+        let quic = config::next_client(&self.quic, &self.driver.sending);
         let (handle, connection) = self
             .driver
             .endpoint
-            .connect(instant, self.quic.clone(), server, &self.server_name)
+            .connect(instant, quic, server, &self.server_name)
             .map_err(|error| BondError::Dial { server, error })?;
         self.link = Some(self.driver.link(handle, connection, instant)?);
         self.dialled = index;
-        self.give_up_at = now + DIAL_TIMEOUT;
+        self.dialled_at = now;
         for way in &mut self.ways {
-            (way.path, way.retry_at) = (None, Time::ZERO);
+            way.retry_at = Time::ZERO;
         }
         self.ways[index].path = Some(PathId::ZERO);
         Ok(())
@@ -302,20 +300,53 @@ impl Client {
         }
     }
 
+    /// How long the handshake may take.
+    fn patience(&self) -> Span {
+        let has_answered = self.link.as_ref().is_some_and(|link| link.heard_at.is_some());
+        let attempts = self.ways.len() * self.addresses.len();
+        let rounds = self.unanswered / attempts.max(1) as u32;
+        let first = if self.addresses.len() > 1 { SHORT_DIAL_TIMEOUT } else { DIAL_TIMEOUT };
+        match has_answered {
+            true => HANDSHAKE_TIMEOUT,
+            false => (first * (1u64 << rounds.min(16))).min(MAX_DIAL_TIMEOUT),
+        }
+    }
+
+    /// Has the next handshake wait, unless the connection that is lost had lasted.
+    fn back_off(&mut self, now: Time) {
+        let has_lasted = self.ready_at.take().is_some_and(|at| now.since(at) >= LASTING);
+        self.refusals = if has_lasted { 0 } else { self.refusals + 1 };
+        if let Some(doublings) = self.refusals.checked_sub(1) {
+            let wait = (BACKOFF * (1u64 << doublings.min(16))).min(MAX_BACKOFF);
+            // The clock's last digits are as good as a die here.
+            self.dial_at = now + wait + wait * (now.as_nanos() % 512) / 1024;
+        }
+    }
+
     fn on_timeout(&mut self, now: Time) -> Result<(), BondError> {
+        let give_up_at = self.dialled_at + self.patience();
         let instant = self.driver.clock.instant_of(now);
         let Some(link) = &mut self.link else { return Ok(()) };
         link.connection.handle_timeout(instant);
-        if !link.is_ready && !link.connection.is_closed() && now >= self.give_up_at {
+        if !link.is_ready && !link.connection.is_closed() && now >= give_up_at {
             link.close(instant, "no answer");
+            self.unanswered += 1;
+            let is_one_of_several = self.ways.len() > 1;
+            self.ways[self.dialled].on_no_answer(is_one_of_several);
             if !std::mem::replace(&mut self.is_without_answer, true) {
                 tracing::warn!(server = %self.server, "no answer; trying again");
             }
             // The server may think that it is connected.
             self.transmit();
             self.lose();
-            // By another interface, if there is one.
-            self.dialled = (self.dialled + 1) % self.ways.len();
+            // Another address, and then another interface, if there are any.
+            self.address += 1;
+            if self.address >= self.addresses.len() {
+                self.address = 0;
+                self.lookup_at.get_or_insert(now);
+                self.dialled = (self.dialled + 1) % self.ways.len();
+            }
+            self.look_at = now;
         }
         self.settle()
     }
@@ -335,9 +366,20 @@ impl Client {
             match event {
                 LinkEvent::Ready => {
                     (self.was_ready, self.is_without_answer) = (true, false);
+                    (self.unanswered, self.ready_at) = (0, Some(now));
+                    // It may have moved when it must be dialled again.
+                    self.lookup_at = Some(now);
+                    self.ways[self.dialled].on_up();
                     tracing::info!(server = %self.server, "connected");
                     self.open_paths(now);
                     self.wake_all();
+                }
+                LinkEvent::Full => {
+                    if self.refusals == 0 {
+                        tracing::warn!(server = %self.server, "the server is full; retrying");
+                    }
+                    self.back_off(now);
+                    self.lose();
                 }
                 LinkEvent::Lost(reason) => {
                     // Where we have ended it, the server does not know yet.
@@ -349,24 +391,40 @@ impl Client {
                             | LostReason::Protocol(_)
                     );
                     if is_final && !self.was_ready {
-                        return Err(BondError::Refused { server: self.server, reason });
+                        return Err(BondError::Refused {
+                            server: self.ways[self.dialled].peer,
+                            reason,
+                        });
                     }
-                    tracing::warn!(server = %self.server, "connection lost: {reason}");
+                    self.back_off(now);
+                    // A refusal that lasts is reported once.
+                    if self.refusals <= 1 {
+                        tracing::warn!(server = %self.server, "connection lost: {reason}");
+                    }
                     self.lose();
                 }
                 LinkEvent::Opened => {}
+                LinkEvent::Limit(id, limit) => {
+                    if let Some(&key) = self.by_stream.get(&id)
+                        && let Some(pipe) = self.pipe(key)
+                    {
+                        pipe.on_limit(limit);
+                        self.driver.ready.push_back(key);
+                    }
+                }
+                LinkEvent::Datagrams => self.associations.on_frames(link, &mut self.driver, now),
                 LinkEvent::Stream(id) => self.driver.ready.extend(self.by_stream.get(&id)),
                 LinkEvent::Room => self.wake_all(),
                 LinkEvent::PathUp(id) => {
-                    if let Some(way) = self.ways.iter().find(|way| way.path == Some(id)) {
-                        tracing::info!(via = %way.via, "path up");
+                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
+                        way.on_up();
                     }
                     self.open_paths(now);
                 }
                 LinkEvent::PathGone(id) => {
                     if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        tracing::info!(via = %way.via, "path down");
-                        (way.path, way.retry_at) = (None, now + RETRY);
+                        way.on_gone();
+                        way.retry_at = now + RETRY;
                     }
                 }
             }
@@ -382,10 +440,13 @@ impl Client {
         if let Some(link) = self.link.take() {
             link.forget(&mut self.driver.endpoint);
         }
+        for way in &mut self.ways {
+            (way.path, way.is_up) = (None, false);
+        }
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
             let tcp = match &flow.step {
-                Step::Waiting(..) | Step::Greeting(..) => return true,
+                Step::Waiting(..) | Step::Greeting(..) | Step::Associated(..) => return true,
                 Step::Gone => return false,
                 Step::Asked(program, ..) => &program.tcp,
                 Step::Open(pipe) => &pipe.tcp,
@@ -397,6 +458,7 @@ impl Client {
 
     /// Ends flows that wait for too long, and those of whom nothing is to be expected.
     fn sweep(&mut self, now: Time) {
+        self.associations.sweep(now);
         let late = self.flows.iter_mut().filter_map(|(key, flow)| flow.is_late(now).then_some(key));
         let mut over: Vec<_> = late.collect();
         self.driver.refused += over.len() as u64;
@@ -419,20 +481,24 @@ impl Client {
     }
 
     fn forget(&mut self, key: usize) {
-        if let Some(stream) = self.flows.remove(key).stream() {
+        let flow = self.flows.remove(key);
+        if let Some(stream) = flow.stream() {
             self.by_stream.remove(&stream);
+        }
+        if let Step::Associated(_, association, _) = flow.step {
+            self.associations.close(association);
         }
     }
 
     /// Moves bytes of the flows that can go on; whether some could go on at once.
     fn pump(&mut self) -> bool {
         for _ in 0..self.driver.ready.len() {
-            let Self { link, flows, by_stream, driver, .. } = self;
+            let Self { link, flows, by_stream, driver, associations, .. } = self;
             let Some(key) = driver.ready.pop_front() else { break };
             let Some(flow) = flows.get_mut(key) else { continue };
             let link = link.as_mut().filter(|link| link.is_ready);
             let was_asked = matches!(flow.step, Step::Asked(..));
-            match advance(flow, link, by_stream, key, driver) {
+            match advance(flow, link, by_stream, key, driver, associations) {
                 Pumped::Waits => {}
                 Pumped::Again => driver.ready.push_back(key),
                 Pumped::Over => {
@@ -441,7 +507,9 @@ impl Client {
                 }
             }
         }
-        !self.driver.ready.is_empty()
+        let link = self.link.as_mut().filter(|link| link.is_ready);
+        let is_more = self.associations.pump(link, &mut self.driver);
+        is_more || !self.driver.ready.is_empty()
     }
 }
 
@@ -465,6 +533,18 @@ impl End for Client {
 
     fn flows(&self) -> usize {
         self.flows.len()
+    }
+
+    fn on_relay(&mut self, socket: usize) {
+        self.associations.on_ready(socket);
+    }
+
+    fn udp_flows(&self) -> usize {
+        self.associations.len()
+    }
+
+    fn vias(&self) -> Vec<ViaReport> {
+        self.ways.iter().map(Way::report).collect()
     }
 
     fn accept(&mut self, listener: usize) {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freshline_core::path::SchedulerConfig;
+use freshline_core::path::{CoupledLaw, SchedulerConfig};
+use freshline_core::unit::Span;
 use noq_proto::congestion::{Bbr3Config, ControllerFactory, CubicConfig};
 use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, VarInt};
 
+use super::coupled::Coupling;
 use super::gate::Gates;
+use super::udp;
 use crate::quic::{Clients, Identity, Trust, TrustError, monitor_tls, source_tls};
 
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
@@ -16,14 +19,11 @@ const ALPN: &[u8] = b"freshline-bond/1";
 /// A connection without a sign of the peer for this long is lost, and its streams with it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An idle path says something this often, so that one that is dead is known before it is needed.
-const KEEP_ALIVE: Duration = Duration::from_millis(1000);
-
 /// Assumed round trip until one is measured.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Paths of one connection at a time.
-const PATHS: u32 = 8;
+pub(super) const PATHS: u32 = 8;
 
 /// What finds out how much may be in flight on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,7 +49,10 @@ impl Congestion {
 pub struct Sending {
     /// Chooses the path.
     pub scheduler: SchedulerConfig,
-    /// Finds out how much may be in flight on each.
+    /// Couples the congestion windows of a connection's paths, so that several paths through one
+    /// bottleneck take no more than one flow; else each path is controlled by `congestion`.
+    pub coupling: Option<CoupledLaw>,
+    /// Finds out how much may be in flight on each path that is not coupled.
     pub congestion: Congestion,
     /// What one stream may hold at its receiver, in bytes; at most [`Sending::WIDEST`].
     pub stream_window: u32,
@@ -58,6 +61,9 @@ pub struct Sending {
     pub memory: u32,
     /// The most streams of one client.
     pub streams: u32,
+    /// An idle path sends this often, so that address translators keep its ports open; at most
+    /// [`Sending::MAX_KEEP_ALIVE`]. A path with traffic sends once a second.
+    pub keep_alive: Span,
 }
 
 impl Sending {
@@ -66,8 +72,19 @@ impl Sending {
     /// take turns; so many packets and gaps do not fit in this.
     pub const WIDEST: u32 = 2_000_000;
 
+    /// The largest interval of keep-alives: an idle connection ends after 30 s.
+    pub const MAX_KEEP_ALIVE: Span = Span::from_secs(20);
+
     /// So many windows of a stream have room in all that streams may hold.
     pub const LEAST_WINDOWS: u32 = 4;
+
+    /// Makes the controllers of one connection.
+    fn factory(&self) -> Arc<dyn ControllerFactory + Send + Sync> {
+        match self.coupling {
+            Some(law) => Arc::new(Coupling::new(law)),
+            None => self.congestion.factory(),
+        }
+    }
 
     /// So many streams of a peer may be stuck, before those that have been so for longest are given
     /// up: together they hold at most three quarters of the memory, and the others go on.
@@ -77,14 +94,16 @@ impl Sending {
 }
 
 impl Default for Sending {
-    /// QAware over Cubic; 1 MB a stream, 32 MB and 1024 streams a peer.
+    /// QAware over LIA; 1 MB a stream, 32 MB and 1024 streams a peer.
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::QAware(Default::default()),
+            coupling: Some(CoupledLaw::Lia),
             congestion: Congestion::default(),
             stream_window: 1_000_000,
             memory: 32_000_000,
             streams: 1024,
+            keep_alive: Span::from_secs(15),
         }
     }
 }
@@ -93,12 +112,29 @@ impl Default for Sending {
 pub(super) fn client(
     trust: &Trust,
     identity: &Identity,
-    sending: &Sending,
 ) -> Result<noq_proto::ClientConfig, TrustError> {
     let tls = source_tls(trust, Some(identity), ALPN)?;
-    let mut config = noq_proto::ClientConfig::new(Arc::new(tls));
+    Ok(noq_proto::ClientConfig::new(Arc::new(tls)))
+}
+
+/// The settings of a client's next connection: those of its congestion control are its own.
+pub(super) fn next_client(
+    config: &noq_proto::ClientConfig,
+    sending: &Sending,
+) -> noq_proto::ClientConfig {
+    let mut config = config.clone();
     config.transport_config(transport(sending, 0));
-    Ok(config)
+    config
+}
+
+/// And those of a server's next connection.
+pub(super) fn next_server(
+    config: &noq_proto::ServerConfig,
+    sending: &Sending,
+) -> Arc<noq_proto::ServerConfig> {
+    let mut config = config.clone();
+    config.transport_config(transport(sending, sending.streams));
+    Arc::new(config)
 }
 
 /// The server's TLS: who it is, and whom it takes.
@@ -123,16 +159,20 @@ fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        // For the limits of streams.
+        .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(VarInt::from_u32(sending.stream_window.min(Sending::WIDEST)))
         .receive_window(VarInt::from_u32(sending.memory))
         .send_window(u64::from(sending.memory / 2))
         .max_idle_timeout(Some(VarInt::from_u32(idle).into()))
         .default_path_max_idle_timeout(None)
-        .default_path_keep_alive_interval(Some(KEEP_ALIVE))
         .max_concurrent_multipath_paths(PATHS)
         .initial_rtt(INITIAL_RTT)
-        .datagram_receive_buffer_size(None)
-        .congestion_controller_factory(Arc::new(Gates { real: sending.congestion.factory() }));
+        .datagram_receive_buffer_size(Some(udp::RECEIVE_BUFFER))
+        .datagram_send_buffer_size(udp::SEND_BUFFER)
+        .congestion_controller_factory(Arc::new(Gates {
+            real: sending.factory(),
+            keeps_waits: sending.scheduler.build().is_ok_and(|scheduler| scheduler.wants_acks()),
+        }));
     Arc::new(config)
 }

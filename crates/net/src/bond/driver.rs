@@ -18,7 +18,7 @@ use super::flow::{Moved, PIECE, Pipe, Pumped};
 use super::link::Link;
 use super::paths::Paths;
 use super::socket::Outlet;
-use super::status::{BondReport, Watcher, paths_of};
+use super::status::{BondReport, ViaReport, Watcher, paths_of};
 use super::{BondError, Sending};
 use crate::batch::{Address, Inbox};
 use crate::clock::Clock;
@@ -43,7 +43,12 @@ pub(super) enum Watched {
     Socket(usize),
     /// A flow's TCP socket, by its key.
     Flow(usize),
+    /// A UDP socket of a program or for a destination, by its number.
+    Relay(usize),
 }
+
+/// Kinds of what is watched, with room for more.
+const KINDS: usize = 8;
 
 impl From<Watched> for Token {
     fn from(watched: Watched) -> Self {
@@ -52,19 +57,21 @@ impl From<Watched> for Token {
             Watched::Listener(index) => (1, index),
             Watched::Socket(index) => (2, index),
             Watched::Flow(key) => (3, key),
+            Watched::Relay(index) => (4, index),
         };
-        Self(index * 4 + kind)
+        Self(index * KINDS + kind)
     }
 }
 
 impl From<Token> for Watched {
     fn from(token: Token) -> Self {
-        let index = token.0 / 4;
-        match token.0 % 4 {
+        let index = token.0 / KINDS;
+        match token.0 % KINDS {
             0 => Self::Sleep,
             1 => Self::Listener(index),
             2 => Self::Socket(index),
-            _ => Self::Flow(index),
+            3 => Self::Flow(index),
+            _ => Self::Relay(index),
         }
     }
 }
@@ -86,6 +93,17 @@ pub(super) trait End {
     /// How many flows there are.
     fn flows(&self) -> usize;
 
+    /// The `--via` of a client.
+    fn vias(&self) -> Vec<ViaReport> {
+        Vec::new()
+    }
+
+    /// A UDP socket of a program or for a destination can be read.
+    fn on_relay(&mut self, socket: usize);
+
+    /// How many flows of UDP datagrams there are.
+    fn udp_flows(&self) -> usize;
+
     /// Takes what has come to a TCP socket that listens.
     fn accept(&mut self, listener: usize);
 
@@ -98,6 +116,26 @@ pub(super) trait End {
 
     /// When its next turn is due although nothing happens, but for its connections.
     fn next_timeout(&self) -> Option<Time>;
+}
+
+/// Datagrams of UDP that were carried.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Datagrams {
+    taken: u64,
+    given: u64,
+    dropped: u64,
+}
+
+impl Datagrams {
+    /// Counts one from a program or a destination, which QUIC has taken or not.
+    pub(super) fn count_up(&mut self, is_taken: bool) {
+        *(if is_taken { &mut self.taken } else { &mut self.dropped }) += 1;
+    }
+
+    /// Counts one from QUIC, which a program or a destination was given or not.
+    pub(super) fn count_down(&mut self, is_given: bool) {
+        *(if is_given { &mut self.given } else { &mut self.dropped }) += 1;
+    }
 }
 
 /// What all ends have.
@@ -117,6 +155,7 @@ pub(super) struct Driver {
     /// Flows so far, and those that came to nothing.
     pub(super) streams: u64,
     pub(super) refused: u64,
+    pub(super) datagrams: Datagrams,
     began_at: Time,
     tell_at: Time,
     pub(super) watcher: Watcher,
@@ -140,6 +179,7 @@ impl Driver {
             moved: Moved::default(),
             streams: 0,
             refused: 0,
+            datagrams: Datagrams::default(),
             began_at: clock.now(),
             tell_at: Time::ZERO,
             watcher: Watcher::default(),
@@ -164,15 +204,15 @@ impl Driver {
         now: Instant,
     ) -> Result<Link, BondError> {
         let scheduler = self.sending.scheduler.build()?;
-        let paths = Paths::new(scheduler, self.sending.stream_window.into(), now);
-        Ok(Link::new(handle, connection, paths))
+        let paths = Paths::new(scheduler, &self.sending, now);
+        Ok(Link::new(handle, connection, paths, &self.sending))
     }
 
     /// Moves what an open flow can move.
     pub(super) fn pump(&mut self, pipe: &mut Pipe, link: &mut Link) -> Pumped {
         let before = self.moved.up;
         let (scratch, now) = (&mut self.scratch, self.clock.now());
-        let pumped = pipe.pump(&mut link.connection, scratch, &mut self.moved, now);
+        let pumped = pipe.pump(link, scratch, &mut self.moved, now);
         link.paths.on_written(self.moved.up - before);
         pumped
     }
@@ -232,6 +272,7 @@ fn on_event(end: &mut impl End, event: &Event) {
     match event.token().into() {
         Watched::Sleep => {}
         Watched::Listener(index) => end.accept(index),
+        Watched::Relay(index) => end.on_relay(index),
         Watched::Socket(index) => {
             if let Some(outlet) = end.outlet(index)
                 && event.is_writable()
@@ -268,7 +309,7 @@ fn wait(
 
 /// Says how the end fares, now and then, and at its end.
 fn tell(end: &mut impl End, now: Time, is_over: bool) {
-    let flows = end.flows();
+    let (flows, vias, udp_flows) = (end.flows(), end.vias(), end.udp_flows());
     let (driver, links) = end.parts();
     if now < driver.tell_at && !is_over {
         return;
@@ -290,6 +331,11 @@ fn tell(end: &mut impl End, now: Time, is_over: bool) {
         streams_refused: driver.refused,
         taken_bytes: driver.moved.up,
         given_bytes: driver.moved.down,
+        udp_flows_open: udp_flows,
+        datagrams_taken: driver.datagrams.taken,
+        datagrams_given: driver.datagrams.given,
+        datagrams_dropped: driver.datagrams.dropped,
+        vias,
         paths,
     });
 }
@@ -308,8 +354,12 @@ mod tests {
     #[test]
     fn what_is_watched_is_known_by_its_token() {
         for index in [0, 1, 63, 64, 1024, 65_536] {
-            for watched in [Watched::Listener(index), Watched::Socket(index), Watched::Flow(index)]
-            {
+            for watched in [
+                Watched::Listener(index),
+                Watched::Socket(index),
+                Watched::Flow(index),
+                Watched::Relay(index),
+            ] {
                 assert_eq!(Watched::from(Token::from(watched)), watched);
             }
         }

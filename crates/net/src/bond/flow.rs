@@ -5,9 +5,9 @@
 //!   TCP ◄─ down (what was read and the socket has not taken) ◄─ stream
 //! ```
 //!
-//! Neither side is read while the other does not take what was read. So a reader that is slow fills
-//! its own stream's window, and nobody else's; of many that do not read at all, those that have
-//! waited longest are given up, before they fill what all streams of a connection have together.
+//! Neither side is read while the other does not take what was read. So a slow reader fills its own
+//! stream's window, which [credit](super::credit) keeps small; of many that do not read at all, those
+//! that have been stuck for longest are reset.
 
 use std::cmp::Reverse;
 use std::io::{self, Read, Write};
@@ -19,6 +19,9 @@ use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId, VarInt, WriteError};
 use socket2::{SockRef, TcpKeepalive};
+
+use super::credit::Window;
+use super::link::Link;
 
 /// The most that is read at once, either way; and the most of TCP's bytes that waits for a stream.
 pub(super) const PIECE: usize = 32 * 1024;
@@ -37,6 +40,10 @@ const HALF_CLOSED: Span = Span::from_secs(5 * 60);
 /// A TCP peer that is silent for so long is asked whether it is there, and then this often, and given
 /// up when it does not answer so many times.
 const ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
+
+/// The most that a TCP connection holds and has not sent, in bytes: the kernel would take several MB
+/// for a slow reader, which looks fast until then.
+const UNSENT: u32 = 256 * 1024;
 
 /// The code of streams that end as their TCP connection was reset.
 const RESET: u32 = 1;
@@ -70,6 +77,8 @@ pub(super) struct Pipe {
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
     up: Bytes,
+    /// Bytes of TCP that are still for the stream; those beyond are read and dropped.
+    up_left: Option<u64>,
     is_tcp_over: bool,
     is_finished: bool,
     down: Bytes,
@@ -78,22 +87,26 @@ pub(super) struct Pipe {
     moved_at: Time,
     /// Since when TCP has taken nothing of what waits.
     stuck_since: Option<Time>,
+    /// The bytes that the stream has taken, and those that its receiver permits.
+    sent: u64,
+    limit: Option<u64>,
+    /// What this end permits the peer.
+    window: Option<Window>,
 }
 
 impl Pipe {
     /// With what was read already: from TCP, and from the stream.
     pub(super) fn new(tcp: TcpStream, stream: StreamId, [up, down]: [Bytes; 2], now: Time) -> Self {
         let _ = tcp.set_nodelay(true);
-        let (silence, interval, retries) = ALIVE;
-        let alive = TcpKeepalive::new().with_time(silence);
-        let alive = alive.with_interval(interval).with_retries(retries);
-        let _ = SockRef::from(&tcp).set_tcp_keepalive(&alive);
+        let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
+        keep_alive(&tcp);
         Self {
             tcp,
             stream,
             is_readable: true,
             is_writable: true,
             up,
+            up_left: None,
             is_tcp_over: false,
             is_finished: false,
             down,
@@ -101,17 +114,35 @@ impl Pipe {
             is_shut: false,
             moved_at: now,
             stuck_since: None,
+            sent: 0,
+            limit: None,
+            window: None,
         }
+    }
+
+    /// Limits what is still read from TCP for the stream, in bytes; those beyond are dropped.
+    pub(super) fn limit_up(&mut self, most: Option<u64>) {
+        self.up_left = most;
+    }
+
+    /// How many of so many bytes, just read from TCP, are for the stream.
+    fn of_stream(&mut self, len: usize) -> usize {
+        let Some(left) = &mut self.up_left else { return len };
+        let taken = len.min(usize::try_from(*left).unwrap_or(usize::MAX));
+        *left -= taken as u64;
+        taken
     }
 
     /// Moves what can be moved. `scratch` has [`PIECE`] bytes.
     pub(super) fn pump(
         &mut self,
-        connection: &mut Connection,
+        link: &mut Link,
         scratch: &mut [u8],
         moved: &mut Moved,
         now: Time,
     ) -> Pumped {
+        self.limit.get_or_insert(link.credits.first_limit());
+        let connection = &mut link.connection;
         let mut again = false;
         let before = *moved;
         let ended = (self.is_finished, self.is_shut);
@@ -124,12 +155,19 @@ impl Pipe {
         } else if moved.down > before.down || self.stuck_since.is_none() {
             self.stuck_since = Some(now);
         }
+        let rtt = link.rtt();
+        let window = self.window.get_or_insert_with(|| Window::new(link.credits.pool.clone(), now));
+        if let Some(limit) = window.on_consumed(moved.down - before.down, rtt, now)
+            && !self.is_stream_over
+        {
+            link.credits.grant(self.stream, limit);
+        }
         for result in results {
             match result {
                 Ok(more) => again |= more,
                 Err(error) => {
                     tracing::debug!("a connection broke: {error}");
-                    self.give_up(connection);
+                    self.give_up(&mut link.connection);
                     return Pumped::Over;
                 }
             }
@@ -139,6 +177,28 @@ impl Pipe {
             (false, true) => Pumped::Again,
             (false, false) => Pumped::Waits,
         }
+    }
+
+    /// The receiver permits this many bytes; it takes no permission back.
+    pub(super) fn on_limit(&mut self, limit: u64) {
+        self.limit = Some(self.limit.map_or(limit, |before| before.max(limit)));
+    }
+
+    /// Writes to the stream what its receiver permits.
+    fn write(&mut self, connection: &mut Connection, bytes: &[u8]) -> Result<usize, WriteError> {
+        let room = self.limit.unwrap_or(u64::MAX).saturating_sub(self.sent);
+        let mut stream = connection.send_stream(self.stream);
+        if room == 0 {
+            return Err(match stream.stopped() {
+                Ok(Some(code)) => WriteError::Stopped(code),
+                Ok(None) => WriteError::Blocked,
+                Err(_) => WriteError::ClosedStream,
+            });
+        }
+        let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let taken = stream.write(&bytes[..len])?;
+        self.sent += taken as u64;
+        Ok(taken)
     }
 
     /// Ends both sides by a reset.
@@ -161,6 +221,12 @@ impl Pipe {
         waits
     }
 
+    /// Reduces the stream's window if TCP takes less than that; whether its limit must be repeated.
+    fn trim(&mut self, now: Time) -> bool {
+        let is_blocked = !self.down.is_empty() && !self.is_writable;
+        self.window.as_mut().is_some_and(|window| window.trim(is_blocked, now))
+    }
+
     /// For how long TCP has taken nothing, if that is long.
     fn is_stuck_for(&self, now: Time) -> Option<Span> {
         self.stuck_since.map(|since| now.since(since)).filter(|span| *span >= STUCK)
@@ -173,18 +239,22 @@ impl Pipe {
         scratch: &mut [u8],
         moved: &mut Moved,
     ) -> io::Result<bool> {
-        let before = moved.up;
+        let (before, mut dropped) = (moved.up, 0);
         while !self.is_finished {
-            if moved.up - before >= SHARE as u64 {
+            if moved.up - before + dropped >= SHARE as u64 {
                 return Ok(true);
             }
             if !self.up.is_empty() {
-                match connection.send_stream(self.stream).write(&self.up) {
+                let up = self.up.clone();
+                match self.write(connection, &up) {
                     Ok(taken) => {
                         moved.up += taken as u64;
                         drop(self.up.split_to(taken));
                     }
-                    Err(WriteError::Blocked) => return Ok(false),
+                    Err(WriteError::Blocked) => {
+                        // TCP is not read now: a reset would remain unseen.
+                        return self.tcp.take_error()?.map_or(Ok(false), Err);
+                    }
                     // The far end's reader is gone. So is what would be written.
                     Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
                         let _ = connection.send_stream(self.stream).reset(VarInt::from_u32(RESET));
@@ -201,10 +271,14 @@ impl Pipe {
             } else {
                 match self.tcp.read(scratch) {
                     Ok(0) => self.is_tcp_over = true,
-                    Ok(len) => {
+                    Ok(read) => {
+                        let len = self.of_stream(read);
+                        dropped += (read - len) as u64;
+                        if len == 0 {
+                            continue;
+                        }
                         // Most of the time all is taken at once, and nothing need be kept.
-                        let taken = connection.send_stream(self.stream).write(&scratch[..len]);
-                        let taken = taken.unwrap_or(0);
+                        let taken = self.write(connection, &scratch[..len]).unwrap_or(0);
                         moved.up += taken as u64;
                         self.up = Bytes::copy_from_slice(&scratch[taken..len]);
                     }
@@ -286,7 +360,7 @@ pub(super) fn sweep<'a>(
             continue;
         }
         stuck.extend(pipe.is_stuck_for(now).map(|span| (connection, Reverse(span), key)));
-        if pipe.try_again() {
+        if pipe.trim(now) | pipe.try_again() {
             swept.again.push(key);
         }
     }
@@ -335,6 +409,14 @@ pub(super) fn reset(connection: &mut Connection, stream: StreamId) {
     // What has ended already has.
     let _ = connection.send_stream(stream).reset(VarInt::from_u32(RESET));
     let _ = connection.recv_stream(stream).stop(VarInt::from_u32(RESET));
+}
+
+/// Has TCP find out whether a silent peer is still there.
+pub(super) fn keep_alive(tcp: &TcpStream) {
+    let (silence, interval, retries) = ALIVE;
+    let alive = TcpKeepalive::new().with_time(silence);
+    let alive = alive.with_interval(interval).with_retries(retries);
+    let _ = SockRef::from(tcp).set_tcp_keepalive(&alive);
 }
 
 /// Has the end of a TCP connection be a reset.

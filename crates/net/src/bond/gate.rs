@@ -21,8 +21,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use freshline_core::path::Acked;
+use freshline_core::unit::Span;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use noq_proto::{Connection, PathId, RttEstimator};
+
+use super::waits::Waits;
 
 /// What a closed gate gives as its window; zero would trip an assertion of the pacer.
 const CLOSED: u64 = 1;
@@ -30,6 +34,8 @@ const CLOSED: u64 = 1;
 /// Makes a gate, and the real controller behind it, for each path.
 pub(super) struct Gates {
     pub(super) real: Arc<dyn ControllerFactory + Send + Sync>,
+    /// Whether the waits of packets are kept, which costs a lock per packet.
+    pub(super) keeps_waits: bool,
 }
 
 impl fmt::Debug for Gates {
@@ -43,6 +49,7 @@ impl ControllerFactory for Gates {
         let real = Arc::clone(&self.real).build(now, current_mtu);
         let reading = Reading {
             is_open: true,
+            is_probing: false,
             was_asked: false,
             window: real.window(),
             mtu: current_mtu.into(),
@@ -58,7 +65,8 @@ impl ControllerFactory for Gates {
             acked_bytes: 0,
             lost_bytes: 0,
         };
-        Box::new(Gate { real, handle: Handle(Arc::new(Mutex::new(reading))) })
+        let waits = self.keeps_waits.then(Arc::default);
+        Box::new(Gate { real, handle: Handle(Arc::new(Mutex::new(reading)), waits) })
     }
 }
 
@@ -66,6 +74,8 @@ impl ControllerFactory for Gates {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     is_open: bool,
+    /// One datagram may leave whatever is in flight.
+    is_probing: bool,
     /// Whether noq-proto has looked at the window, which it does when data waits.
     was_asked: bool,
     /// The real controller's, in bytes.
@@ -107,7 +117,7 @@ impl Reading {
 
 /// Opens and closes a gate, and reads what is behind it.
 #[derive(Debug, Clone)]
-pub(super) struct Handle(Arc<Mutex<Reading>>);
+pub(super) struct Handle(Arc<Mutex<Reading>>, Option<Arc<Mutex<Waits>>>);
 
 impl Handle {
     /// The gate of a path; `None` for one that is gone.
@@ -123,12 +133,46 @@ impl Handle {
     /// Opens or closes it, and forgets whether anybody has asked.
     pub(super) fn set(&self, is_open: bool) {
         let mut reading = self.lock();
-        (reading.is_open, reading.was_asked) = (is_open, false);
+        (reading.is_open, reading.is_probing, reading.was_asked) = (is_open, false, false);
+    }
+
+    /// Opens it for a probe, whatever the window is.
+    pub(super) fn set_probing(&self) {
+        let mut reading = self.lock();
+        (reading.is_open, reading.is_probing, reading.was_asked) = (true, true, false);
     }
 
     /// Whether noq-proto has asked for the window since [`Handle::set`].
     pub(super) fn was_asked(&self) -> bool {
         self.lock().was_asked
+    }
+
+    /// The waits of packets, where the scheduler wants them.
+    fn waits(&self) -> Option<MutexGuard<'_, Waits>> {
+        Some(self.1.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Packets that are sent from now on are expected to spend this time in the device queue; `None`
+    /// where that is unknown.
+    pub(super) fn expect_wait(&self, wait: Option<Span>) {
+        if let Some(mut waits) = self.waits() {
+            waits.expect(wait);
+        }
+    }
+
+    /// Packets that were acknowledged since the last call. `smoothed` is the path's smoothed round
+    /// trip, which the controller learns one ACK frame late.
+    pub(super) fn take_acked(&self, smoothed: Option<Duration>) -> Vec<Acked> {
+        let Some(mut waits) = self.waits() else { return Vec::new() };
+        if let Some(smoothed) = smoothed {
+            waits.settle(smoothed);
+        }
+        let acked = waits.take();
+        if !acked.is_empty() {
+            let mut reading = self.lock();
+            reading.srtt = smoothed.or(reading.srtt);
+        }
+        acked
     }
 
     pub(super) fn read(&self) -> Reading {
@@ -160,6 +204,9 @@ impl Controller for Gate {
 
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         self.real.on_packet_sent(now, bytes, pn);
+        if let Some(mut waits) = self.handle.waits() {
+            waits.on_sent(pn);
+        }
         let mut reading = self.handle.lock();
         reading.inflight += u64::from(bytes);
         reading.most_inflight = reading.most_inflight.max(reading.inflight);
@@ -184,6 +231,9 @@ impl Controller for Gate {
     ) {
         let is_limited = self.handle.read().is_limited();
         self.real.on_ack(now, sent, bytes, pn, !is_limited, rtt);
+        if let Some(mut waits) = self.handle.waits() {
+            waits.on_acked(pn, rtt.get());
+        }
         let mut reading = self.handle.lock();
         let sample = now.saturating_duration_since(sent);
         reading.rttvar = match reading.srtt {
@@ -205,6 +255,9 @@ impl Controller for Gate {
         let is_limited = self.handle.read().is_limited();
         self.real.on_end_acks(now, in_flight, !is_limited, largest_packet_num_acked);
         self.publish();
+        if let Some(mut waits) = self.handle.waits() {
+            waits.on_frame_over();
+        }
         let mut reading = self.handle.lock();
         (reading.inflight, reading.most_inflight) = (in_flight, in_flight);
         reading.heard_at = Some(now);
@@ -260,7 +313,11 @@ impl Controller for Gate {
     fn window(&self) -> u64 {
         let mut reading = self.handle.lock();
         reading.was_asked = true;
-        if reading.is_open { self.real.window() } else { CLOSED }
+        match (reading.is_probing, reading.is_open) {
+            (true, _) => u64::MAX,
+            (false, true) => self.real.window(),
+            (false, false) => CLOSED,
+        }
     }
 
     /// The pacer goes by these, also while the gate is closed.
@@ -294,7 +351,11 @@ mod tests {
     }
 
     fn gate() -> (Box<dyn Controller>, Handle) {
-        let gates = Arc::new(Gates { real: Arc::new(CubicConfig::default()) });
+        gate_that(true)
+    }
+
+    fn gate_that(keeps_waits: bool) -> (Box<dyn Controller>, Handle) {
+        let gates = Arc::new(Gates { real: Arc::new(CubicConfig::default()), keeps_waits });
         let gate = gates.build(now(), 1200);
         let handle = gate.clone_box().into_any().downcast::<Gate>().unwrap().handle;
         (gate, handle)
@@ -331,6 +392,17 @@ mod tests {
         assert_eq!(handle.read().waiting_since, Some(at));
         gate.on_packet_lost(1000, 3, at);
         assert_eq!(handle.read().waiting_since, None);
+    }
+
+    #[test]
+    fn waits_are_kept_for_schedulers_that_want_them() {
+        for keeps_waits in [true, false] {
+            let (mut gate, handle) = gate_that(keeps_waits);
+            handle.expect_wait(Some(Span::from_millis(5)));
+            gate.on_packet_sent(now(), 1000, 0);
+            assert_eq!(handle.waits().is_some(), keeps_waits);
+            assert_eq!(handle.take_acked(None), [], "nothing was acknowledged");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What a program says at `--listen`, in pieces as they come: where it wants to go, by SOCKS5 or by
-//! HTTP's CONNECT. The first byte tells which.
+//! HTTP, as to a proxy. The first byte tells which.
 
 use bytes::Bytes;
 
@@ -16,6 +16,10 @@ pub enum Protocol {
     Socks,
     /// CONNECT (RFC 9110, section 9.3.6).
     Http,
+    /// A request in absolute form (RFC 9112, section 3.2.2), which the destination answers itself;
+    /// with the number of bytes of its body that the program has not sent yet, if that is known:
+    /// bytes beyond them are not for the destination.
+    Absolute(Option<u64>),
 }
 
 impl Protocol {
@@ -23,7 +27,8 @@ impl Protocol {
     pub(super) fn answer(self, reply: Reply) -> Vec<u8> {
         match self {
             Self::Socks => socks::answer(reply),
-            Self::Http => http::answer(reply),
+            Self::Absolute(_) if reply == Reply::Connected => Vec::new(),
+            Self::Http | Self::Absolute(_) => http::answer(reply),
         }
     }
 }
@@ -35,6 +40,8 @@ pub enum Next {
     Listen,
     /// It wants to go there; what it has said beyond that is for the destination.
     Connect(Protocol, Target, Bytes),
+    /// It wants datagrams of UDP to be carried (SOCKS5).
+    Associate,
     /// Nothing: it cannot be helped.
     End,
 }
@@ -64,6 +71,14 @@ impl Greeting {
                 http::Step::Connect(len, target) => {
                     (Vec::new(), self.connect(Protocol::Http, target, len))
                 }
+                http::Step::Forward(len, target, mut head, body) => {
+                    let beyond = &self.said[len..];
+                    let of_body =
+                        body.map_or(beyond.len() as u64, |body| body.min(beyond.len() as u64));
+                    head.extend_from_slice(&beyond[..of_body as usize]);
+                    let protocol = Protocol::Absolute(body.map(|body| body - of_body));
+                    (Vec::new(), Next::Connect(protocol, target, head.into()))
+                }
                 http::Step::Refuse(answer) => (answer, Next::End),
             },
             // In no language that we could answer in.
@@ -89,6 +104,7 @@ impl Greeting {
                 let next = self.connect(Protocol::Socks, target, len);
                 (answer, next)
             }
+            socks::Step::Associate => (answer, Next::Associate),
             socks::Step::Refuse(words) => {
                 answer.extend_from_slice(words);
                 (answer, Next::End)
@@ -138,14 +154,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bytes_beyond_the_body_of_a_request_are_not_for_its_destination() {
+        let next = "GET http://b/ HTTP/1.1\r\nCookie: secret\r\n\r\n";
+        for (fields, said, passes, rest) in [
+            ("", next, "", Some(0)),
+            ("Content-Length: 5\r\n", &format!("hello{next}"), "hello", Some(0)),
+            ("Content-Length: 5\r\n", "he", "he", Some(3)),
+            ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n", "0\r\n\r\n", None),
+        ] {
+            let said = format!("POST http://a/ HTTP/1.1\r\n{fields}\r\n{said}");
+            let (answer, next) = heard([said.as_bytes()].into_iter());
+            let Next::Connect(protocol, _, head) = next else { panic!("{next:?} {answer:?}") };
+            let head = String::from_utf8(head.into()).unwrap();
+            assert_eq!(protocol, Protocol::Absolute(rest), "{fields}");
+            assert_eq!(head.split_once("\r\n\r\n").unwrap().1, passes, "{fields}");
+        }
+    }
+
     proptest! {
         #[test]
         fn pieces_are_heard_as_the_whole(
-            kind in 0..3usize,
+            kind in 0..4usize,
             bytes in prop::collection::vec(any::<u8>(), 0..600),
             len in 1..50usize,
         ) {
-            let begins: [&[u8]; 3] = [b"", &[5, 1, 0, 5, 1, 0], b"CONNECT "];
+            let absolute = b"POST http://a/ HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
+            let begins: [&[u8]; 4] = [b"", &[5, 1, 0, 5, 1, 0], b"CONNECT ", absolute];
             let said = [begins[kind], &bytes[..]].concat();
             let whole = heard([&said[..]].into_iter());
             let (answer, next) = heard(said.chunks(len));
@@ -153,7 +188,8 @@ mod tests {
             match (next, whole.1) {
                 // What has come beyond the head depends on the pieces.
                 (Next::Connect(a, to_a, _), Next::Connect(b, to_b, _)) => {
-                    prop_assert_eq!((a, to_a), (b, to_b));
+                    prop_assert_eq!(std::mem::discriminant(&a), std::mem::discriminant(&b));
+                    prop_assert_eq!(to_a, to_b);
                 }
                 (next, whole) => prop_assert_eq!(next, whole),
             }

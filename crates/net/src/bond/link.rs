@@ -1,14 +1,17 @@
 //! A QUIC connection with its paths: what comes in, what leaves, and what has happened.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use freshline_core::unit::Span;
 use noq_proto::{
-    Connection, ConnectionHandle, Dir, Endpoint, EndpointEvent, Event, FourTuple, PathEvent,
-    PathId, StreamEvent, StreamId, VarInt,
+    Connection, ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Endpoint, EndpointEvent,
+    Event, FourTuple, PathEvent, PathId, StreamEvent, StreamId, TransportErrorCode, VarInt,
 };
 
+use super::Sending;
+use super::credit::Credits;
 use super::paths::{Paths, Queues};
 use super::socket::Outlet;
 use crate::batch::Address;
@@ -24,10 +27,16 @@ pub(super) enum LinkEvent {
     Ready,
     /// It is gone, and all streams with it.
     Lost(LostReason),
+    /// It is gone as the server takes no more clients now.
+    Full,
     /// The peer has opened streams.
     Opened,
     /// A stream has something to read, takes something, or has been stopped.
     Stream(StreamId),
+    /// Datagrams have come.
+    Datagrams,
+    /// The peer permits a stream to send up to this many bytes.
+    Limit(StreamId, u64),
     /// More streams can be opened.
     Room,
     /// This path carries data.
@@ -41,8 +50,13 @@ pub(super) struct Link {
     pub(super) handle: ConnectionHandle,
     pub(super) connection: Connection,
     pub(super) paths: Paths,
+    pub(super) credits: Credits,
     gone: Vec<PathId>,
     pub(super) is_ready: bool,
+    /// When a packet of it came last.
+    pub(super) heard_at: Option<Instant>,
+    /// Since when it was asked whether its peer is still there, without a packet since.
+    pub(super) asked_at: Option<Instant>,
     /// It has ended for good, and the endpoint has been told.
     is_drained: bool,
     /// It has more to send than one turn takes.
@@ -50,10 +64,45 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(handle: ConnectionHandle, connection: Connection, paths: Paths) -> Self {
-        let gone = Vec::new();
-        let is_ready = false;
-        Self { handle, connection, paths, gone, is_ready, is_drained: false, has_more: false }
+    pub(super) fn new(
+        handle: ConnectionHandle,
+        connection: Connection,
+        paths: Paths,
+        sending: &Sending,
+    ) -> Self {
+        Self {
+            handle,
+            connection,
+            paths,
+            credits: Credits::new(sending),
+            gone: Vec::new(),
+            is_ready: false,
+            heard_at: None,
+            asked_at: None,
+            is_drained: false,
+            has_more: false,
+        }
+    }
+
+    /// Takes in a packet.
+    pub(super) fn on_received(&mut self, event: ConnectionEvent, now: Instant) {
+        self.connection.handle_event(event);
+        self.paths.on_received(now);
+        (self.heard_at, self.asked_at) = (Some(now), None);
+    }
+
+    /// Asks whether the peer is still there, if it has been silent for `silence`.
+    pub(super) fn ask(&mut self, silence: Duration, now: Instant) {
+        let is_silent = |at| now.saturating_duration_since(at) >= silence;
+        if self.asked_at.is_none() && self.heard_at.is_none_or(is_silent) {
+            self.connection.ping();
+            self.asked_at = Some(now);
+        }
+    }
+
+    /// For how long it has not answered whether the peer is still there.
+    pub(super) fn unanswered(&self, now: Instant) -> Duration {
+        self.asked_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     /// Carries the connection's events to the endpoint; whether the connection has ended for good.
@@ -77,21 +126,37 @@ impl Link {
 
     pub(super) fn poll_event(&mut self) -> Option<LinkEvent> {
         loop {
+            if let Some((stream, limit)) = self.credits.poll(&mut self.connection) {
+                return Some(LinkEvent::Limit(stream, limit));
+            }
             return Some(match self.connection.poll()? {
                 // Only now does a client know that the server takes its certificate, too.
                 Event::HandshakeConfirmed if self.connection.side().is_client() => self.ready(),
                 Event::Connected if self.connection.side().is_server() => self.ready(),
                 Event::ConnectionLost { reason } => {
                     self.is_ready = false;
-                    LinkEvent::Lost(reason.into())
+                    match is_full(&reason) {
+                        true => LinkEvent::Full,
+                        false => LinkEvent::Lost(reason.into()),
+                    }
                 }
                 Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => LinkEvent::Opened,
+                Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                    self.credits.accept(&mut self.connection);
+                    continue;
+                }
+                Event::Stream(
+                    StreamEvent::Readable { id }
+                    | StreamEvent::Writable { id }
+                    | StreamEvent::Stopped { id, .. },
+                ) if self.credits.is_own(id) => continue,
                 Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => LinkEvent::Room,
                 Event::Stream(
                     StreamEvent::Readable { id }
                     | StreamEvent::Writable { id }
                     | StreamEvent::Stopped { id, .. },
                 ) => LinkEvent::Stream(id),
+                Event::DatagramReceived => LinkEvent::Datagrams,
                 Event::Path(PathEvent::Established { id, .. }) => {
                     self.paths.on_established(id);
                     LinkEvent::PathUp(id)
@@ -111,12 +176,22 @@ impl Link {
 
     /// Begins a turn of sending.
     pub(super) fn begin(&mut self, queues: &mut dyn Queues, now: Instant) {
+        let written = self.credits.flush(&mut self.connection);
+        self.paths.on_written(written);
         self.paths.begin(&mut self.connection, queues, &self.gone, now);
     }
 
     fn ready(&mut self) -> LinkEvent {
         self.is_ready = true;
+        self.credits.open(&mut self.connection);
         LinkEvent::Ready
+    }
+
+    /// The round trip of the slowest path that carries data.
+    pub(super) fn rtt(&self) -> Span {
+        let paths = self.paths.all().iter().filter(|path| path.is_established);
+        let rtts = paths.filter_map(|path| self.connection.rtt(path.id));
+        rtts.max().unwrap_or_default().into()
     }
 
     /// Has the connection send what it may, by `send`: for a path's local address, to whom, what,
@@ -156,6 +231,20 @@ impl Link {
 
     pub(super) fn close(&mut self, now: Instant, why: &'static str) {
         self.connection.close(now, VarInt::from_u32(0), Bytes::from_static(why.as_bytes()));
+    }
+}
+
+/// Why a server closes a connection that is one too many.
+pub(super) const TOO_MANY: &str = "too many clients";
+
+/// Whether the server has turned the connection down for now.
+fn is_full(reason: &ConnectionError) -> bool {
+    match reason {
+        ConnectionError::ConnectionClosed(close) => {
+            close.error_code == TransportErrorCode::CONNECTION_REFUSED
+        }
+        ConnectionError::ApplicationClosed(close) => close.reason == TOO_MANY.as_bytes(),
+        _ => false,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Bonding: TCP connections of any program, carried over all paths of a host at once.
+//! Bonding: TCP connections and UDP datagrams of any program, carried over all paths of a host at
+//! once.
 //!
 //! ```text
 //!  program ─► TCP ─► client ─► QUIC stream ─► scheduler ─► wlan0 ─►┐
@@ -11,7 +12,13 @@
 
 mod client;
 mod config;
+mod coupled;
+mod credit;
 mod driver;
+#[cfg(test)]
+mod fairness;
+#[cfg(test)]
+mod flooded;
 mod flow;
 mod gate;
 pub mod greeting;
@@ -27,6 +34,8 @@ mod socks;
 mod status;
 #[cfg(test)]
 mod tests;
+mod udp;
+mod waits;
 
 use std::io;
 
@@ -35,7 +44,7 @@ pub use config::{Congestion, Sending};
 pub use head::{BadTarget, Target};
 pub use rules::{Allow, BadAllow};
 pub use server::{Server, ServerConfig};
-pub use status::{BondReport, PathReport, Watcher};
+pub use status::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 
 use crate::quic::{LostReason, TrustError};
 use crate::system::{SystemError, system};
@@ -68,6 +77,14 @@ pub enum BondError {
         server: std::net::SocketAddr,
         /// What QUIC says.
         error: noq_proto::ConnectError,
+    },
+    /// There are more paths than one connection has.
+    #[error("{given} times --via; a connection has at most {max} paths")]
+    TooManyVias {
+        /// How many were given.
+        given: usize,
+        /// How many there may be.
+        max: u32,
     },
     /// The first connection was turned down; another one would be, too.
     #[error("no connection to {server}: {reason}")]

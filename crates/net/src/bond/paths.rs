@@ -23,16 +23,21 @@
 //! - **Unsent data** is what was written less what has left; noq-proto does not say. It is set right
 //!   each time that nothing waits.
 
+mod health;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use freshline_core::path::{self, Choice, DeviceQueue, Flow, MOST_PATHS, PathState, Scheduler};
+use freshline_core::path::{
+    self, Choice, DeviceQueue, Flow, MOST_PATHS, PathState, Scheduler, SchedulerConfig,
+};
 use freshline_core::unit::{Bytes, Span, Time};
-use noq_proto::{Connection, FourTuple, PathId, PathStatus, Transmit, VarInt};
+use noq_proto::{Connection, FourTuple, PathId, Transmit};
 
+use super::Sending;
 use super::gate::{Handle, Reading};
-use crate::via::{DeviceQueues, Seen};
+use crate::via::{DeviceQueues, QueueReport, Seen};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
 /// `max_ack_delay`).
@@ -45,12 +50,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// heard and has fallen silent while another is heard; but not before [`DEAD_AT_LEAST`].
 const DEAD_AFTER: u32 = 4;
 const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
-
-/// A path that is silent for so long while another is heard is asked for an answer.
-const QUIET: Duration = Duration::from_millis(150);
-
-/// A path that was opened must show itself within this time.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Tells what waits in front of a path on this host.
 pub(super) trait Queues {
@@ -103,6 +102,10 @@ pub(super) struct Path {
     is_backup: bool,
     /// The pacer has held it back in this turn.
     is_paced: bool,
+    /// It must send one datagram, whatever its window is.
+    must_probe: bool,
+    /// The interval of its keep-alives.
+    keep_alive: Option<Duration>,
     pub(super) seen: Option<Seen>,
     /// Packets of this path that have come to the queue since it was looked at.
     added: u64,
@@ -147,17 +150,33 @@ impl Path {
         self.unanswered(now).is_some_and(|silence| silence > self.doubt_after())
     }
 
+    /// It carries data, and answers as it should.
+    fn is_well(&self, now: Instant) -> bool {
+        self.is_established && !self.is_doubtful(now)
+    }
+
     fn is_dead(&self, now: Instant) -> bool {
         self.unanswered(now).is_some_and(|silence| silence > self.dead_after())
+    }
+
+    /// Its device queue as of now, with the packets that this path has given to it since it was looked
+    /// at.
+    fn queue(&self) -> Option<DeviceQueue> {
+        self.seen.map(|Seen { queue, .. }| DeviceQueue {
+            packets: queue.packets + self.added,
+            rate: queue.rate,
+        })
+    }
+
+    /// Tells the gate how long the next packet of this path will wait: for the packets now in the queue.
+    fn expect_wait(&self) {
+        self.gate.expect_wait(self.queue().map_or(Some(Span::ZERO), |queue| queue.wait()));
     }
 
     fn state(&self, now: Instant) -> PathState {
         let reading = self.gate.read();
         let span = Span::from;
-        let queue = self.seen.map(|Seen { queue, .. }| DeviceQueue {
-            packets: queue.packets + self.added,
-            rate: queue.rate,
-        });
+        let queue = self.queue();
         let total = reading.acked_bytes + reading.lost_bytes;
         PathState {
             srtt: reading.srtt.map(span),
@@ -178,12 +197,33 @@ impl Path {
 #[derive(Debug)]
 pub(super) struct Paths {
     scheduler: Box<dyn Scheduler>,
+    /// For UDP datagrams of programs: each by the path on which it arrives first, so that the
+    /// datagrams of a flow arrive nearly in order.
+    for_datagrams: Option<Box<dyn Scheduler>>,
+    /// The room for DATAGRAM frames when none waits, in bytes.
+    datagram_room: usize,
     paths: Vec<Path>,
     /// Those that noq-proto has said are.
     established: BTreeSet<PathId>,
     origin: Instant,
-    /// What one stream's receiver takes at most.
-    window: u64,
+    /// What one stream's receiver takes at most, and that of all streams, in bytes.
+    windows: [u64; 2],
+    /// Streams that may have data in flight.
+    streams: u64,
+    /// The interval of keep-alives of an idle connection.
+    keep_alive: Duration,
+    /// Frames with data, both ways, as of the last turn, and when there was a new one.
+    data_frames: u64,
+    active_at: Instant,
+    /// The last turn.
+    began_at: Instant,
+    /// When the far end was heard last, and since when without a pause.
+    heard_at: Instant,
+    alive_since: Option<Instant>,
+    /// When other paths were asked for an answer as one was in doubt.
+    questioned_at: Instant,
+    /// When all paths were asked for an answer.
+    probed_at: Instant,
     unsent: u64,
     /// Data waits, as far as is known.
     is_data_waiting: bool,
@@ -195,14 +235,27 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new(scheduler: Box<dyn Scheduler>, window: u64, now: Instant) -> Self {
+    /// With the scheduler for what `sending` sends.
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, sending: &Sending, now: Instant) -> Self {
+        let memory = u64::from(sending.memory / 2);
         Self {
             scheduler,
+            for_datagrams: SchedulerConfig::Earliest(Default::default()).build().ok(),
+            datagram_room: 0,
             paths: Vec::new(),
             // The first one is there as soon as the connection is.
             established: BTreeSet::from([PathId::ZERO]),
             origin: now,
-            window,
+            windows: [sending.stream_window.into(), memory],
+            streams: 0,
+            keep_alive: sending.keep_alive.into(),
+            data_frames: 0,
+            active_at: now,
+            began_at: now,
+            heard_at: now,
+            alive_since: None,
+            questioned_at: now,
+            probed_at: now,
             unsent: 0,
             is_data_waiting: false,
             received_at: None,
@@ -213,6 +266,12 @@ impl Paths {
 
     pub(super) fn all(&self) -> &[Path] {
         &self.paths
+    }
+
+    /// The device queue of a path, as the scheduler sees it.
+    pub(super) fn queue_of(&self, path: &Path) -> QueueReport {
+        let seen_by = path.seen.map(|seen| seen.by);
+        QueueReport::of(seen_by, path.queue(), self.scheduler.service(path.slot))
     }
 
     /// So many bytes were written to streams.
@@ -244,6 +303,7 @@ impl Paths {
                 if path.network != network {
                     (path.network, path.seen, path.added) = (network, None, 0);
                     self.scheduler.forget(path.slot);
+                    self.for_datagrams.iter_mut().for_each(|it| it.forget(path.slot));
                 }
                 path.is_established |= self.established.contains(&id);
                 continue;
@@ -252,6 +312,7 @@ impl Paths {
             let Some(slot) = (0..MOST_PATHS as u8).find(is_free) else { continue };
             let slot = path::PathId(slot);
             self.scheduler.forget(slot);
+            self.for_datagrams.iter_mut().for_each(|it| it.forget(slot));
             self.paths.push(Path {
                 id,
                 slot,
@@ -265,6 +326,8 @@ impl Paths {
                 was_asked: false,
                 is_backup: false,
                 is_paced: false,
+                must_probe: false,
+                keep_alive: None,
                 seen: None,
                 added: 0,
             });
@@ -296,80 +359,45 @@ impl Paths {
             if seen != path.seen {
                 (path.seen, path.added) = (seen, 0);
             }
+            path.expect_wait();
+            for acked in path.gate.take_acked(connection.rtt(path.id)) {
+                self.scheduler.on_ack(path.slot, &acked);
+                self.for_datagrams.iter_mut().for_each(|it| it.on_ack(path.slot, &acked));
+            }
             lost += path.gate.read().lost_bytes;
         }
         self.unsent += lost.saturating_sub(self.lost_before);
         self.lost_before = lost;
+        // One of them carries the limits of the others.
+        self.streams = (connection.streams().send_streams() as u64).saturating_sub(1);
+        self.keep_alive(connection, now);
         self.listen(connection, now);
+        self.probe(connection, now);
+        self.watch_health(connection, now);
         self.doubt(connection, now);
         self.close_dead(connection, now);
     }
 
-    /// Asks paths for an answer that have fallen silent while others are heard.
-    fn listen(&mut self, connection: &mut Connection, now: Instant) {
-        for path in &mut self.paths {
-            let Some(stats) = connection.path_stats(path.id) else { continue };
-            if stats.udp_rx.datagrams != path.received {
-                path.received = stats.udp_rx.datagrams;
-                (path.heard_at, path.was_asked) = (Some(now), false);
-            }
-        }
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < QUIET;
-        if !self.paths.iter().any(|path| path.heard_at.is_some_and(is_recent)) {
-            return;
-        }
-        for path in self.paths.iter_mut().filter(|path| path.is_established && !path.was_asked) {
-            if path.heard_at.is_some_and(|at| !is_recent(at)) {
-                path.was_asked = true;
-                // One that is closed has no answer to give.
-                let _ = connection.ping_path(path.id);
-            }
-        }
-    }
-
-    /// Makes backups of paths in doubt while there is another, and ends that when they answer.
-    fn doubt(&mut self, connection: &mut Connection, now: Instant) {
-        let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
-        for path in self.paths.iter_mut().filter(|path| path.is_established) {
-            let is_backup = any_well && path.is_doubtful(now);
-            if is_backup != path.is_backup {
-                path.is_backup = is_backup;
-                let status = if is_backup { PathStatus::Backup } else { PathStatus::Available };
-                // Without multipath there is one path, which is never in doubt alone.
-                let _ = connection.set_path_status(path.id, status);
-            }
-        }
-    }
-
-    fn close_dead(&mut self, connection: &mut Connection, now: Instant) {
-        let is_silent = |path: &Path| {
-            let age = now.saturating_duration_since(path.opened_at);
-            if path.is_established { path.is_dead(now) } else { age > OPEN_TIMEOUT }
-        };
-        let is_well = |path: &Path| path.is_established && !path.is_doubtful(now);
-        if !self.paths.iter().any(is_well) {
-            return;
-        }
-        for path in self.paths.iter().filter(|path| is_silent(path)) {
-            tracing::debug!(path = %path.id, "given up: it does not answer");
-            // One that is closed already is no trouble.
-            let _ = connection.close_path(now, path.id, VarInt::from_u32(0));
-        }
-    }
-
     /// When [`Paths::begin`] is due although nothing happens.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let open_timeout = self.open_timeout();
         let waits = self.paths.iter().flat_map(|path| {
             let reading = path.gate.read();
             let after = |span| reading.waiting_since.map(|since| since + span);
             match path.is_established {
                 true => [after(path.doubt_after()), after(path.dead_after())],
-                false => [Some(path.opened_at + OPEN_TIMEOUT), None],
+                false => [Some(path.opened_at + open_timeout), None],
             }
         });
         let late = self.received_at.filter(|_| self.is_data_waiting).map(|at| at + ACK_LATE);
         // What is past was seen to in the last turn, as far as it could be.
-        waits.flatten().chain(late).filter(|at| *at > now).min()
+        waits
+            .flatten()
+            .chain(late)
+            .chain(self.probe_at())
+            .chain(self.question_at(now))
+            .filter(|at| *at > now)
+            .min()
     }
 
     /// Writes the next datagram into the empty `buf`; `None`: nothing more may leave now.
@@ -384,6 +412,15 @@ impl Paths {
             return self.poll(connection, now, buf, None);
         }
         self.close_all();
+        while let Some(index) = self.paths.iter().position(|path| path.must_probe) {
+            self.paths[index].must_probe = false;
+            self.paths[index].gate.set_probing();
+            let leaving = self.poll(connection, now, buf, None);
+            self.paths[index].gate.set(false);
+            if leaving.is_some() {
+                return leaving;
+            }
+        }
         if !self.is_data_waiting {
             if let Some(leaving) = self.poll(connection, now, buf, None) {
                 return Some(leaving);
@@ -395,7 +432,7 @@ impl Paths {
             self.is_data_waiting = true;
         }
         loop {
-            match self.choose(now) {
+            match self.choose(connection, now) {
                 Some(index) => {
                     let (leaving, was_asked) = self.poll_gate(connection, now, buf, index);
                     if leaving.is_some() {
@@ -438,7 +475,7 @@ impl Paths {
     }
 
     /// The path for the next datagram with data.
-    fn choose(&mut self, now: Instant) -> Option<usize> {
+    fn choose(&mut self, connection: &mut Connection, now: Instant) -> Option<usize> {
         let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
         let usable = |path: &&Path| {
             path.is_established && !path.is_paced && !(any_well && path.is_doubtful(now))
@@ -456,14 +493,23 @@ impl Paths {
         if looked_at.is_some() {
             return looked_at;
         }
+        let [of_one, of_all] = self.windows;
+        let window = of_all.min(of_one.saturating_mul(self.streams.max(1)));
         let inflight: u64 = states.iter().map(|state| state.inflight.get()).sum();
+        let room = connection.datagrams().send_buffer_space();
+        self.datagram_room = self.datagram_room.max(room);
+        let datagrams = (self.datagram_room - room) as u64;
+        let unsent = if datagrams > 0 { datagrams } else { self.unsent };
         let flow = Flow {
-            unsent: Bytes::new(self.unsent),
-            window_left: Bytes::new(self.window.saturating_sub(inflight)),
+            unsent: Bytes::new(unsent),
+            // Each stream has a window of its own, and all together one.
+            window_left: Bytes::new(window.saturating_sub(inflight)),
             interval: Span::ZERO,
         };
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.origin));
-        match self.scheduler.choose(at, &flow, &states) {
+        // noq-proto sends DATAGRAM frames before those of streams.
+        let scheduler = self.for_datagrams.as_mut().filter(|_| datagrams > 0);
+        match scheduler.unwrap_or(&mut self.scheduler).choose(at, &flow, &states) {
             Choice::Send(slot) | Choice::Copies(slot, _) => slot_of(slot),
             Choice::Wait => None,
         }
@@ -488,6 +534,7 @@ impl Paths {
             let path = &mut self.paths[index];
             path.last_gated_at = now;
             path.added += 1;
+            path.expect_wait();
             self.unsent = self.unsent.saturating_sub(leaving.transmit.size as u64);
         }
         (leaving, was_asked)

@@ -1,21 +1,23 @@
 //! The server's end: QUIC connections in, TCP connections to anywhere out.
 
 mod connect;
+mod udp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use connect::{Attempts, Families};
 use freshline_core::unit::{Span, Time};
-use mio::net::TcpStream;
 use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Incoming, StreamId};
 use slab::Slab;
 
 use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
 use super::head::Reply;
-use super::link::{Link, LinkEvent, send_by};
+use super::link::{Link, LinkEvent, TOO_MANY, send_by};
 use super::resolve::Resolver;
 use super::rules::{Allow, Rules};
 use super::socket::Outlet;
@@ -32,15 +34,20 @@ const LINKS: usize = 64;
 /// nobody keeps others out who only begins.
 const HANDSHAKES: usize = 64;
 
+/// Where there is no place for another client, those that have been silent for the first time are
+/// asked whether they are still there, and give up their place after the second without an answer.
+const SILENT: Duration = Duration::from_secs(2);
+const GONE: Duration = Duration::from_secs(2);
+
 /// From so many unfinished handshakes on, newcomers must prove their addresses first (RFC 9000,
 /// section 8.1.2).
 const RETRY_ABOVE: usize = 8;
 
-/// How long a handshake, and how long a stream's way from its head to a TCP connection may take.
-const PATIENCE: Span = Span::from_secs(10);
+/// How long a handshake may take: some round trips of the slowest links.
+const HANDSHAKE: Span = Span::from_secs(30);
 
-/// How long one of several addresses of a name may take to answer before the next one is tried.
-const ADDRESS_PATIENCE: Span = Span::from_secs(3);
+/// How long a stream may take from its head to a TCP connection.
+const PATIENCE: Span = Span::from_secs(10);
 
 /// How often those that take too long are looked for.
 const SWEEP: Span = Span::from_secs(1);
@@ -78,8 +85,8 @@ enum Step {
     Head(Vec<u8>),
     /// The name is being looked up, by the question of this number.
     Resolving(u64, Wish),
-    /// TCP's handshake, since when, and where else the wish may lead.
-    Connecting(TcpStream, Time, Vec<SocketAddr>, Wish),
+    /// TCP's handshakes with the addresses of the destination.
+    Connecting(Attempts),
     Open(Pipe),
 }
 
@@ -92,6 +99,8 @@ struct Wish {
 /// A server that is ready to run.
 pub struct Server {
     driver: Driver,
+    quic: Arc<noq_proto::ServerConfig>,
+    max_links: usize,
     rules: Rules,
     resolver: Resolver,
     /// Names that were asked for.
@@ -100,6 +109,10 @@ pub struct Server {
     links: HashMap<ConnectionHandle, (Link, Time)>,
     flows: Slab<Flow>,
     by_stream: HashMap<StreamKey, usize>,
+    udp: udp::Flows,
+    families: Families,
+    /// When the next address of some name is tried.
+    next_attempt_at: Option<Time>,
     sweep_at: Time,
 }
 
@@ -110,7 +123,8 @@ impl Server {
     /// [`BondError`] says what is missing.
     pub fn bind(config: ServerConfig) -> Result<Self, BondError> {
         let (endpoint, quic) = config::server(&config.identity, &config.clients, &config.sending)?;
-        let endpoint = Endpoint::new(Arc::new(endpoint), Some(Arc::new(quic)), true);
+        let quic = Arc::new(quic);
+        let endpoint = Endpoint::new(Arc::new(endpoint), Some(Arc::clone(&quic)), true);
         let driver = Driver::new(endpoint, config.sending)?;
         let address = config.listen;
         let failed = |error| BondError::Listen { address, error };
@@ -120,11 +134,16 @@ impl Server {
             resolver: Resolver::new(&driver.sleeper.waker()),
             driver,
             questions: 0,
+            quic,
+            max_links: LINKS,
             rules: Rules(config.allow),
             outlet,
             links: HashMap::new(),
             flows: Slab::new(),
             by_stream: HashMap::new(),
+            udp: udp::Flows::default(),
+            families: Families::default(),
+            next_attempt_at: None,
             sweep_at: Time::ZERO,
         })
     }
@@ -163,8 +182,7 @@ impl Server {
         let busy = driver.receive(outlet, None, |outlet, from, event, reply| match event {
             DatagramEvent::ConnectionEvent(handle, event) => {
                 if let Some((link, _)) = links.get_mut(&handle) {
-                    link.connection.handle_event(event);
-                    link.paths.on_received(instant);
+                    link.on_received(event, instant);
                     touched.push(handle);
                 }
             }
@@ -188,7 +206,12 @@ impl Server {
         let mut reply = Vec::new();
         let clients = self.clients();
         let handshakes = self.links.len() - clients;
-        let answer = if clients >= LINKS {
+        let is_full = clients >= self.max_links;
+        if is_full {
+            // Some of them may be gone without a word; the newcomer comes again.
+            self.links.values_mut().for_each(|(link, _)| link.ask(SILENT, instant));
+        }
+        let answer = if is_full && self.gone(instant).is_none() {
             Some(self.driver.endpoint.refuse(incoming, &mut reply))
         } else if handshakes >= RETRY_ABOVE && !incoming.remote_address_validated() {
             match self.driver.endpoint.retry(incoming, &mut reply) {
@@ -199,7 +222,8 @@ impl Server {
                 }
             }
         } else {
-            match self.driver.endpoint.accept(incoming, instant, &mut reply, None) {
+            let quic = config::next_server(&self.quic, &self.driver.sending);
+            match self.driver.endpoint.accept(incoming, instant, &mut reply, Some(quic)) {
                 Ok((handle, connection)) => {
                     if handshakes >= HANDSHAKES {
                         self.drop_oldest_handshake();
@@ -222,6 +246,14 @@ impl Server {
     /// How many clients there are.
     fn clients(&self) -> usize {
         self.links.values().filter(|(link, _)| link.is_ready).count()
+    }
+
+    /// The client that has been asked for longest whether it is still there, if that is long.
+    fn gone(&self, now: Instant) -> Option<ConnectionHandle> {
+        let ready = self.links.iter().filter(|(_, (link, _))| link.is_ready);
+        let silences = ready.map(|(handle, (link, _))| (link.unanswered(now), *handle));
+        let gone = silences.filter(|(silence, _)| *silence >= GONE);
+        gone.max_by_key(|(silence, _)| *silence).map(|(_, handle)| handle)
     }
 
     fn drop_oldest_handshake(&mut self) {
@@ -255,12 +287,21 @@ impl Server {
                 return;
             };
             match event {
-                LinkEvent::Ready if self.clients() > LINKS => {
-                    if let Some((link, _)) = self.links.get_mut(&handle) {
-                        link.close(self.driver.clock.instant_of(now), "too many clients");
+                LinkEvent::Ready if self.clients() > self.max_links => {
+                    let instant = self.driver.clock.instant_of(now);
+                    let out = self.gone(instant).unwrap_or(handle);
+                    if out != handle {
+                        tracing::info!(client = out.0, "gone without a word: its place is needed");
+                        self.drop_flows(out);
+                    }
+                    if let Some((link, _)) = self.links.get_mut(&out) {
+                        link.is_ready = false;
+                        link.close(instant, TOO_MANY);
                     }
                 }
                 LinkEvent::Ready => tracing::info!(client = handle.0, "connected"),
+                // Only servers are full.
+                LinkEvent::Full => self.drop_flows(handle),
                 LinkEvent::Lost(reason) => {
                     tracing::info!(client = handle.0, "gone: {reason}");
                     self.drop_flows(handle);
@@ -280,6 +321,15 @@ impl Server {
                 LinkEvent::Stream(id) => {
                     self.driver.ready.extend(self.by_stream.get(&(handle, id)));
                 }
+                LinkEvent::Limit(id, limit) => {
+                    if let Some(&key) = self.by_stream.get(&(handle, id))
+                        && let Some(pipe) = self.pipe(key)
+                    {
+                        pipe.on_limit(limit);
+                        self.driver.ready.push_back(key);
+                    }
+                }
+                LinkEvent::Datagrams => self.on_frames(handle, now),
                 LinkEvent::Room => {}
                 LinkEvent::PathUp(id) => tracing::info!(client = handle.0, path = %id, "path up"),
                 LinkEvent::PathGone(id) => {
@@ -291,11 +341,16 @@ impl Server {
 
     fn drop_flows(&mut self, handle: ConnectionHandle) {
         self.by_stream.retain(|(link, _), _| *link != handle);
+        for _ in 0..self.udp.drop_client(handle) {
+            self.driver.datagrams.count_down(false);
+        }
         self.flows.retain(|_, flow| {
-            if flow.link == handle
-                && let Step::Open(Pipe { tcp, .. }) | Step::Connecting(tcp, ..) = &flow.step
-            {
-                flow::abort(tcp);
+            match &flow.step {
+                Step::Open(Pipe { tcp, .. }) if flow.link == handle => flow::abort(tcp),
+                Step::Connecting(attempts) if flow.link == handle => {
+                    attempts.tcps.iter().for_each(flow::abort);
+                }
+                _ => {}
             }
             flow.link != handle
         });
@@ -320,10 +375,9 @@ impl Server {
         }
         self.sweep_at = now + SWEEP;
         let is_slow = |began_at: Time| now.since(began_at) > PATIENCE;
-        let stuck = self
-            .links
-            .iter()
-            .filter(|(_, (link, began_at))| link.connection.is_handshaking() && is_slow(*began_at));
+        let stuck = self.links.iter().filter(|(_, (link, began_at))| {
+            link.connection.is_handshaking() && now.since(*began_at) > HANDSHAKE
+        });
         for handle in stuck.map(|(handle, _)| *handle).collect::<Vec<_>>() {
             self.drop_handshake(handle);
         }
@@ -332,7 +386,7 @@ impl Server {
         for key in late.collect::<Vec<_>>() {
             self.refuse(key, Reply::TimedOut);
         }
-        self.go_on_to_other_addresses(now);
+        self.udp.sweep(now);
         self.sweep_open(now);
     }
 
@@ -413,6 +467,14 @@ impl End for Server {
         }
     }
 
+    fn on_relay(&mut self, socket: usize) {
+        self.udp.on_ready(socket);
+    }
+
+    fn udp_flows(&self) -> usize {
+        self.udp.len()
+    }
+
     fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -426,7 +488,8 @@ impl End for Server {
             self.on_resolved(asker, addresses);
         }
         self.on_timeout(now);
-        Ok(self.pump() | is_more_to_read)
+        self.attempt_others(now);
+        Ok(self.pump() | self.pump_datagrams(now) | is_more_to_read)
     }
 
     fn transmit(&mut self) {
@@ -447,57 +510,10 @@ impl End for Server {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        (!self.flows.is_empty() || !self.links.is_empty()).then_some(self.sweep_at)
+        let sweep = (!self.flows.is_empty() || !self.links.is_empty()).then_some(self.sweep_at);
+        Time::earliest([sweep, self.next_attempt_at])
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-    use std::thread;
-
-    use super::*;
-    use crate::bond::{Client, ClientConfig};
-    use crate::quic::Trust;
-
-    #[test]
-    fn a_client_that_does_not_trust_the_server_says_so_before_it_goes() {
-        let dir = tempfile::tempdir().unwrap();
-        let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
-        let [ours, theirs, others] = ["c", "s", "x"].map(identity);
-        let mut server = Server::bind(ServerConfig {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            identity: theirs,
-            clients: Clients::Pinned(vec![ours.fingerprint()]),
-            sending: Sending::default(),
-            allow: Vec::new(),
-        })
-        .unwrap();
-        let mut client = Client::bind(ClientConfig {
-            server: server.local_addr().unwrap(),
-            server_name: "localhost".into(),
-            trust: Trust::Pinned(others.fingerprint()),
-            identity: ours,
-            vias: Vec::new(),
-            sending: Sending::default(),
-            listen: Vec::new(),
-        })
-        .unwrap();
-        let client = thread::spawn(move || client.run(&Stop::new(), None));
-        let (mut seen, mut looks) = (0, 0);
-        // Far less than a handshake's patience, from when the client has ended.
-        while looks < 300 {
-            thread::sleep(std::time::Duration::from_millis(10));
-            server.turn(server.driver.clock.now()).unwrap();
-            server.transmit();
-            seen = seen.max(server.links.len());
-            let is_over = server.links.values().all(|(link, _)| link.connection.is_closed());
-            if client.is_finished() && is_over {
-                break;
-            }
-            looks += u32::from(client.is_finished());
-        }
-        assert!(matches!(client.join().unwrap(), Err(BondError::Refused { .. })));
-        assert_eq!((seen, looks < 300), (1, true), "the server still waits for the handshake");
-    }
-}
+mod tests;

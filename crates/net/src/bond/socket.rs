@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
+use freshline_core::dscp::Dscp;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::batch::{Address, Socket};
@@ -93,7 +94,7 @@ impl Outlet {
     /// Sends what waits, until the socket is full.
     pub(super) fn flush(&mut self) {
         while let Some(train) = self.waiting.front() {
-            match self.socket.send(train.to, &train.contents, train.segment) {
+            match self.socket.send(train.to, Dscp::DEFAULT, &train.contents, train.segment) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_full = true;
                     return;

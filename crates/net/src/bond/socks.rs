@@ -1,11 +1,15 @@
-//! SOCKS5 (RFC 1928), as much of it as programs use: CONNECT, without authentication.
+//! SOCKS5 (RFC 1928), as much of it as programs use: CONNECT and UDP ASSOCIATE, without
+//! authentication.
 //!
 //! ```text
 //!   program: 5, methods ─► us: 5, 0 ─► program: 5, 1 (CONNECT), 0, target ─► us: 5, reply, 0, …
+//!                                      program: 5, 3 (UDP ASSOCIATE), 0, … ─► us: 5, 0, 0, address
 //! ```
 
+use std::net::SocketAddr;
+
 use super::Target;
-use super::head::{Parsed, Reply, parse_target};
+use super::head::{self, Parsed, Reply, parse_target};
 
 /// What to do with what a program has said so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub(super) enum Step {
     Greet(usize, &'static [u8]),
     /// So many bytes were a request.
     Connect(usize, Target),
+    /// A request to carry datagrams.
+    Associate,
     /// End the connection, with these words.
     Refuse(&'static [u8]),
 }
@@ -23,6 +29,7 @@ pub(super) enum Step {
 pub(super) const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
 const CONNECT: u8 = 1;
+const ASSOCIATE: u8 = 3;
 
 /// Reads a greeting.
 pub(super) fn greeting(bytes: &[u8]) -> Step {
@@ -42,14 +49,16 @@ pub(super) fn greeting(bytes: &[u8]) -> Step {
 /// Reads a request.
 pub(super) fn request(bytes: &[u8]) -> Step {
     match bytes {
-        [VERSION, CONNECT, 0, target @ ..] => match parse_target(target) {
+        [VERSION, command @ (CONNECT | ASSOCIATE), 0, target @ ..] => match parse_target(target) {
+            // The address from which the program will send; most programs leave it unset.
+            Parsed::Whole(..) if *command == ASSOCIATE => Step::Associate,
             Parsed::Partial => Step::More,
             Parsed::Whole(target, len) => Step::Connect(3 + len, target),
             // The address type is unknown, or the name is none.
             Parsed::Bad => Step::Refuse(&[VERSION, 8, 0, 1, 0, 0, 0, 0, 0, 0]),
         },
-        [] | [VERSION] | [VERSION, CONNECT] => Step::More,
-        // BIND, and UDP.
+        [] | [VERSION] | [VERSION, CONNECT | ASSOCIATE] => Step::More,
+        // BIND.
         [VERSION, ..] => Step::Refuse(&[VERSION, 7, 0, 1, 0, 0, 0, 0, 0, 0]),
         _ => Step::Refuse(&[]),
     }
@@ -59,6 +68,13 @@ pub(super) fn request(bytes: &[u8]) -> Step {
 /// affair.
 pub(super) fn answer(reply: Reply) -> Vec<u8> {
     vec![VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+/// The answer to a request to carry datagrams: where the program sends them.
+pub(super) fn associated(at: SocketAddr) -> Vec<u8> {
+    // A head is a version and the address, which SOCKS5 writes in the same way.
+    let address = &head::write(&Target::Address(at))[1..];
+    [&[VERSION, Reply::Connected as u8, 0], address].concat()
 }
 
 #[cfg(test)]
@@ -78,6 +94,8 @@ mod tests {
             assert_eq!(request(&whole[..len]), Step::More, "{len}");
         }
         assert!(matches!(request(&[5, 2, 0, 1]), Step::Refuse([5, 7, ..])));
+        assert_eq!(request(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0]), Step::Associate);
+        assert_eq!(associated("10.0.0.1:80".parse().unwrap()), [5, 0, 0, 1, 10, 0, 0, 1, 0, 80]);
         assert!(matches!(request(&[5, 1, 0, 9]), Step::Refuse([5, 8, ..])));
         let six = [&[5, 1, 0, 4, 0x20, 1, 0xd, 0xb8], &[0; 11][..], &[1, 1, 187]].concat();
         let target = Target::Address("[2001:db8::1]:443".parse().unwrap());

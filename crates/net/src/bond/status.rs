@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::link::Link;
-use crate::via::DeviceQueues;
+use crate::via::{DeviceQueues, QueueReport};
 
 /// One path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,14 +27,44 @@ pub struct PathReport {
     pub window_bytes: u64,
     /// What is.
     pub inflight_bytes: u64,
-    /// Packets in the device's queue; none where nobody can tell.
-    pub queue_packets: Option<u64>,
+    /// The queue of its device, and whether it is seen.
+    #[serde(flatten)]
+    pub queue: QueueReport,
     /// UDP payload that was sent on it.
     pub sent_bytes: u64,
     /// UDP payload that was received on it.
     pub received_bytes: u64,
     /// QUIC packets that were lost.
     pub lost_packets: u64,
+}
+
+/// What has become of one `--via` of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ViaState {
+    /// The host has no such interface or address, or it is down.
+    Missing,
+    /// The system refused a socket.
+    NoSocket,
+    /// The server was asked, or will be.
+    Opening,
+    /// The server did not answer by this path; the client keeps trying.
+    Unanswered,
+    /// The path carries data.
+    Up,
+}
+
+/// One `--via` of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ViaReport {
+    /// The interface or address, as it was given.
+    pub via: String,
+    /// The server's address on it.
+    pub remote: String,
+    /// Whether there is a path, or why not.
+    pub state: ViaState,
+    /// Attempts to open a path that had no answer.
+    pub failures: u64,
 }
 
 /// One end of a bond, as of some moment.
@@ -56,6 +86,16 @@ pub struct BondReport {
     pub taken_bytes: u64,
     /// Bytes that programs or destinations have taken from QUIC.
     pub given_bytes: u64,
+    /// Flows of UDP datagrams that are carried.
+    pub udp_flows_open: usize,
+    /// UDP datagrams of programs or destinations that QUIC has taken.
+    pub datagrams_taken: u64,
+    /// UDP datagrams that programs or destinations were given.
+    pub datagrams_given: u64,
+    /// UDP datagrams that were not passed on: forbidden, malformed, fragments, without a connection.
+    pub datagrams_dropped: u64,
+    /// The `--via` of a client; empty at a server.
+    pub vias: Vec<ViaReport>,
     /// The paths that are there.
     pub paths: Vec<PathReport>,
 }
@@ -94,7 +134,7 @@ pub(super) fn paths_of(
             srtt_ms: reading.srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
             window_bytes: reading.window,
             inflight_bytes: reading.inflight,
-            queue_packets: path.seen.map(|seen| seen.queue.packets),
+            queue: link.paths.queue_of(path),
             sent_bytes: stats.udp_tx.bytes,
             received_bytes: stats.udp_rx.bytes,
             lost_packets: stats.lost_packets,

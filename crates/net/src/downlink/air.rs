@@ -70,6 +70,11 @@ impl Air {
         })
     }
 
+    /// The server has answered from this address.
+    pub(super) fn set_server(&self, server: SocketAddr) {
+        self.capture.set_server(server);
+    }
+
     /// Hands over what was captured; whether there may be more.
     pub(super) fn feed(&mut self, now: Time, session: &mut Session, rate: &SharedRate) -> bool {
         for _ in 0..TAKEN_A_TURN {

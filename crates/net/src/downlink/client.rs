@@ -1,6 +1,6 @@
 //! A client of a downlink: joins, takes packets with their times, and reports.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +13,10 @@ use mio::{Events, Token};
 
 use super::air::{Air, CaptureTrouble};
 use super::report::{ClientReport, Gathered};
-use super::stamps::{KernelTime, Stamps};
+use super::stamps::{KernelTime, Stamped, Stamps};
 use crate::clock::Clock;
-use crate::link::{Link, LinkError, LinkEvent, Transport};
+use crate::dial::{Dialler, Remote, Settings};
+use crate::link::{LinkError, LinkEvent, Transport};
 use crate::quic;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
@@ -23,6 +24,8 @@ use crate::system::SystemError;
 use crate::via::Via;
 use crate::wlan::capture::{CaptureError, CaptureSource};
 
+/// Stands for a server whose address is not known yet: no packet comes from it.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
@@ -58,8 +61,8 @@ impl SharedRate {
 
 /// What a client needs to run.
 pub struct ClientConfig {
-    /// Where the server is.
-    pub server: SocketAddr,
+    /// The server: a name, of which every address is tried, or one address.
+    pub server: Remote,
     /// How datagrams are carried.
     pub transport: Transport,
     /// The session: name, token, patience.
@@ -164,7 +167,7 @@ impl ClientWatch for () {}
 pub struct Client {
     clock: Clock,
     sleeper: Sleeper,
-    link: Link<Stamps>,
+    link: Dialler<Stamps>,
     session: Session,
     rate: SharedRate,
     air: Option<Air>,
@@ -190,16 +193,23 @@ impl Client {
         let air = match (&config.capture, &config.transport) {
             (None, _) => None,
             (Some(_), Transport::Quic { .. }) => return Err(ClientError::Encrypted),
-            (Some(source), _) => Some(Air::open(source, config.server, sleeper.waker())?),
+            (Some(source), _) => {
+                // Of a name, the address that answers is set later.
+                let server = config.server.literal().unwrap_or(UNKNOWN);
+                Some(Air::open(source, server, sleeper.waker())?)
+            }
         };
-        let inlet = Stamps::new(clock);
-        let link = Link::open(
-            config.transport,
-            (Via::Any, config.server),
-            (sleeper.registry(), SOCKET),
-            inlet,
+        let settings = Settings {
+            transport: config.transport,
+            via: Via::Any,
+            remote: config.server,
+            token: SOCKET,
+            inlet: Stamps::new,
             clock,
-        )?;
+            redials: false,
+            waker: sleeper.waker(),
+        };
+        let link = Dialler::new(settings, sleeper.registry())?;
         let id = getrandom::u64().map_err(ClientError::Random)?;
         let session = Session::new(config.params, SessionId(id), config.counter, now)?;
         Ok(Self {
@@ -220,6 +230,11 @@ impl Client {
     /// The session, for reports.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Whether the server has said that it has nothing more to send.
+    pub fn is_done(&self) -> bool {
+        self.is_done
     }
 
     /// A summary of the run until now.
@@ -270,8 +285,13 @@ impl Client {
 
     fn next_event(&self) -> Option<Time> {
         // While the link is being dialled it has the word.
-        let session = self.session.next_event().filter(|_| !self.link.is_dialling());
+        let session = self.session.next_event().filter(|_| self.can_act());
         Time::earliest([session, self.link.next_timer(), self.warm_at])
+    }
+
+    /// Whether the session has a link to send by, or one to dial again.
+    fn can_act(&self) -> bool {
+        self.link.is_ready() || self.link.is_down()
     }
 
     /// Takes in what has come; whether there may be more.
@@ -279,7 +299,7 @@ impl Client {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let Self { link, session, rate, air, gathered, clock, .. } = self;
-            let Some((datagram, kernel)) = link.receive()? else {
+            let Some((datagram, Stamped { kernel, dscp })) = link.receive()? else {
                 busy = false;
                 break;
             };
@@ -288,7 +308,7 @@ impl Client {
             let at = Clocked { received_at, now };
             let rate = rate.get().filter(|_| air.is_none());
             let stamp = rate.map(|rate| Stamp { at: received_at, rate });
-            match session.on_datagram(at, stamp, datagram) {
+            match session.on_marked_datagram(at, stamp, dscp, datagram) {
                 Ok(ClientEvent::Packet { seq, payload, delay, joined }) => {
                     self.heard = session.counters().joins;
                     if let Some(delay) = delay {
@@ -314,12 +334,18 @@ impl Client {
             }
         }
         let now = self.clock.now();
+        self.link.turn(now, self.sleeper.registry())?;
         self.link.on_timer(now)?;
+        if let (Some(air), Some(server), true) =
+            (&self.air, self.link.address(), self.session.has_joined())
+        {
+            air.set_server(server);
+        }
         while let Some(event) = self.link.poll_event() {
             match event {
                 LinkEvent::Ready => self.session.on_transport_ready(now),
                 LinkEvent::Lost(_) => self.session.on_transport_lost(now),
-                LinkEvent::Unreachable => {}
+                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
             }
             watch.event(now, &Event::Link(&event));
         }
@@ -329,7 +355,7 @@ impl Client {
     /// Sends the join or the report that is due.
     fn write(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
         let now = self.clock.now();
-        if self.link.is_dialling() || self.session.next_event().is_none_or(|at| at > now) {
+        if !self.can_act() || self.session.next_event().is_none_or(|at| at > now) {
             return Ok(());
         }
         let unanswered = self.session.counters().joins - self.heard;
@@ -338,6 +364,7 @@ impl Client {
             self.link.renew(now, self.sleeper.registry())?;
             watch.event(now, &Event::Unanswered(unanswered));
         }
+        let dscp = self.session.mark();
         let Some(len) = self.session.write(now, &mut self.datagram) else { return Ok(()) };
         let message = &self.datagram[..len];
         if let Ok(Message::Report(report)) = Message::parse(message) {
@@ -347,7 +374,7 @@ impl Client {
             watch.reported(now, report.seen);
         }
         // A join that meets a link that is dialled goes out when it is ready.
-        self.link.send(now, message)?;
+        self.link.send(now, dscp, message)?;
         Ok(())
     }
 }

@@ -31,14 +31,26 @@ pub fn serve(
 #[derive(Debug)]
 struct Snapshot(ServerReport);
 
-const GAUGES: [Column<ClientStatus, Option<f64>>; 6] = [
+const GAUGES: [Column<ClientStatus, Option<f64>>; 10] = [
     ("downlink_rate_bps", "Rate of IP packets", |c| Some(c.rate_bps as f64)),
     ("downlink_level", "Packets a frame, as last reported", |c| c.level),
     ("downlink_target", "Packets a frame that the law seeks", |c| c.target),
+    (
+        "downlink_overhead_seconds",
+        "What a frame costs beside its packets, as the law believes",
+        |c| c.overhead_ms.map(|ms| ms / 1e3),
+    ),
+    ("downlink_slowest_target", "Packets a frame that the law seeks for the slowest client", |c| {
+        c.slowest_target
+    }),
+    ("downlink_asked", "Packets a frame from which the law calculates the rate", |c| c.asked),
     ("downlink_delay_seconds", "One-way delay of a packet, as last reported", |c| {
         c.delay_ms.map(|ms| ms / 1e3)
     }),
     ("downlink_loss_ratio", "Share of packets that did not come, as last reported", |c| c.loss),
+    ("downlink_dscp", "Code point of packets as they come, as last reported", |c| {
+        c.marks.forward.arrives_as.map(|dscp| dscp.get().into())
+    }),
     ("downlink_mcs_rate_bps", "Rate of the frames' data symbols, as last reported", |c| {
         c.mcs_rate_bps.map(|bps| bps as f64)
     }),

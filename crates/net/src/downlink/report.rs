@@ -3,17 +3,19 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::link::SpanHistogram;
 use freshline_core::session::downlink::{
     Client, ClientCounters, ClientKey, ClientRecord, Server, ServerCounters,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
-use freshline_core::wlan;
+use freshline_core::wlan::{self, Belief};
 use serde::Serialize;
 
 use super::air::CaptureReport;
 use crate::carrier::Peer;
+use crate::marks::MarkReport;
 
 /// Clients that have left of whom is told.
 const ENDED: usize = 100;
@@ -35,6 +37,12 @@ pub struct ClientStatus {
     pub rate_bps: u64,
     /// The level that the law seeks for it, in packets a frame.
     pub target: Option<f64>,
+    /// ĉ, in ms: what the law believes that one frame costs beside its packets.
+    pub overhead_ms: Option<f64>,
+    /// ν: the law's target of the slowest client's level, in packets a frame.
+    pub slowest_target: Option<f64>,
+    /// z: the level from which the law calculates its rate, in packets a frame.
+    pub asked: Option<f64>,
     /// Packets a frame, the mean of its last report.
     pub level: Option<f64>,
     /// Their standard deviation.
@@ -55,6 +63,8 @@ pub struct ClientStatus {
     pub dropped: u64,
     /// Reports taken.
     pub reports: u64,
+    /// The code points of packets and reports.
+    pub marks: MarkReport,
 }
 
 /// A server's run in numbers.
@@ -100,13 +110,14 @@ impl Details {
         &mut self,
         client: ClientKey,
         record: &ClientRecord<Peer>,
+        dscp: Dscp,
         now: Time,
         dropped: u64,
     ) {
         if let Some(session) = self.sessions.get_mut(client.index()) {
             *session = None;
         }
-        self.ended.push_back(status(record, now, dropped));
+        self.ended.push_back(status(record, dscp, now, dropped));
         if self.ended.len() > ENDED {
             self.ended.pop_front();
         }
@@ -120,10 +131,16 @@ impl Details {
         most: usize,
         dropped: impl Fn(ClientKey) -> u64,
     ) -> ServerReport {
-        let clients = server.clients().take(most).map(|(client, record)| ClientStatus {
-            rate_bps: server.rate(client).as_bps(),
-            target: server.law().target(client.station()),
-            ..status(record, now, dropped(client))
+        let clients = server.clients().take(most).map(|(client, record)| {
+            let Belief { overhead, slowest_target, asked } = server.law().belief(client.station());
+            ClientStatus {
+                rate_bps: server.rate(client).as_bps(),
+                target: server.law().target(client.station()),
+                overhead_ms: overhead.map(Span::as_millis_f64),
+                slowest_target,
+                asked,
+                ..status(record, server.dscp(), now, dropped(client))
+            }
         });
         ServerReport {
             duration_s: now.since(began_at).as_secs_f64(),
@@ -138,7 +155,7 @@ impl Details {
 }
 
 /// Without what the law knows.
-fn status(record: &ClientRecord<Peer>, now: Time, dropped: u64) -> ClientStatus {
+fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> ClientStatus {
     let session = record.session.to_string();
     let seen = record.seen;
     ClientStatus {
@@ -149,6 +166,9 @@ fn status(record: &ClientRecord<Peer>, now: Time, dropped: u64) -> ClientStatus 
         duration_s: now.since(record.joined_at).as_secs_f64(),
         rate_bps: 0,
         target: None,
+        overhead_ms: None,
+        slowest_target: None,
+        asked: None,
         level: seen.map(|seen| seen.level),
         deviation: seen.map(|seen| seen.deviation),
         mcs_rate_bps: seen.map(|seen| seen.rate.as_bps()),
@@ -159,6 +179,7 @@ fn status(record: &ClientRecord<Peer>, now: Time, dropped: u64) -> ClientStatus 
         payload_bytes: record.payload_bytes,
         dropped,
         reports: record.reports,
+        marks: MarkReport::of(dscp, &record.marks),
     }
 }
 
@@ -191,6 +212,8 @@ pub struct ClientReport {
     /// What was counted, the warm-up included.
     #[serde(flatten)]
     pub counters: ClientCounters,
+    /// The code point (DSCP) of the last packet as it came, 0 to 63.
+    pub dscp: Option<Dscp>,
     /// What came of the capture; `None` without one.
     pub capture: Option<CaptureReport>,
 }
@@ -263,6 +286,7 @@ impl Gathered {
             delay_p99_ms: ms(self.delays.quantile(0.99)),
             delay_max_ms: ms(self.delays.max()),
             counters,
+            dscp: client.dscp(),
             capture,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::session::downlink::{
     ClientKey, Server as Sessions, ServerCounters, ServerParams, ServerVerdict,
 };
@@ -13,7 +14,7 @@ use super::payload::{Payloads, Take};
 use super::report::{Details, ServerReport};
 use super::stamps::LONGEST;
 use crate::ask::{Asker, Desk};
-use crate::carrier::Peer;
+use crate::carrier::{Answer, Came, Peer};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
 use crate::stop::Stop;
@@ -182,8 +183,9 @@ impl Server {
     fn tick(&mut self, now: Time) {
         self.endpoint.on_timeout(now);
         let Self { sessions, details, payloads, .. } = self;
+        let dscp = sessions.dscp();
         sessions.on_tick(now, |client, record| {
-            details.end(client, record, now, payloads.dropped(client));
+            details.end(client, record, dscp, now, payloads.dropped(client));
         });
     }
 
@@ -202,8 +204,9 @@ impl Server {
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
         let Self { endpoint, sessions, payloads, details, .. } = self;
-        let more = endpoint.receive(BATCHES_A_TURN, |at, peer, datagram, reply| {
-            let receipt = sessions.on_datagram(at, peer, datagram, reply);
+        let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
+            let Came { at, peer, dscp, datagram } = came;
+            let receipt = sessions.on_marked_datagram(at, peer, dscp, datagram, reply);
             match receipt.verdict {
                 ServerVerdict::Joined(client) => {
                     let session = sessions.client(client).map(|record| record.session);
@@ -212,11 +215,12 @@ impl Server {
                     }
                 }
                 ServerVerdict::Left { client, record } => {
-                    details.end(client, &record, at.now, payloads.dropped(client));
+                    let mark = sessions.dscp();
+                    details.end(client, &record, mark, at.now, payloads.dropped(client));
                 }
                 _ => {}
             }
-            receipt.reply
+            Answer { len: receipt.reply, ..Answer::default() }
         })?;
         Ok(more)
     }
@@ -229,6 +233,7 @@ impl Server {
             self.payload.clear();
             let taken = self.payloads.take(now, client, self.longest, &mut self.payload);
             let Self { sessions, datagram, payload, .. } = self;
+            let mut dscp = sessions.dscp();
             let len = match taken {
                 Take::Packet => sessions.write_packet(now, client, payload, datagram).unwrap_or(0),
                 Take::NotYet => sessions.on_nothing_to_send(now, client, datagram),
@@ -240,6 +245,7 @@ impl Server {
                     told.map_or(0, |record| {
                         let done = Close { session: record.session, reason: CloseReason::Done };
                         datagram[..Close::LEN].copy_from_slice(&done.bytes());
+                        dscp = Dscp::DEFAULT;
                         Close::LEN
                     })
                 }
@@ -248,7 +254,7 @@ impl Server {
             if len > 0
                 && let Some(record) = self.sessions.client(client)
             {
-                let sent = self.endpoint.send(now, record.peer, &self.datagram[..len]);
+                let sent = self.endpoint.send(now, record.peer, dscp, &self.datagram[..len]);
                 // It is lost like any other; the next one is fresher.
                 self.unsent += u64::from(sent.is_err());
             }

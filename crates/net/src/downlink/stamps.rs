@@ -10,6 +10,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::unit::{Span, Time};
 use mio::net::UdpSocket;
 use nix::cmsg_space;
@@ -21,6 +22,7 @@ use socket2::SockRef;
 
 use crate::clock::{Clock, wall_clock};
 use crate::link::Inlet;
+use crate::received::{Info, ask_for_dscp};
 
 /// Datagrams a system call: as many as the largest frame has.
 const BATCH: usize = 64;
@@ -43,12 +45,22 @@ pub struct KernelTime {
     pub at: Time,
 }
 
+/// What is known of a datagram besides its bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stamped {
+    /// When the kernel got it, if it said.
+    pub(super) kernel: Option<KernelTime>,
+    /// Its code point, if the kernel told it.
+    pub(super) dscp: Option<Dscp>,
+}
+
 /// Receives datagrams with their times, many a system call.
 pub(super) struct Stamps {
     clock: Clock,
     buffers: Vec<u8>,
-    /// Of each datagram of the batch: its length, or `None` if it was too long; when it came.
-    batch: Vec<(Option<usize>, Option<TimeSpec>)>,
+    /// Of each datagram of the batch: its length, or `None` if it was too long; when it came; its code
+    /// point.
+    batch: Vec<(Option<usize>, Option<TimeSpec>, Option<Dscp>)>,
     taken: usize,
     anchor: Anchor,
 }
@@ -99,7 +111,8 @@ impl Stamps {
         (self.taken, self.batch) = (0, std::mem::take(&mut self.batch));
         self.batch.clear();
         // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
-        let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(TimeSpec)));
+        let mut headers =
+            MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(TimeSpec, i32, i32)));
         let mut buffers = self.buffers.chunks_exact_mut(LONGEST);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
             std::array::from_fn(|_| [IoSliceMut::new(buffers.next().unwrap_or_default())]);
@@ -113,7 +126,8 @@ impl Stamps {
                     _ => None,
                 })
             });
-            self.batch.push((whole.then_some(message.bytes), stamp));
+            let info = message.cmsgs().map(Info::of).unwrap_or_default();
+            self.batch.push((whole.then_some(message.bytes), stamp, info.dscp));
         }
         self.anchor.follow(Anchor::of_now(self.clock));
         Ok(())
@@ -121,27 +135,28 @@ impl Stamps {
 }
 
 impl Inlet for Stamps {
-    type Mark = Option<KernelTime>;
+    type Mark = Stamped;
 
     fn open(&mut self, socket: &UdpSocket) -> io::Result<()> {
         (self.taken, self.batch) = (0, Vec::with_capacity(BATCH));
         // Less is enough to run, if the system does not grant it.
         let _ = SockRef::from(socket).set_recv_buffer_size(KERNEL_BUFFER);
-        Ok(setsockopt(socket, ReceiveTimestampns, &true)?)
+        setsockopt(socket, ReceiveTimestampns, &true)?;
+        ask_for_dscp(socket)
     }
 
     fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)> {
         loop {
-            while let Some((len, stamp)) = self.batch.get(self.taken).copied() {
+            while let Some((len, stamp, dscp)) = self.batch.get(self.taken).copied() {
                 let begin = self.taken * LONGEST;
                 self.taken += 1;
                 let Some(len) = len.filter(|len| *len <= out.len()) else { continue };
                 out[..len].copy_from_slice(&self.buffers[begin..begin + len]);
-                let mark = stamp.map(|stamp| {
+                let kernel = stamp.map(|stamp| {
                     let unix = Duration::from(stamp);
                     KernelTime { unix, at: self.anchor.time_of(unix) }
                 });
-                return Ok((len, mark));
+                return Ok((len, Stamped { kernel, dscp }));
             }
             self.fill(socket)?;
         }
@@ -176,7 +191,8 @@ mod tests {
         for number in (0..100).chain([200]) {
             let (len, mark) = stamps.receive(&receiver, &mut out).unwrap();
             assert_eq!(out[..len], [number; 3][..if number == 200 { 1 } else { 3 }]);
-            let at = mark.expect("the kernel tells times").at;
+            let at = mark.kernel.expect("the kernel tells times").at;
+            assert_eq!(mark.dscp, Some(Dscp::DEFAULT));
             assert!(last <= at + TOLERANCE && at <= clock.now() + TOLERANCE, "{at:?}");
             last = at;
         }

@@ -1,8 +1,9 @@
 //! Datagrams on the emulated path, and the pool of their buffers.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{IpNumber, Ipv4Header, Ipv6Header, UdpHeader};
+use etherparse::{IpDscp, IpNumber, Ipv4Header, Ipv6Header, UdpHeader};
+use freshline_core::dscp::Dscp;
 use freshline_core::link::Airborne;
 use freshline_core::router::{FlowKey, Header, Packet};
 use freshline_core::unit::Bytes;
@@ -19,6 +20,10 @@ pub(super) struct Datagram {
     /// The station of its client, where there is Wi-Fi.
     pub(super) station: u32,
     pub(super) payload: Vec<u8>,
+    /// Between the client and the target, in the direction that it takes.
+    pub(super) key: FlowKey,
+    /// Its differentiated services code point.
+    pub(super) dscp: Dscp,
     /// The IP and UDP headers that it would have.
     pub(super) headers: Bytes,
 }
@@ -41,7 +46,9 @@ impl Datagram {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let (from, to) = (from.octets(), to.octets());
                 let ip = Ipv4Header::new(length, HOPS, IpNumber::UDP, from, to);
-                out.extend_from_slice(&ip.map(|ip| ip.to_bytes()).unwrap_or_default());
+                let dscp = IpDscp::try_new(self.dscp.get()).unwrap_or_default();
+                let ip = ip.map(|ip| Ipv4Header { dscp, ..ip }.to_bytes());
+                out.extend_from_slice(&ip.unwrap_or_default());
                 udp.calc_checksum_ipv4_raw(from, to, &self.payload)
             }
             (from, to) => {
@@ -50,6 +57,7 @@ impl Datagram {
                     IpAddr::V6(address) => address.octets(),
                 };
                 let ip = Ipv6Header {
+                    traffic_class: self.dscp.traffic_class(),
                     payload_length: length,
                     next_header: IpNumber::UDP,
                     hop_limit: HOPS,
@@ -72,12 +80,19 @@ impl Packet for Datagram {
         Bytes::from(self.payload.len()) + self.headers
     }
 
-    /// A flow is known by its number; its addresses are those of the relay.
+    /// That of a packet between the client and the target, without the relay.
     fn header(&self) -> Header {
-        let source = Ipv6Addr::from_bits(self.flow.0 as u128);
-        let flow = FlowKey { source, protocol: FlowKey::UDP, ..FlowKey::default() };
         let is_update = wire::session_of_update(&self.payload).is_some();
-        Header { flow, is_update, ..Header::default() }
+        Header { flow: self.key, dscp: self.dscp.get(), is_update, ..Header::default() }
+    }
+}
+
+/// The flow of what one end sends to the other over UDP.
+pub(super) fn key(from: SocketAddr, to: SocketAddr) -> FlowKey {
+    FlowKey {
+        source_port: from.port(),
+        destination_port: to.port(),
+        ..FlowKey::between(from.ip(), to.ip(), FlowKey::UDP)
     }
 }
 

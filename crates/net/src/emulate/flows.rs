@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use freshline_core::unit::{Span, Time};
 use mio::net::UdpSocket;
@@ -11,11 +11,14 @@ use socket2::SockRef;
 
 use super::report::FlowReport;
 use super::{EmulatorConfig, FIRST_FLOW};
+use crate::received::ask_for_dscp;
 
 /// One client.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) client: SocketAddr,
+    /// The address of this host that the client sends to, where there may be several.
+    pub(super) local: Option<IpAddr>,
     pub(super) socket: UdpSocket,
     /// Its number among the clients, from 1 to their maximum; free again when it is forgotten.
     pub(super) station: u32,
@@ -29,9 +32,10 @@ pub(super) struct Flows {
     target: SocketAddr,
     max_flows: usize,
     idle_timeout: Span,
+    rest: Span,
     registry: Registry,
     by_token: HashMap<Token, Flow>,
-    by_client: HashMap<SocketAddr, Token>,
+    by_client: HashMap<(SocketAddr, Option<IpAddr>), Token>,
     next_token: Token,
     /// Of all stations that were ever taken, those that are free again.
     free_stations: Vec<u32>,
@@ -51,6 +55,7 @@ impl Flows {
             target,
             max_flows: config.max_flows,
             idle_timeout: config.idle_timeout,
+            rest: config.rest,
             registry,
             by_token: HashMap::new(),
             by_client: HashMap::new(),
@@ -61,13 +66,26 @@ impl Flows {
         }
     }
 
-    /// The flow of `client`, a new one if need be, or `None` if it is refused.
-    pub(super) fn of_client(&mut self, now: Time, client: SocketAddr) -> Option<Token> {
-        if let Some(token) = self.by_client.get(&client) {
+    pub(super) fn target(&self) -> SocketAddr {
+        self.target
+    }
+
+    /// The flow of `client`, which sends to `local`, a new one if need be, or `None` if it is
+    /// refused.
+    pub(super) fn of_client(
+        &mut self,
+        now: Time,
+        client: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Option<Token> {
+        if let Some(token) = self.by_client.get(&(client, local)) {
             return Some(*token);
         }
-        let opened =
-            if self.by_token.len() < self.max_flows { self.open(now, client).ok() } else { None };
+        if self.by_token.len() >= self.max_flows {
+            self.make_room(now);
+        }
+        let has_room = self.by_token.len() < self.max_flows;
+        let opened = if has_room { self.open(now, client, local).ok() } else { None };
         match opened {
             Some(_) => self.counts.opened += 1,
             None => self.counts.refused_packets += 1,
@@ -75,21 +93,36 @@ impl Flows {
         opened
     }
 
-    fn open(&mut self, now: Time, client: SocketAddr) -> io::Result<Token> {
+    /// Forgets the flow that has been silent for the longest time, if that is at least the rest.
+    fn make_room(&mut self, now: Time) {
+        let longest = self.by_token.iter().min_by_key(|(_, flow)| flow.last_active);
+        let Some((&token, flow)) = longest else { return };
+        if now.since(flow.last_active) < self.rest {
+            return;
+        }
+        if let Some(flow) = self.by_token.remove(&token) {
+            self.by_client.remove(&(flow.client, flow.local));
+            self.free_stations.push(flow.station);
+            self.counts.expired += 1;
+        }
+    }
+
+    fn open(&mut self, now: Time, client: SocketAddr, local: Option<IpAddr>) -> io::Result<Token> {
         let unspecified = match self.target {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
         let mut socket = bind(unspecified)?;
         socket.connect(self.target)?;
+        ask_for_dscp(&socket)?;
         let token = self.next_token;
         self.registry.register(&mut socket, token, Interest::READABLE)?;
         self.next_token = Token(token.0 + 1);
         // If none is free again, those of all flows are taken: there are as many as flows.
         let next = self.by_token.len() as u32 + 1;
         let station = self.free_stations.pop().unwrap_or(next);
-        self.by_token.insert(token, Flow { client, socket, station, last_active: now });
-        self.by_client.insert(client, token);
+        self.by_token.insert(token, Flow { client, local, socket, station, last_active: now });
+        self.by_client.insert((client, local), token);
         Ok(token)
     }
 
@@ -97,11 +130,11 @@ impl Flows {
         self.by_token.get(&token)
     }
 
-    /// Notes that something came from or for the flow; its station.
-    pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<u32> {
+    /// Notes that something came from or for the flow.
+    pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<&Flow> {
         let flow = self.by_token.get_mut(&token)?;
         flow.last_active = now;
-        Some(flow.station)
+        Some(flow)
     }
 
     /// When to call [`Flows::sweep`] next.
@@ -120,7 +153,7 @@ impl Flows {
         by_token.retain(|_, flow| {
             let keep = now.since(flow.last_active) < *idle_timeout;
             if !keep {
-                by_client.remove(&flow.client);
+                by_client.remove(&(flow.client, flow.local));
                 free_stations.push(flow.station);
                 counts.expired += 1;
             }

@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use freshline_core::dscp::Dscp;
 use freshline_core::link::{ConditionsConfig, ConditionsError};
 use freshline_core::unit::{Span, Time};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -52,14 +53,20 @@ use volley::Volley;
 pub struct EmulatorConfig {
     /// What is between the clients and the target.
     pub conditions: ConditionsConfig,
-    /// How many clients are served at a time; each takes a socket. Others are refused.
+    /// How many clients are served at a time; each takes a socket. A further one takes the place
+    /// of the client that has been silent for the longest time, at least `rest`, or is refused.
     pub max_flows: usize,
+    /// After how much silence in both directions a client makes room for another one.
+    pub rest: Span,
     /// After how much silence in both directions a client is forgotten.
     pub idle_timeout: Span,
     /// Where to log the frames that come over the air.
     pub frames: Option<PathBuf>,
     /// Where to capture them, as a monitor beside the receiver would.
     pub air: Option<PathBuf>,
+    /// With which code point all datagrams leave, as by a network that changes marks at its border;
+    /// `None`: each with its own.
+    pub dscp: Option<Dscp>,
 }
 
 impl Default for EmulatorConfig {
@@ -67,9 +74,11 @@ impl Default for EmulatorConfig {
         Self {
             conditions: ConditionsConfig::default(),
             max_flows: 64,
+            rest: Span::from_millis(250),
             idle_timeout: Span::from_secs(60),
             frames: None,
             air: None,
+            dscp: None,
         }
     }
 }

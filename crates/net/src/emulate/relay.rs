@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::link::{Conditions, ConditionsConfig, Delivered, Passage, SpanHistogram, Way};
 use freshline_core::router::Drop;
 use freshline_core::unit::{Bytes, Time};
@@ -10,13 +11,15 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
 use super::air::AirCapture;
-use super::datagram::{Datagram, Pool};
+use super::datagram::{Datagram, Pool, key};
 use super::flows::{Flow, Flows, bind};
 use super::frames::{FrameLog, FrameLogError};
 use super::report::{CellReport, DirectionReport, Report};
 use super::volley::Volley;
 use super::{ALARM, EmulateError, EmulatorConfig, LISTENER, WAKER, system};
 use crate::clock::{Clock, wall_clock};
+use crate::marked::Marked;
+use crate::received::{Received, ask_for_addresses, ask_for_dscp, receive};
 
 /// How many datagrams are taken from a socket, or at one end, before the others have a turn.
 const BATCH: usize = 64;
@@ -46,6 +49,8 @@ pub(super) struct Relay {
     pool: Pool,
     scratch: Box<[u8]>,
     headers: Bytes,
+    /// With which code point all datagrams leave; `None`: each with its own.
+    dscp: Option<Dscp>,
     /// Sockets that may have more to read. The poll tells of them once, so they stay here until
     /// they have been read empty.
     readable: Vec<Token>,
@@ -68,17 +73,23 @@ impl Relay {
             .map_err(system("poll a socket"))?;
         let clock = Clock::new();
         let conditions = config.conditions.build(seed, config.max_flows)?;
-        let epoch = wall_clock().saturating_sub(clock.now().since(Time::ZERO).into());
+        let epoch = wall_clock();
         let frames = FrameLog::of(config.frames.as_deref(), &conditions, epoch)?;
-        let zero = (epoch, clock.now());
+        let zero = (epoch, Time::ZERO);
         let air = AirCapture::of(config.air.as_deref(), &config.conditions, &conditions, zero)?;
         let server = listener.local_addr().map_err(system("tell the local address"))?;
+        ask_for_dscp(&listener).map_err(system("read packets' classes"))?;
+        // Answers leave from the address that the client knows.
+        if server.ip().is_unspecified() {
+            ask_for_addresses(&listener).map_err(system("read packets' destinations"))?;
+        }
         Ok(Self {
             clock,
             start: clock.now(),
             seed,
             listener,
             flows: Flows::new(target, &config, registry),
+            dscp: config.dscp,
             config: config.conditions,
             conditions,
             frames,
@@ -111,12 +122,18 @@ impl Relay {
         let mut readable = std::mem::take(&mut self.readable);
         readable.retain(|token| !self.read_batch(*token));
         self.readable = readable;
-        self.flows.sweep(self.clock.now());
+        self.flows.sweep(self.now());
     }
 
-    /// When to take the next turn at the latest.
+    /// The time since the start: traces of delivery opportunities begin at [`Time::ZERO`].
+    fn now(&self) -> Time {
+        Time::ZERO + self.clock.now().since(self.start)
+    }
+
+    /// When to take the next turn at the latest, by the clock.
     pub(super) fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.conditions.next_event(), self.flows.next_event()])
+        let next = Time::earliest([self.conditions.next_event(), self.flows.next_event()])?;
+        Some(self.start + next.since(Time::ZERO))
     }
 
     /// Whether there is more to read at once.
@@ -125,13 +142,13 @@ impl Relay {
     }
 
     pub(super) fn report(&self) -> Report {
-        let now = self.clock.now();
+        let now = self.now();
         Report {
             seed: self.seed,
-            duration_s: now.since(self.start).as_secs_f64(),
+            duration_s: now.since(Time::ZERO).as_secs_f64(),
             forward: self.report_of(Way::Forward, now),
             back: self.report_of(Way::Return, now),
-            wlan: CellReport::of(&self.config, &self.conditions, self.start, now),
+            wlan: CellReport::of(&self.config, &self.conditions, Time::ZERO, now),
             flows: self.flows.report(),
             target_unreachable: self.target_unreachable,
             socket_errors: self.socket_errors,
@@ -140,7 +157,7 @@ impl Relay {
 
     fn report_of(&self, way: Way, now: Time) -> DirectionReport {
         let lateness = &self.lateness[way as usize];
-        DirectionReport::new(&self.config, &self.conditions, way, lateness, self.start, now)
+        DirectionReport::new(&self.config, &self.conditions, way, lateness, Time::ZERO, now)
     }
 
     /// Writes what is still in memory of the log of frames and of the air.
@@ -151,23 +168,24 @@ impl Relay {
 
     fn send_forward(&mut self) {
         for _ in 0..BATCH {
-            let now = self.clock.now();
+            let now = self.now();
             let Some(datagram) = self.poll(now, Way::Forward) else { break };
+            let target = self.flows.target();
             let sent = self
                 .flows
                 .get(datagram.flow)
-                .map(|flow| send_to_target(flow, &datagram, &mut self.target_unreachable));
+                .map(|flow| send_to_target(flow, target, &datagram, &mut self.target_unreachable));
             self.settle(datagram, sent);
         }
     }
 
     fn send_back(&mut self, volley: &mut Volley) {
         for _ in 0..VOLLEYS {
-            let now = self.clock.now();
+            let now = self.now();
             while !volley.is_full() {
                 let Some(datagram) = self.poll(now, Way::Return) else { break };
-                match self.flows.get(datagram.flow).map(|flow| flow.client) {
-                    Some(client) => volley.push(datagram, client),
+                match self.flows.get(datagram.flow).map(|flow| (flow.local, flow.client)) {
+                    Some((local, client)) => volley.push(datagram, local, client),
                     None => self.settle(datagram, None),
                 }
             }
@@ -185,7 +203,7 @@ impl Relay {
         let Delivered { at, packet } =
             self.conditions.poll(now, way, &mut recycle(&mut self.pool))?;
         self.lateness[way as usize].record(now.since(at));
-        Some(packet)
+        Some(Datagram { dscp: self.dscp.unwrap_or(packet.dscp), ..packet })
     }
 
     /// Brings the log of frames and the capture of the air to `now`.
@@ -201,8 +219,8 @@ impl Relay {
             }
             if let (Some(air), Some(flow)) = (&mut *air, flows.get(come.packet.flow)) {
                 let to_client = come.to == come.packet.station;
-                let (from, to) =
-                    if to_client { (*server, flow.client) } else { (flow.client, *server) };
+                let here = SocketAddr::new(flow.local.unwrap_or(server.ip()), server.port());
+                let (from, to) = if to_client { (here, flow.client) } else { (flow.client, here) };
                 come.packet.write_ip(from, to, packet);
                 air.record(come, packet);
             }
@@ -211,7 +229,7 @@ impl Relay {
     }
 
     /// Counts what became of a datagram; `None` is one whose flow was forgotten.
-    fn settle(&mut self, datagram: Datagram, sent: Option<io::Result<usize>>) {
+    fn settle(&mut self, datagram: Datagram, sent: Option<io::Result<()>>) {
         match sent {
             Some(Ok(_)) => {}
             Some(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -226,14 +244,14 @@ impl Relay {
     fn read_batch(&mut self, token: Token) -> bool {
         for _ in 0..BATCH {
             let read = match token {
-                LISTENER => self.listener.recv_from(&mut self.scratch),
+                LISTENER => receive(&self.listener, &mut self.scratch),
                 flow => match self.flows.get(flow) {
-                    Some(flow) => flow.socket.recv(&mut self.scratch).map(|len| (len, flow.client)),
+                    Some(flow) => receive(&flow.socket, &mut self.scratch),
                     None => return true,
                 },
             };
             match read {
-                Ok((len, client)) => self.take_in(token, len, client),
+                Ok(received) => self.take_in(token, received),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return true,
                     ErrorKind::Interrupted => {}
@@ -249,19 +267,28 @@ impl Relay {
         false
     }
 
-    /// Puts the datagram of `len` bytes in `scratch`, which came by `socket`, on its way.
-    fn take_in(&mut self, socket: Token, len: usize, client: SocketAddr) {
-        let now = self.clock.now();
-        let (way, flow) = match socket {
-            LISTENER => match self.flows.of_client(now, client) {
-                Some(flow) => (Way::Forward, flow),
-                None => return,
-            },
+    /// Puts the datagram in `scratch`, which came by `socket`, on its way.
+    fn take_in(&mut self, socket: Token, received: Received) {
+        let now = self.now();
+        let Received { len, from, info } = received;
+        let dscp = info.dscp.unwrap_or_default();
+        let (way, token) = match socket {
+            LISTENER => {
+                let opened = from.and_then(|client| self.flows.of_client(now, client, info.to));
+                let Some(flow) = opened else { return };
+                (Way::Forward, flow)
+            }
             flow => (Way::Return, flow),
         };
-        let Some(station) = self.flows.touch(now, flow) else { return };
+        let target = self.flows.target();
+        let Some(flow) = self.flows.touch(now, token) else { return };
+        let key = match way {
+            Way::Forward => key(flow.client, target),
+            Way::Return => key(target, flow.client),
+        };
+        let (station, headers) = (flow.station, self.headers);
         let payload = self.pool.copy_of(&self.scratch[..len]);
-        let datagram = Datagram { flow, station, payload, headers: self.headers };
+        let datagram = Datagram { flow: token, station, payload, key, dscp, headers };
         self.log_frames(now);
         self.conditions.enqueue(now, way, datagram, &mut recycle(&mut self.pool));
     }
@@ -272,12 +299,25 @@ fn recycle(pool: &mut Pool) -> impl FnMut(Drop<Datagram>) {
     |drop| pool.recycle(drop.packet.payload)
 }
 
-fn send_to_target(flow: &Flow, datagram: &Datagram, unreachable: &mut u64) -> io::Result<usize> {
-    match flow.socket.send(&datagram.payload) {
+fn send_to_target(
+    flow: &Flow,
+    target: SocketAddr,
+    datagram: &Datagram,
+    unreachable: &mut u64,
+) -> io::Result<()> {
+    let marked = Marked {
+        dscp: datagram.dscp,
+        remote: target,
+        is_connected: true,
+        local: None,
+        segment: None,
+        contents: &datagram.payload,
+    };
+    match marked.send(&flow.socket) {
         // This tells of a datagram before; the present one has not been tried yet.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             *unreachable += 1;
-            flow.socket.send(&datagram.payload)
+            marked.send(&flow.socket)
         }
         sent => sent,
     }

@@ -1,11 +1,13 @@
 //! Datagrams that leave one socket together.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use mio::net::UdpSocket;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg};
+use nix::cmsg_space;
+use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
+use nix::sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg};
 
 use super::datagram::{Datagram, Pool};
 
@@ -14,8 +16,15 @@ use super::datagram::{Datagram, Pool};
 /// its own: segmentation offload would give all of them the same.
 pub(super) struct Volley {
     datagrams: Vec<Datagram>,
+    remotes: Vec<SocketAddr>,
+    /// The same as the system has them.
     addresses: Vec<Option<SockaddrStorage>>,
-    headers: MultiHeaders<SockaddrStorage>,
+    /// The addresses of this host from which they leave, where that is not the system's choice.
+    sources: Vec<Option<IpAddr>>,
+    /// With a code point alone, and with a source address besides.
+    plain: MultiHeaders<SockaddrStorage>,
+    from_v4: MultiHeaders<SockaddrStorage>,
+    from_v6: MultiHeaders<SockaddrStorage>,
 }
 
 impl Volley {
@@ -25,8 +34,12 @@ impl Volley {
     pub(super) fn new() -> Self {
         Self {
             datagrams: Vec::with_capacity(Self::SIZE),
+            remotes: Vec::with_capacity(Self::SIZE),
             addresses: Vec::with_capacity(Self::SIZE),
-            headers: MultiHeaders::preallocate(Self::SIZE, None),
+            sources: Vec::with_capacity(Self::SIZE),
+            plain: MultiHeaders::preallocate(Self::SIZE, Some(cmsg_space!(i32))),
+            from_v4: MultiHeaders::preallocate(Self::SIZE, Some(cmsg_space!(i32, in_pktinfo))),
+            from_v6: MultiHeaders::preallocate(Self::SIZE, Some(cmsg_space!(i32, in6_pktinfo))),
         }
     }
 
@@ -34,10 +47,12 @@ impl Volley {
         self.datagrams.len() == Self::SIZE
     }
 
-    /// Adds a datagram; there must be room.
-    pub(super) fn push(&mut self, datagram: Datagram, to: SocketAddr) {
+    /// Adds a datagram that leaves from an address of this host, or from any; there must be room.
+    pub(super) fn push(&mut self, datagram: Datagram, from: Option<IpAddr>, to: SocketAddr) {
         self.datagrams.push(datagram);
+        self.remotes.push(to);
         self.addresses.push(Some(to.into()));
+        self.sources.push(from);
     }
 
     /// Sends all that was added; how many the system refused.
@@ -50,18 +65,51 @@ impl Volley {
                 Err(_) => (sent, refused) = (sent + 1, refused + 1),
             }
         }
+        self.remotes.clear();
         self.addresses.clear();
+        self.sources.clear();
         self.datagrams.drain(..).for_each(|datagram| pool.recycle(datagram.payload));
         refused
     }
 
+    /// Sends those from `first` on that leave from one address with one code point; how many.
     fn send_from(&mut self, first: usize, socket: &UdpSocket) -> io::Result<usize> {
+        let kind_of = |at: usize| (self.sources[at], self.datagrams[at].dscp, self.is_v4(at));
+        let kind @ (source, dscp, is_v4) = kind_of(first);
+        let alike = (first..self.sources.len()).take_while(|at| kind_of(*at) == kind).count();
         let mut payloads = self.datagrams[first..].iter().map(|datagram| &datagram.payload[..]);
         let mut next = || IoSlice::new(payloads.next().unwrap_or_default());
         let slices: [_; Self::SIZE] = std::array::from_fn(|_| [next()]);
-        let (addresses, no_extras) = (&self.addresses[first..], MsgFlags::empty());
-        let sent =
-            sendmmsg(socket.as_raw_fd(), &mut self.headers, &slices, addresses, [], no_extras)?;
+        let addresses = &self.addresses[first..first + alike];
+        let class = dscp.traffic_class();
+        let wide_class = i32::from(class);
+        let mark = match is_v4 {
+            true => ControlMessage::Ipv4Tos(&class),
+            false => ControlMessage::Ipv6TClass(&wide_class),
+        };
+        let (v4, v6);
+        let (headers, from) = match source {
+            None => (&mut self.plain, mark),
+            Some(IpAddr::V4(address)) => {
+                let address = in_addr { s_addr: address.to_bits().to_be() };
+                let any = in_addr { s_addr: 0 };
+                v4 = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
+                (&mut self.from_v4, ControlMessage::Ipv4PacketInfo(&v4))
+            }
+            Some(IpAddr::V6(address)) => {
+                let ipi6_addr = in6_addr { s6_addr: address.octets() };
+                v6 = in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+                (&mut self.from_v6, ControlMessage::Ipv6PacketInfo(&v6))
+            }
+        };
+        let none = MsgFlags::empty();
+        let extras = &[mark, from][..if source.is_some() { 2 } else { 1 }];
+        let sent = sendmmsg(socket.as_raw_fd(), headers, &slices, addresses, extras, none)?;
         Ok(sent.count())
+    }
+
+    /// Whether a datagram leaves as a packet of IPv4, which a socket of IPv6 sends to mapped addresses.
+    fn is_v4(&self, at: usize) -> bool {
+        self.remotes[at].ip().to_canonical().is_ipv4()
     }
 }

@@ -10,15 +10,19 @@
 //! that nothing is locked while updates come.
 
 pub mod output;
+mod sources;
 mod status;
+#[cfg(test)]
+mod true_ages;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use freshline_core::session::{self, MonitorCounters, MonitorParams, SourceKey, Verdict};
-use freshline_core::unit::Time;
+use freshline_core::session::{self, MonitorCounters, MonitorParams, SourceKey};
+use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
+use crate::carrier::Came;
 use crate::endpoint::{self, Endpoint};
 use crate::quic;
 use crate::stop::Stop;
@@ -27,6 +31,7 @@ pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
 pub use status::{MonitorReport, SourceStatus};
 
+use sources::Sources;
 use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
@@ -73,15 +78,26 @@ pub struct MonitorConfig {
     pub quic: Option<quic::ServerConfig>,
     /// The session's settings; `admission` is set by the transport.
     pub params: MonitorParams,
-    /// Sources of which quantiles are kept and which are named in metrics, at most; the others
-    /// count in the sums only. Each costs 60 kB.
+    /// Maximum number of sources whose quantiles are kept and that have a name of their own in
+    /// metrics; the others count in the sums only. Each costs 60 kB. As many silent sources are kept
+    /// besides, so that the maximum is twice 60 kB times this number.
     pub detailed: usize,
+    /// Forget a silent source with a name this long after its last update; until then its growing age
+    /// stays in reports. Sources without a name are forgotten after [`MonitorParams::idle`].
+    pub forget: Span,
 }
 
-/// Somebody who takes in what comes. Everything defaults to looking away; nothing may block.
+impl MonitorConfig {
+    /// The default of [`MonitorConfig::forget`]: a day.
+    pub const FORGET: Span = Span::from_secs(24 * 3600);
+}
+
+/// Receives events. Every method has an empty default implementation; none may block.
 pub trait Watch {
-    /// Fresh state has come.
+    /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
     fn fresh(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
+    /// The age of the held state is known now; it was unknown when the state was fresh.
+    fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.
     fn opened(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source is gone: it said so, or it was idle.
@@ -99,8 +115,7 @@ impl Watch for () {}
 /// A monitor that is ready to run.
 pub struct Monitor {
     endpoint: Endpoint,
-    sessions: session::Monitor<Sender>,
-    details: Details,
+    sources: Sources,
     desk: Desk<MonitorReport>,
     began_at: Time,
 }
@@ -115,9 +130,11 @@ impl Monitor {
         let params = MonitorParams { admission: endpoint.admission(), ..config.params };
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
-            sessions: session::Monitor::new(params, endpoint::secret()?)
-                .with_owners(Sender::may_follow),
-            details: Details::new(config.detailed),
+            sources: Sources {
+                sessions: session::Monitor::new(params, endpoint::secret()?)
+                    .with_owners(Sender::may_follow),
+                details: Details::new(config.detailed, config.forget),
+            },
             began_at: endpoint.clock.now(),
             endpoint,
         })
@@ -138,13 +155,13 @@ impl Monitor {
 
     /// What all sources together have sent so far.
     pub fn counters(&self) -> &MonitorCounters {
-        self.sessions.counters()
+        self.sources.sessions.counters()
     }
 
     /// A summary of the run until now, with the sources that are watched in detail; `watch` knows
     /// what was replaced.
     pub fn report(&self, watch: &dyn Watch) -> MonitorReport {
-        self.report_of(self.details.limit(), watch)
+        self.report_of(self.sources.details.limit(), watch)
     }
 
     fn report_of(&self, most: usize, watch: &dyn Watch) -> MonitorReport {
@@ -152,10 +169,10 @@ impl Monitor {
         let replaced = |source| watch.replaced(source);
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
-            sources_open: self.sessions.len(),
-            counters: *self.sessions.counters(),
-            sources: self.details.statuses(&self.sessions, now, most, replaced),
-            ended: self.details.ended(),
+            sources_open: self.sources.sessions.len(),
+            counters: *self.sources.sessions.counters(),
+            sources: self.sources.statuses(now, most, replaced),
+            ended: self.sources.details.ended(),
         }
     }
 
@@ -177,7 +194,7 @@ impl Monitor {
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                let records = self.sessions.records();
+                let records = self.sources.sessions.records();
                 let sessions = records.map(|(_, record)| (record.peer.address, record.session));
                 self.endpoint.say_goodbye(now, sessions);
                 return Ok(());
@@ -188,43 +205,21 @@ impl Monitor {
     }
 
     fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.sessions.next_event(), self.endpoint.next_timeout()])
+        Time::earliest([self.sources.next_event(), self.endpoint.next_timeout()])
     }
 
     fn tick(&mut self, now: Time, watch: &mut dyn Watch) {
         self.endpoint.on_timeout(now);
-        let details = &mut self.details;
-        self.sessions.on_tick(now, |source, record| {
-            details.end(source, record, now, watch.replaced(source));
-            watch.gone(now, source);
-        });
+        self.sources.on_tick(now, watch);
     }
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
-        let Self { endpoint, sessions, details, .. } = self;
-        endpoint.receive(BATCHES_A_TURN, |at, from, datagram, reply| {
-            let sender = Sender { address: from.remote(), identity: from.identity };
-            let receipt = sessions.on_datagram(at, sender, datagram, reply);
-            let now = at.received_at;
-            match receipt.verdict {
-                Verdict::Fresh { source, opened, .. } => {
-                    if let Some(record) = sessions.record(source) {
-                        if opened {
-                            details.insert(source);
-                            watch.opened(now, source, record);
-                        }
-                        details.on_fresh(source, record, now);
-                        watch.fresh(now, source, record);
-                    }
-                }
-                Verdict::Closed { source, record } => {
-                    details.end(source, &record, now, watch.replaced(source));
-                    watch.gone(now, source);
-                }
-                _ => {}
-            }
-            receipt.reply
+        let Self { endpoint, sources, .. } = self;
+        endpoint.receive(BATCHES_A_TURN, |came, reply| {
+            let Came { at, peer, dscp, datagram } = came;
+            let sender = Sender { address: peer.remote(), identity: peer.identity };
+            sources.on_datagram(at, sender, (dscp, datagram), reply, watch)
         })
     }
 }

@@ -1,9 +1,10 @@
-//! What a monitor tells of its sources.
+//! What a monitor reports of its sources.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use freshline_core::age::AgeMeter;
+use freshline_core::dscp::Dscp;
 use freshline_core::session::{self, MonitorCounters, SourceKey};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
@@ -19,7 +20,9 @@ pub struct SourceStatus {
     pub session: String,
     /// Where its last update came from.
     pub address: SocketAddr,
-    /// Age of the freshest state in ms, once the source has told its clock's offset.
+    /// Time since its last update in s, fresh or not.
+    pub heard_ago_s: f64,
+    /// Age of the freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
     /// Time-average age in ms.
     pub age_mean_ms: Option<f64>,
@@ -32,13 +35,16 @@ pub struct SourceStatus {
     /// Fresh updates per second, while the age was known.
     pub updates_per_s: f64,
     /// Updates that were the freshest when they came.
-    pub fresh: u32,
+    pub fresh: u64,
     /// Updates that came after a fresher one.
-    pub stale: u32,
+    pub stale: u64,
     /// Updates that have not come.
-    pub missing: u32,
+    pub missing: u64,
     /// States that a newer one replaced before an output took them.
     pub replaced: u64,
+    /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel does not
+    /// tell.
+    pub dscp: Option<Dscp>,
     /// Sequence number of the freshest update.
     pub seq: u64,
     /// The freshest state.
@@ -56,59 +62,116 @@ pub struct MonitorReport {
     /// What was counted over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
-    /// The sources of now, those watched in detail first.
+    /// The open sources that are watched in detail, then silent ones with a name, then the other
+    /// open ones.
     pub sources: Vec<SourceStatus>,
-    /// The last that was known of sources that have left, the latest last, up to the number of
-    /// those watched in detail.
+    /// The last state of sources that closed their session or were forgotten, the latest last, up to
+    /// the number of those watched in detail.
     pub ended: Vec<SourceStatus>,
 }
 
 /// What is kept beside the records for the first sources, up to a limit.
 pub(super) struct Details {
     limit: usize,
+    /// An absent source is forgotten this long after its last update.
+    forget_after: Span,
     kept: usize,
     by_index: Vec<Option<Box<AgeMeter>>>,
+    /// Sources with a name that were silent for too long, the latest last, up to the limit: their age
+    /// goes on growing until they come back, and counts in their statistics then.
+    absent: VecDeque<Absent>,
     ended: VecDeque<SourceStatus>,
 }
 
+struct Absent {
+    record: Box<Record>,
+    meter: Box<AgeMeter>,
+    replaced: u64,
+}
+
 impl Details {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, kept: 0, by_index: Vec::new(), ended: VecDeque::new() }
+    pub(super) fn new(limit: usize, forget_after: Span) -> Self {
+        Self {
+            limit,
+            forget_after,
+            kept: 0,
+            by_index: Vec::new(),
+            absent: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
     }
 
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(super) fn insert(&mut self, source: SourceKey) {
-        self.forget(source);
+    /// A source has opened a session. One that was absent continues its statistics, and so does one
+    /// that was restarted: its session takes the key of the former one of its name, whose meter is
+    /// still here, since that session neither closed nor expired.
+    pub(super) fn insert(&mut self, source: SourceKey, record: &Record) {
+        let superseded = self.take(source).filter(|_| !record.name.is_empty());
+        let same = |absent: &Absent| !record.name.is_empty() && absent.record.name == record.name;
+        let at = self.absent.iter().position(same);
+        let absent = at.and_then(|at| self.absent.remove(at)).map(|absent| absent.meter);
+        let before = superseded.or(absent);
         if self.kept < self.limit {
             let index = source.index();
             if self.by_index.len() <= index {
                 self.by_index.resize_with(index + 1, || None);
             }
-            self.by_index[index] = Some(Box::new(AgeMeter::new()));
+            self.by_index[index] = Some(before.unwrap_or_else(|| Box::new(AgeMeter::new())));
             self.kept += 1;
         }
     }
 
     /// A source has left; this is the last of it.
     pub(super) fn end(&mut self, source: SourceKey, record: &Record, now: Time, replaced: u64) {
-        let meter = self.meter(source);
-        if meter.is_some() {
-            self.ended.push_back(status(meter, record, now, replaced));
-            if self.ended.len() > self.limit {
-                self.ended.pop_front();
-            }
+        if let Some(meter) = self.take(source) {
+            self.put_down(status(Some(&meter), record, now, replaced));
         }
-        self.forget(source);
     }
 
-    fn forget(&mut self, source: SourceKey) {
-        let slot = self.by_index.get_mut(source.index());
-        if slot.is_some_and(|slot| slot.take().is_some()) {
-            self.kept -= 1;
+    fn put_down(&mut self, last: SourceStatus) {
+        self.ended.push_back(last);
+        if self.ended.len() > self.limit {
+            self.ended.pop_front();
         }
+    }
+
+    /// A source was silent for too long.
+    pub(super) fn expire(&mut self, source: SourceKey, record: &Record, now: Time, replaced: u64) {
+        if record.name.is_empty() {
+            return self.end(source, record, now, replaced);
+        }
+        let Some(meter) = self.take(source) else { return };
+        self.absent.push_back(Absent { record: Box::new(record.clone()), meter, replaced });
+        if self.absent.len() > self.limit {
+            self.forget_oldest(now);
+        }
+    }
+
+    /// Time has passed: forgets the sources that have been absent for too long.
+    pub(super) fn on_tick(&mut self, now: Time) {
+        while self.next_event().is_some_and(|at| at <= now) {
+            self.forget_oldest(now);
+        }
+    }
+
+    /// When to call [`Details::on_tick`] next.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.absent.front().map(|oldest| oldest.record.heard_at + self.forget_after)
+    }
+
+    fn forget_oldest(&mut self, now: Time) {
+        if let Some(Absent { record, meter, replaced }) = self.absent.pop_front() {
+            self.put_down(status(Some(&meter), &record, now, replaced));
+        }
+    }
+
+    fn take(&mut self, source: SourceKey) -> Option<Box<AgeMeter>> {
+        let meter = self.by_index.get_mut(source.index()).and_then(Option::take)?;
+        self.kept -= 1;
+        Some(meter)
     }
 
     fn meter(&self, source: SourceKey) -> Option<&AgeMeter> {
@@ -121,13 +184,14 @@ impl Details {
 
     pub(super) fn on_fresh(&mut self, source: SourceKey, record: &Record, now: Time) {
         if let Some(Some(meter)) = self.by_index.get_mut(source.index())
-            && let Some(age) = record.age.age(now)
+            && let Some(age) = record.state_age(now)
         {
             meter.on_update(now, now - age);
         }
     }
 
-    /// At most `most` sources; those watched in detail first.
+    /// At most `most` sources: the open ones that are watched in detail, then absent ones, the latest
+    /// first, then the other open ones.
     pub(super) fn statuses(
         &self,
         sessions: &session::Monitor<Sender>,
@@ -135,14 +199,16 @@ impl Details {
         most: usize,
         replaced: impl Fn(SourceKey) -> u64,
     ) -> Vec<SourceStatus> {
-        let (mut first, others): (Vec<_>, Vec<_>) =
+        let (detailed, others): (Vec<_>, Vec<_>) =
             sessions.records().partition(|(source, _)| self.meter(*source).is_some());
-        first.extend(others);
-        first.truncate(most);
-        let status = |(source, record): (SourceKey, &Record)| {
+        let status_of = |(source, record): (SourceKey, &Record)| {
             status(self.meter(source), record, now, replaced(source))
         };
-        first.into_iter().map(status).collect()
+        let absent = self.absent.iter().rev();
+        let absent = absent.map(|one| status(Some(&one.meter), &one.record, now, one.replaced));
+        let detailed = detailed.into_iter().map(status_of);
+        let others = others.into_iter().map(status_of);
+        detailed.chain(absent).chain(others).take(most).collect()
     }
 }
 
@@ -150,21 +216,165 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
     let session = record.session.to_string();
     let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
     let elapsed = record.age.duration(now).as_secs_f64();
+    // Its statistics go back to before an absence.
+    let age = meter.map_or(&record.age, AgeMeter::process);
     SourceStatus {
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
         address: record.peer.address,
-        age_ms: ms(record.age.age(now)),
-        age_mean_ms: ms(record.age.mean(now)),
-        age_p95_ms: ms(meter.and_then(|meter| meter.summary(now)).map(|summary| summary.p95)),
-        peak_age_mean_ms: ms(record.age.peaks().map(|peaks| peaks.mean)),
-        age_max_ms: ms(record.age.max(now)),
-        updates_per_s: if elapsed > 0.0 { f64::from(record.fresh()) / elapsed } else { 0.0 },
+        heard_ago_s: now.since(record.heard_at).as_secs_f64(),
+        age_ms: ms(record.state_age(now)),
+        age_mean_ms: ms(age.mean(now)),
+        age_p95_ms: ms(meter.and_then(|meter| meter.quantile(now, 0.95))),
+        peak_age_mean_ms: ms(age.peaks().map(|peaks| peaks.mean)),
+        age_max_ms: ms(age.max(now)),
+        updates_per_s: if elapsed > 0.0 { record.fresh() as f64 / elapsed } else { 0.0 },
         fresh: record.fresh(),
         stale: record.stale(),
         missing: record.missing(),
         replaced,
+        dscp: record.dscp(),
         seq: record.newest_seq,
         payload: record.payload.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freshline_core::session::{Admission, Clocked, MonitorParams, Secret, Verdict};
+    use freshline_core::wire::{Ack, Opening, SessionId, Update};
+
+    use super::*;
+
+    const IDLE: Span = Span::from_secs(60);
+
+    const DAY: Span = Span::from_secs(24 * 3600);
+
+    /// A monitor in virtual time, driven as the real one is.
+    struct World {
+        sessions: session::Monitor<Sender>,
+        details: Details,
+    }
+
+    impl World {
+        fn new(limit: usize) -> Self {
+            let params = MonitorParams {
+                admission: Admission::Proven,
+                idle: IDLE,
+                ..MonitorParams::default()
+            };
+            let sessions = session::Monitor::new(params, Secret::new([1; 16]));
+            Self { sessions, details: Details::new(limit, DAY) }
+        }
+
+        /// A source opens a session with a state of now; both ends have the same clock.
+        fn open(&mut self, now: Time, name: &str, session: u64) -> SourceKey {
+            let update = Update {
+                session: SessionId(session),
+                seq: 0,
+                generated_at: now,
+                clock_offset: Some(0),
+                wants_ack: true,
+                ack_mark: None,
+                opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
+                payload: b"state",
+            };
+            let mut datagram = [0; 200];
+            let len = update.write(&mut datagram).unwrap();
+            let sender = Sender { address: "127.0.0.1:1".parse().unwrap(), identity: None };
+            let at = Clocked { received_at: now, now };
+            let receipt =
+                self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
+            let Verdict::Fresh { source, opened: true, .. } = receipt.verdict else {
+                panic!("{:?}", receipt.verdict);
+            };
+            let record = self.sessions.record(source).unwrap();
+            self.details.insert(source, record);
+            self.details.on_fresh(source, record, now);
+            source
+        }
+
+        fn tick(&mut self, now: Time) {
+            while let Some(due) = self.sessions.next_event().filter(|due| *due <= now) {
+                let details = &mut self.details;
+                self.sessions.on_tick(due, |source, record| {
+                    details.expire(source, record, due, 0);
+                });
+            }
+            self.details.on_tick(now);
+        }
+
+        fn names(&self, now: Time, most: usize) -> Vec<String> {
+            let statuses = self.details.statuses(&self.sessions, now, most, |_| 0);
+            statuses.into_iter().map(|status| status.source).collect()
+        }
+
+        fn ended(&self) -> Vec<String> {
+            self.details.ended().into_iter().map(|status| status.source).collect()
+        }
+    }
+
+    fn at(secs: u64) -> Time {
+        Time::ZERO + Span::from_secs(1_000 + secs)
+    }
+
+    #[test]
+    fn a_silent_source_stays_in_front_of_live_ones_without_details() {
+        let mut world = World::new(2);
+        world.open(at(0), "silent", 1);
+        world.open(at(50), "one", 2);
+        world.open(at(50), "other", 3);
+        assert_eq!(world.names(at(51), 2), ["silent", "one"]);
+        world.tick(at(80));
+        assert_eq!(world.names(at(80), 2), ["one", "silent"]);
+        assert_eq!(world.names(at(80), 9), ["one", "silent", "other"]);
+        // A live one that is watched in detail comes before it.
+        world.open(at(81), "new", 4);
+        assert_eq!(world.names(at(81), 2).len(), 2);
+        assert!(!world.names(at(81), 2).contains(&"silent".into()));
+    }
+
+    #[test]
+    fn a_restart_keeps_the_outage_before_it_however_short_it_was() {
+        for outage in [30, 90] {
+            let mut world = World::new(2);
+            world.open(at(0), "robot", 1);
+            world.tick(at(outage));
+            world.open(at(outage), "robot", 2);
+            let now = at(outage + 10);
+            let [status] = &world.details.statuses(&world.sessions, now, 9, |_| 0)[..] else {
+                panic!("one source");
+            };
+            assert_eq!(status.age_ms, Some(10_000.0));
+            assert_eq!(status.age_max_ms, Some(outage as f64 * 1e3), "{status:?}");
+            assert_eq!(world.details.kept, 1);
+        }
+        // Without a name nobody knows that it is the same source.
+        let mut world = World::new(2);
+        world.open(at(0), "", 1);
+        world.open(at(30), "", 2);
+        assert_eq!(world.names(at(30), 9).len(), 2);
+    }
+
+    #[test]
+    fn silent_sources_are_forgotten_after_a_time_and_beyond_a_number() {
+        let mut world = World::new(2);
+        world.open(at(0), "first", 1);
+        world.open(at(1), "second", 2);
+        world.tick(at(80));
+        assert_eq!(world.names(at(80), 9), ["second", "first"]);
+        world.open(at(81), "third", 3);
+        world.tick(at(160));
+        assert_eq!(world.names(at(160), 9), ["third", "second"]);
+        assert_eq!(world.ended(), ["first"]);
+        assert_eq!(world.details.next_event(), Some(at(1) + DAY));
+        world.tick(at(1) + DAY);
+        assert_eq!(world.names(at(1) + DAY, 9), ["third"]);
+        world.tick(at(81) + DAY);
+        assert!(world.names(at(81) + DAY, 9).is_empty());
+        assert_eq!(
+            (world.ended(), world.details.next_event()),
+            (vec!["second".into(), "third".into()], None)
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use freshline_core::dscp::Dscp;
 use noq_proto::{
     ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
     EndpointEvent, Event, FourTuple, VarInt,
@@ -80,6 +81,8 @@ struct Link {
     handle: ConnectionHandle,
     connection: Connection,
     phase: Phase,
+    /// Of the datagram that waits.
+    mark: Dscp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +161,14 @@ impl Client {
 
     /// Makes `datagram` the next to leave, in place of one that still waits.
     pub fn send(&mut self, datagram: &[u8]) -> SendOutcome {
+        self.send_marked(datagram, Dscp::DEFAULT)
+    }
+
+    /// The same, in a packet with this code point.
+    pub fn send_marked(&mut self, datagram: &[u8], dscp: Dscp) -> SendOutcome {
         match &mut self.link {
-            Some(Link { connection, phase: Phase::Connected, .. }) => {
+            Some(Link { connection, phase: Phase::Connected, mark, .. }) => {
+                *mark = dscp;
                 outbox::put(connection, datagram)
             }
             _ => SendOutcome::NotConnected,
@@ -208,8 +217,8 @@ impl Client {
             buf.extend_from_slice(&bytes);
             return Some(transmit);
         }
-        let connection = &mut self.link.as_mut()?.connection;
-        let transmit = write_next(connection, now, buf, &mut self.farewell);
+        let Link { connection, mark, .. } = self.link.as_mut()?;
+        let transmit = write_next(connection, now, *mark, buf, &mut self.farewell);
         self.settle(now);
         transmit
     }
@@ -228,7 +237,7 @@ impl Client {
         let (handle, connection) =
             self.endpoint.connect(now, self.config.clone(), self.server, &self.name)?;
         let phase = Phase::Dialling { give_up_at: now + self.connect_timeout };
-        self.link = Some(Link { handle, connection, phase });
+        self.link = Some(Link { handle, connection, phase, mark: Dscp::DEFAULT });
         Ok(())
     }
 
@@ -238,7 +247,7 @@ impl Client {
         let Some(mut link) = self.link.take() else { return };
         link.connection.close(now, VarInt::from_u32(0), Bytes::from_static(b"the source left"));
         let (mut bytes, mut rest) = (Vec::new(), Written::new());
-        let first = write_next(&mut link.connection, now, &mut bytes, &mut rest);
+        let first = write_next(&mut link.connection, now, link.mark, &mut bytes, &mut rest);
         self.farewell.extend(first.map(|transmit| (transmit, bytes)));
         self.farewell.extend(rest);
         self.endpoint.handle_event(link.handle, EndpointEvent::drained());

@@ -9,7 +9,7 @@
 //! drives out whatever waits, and the new datagram drives out the blank.
 
 use bytes::Bytes;
-use noq_proto::{Connection, Datagram};
+use noq_proto::{Connection, Datagram, Datagrams};
 
 use super::MAX_DATAGRAM;
 
@@ -40,6 +40,15 @@ pub enum SendOutcome {
     },
 }
 
+/// Whether a datagram waits on this connection.
+pub(super) fn is_waiting(connection: &mut Connection) -> bool {
+    is_full(&mut connection.datagrams())
+}
+
+fn is_full(queue: &mut Datagrams<'_>) -> bool {
+    queue.send_buffer_space() < EMPTY
+}
+
 /// Makes `datagram` the one that waits on this established connection.
 pub(super) fn put(connection: &mut Connection, datagram: &[u8]) -> SendOutcome {
     if datagram.len() > MAX_DATAGRAM {
@@ -47,7 +56,7 @@ pub(super) fn put(connection: &mut Connection, datagram: &[u8]) -> SendOutcome {
     }
     let newest = Bytes::copy_from_slice(datagram);
     let mut queue = connection.datagrams();
-    let (sent, outcome) = if queue.send_buffer_space() < EMPTY {
+    let (sent, outcome) = if is_full(&mut queue) {
         (
             queue.send_many(&[Bytes::from_static(&BLANK), newest], true).is_ok(),
             SendOutcome::Replaced,

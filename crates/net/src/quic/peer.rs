@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Instant;
 
+use freshline_core::dscp::Dscp;
 use noq_proto::{Connection, PathId};
 
 use super::{ConnKey, LostReason, ServerEvent};
@@ -14,6 +15,8 @@ pub(super) struct Peer {
     pub(super) phase: Phase,
     /// Stands for the certificate that it has shown, if any.
     pub(super) identity: Option<NonZeroU64>,
+    /// Of the datagram that waits.
+    pub(super) mark: Dscp,
     /// Its entry in `timers`.
     pub(super) wake_at: Option<Instant>,
     /// Whether it stands in `sendable` and in `readable`.

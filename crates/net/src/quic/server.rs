@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use freshline_core::dscp::Dscp;
 use noq_proto::{
     Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
     Incoming, PathId, VarInt,
@@ -152,8 +153,14 @@ impl Server {
     /// Makes `datagram` the next to leave on this connection, in place of one that still
     /// waits.
     pub fn send(&mut self, key: ConnKey, datagram: &[u8]) -> SendOutcome {
+        self.send_marked(key, datagram, Dscp::DEFAULT)
+    }
+
+    /// The same, in a packet with this code point.
+    pub fn send_marked(&mut self, key: ConnKey, datagram: &[u8], dscp: Dscp) -> SendOutcome {
         match self.peer_mut(key) {
             Some(peer) if peer.phase == Phase::Established => {
+                peer.mark = dscp;
                 let outcome = outbox::put(&mut peer.connection, datagram);
                 self.mark_sendable(key.slot);
                 outcome
@@ -212,7 +219,8 @@ impl Server {
         }
         while let Some(slot) = self.sendable.pop_front() {
             let Some(peer) = self.peers[slot].as_mut() else { continue };
-            if let Some(transmit) = write_next(&mut peer.connection, now, buf, &mut self.written) {
+            let Peer { connection, mark, .. } = &mut **peer;
+            if let Some(transmit) = write_next(connection, now, *mark, buf, &mut self.written) {
                 // It may have more; the others first.
                 self.sendable.push_back(slot);
                 return Some(transmit);
@@ -286,6 +294,7 @@ impl Server {
             connection,
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
             identity: None,
+            mark: Dscp::DEFAULT,
             wake_at: None,
             sendable: false,
             readable: false,

@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
+use freshline_core::dscp::Dscp;
 use noq_proto::Connection;
+
+use super::outbox;
 
 /// An outgoing UDP datagram; its bytes are in the buffer given to `poll_transmit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +18,22 @@ pub struct Transmit {
     /// The local address to send it from, where the socket has several (`IP_PKTINFO`):
     /// the one that the peer's packets came to. `None` leaves it to the system.
     pub local_ip: Option<IpAddr>,
+    /// Its code point: that of the datagram in it. Packets without one, of the handshake and those that
+    /// only acknowledge, are not marked.
+    pub dscp: Dscp,
 }
 
 impl From<&noq_proto::Transmit> for Transmit {
     fn from(transmit: &noq_proto::Transmit) -> Self {
-        Self { to: transmit.destination, local_ip: transmit.src_ip }
+        Self { to: transmit.destination, local_ip: transmit.src_ip, dscp: Dscp::DEFAULT }
     }
 }
 
 /// UDP datagrams written already, which leave before any new one.
 pub(super) type Written = VecDeque<(Transmit, Vec<u8>)>;
 
-/// Writes a connection's next UDP datagram into the empty `buf`.
+/// Writes a connection's next UDP datagram into the empty `buf`. `mark` is the code point of the
+/// datagram that waits.
 ///
 /// An open connection writes one at a time. A closing one says so at each level of
 /// encryption that the handshake has reached, and must be let write them all at once:
@@ -35,17 +42,29 @@ pub(super) type Written = VecDeque<(Transmit, Vec<u8>)>;
 pub(super) fn write_next(
     connection: &mut Connection,
     now: Instant,
+    mark: Dscp,
     buf: &mut Vec<u8>,
     written: &mut Written,
 ) -> Option<Transmit> {
     const LEVELS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
     let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
+    let waits = outbox::is_waiting(connection);
     let batch = connection.poll_transmit(now, most, buf)?;
-    let transmit = Transmit::from(&batch);
+    let mut transmit = Transmit::from(&batch);
+    let carries = waits && !outbox::is_waiting(connection);
+    if carries && !begins_with_handshake(buf) {
+        transmit.dscp = mark;
+    }
     if let Some(size) = batch.segment_size {
         let rest = buf.chunks(size).skip(1);
         written.extend(rest.map(|bytes| (transmit, bytes.to_vec())));
         buf.truncate(size);
     }
     Some(transmit)
+}
+
+/// Whether a UDP datagram begins with a packet of the handshake, which has a long header (RFC 9000
+/// section 17.2); what it carries besides shares its fate.
+fn begins_with_handshake(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| first & 0x80 != 0)
 }

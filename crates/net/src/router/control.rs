@@ -18,8 +18,8 @@ use nix::sys::socket::{Shutdown, getsockopt, shutdown, sockopt};
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 
-use super::RouterError;
 use super::order::{Order, Orders};
+use super::{RouterError, canonical};
 
 /// How long the other end may keep us waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ impl Drop for Serving {
 /// # Errors
 /// [`ControlError`] if there is no such router, or it refuses.
 pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
-    let device = device.to_owned();
+    let device = canonical(device).unwrap_or_else(|| device.to_owned());
     let stream = address(&device).and_then(|address| UnixStream::connect_addr(&address));
     let stream = match stream {
         Ok(stream) => stream,

@@ -62,10 +62,14 @@ impl<G: Gate> Driver<G> {
         let mut last = None;
         loop {
             self.shaper.turn();
+            self.shaper.check_bypass();
             self.desk.attend(|order| {
                 self.shaper.obey(order)?;
                 Ok(self.shaper.report(Self::FLOWS))
             });
+            if self.shaper.is_gone() {
+                return Err(RouterError::DeviceGone(self.shaper.device().to_owned()));
+            }
             let now = clock.now();
             if last.is_none() && (stop.is_stopped() || until.is_some_and(|until| now >= until)) {
                 self.shaper.close();

@@ -23,6 +23,18 @@ pub(super) trait Gate {
     /// Drops a packet.
     fn discard(&mut self, ticket: Self::Ticket);
 
+    /// The numbers of packets that were passed or discarded after the kernel had dropped them by
+    /// itself, each once: [`Gate::receive`] learns of them, at the next call after the flush.
+    fn vanished(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// How many bytes the device has sent in all, whether they passed the gate or not; `None` where
+    /// nothing can bypass the gate, or where the kernel does not say.
+    fn sent_by_device(&self) -> Option<Bytes> {
+        None
+    }
+
     /// Does what was not done yet.
     fn flush(&mut self) -> io::Result<()>;
 
@@ -52,6 +64,11 @@ pub(super) struct Status {
 
 /// By which a gate knows a packet again.
 pub(super) trait Ticket {
+    /// Counts packets in the order in which they came, modulo 2³².
+    fn number(&self) -> u32 {
+        0
+    }
+
     /// Marks the packet as having met congestion. Whether it is marked now.
     fn mark(&mut self) -> bool {
         false
@@ -91,6 +108,10 @@ impl<T: Ticket> Packet for Held<T> {
 
     fn header(&self) -> Header {
         self.packet.header
+    }
+
+    fn class(&self) -> Option<Class> {
+        Some(self.class)
     }
 
     fn mark(&mut self) -> bool {

@@ -6,8 +6,13 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use freshline_core::link::{DropCounts, SpanHistogram, Traffic};
-use freshline_core::router::{AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport};
+use freshline_core::router::{
+    AccountReport, Class, ClassReport, DropReason, FlowKey, FlowReport, RecentRate,
+};
 use freshline_core::unit::{Bytes, Span, Time};
+
+/// The shortest time over which a rate is reported.
+const MIN_RATE_TIME: Span = Span::from_millis(1);
 
 /// Counts for one class or flow.
 #[derive(Debug, Default)]
@@ -17,12 +22,14 @@ struct Account {
     /// Of those sent.
     marked: u64,
     drops: DropCounts,
+    recent: RecentRate,
     /// From the second packet on: of most flows of a flood there is none, and it takes 30 kB.
     sojourn: Option<SpanHistogram>,
 }
 
 impl Account {
-    fn sent(&mut self, size: Bytes, sojourn: Span, is_marked: bool) {
+    fn sent(&mut self, now: Time, size: Bytes, sojourn: Span, is_marked: bool) {
+        self.recent.count(now, size);
         if self.sent.packets.get() > 0 {
             self.sojourn.get_or_insert_default().record(sojourn);
         }
@@ -30,13 +37,14 @@ impl Account {
         self.marked += u64::from(is_marked);
     }
 
-    fn report(&self) -> AccountReport {
+    fn report(&self, start: Time, now: Time) -> AccountReport {
         let sojourn_ms = |q: f64| Some(self.sojourn.as_ref()?.quantile(q).as_millis_f64());
         AccountReport {
             packets_in: self.arrived.packets.get(),
             bytes_in: self.arrived.bytes.get(),
             packets_out: self.sent.packets.get(),
             bytes_out: self.sent.bytes.get(),
+            rate_bps: Some(self.recent.rate_bps(MIN_RATE_TIME, start, now)),
             marked: self.marked,
             replaced: self.drops.of(DropReason::Replaced).get(),
             queue_full: self.drops.of(DropReason::QueueFull).get(),
@@ -51,6 +59,7 @@ impl Account {
 struct Flow {
     key: FlowKey,
     class: Class,
+    first_seen: Time,
     last_seen: Time,
     account: Account,
 }
@@ -58,6 +67,7 @@ struct Flow {
 /// Everything that is told of the packets.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    start: Time,
     classes: [Account; Class::ALL.len()],
     flows: Box<[Option<Flow>]>,
     /// With a secret of its own, so that no sender can choose whom his flows push out.
@@ -81,8 +91,9 @@ impl Ledger {
     /// A flow that has been silent for this long goes first.
     const SILENT: Span = Span::from_secs(30);
 
-    pub(super) fn new() -> Self {
+    pub(super) fn new(start: Time) -> Self {
         Self {
+            start,
             classes: Default::default(),
             flows: (0..Self::SETS * Self::FLOWS_A_SET).map(|_| None).collect(),
             hash: RandomState::new(),
@@ -99,10 +110,10 @@ impl Ledger {
     }
 
     /// A packet left after its time in the queue, perhaps marked there.
-    pub(super) fn sent(&mut self, subject: Subject, sojourn: Span, is_marked: bool) {
-        self.classes[subject.class as usize].sent(subject.size, sojourn, is_marked);
+    pub(super) fn sent(&mut self, now: Time, subject: Subject, sojourn: Span, is_marked: bool) {
+        self.classes[subject.class as usize].sent(now, subject.size, sojourn, is_marked);
         if let Some(flow) = self.known(&subject.flow) {
-            flow.account.sent(subject.size, sojourn, is_marked);
+            flow.account.sent(now, subject.size, sojourn, is_marked);
         }
     }
 
@@ -114,6 +125,11 @@ impl Ledger {
         }
     }
 
+    /// How many bytes were sent.
+    pub(super) fn bytes_sent(&self) -> Bytes {
+        self.classes.iter().fold(Bytes::ZERO, |sum, class| sum + class.sent.bytes)
+    }
+
     /// The part of the bytes sent that were of the AoI class, from 0 to 1.
     pub(super) fn served_share(&self) -> Option<f64> {
         let bytes = |class: Class| self.classes[class as usize].sent.bytes.get() as f64;
@@ -121,20 +137,25 @@ impl Ledger {
         (all > 0.0).then(|| bytes(Class::Aoi) / all)
     }
 
-    pub(super) fn classes(&self) -> Vec<ClassReport> {
+    pub(super) fn classes(&self, now: Time) -> Vec<ClassReport> {
         let report = |class: Class| ClassReport {
             class: class.name().to_owned(),
-            account: self.classes[class as usize].report(),
+            account: self.classes[class as usize].report(self.start, now),
         };
         Class::ALL.into_iter().map(report).collect()
     }
 
-    /// The heaviest flows, at most `most`, heaviest first.
-    pub(super) fn flows(&self, most: usize) -> Vec<FlowReport> {
+    /// The flows with the highest recent rates, at most `most`, highest first. A flow that began less
+    /// than 250 ms ago is ranked by its bytes over that time. Silent flows follow, by their bytes.
+    pub(super) fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
+        let rank = |flow: &&Flow| {
+            let rate = flow.account.recent.rate_bps(RecentRate::RANK_TIME, flow.first_seen, now);
+            std::cmp::Reverse((rate, flow.account.arrived.bytes))
+        };
         let mut flows: Vec<_> = self.flows.iter().flatten().collect();
-        flows.sort_by_key(|flow| std::cmp::Reverse(flow.account.arrived.bytes));
+        flows.sort_by_key(rank);
         flows.truncate(most);
-        flows.into_iter().map(Flow::report).collect()
+        flows.into_iter().map(|flow| flow.report(now)).collect()
     }
 
     /// How often a flow had to make room.
@@ -175,6 +196,7 @@ impl Ledger {
         place.get_or_insert_with(|| Flow {
             key,
             class,
+            first_seen: now,
             last_seen: now,
             account: Account::default(),
         })
@@ -182,18 +204,19 @@ impl Ledger {
 }
 
 impl Flow {
-    fn report(&self) -> FlowReport {
+    fn report(&self, now: Time) -> FlowReport {
         FlowReport {
             class: self.class.name().to_owned(),
             source: end(self.key.source, self.key.source_port),
             destination: end(self.key.destination, self.key.destination_port),
             protocol: self.key.protocol,
-            account: self.account.report(),
+            account: self.account.report(self.first_seen, now),
         }
     }
 }
 
-fn end(address: Ipv6Addr, port: u16) -> String {
+/// An end of a flow, with its port where it has one.
+pub(super) fn end(address: Ipv6Addr, port: u16) -> String {
     match (address.to_canonical(), port) {
         (address, 0) => address.to_string(),
         (address, port) => SocketAddr::new(address, port).to_string(),
@@ -214,28 +237,31 @@ mod tests {
 
     #[test]
     fn classes_and_flows_tell_what_became_of_their_packets() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Time::ZERO);
         let update = subject(7, Class::Aoi, 100);
         for millis in [1, 2, 3, 4] {
             ledger.arrived(Time::from_nanos(millis), update);
         }
         ledger.dropped(update, DropReason::Replaced);
-        ledger.sent(update, Span::from_millis(9), true);
-        ledger.sent(update, Span::from_millis(5), false);
-        ledger.sent(subject(8, Class::DropAverse, 300), Span::ZERO, false);
+        ledger.sent(Time::from_nanos(5), update, Span::from_millis(9), true);
+        ledger.sent(Time::from_nanos(5), update, Span::from_millis(5), false);
+        ledger.sent(Time::from_nanos(5), subject(8, Class::DropAverse, 300), Span::ZERO, false);
         let expected = AccountReport {
             packets_in: 4,
             bytes_in: 400,
             packets_out: 2,
             bytes_out: 200,
+            rate_bps: Some(200 * 8 * 1000),
             marked: 1,
             replaced: 1,
             sojourn_p50_ms: Some(5.0),
             sojourn_p95_ms: Some(5.0),
             ..AccountReport::default()
         };
-        assert_eq!(ledger.classes()[0].account, expected);
-        let [flow] = &ledger.flows(10)[..] else { panic!("one flow has come") };
+        assert_eq!(ledger.classes(Time::from_nanos(5))[0].account, expected);
+        let [flow] = &ledger.flows(Time::from_nanos(5), 10)[..] else {
+            panic!("one flow has come")
+        };
         assert_eq!((flow.source.as_str(), flow.destination.as_str()), ("0.0.0.7", "10.0.0.1:53"));
         assert_eq!(flow.account, expected);
         assert_eq!(ledger.served_share(), Some(0.4));
@@ -243,21 +269,67 @@ mod tests {
 
     #[test]
     fn a_flood_of_invented_flows_pushes_out_its_own() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Time::ZERO);
         let real = subject(1, Class::DropAverse, 100_000);
         ledger.arrived(Time::ZERO, real);
         for sender in 1_000..101_000 {
             ledger.arrived(Time::ZERO, subject(sender, Class::Aoi, 1_000));
         }
-        assert_eq!(ledger.flows(usize::MAX).len(), Ledger::SETS * Ledger::FLOWS_A_SET);
-        assert_eq!(ledger.flows(1)[0].source, "0.0.0.1");
-        assert_eq!(ledger.classes()[0].account.packets_in, 100_000);
+        assert_eq!(ledger.flows(Time::ZERO, usize::MAX).len(), Ledger::SETS * Ledger::FLOWS_A_SET);
+        assert_eq!(ledger.flows(Time::ZERO, 1)[0].source, "0.0.0.1");
+        assert_eq!(ledger.classes(Time::from_nanos(5))[0].account.packets_in, 100_000);
         assert!(ledger.forgotten() > 99_000);
     }
 
     #[test]
+    fn rates_and_ranks_are_those_of_the_last_seconds() {
+        let mut ledger = Ledger::new(Time::ZERO);
+        let (finished, running) =
+            (subject(1, Class::DropAverse, 1_000_000), subject(2, Class::DropAverse, 2_500));
+        for ms in 0..1_000 {
+            let now = Time::ZERO + Span::from_millis(ms);
+            ledger.arrived(now, finished);
+            ledger.sent(now, finished, Span::ZERO, false);
+        }
+        let rate_of = |ledger: &Ledger, now, sender: &str| {
+            let flows = ledger.flows(now, 10);
+            flows.iter().find(|flow| flow.source == sender).unwrap().account.rate_bps.unwrap()
+        };
+        let now = Time::ZERO + Span::from_secs(1);
+        assert_eq!(rate_of(&ledger, now, "0.0.0.1"), 8_000_000_000);
+        // 2 Mbit/s, from the 70th second on.
+        for ms in (70_000..80_000).step_by(10) {
+            let now = Time::ZERO + Span::from_millis(ms);
+            ledger.arrived(now, running);
+            ledger.sent(now, running, Span::ZERO, false);
+        }
+        let now = Time::ZERO + Span::from_secs(80);
+        assert!((1_990_000..=2_010_000).contains(&rate_of(&ledger, now, "0.0.0.2")));
+        assert_eq!(rate_of(&ledger, now, "0.0.0.1"), 0);
+        assert_eq!(ledger.flows(now, 1)[0].source, "0.0.0.2", "the finished one is below");
+        let class = ledger.classes(now)[1].account.rate_bps.unwrap();
+        assert!((1_990_000..=2_010_000).contains(&class), "{class}");
+    }
+
+    #[test]
+    fn flows_of_one_packet_are_below_those_that_last() {
+        let mut ledger = Ledger::new(Time::ZERO);
+        let lasting = subject(1, Class::DropAverse, 2_500);
+        for ms in (0..1_000).step_by(10) {
+            let now = Time::ZERO + Span::from_millis(ms);
+            ledger.arrived(now, lasting);
+            ledger.sent(now, lasting, Span::ZERO, false);
+        }
+        let now = Time::ZERO + Span::from_secs(1);
+        let scan = subject(2, Class::DropAverse, 1_500);
+        ledger.arrived(now, scan);
+        ledger.sent(now, scan, Span::ZERO, false);
+        assert_eq!(ledger.flows(now, 1)[0].source, "0.0.0.1", "of 2 Mbit/s");
+    }
+
+    #[test]
     fn a_silent_flow_makes_room_however_heavy_it_was() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Time::ZERO);
         for sender in 0..10_000 {
             ledger.arrived(Time::ZERO, subject(sender, Class::DropAverse, 100_000));
         }
@@ -265,6 +337,6 @@ mod tests {
         for sender in 20_000..30_000 {
             ledger.arrived(later, subject(sender, Class::Aoi, 100));
         }
-        assert!(ledger.flows(usize::MAX).iter().all(|flow| flow.class == "aoi"));
+        assert!(ledger.flows(Time::ZERO, usize::MAX).iter().all(|flow| flow.class == "aoi"));
     }
 }

@@ -135,6 +135,7 @@ fn accounts(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::promtool;
     use freshline_core::router::{ClassReport, FlowReport, LostReport, WaitingReport};
 
     #[test]
@@ -177,6 +178,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
+        promtool::check(&text);
         assert!(!text.contains("served_share"), "what is not known is left out");
     }
 }

@@ -10,21 +10,26 @@
 //! a line. As the router shapes to a rate just below that of the link behind it, packets wait here,
 //! where the discipline is, and not there.
 
+mod bypass;
 mod control;
 mod driver;
 mod gate;
 mod ledger;
+mod limits;
 mod metrics;
 mod netfilter;
 mod order;
 mod shaper;
 mod tun;
+mod watch;
 
-use std::io;
+use std::path::Path;
+use std::{fs, io};
 
+use freshline_core::link::Framing;
 use freshline_core::router::{QdiscConfig, QdiscError, RouterReport};
 use freshline_core::unit::{BitRate, Time};
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::unistd::Uid;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
@@ -39,6 +44,7 @@ use netfilter::NfqueueGate;
 pub use order::{Order, OrderError, Orders};
 use shaper::{Settings, Shaper};
 use tun::TunGate;
+pub use watch::{WatchedFlow, Watcher};
 
 /// How packets get to the router and from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +72,8 @@ pub struct RouterConfig {
     pub via: Via,
     /// The rate to which they are shaped, above zero.
     pub rate: BitRate,
+    /// The bytes that the link behind the device adds to each packet, which count against the rate.
+    pub framing: Framing,
     /// The discipline.
     pub queue: QdiscConfig,
 }
@@ -82,6 +90,17 @@ pub enum RouterError {
     /// No such device.
     #[error("there is no device `{0}` in this network namespace; `ip link` lists those there are")]
     NoDevice(String),
+    /// A port of a bridge or a bond.
+    #[error(
+        "{device} is a port of {master}, and the packet filter sees its packets leave through {master}; \
+         give --dev {master}"
+    )]
+    Port {
+        /// The device.
+        device: String,
+        /// The bridge or bond.
+        master: String,
+    },
     /// A rate at which nothing would ever leave.
     #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
     ZeroRate,
@@ -121,6 +140,9 @@ pub enum RouterError {
     /// The device to be made is there.
     #[error("there is a device `{0}` already; choose another name for the TUN device")]
     DeviceExists(String),
+    /// The device was removed while the router ran.
+    #[error("the device `{0}` has been removed; start the router again once it is back")]
+    DeviceGone(String),
     /// The system has no randomness.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -152,14 +174,29 @@ impl Router {
     /// # Errors
     /// [`RouterError`]; then nothing is left of it.
     pub fn open(config: RouterConfig) -> Result<Self, RouterError> {
-        let RouterConfig { device, via, rate, queue } = config;
+        let RouterConfig { device, via, rate, framing, mut queue } = config;
         if rate == BitRate::from_bps(0) {
             return Err(RouterError::ZeroRate);
         }
-        if via != Via::Tun && if_nametoindex(device.as_str()).is_err() {
-            return Err(RouterError::NoDevice(device));
+        let device = match via {
+            Via::Tun => device,
+            Via::Nfqueue(_) => {
+                let name = canonical(&device).ok_or(RouterError::NoDevice(device))?;
+                match master(&name) {
+                    Some(master) => return Err(RouterError::Port { device: name, master }),
+                    None => name,
+                }
+            }
+        };
+        let most = NfqueueGate::MAX_QUEUED;
+        if matches!(via, Via::Nfqueue(_)) && limits::fit(&mut queue, most) {
+            tracing::warn!(
+                "the limits of {queue} are lowered to {most} in all: the kernel holds at most {} for a \
+                 router in user space",
+                NfqueueGate::KERNEL_QUEUE
+            );
         }
-        let settings = Settings { device, rate, queue };
+        let settings = Settings { device, rate, framing, queue };
         Ok(Self(match via {
             Via::Nfqueue(number) => Kind::Nfqueue(driver(settings, |settings| {
                 NfqueueGate::open(&settings.device, number, rate)
@@ -179,13 +216,32 @@ impl Router {
     /// Routes until it is stopped, or until `until`; then lets go what waits. What it did.
     ///
     /// # Errors
-    /// [`RouterError::System`] where the system does not let it wait for packets.
+    /// [`RouterError::System`] where the system does not let it wait for packets, and
+    /// [`RouterError::DeviceGone`] where its TUN device was removed.
     pub fn run(self, stop: &Stop, until: Option<Time>) -> Result<RouterReport, RouterError> {
         match self.0 {
             Kind::Nfqueue(driver) => driver.run(stop, until),
             Kind::Tun(driver) => driver.run(stop, until),
         }
     }
+}
+
+/// The name by which the packet filter knows a device, which may be given by an alternative name
+/// (`ip link property add dev eth0 altname ...`); `None` if there is no such device.
+fn canonical(device: &str) -> Option<String> {
+    let name = if_indextoname(if_nametoindex(device).ok()?).ok()?;
+    name.into_string().ok()
+}
+
+/// The bridge or bond of which a device is a port. Packets that leave through a port do not pass the
+/// packet filter under the port's name.
+fn master(device: &str) -> Option<String> {
+    let folder = Path::new("/sys/class/net").join(device);
+    if !["brport", "bonding_slave"].iter().any(|what| folder.join(what).exists()) {
+        return None;
+    }
+    let master = fs::read_link(folder.join("master")).ok()?;
+    Some(master.file_name()?.to_string_lossy().into_owned())
 }
 
 /// A driver whose gate is opened when everything else is known to be in order.

@@ -71,9 +71,18 @@ impl TunGate {
 
     /// What the kernel dropped as we did not read it.
     fn unread(&self) -> Option<u64> {
-        let count = format!("/sys/class/net/{}/statistics/tx_dropped", self.name);
-        fs::read_to_string(count).ok()?.trim().parse().ok()
+        // That of this thread's network namespace; /sys belongs to the one that mounted it.
+        let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+        tx_dropped(&devices, &self.name)
     }
+}
+
+/// The packets that `device` dropped on their way out, from a table of devices (`/proc/net/dev`).
+fn tx_dropped(devices: &str, device: &str) -> Option<u64> {
+    let is_ours = |line: &&str| line.trim_start().split(':').next() == Some(device);
+    let (_, counts) = devices.lines().find(is_ours)?.split_once(':')?;
+    // Eight columns of what came in; then bytes, packets, errors and drops of what went out.
+    counts.split_whitespace().nth(11)?.parse().ok()
 }
 
 impl Gate for TunGate {
@@ -125,5 +134,26 @@ impl Gate for TunGate {
             limit: None,
             lost: LostReport { unread: self.unread().unwrap_or(0), ..LostReport::default() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tx_dropped;
+
+    #[test]
+    fn drops_are_read_from_the_table_of_devices() {
+        let table = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo:     100       2    0    0    0     0          0         0      100       2    0    0    0
+  tun1:       1       2    3    4    5     6          7         8        9      10   11   12   13
+ tun10:1 2 3 4 5 6 7 8 9 10 11 99 13 14 15 16
+";
+        assert_eq!(tx_dropped(table, "tun1"), Some(12));
+        assert_eq!(tx_dropped(table, "tun10"), Some(99));
+        assert_eq!(tx_dropped(table, "tun2"), None);
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        assert!(tx_dropped(&devices, "lo").is_some(), "{devices}");
     }
 }

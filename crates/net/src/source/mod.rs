@@ -7,14 +7,13 @@
 //!                     └────────────────────────── acks ◄─────────────────────────┘
 //! ```
 //!
-//! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`];
-//! here are the socket, the clock and the sampler.
+//! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`], and
+//! `feed` decides which state is sent; here are the socket and the clock.
 
+pub(crate) mod feed;
 mod report;
 pub mod sampler;
 mod ways;
-
-use std::net::SocketAddr;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathsError, Reach, Sample, SourceEvent, SourceParams};
@@ -24,12 +23,15 @@ use freshline_core::wire::{OpeningTooLong, SessionId, Update};
 use mio::{Events, Token};
 
 use crate::clock::Clock;
+use crate::dial::Remote;
 use crate::link::{LinkError, Sent};
 use crate::quic;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
-use sampler::{Need, Sampler, Take};
+use crate::via::SeenBy;
+use feed::{Feed, Trouble};
+use sampler::Sampler;
 
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
@@ -50,8 +52,8 @@ const RECEIVES_A_TURN: usize = 256;
 
 /// What a source needs to run.
 pub struct SourceConfig {
-    /// Where the monitor is.
-    pub monitor: SocketAddr,
+    /// The monitor: a name, of which every address is tried, or one address.
+    pub monitor: Remote,
     /// How datagrams are carried.
     pub transport: Transport,
     /// By which interfaces.
@@ -82,19 +84,6 @@ pub enum SourceError {
     /// There are no such paths.
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// A payload does not fit into one datagram.
-    #[error(
-        "a payload of {given} bytes does not fit: at most {max} bytes fit beside the header, the \
-         name and the token; send less{hint}"
-    )]
-    PayloadTooLarge {
-        /// Its length.
-        given: usize,
-        /// The longest that fits.
-        max: usize,
-        /// What else helps.
-        hint: &'static str,
-    },
     /// The sampler has failed for good.
     #[error("{0}")]
     Sampler(String),
@@ -125,12 +114,32 @@ pub enum Event<'a> {
     },
     /// No sample could be taken; it is tried again.
     NoSample(&'a str),
+    /// A state does not fit into a datagram and was left out; the next one may fit.
+    TooLarge(TooLarge),
 }
 
-/// Somebody who looks on: prints, draws, records. Everything defaults to looking away.
+/// A state that does not fit into a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a state of {given} bytes does not fit: at most {max} bytes fit beside the header, the name and \
+     the token; send less{hint}"
+)]
+pub struct TooLarge {
+    /// Its length in bytes.
+    pub given: usize,
+    /// The longest that fits.
+    pub max: usize,
+    /// What else helps.
+    pub hint: &'static str,
+}
+
+/// Receives events. Every method has an empty default implementation.
 pub trait Watch {
     /// Something has happened.
     fn event(&mut self, _now: Time, _source: &session::Source, _event: &Event<'_>) {}
+    /// By which means the queue of each path's device is seen, the first path first; comes before
+    /// each [`Watch::turn`] where there are several paths.
+    fn queues(&mut self, _seen_by: &mut dyn Iterator<Item = Option<SeenBy>>) {}
     /// A turn of the loop has ended; comes after every wake-up.
     fn turn(&mut self, _now: Time, _source: &session::Source) {}
 }
@@ -143,25 +152,9 @@ pub struct Source {
     sleeper: Sleeper,
     links: Links,
     session: session::Source,
-    sampler: Box<dyn Sampler>,
+    feed: Feed,
     began_at: Time,
-    max_payload: usize,
-    hint_for_more: &'static str,
-    payload: Vec<u8>,
     datagram: Vec<u8>,
-}
-
-/// When to look at the sampler again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sampling {
-    /// When the law wants the next update.
-    ByLaw,
-    /// When the sampler wakes us, or at this time.
-    ByWaker(Option<Time>),
-    /// At this time.
-    At(Time),
-    /// Never: it has ended, and its last state has arrived.
-    Over,
 }
 
 impl Source {
@@ -178,8 +171,8 @@ impl Source {
         let (room, hint_for_more) =
             (config.transport.max_datagram(), config.transport.hint_for_more());
         let paths = config.ways.paths()?;
-        let (monitor, registry) = (config.monitor, sleeper.registry());
-        let links = Links::open(&config.ways, config.transport, monitor, registry, clock)?;
+        let (ways, monitor) = (&config.ways, &config.monitor);
+        let links = Links::open(ways, config.transport, monitor, &sleeper, clock)?;
         let id = getrandom::u64().map_err(SourceError::Random)?;
         let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
         let mut session = session.over(paths);
@@ -190,11 +183,8 @@ impl Source {
             clock,
             sleeper,
             session,
-            sampler,
+            feed: Feed::new(sampler, room.saturating_sub(overhead), hint_for_more),
             began_at: now,
-            max_payload: room.saturating_sub(overhead),
-            hint_for_more,
-            payload: Vec::new(),
             datagram: vec![0; room],
             links,
         })
@@ -207,7 +197,9 @@ impl Source {
 
     /// A summary of the run until now.
     pub fn report(&self) -> SourceReport {
-        SourceReport::of(&self.session, &self.links, self.began_at, self.clock.now())
+        let now = self.clock.now();
+        let report = SourceReport::of(&self.session, &self.links, self.began_at, now);
+        SourceReport { too_large: self.feed.too_large(), ..report }
     }
 
     /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
@@ -222,16 +214,18 @@ impl Source {
     ) -> Result<(), SourceError> {
         stop.wakes(self.sleeper.waker());
         let mut events = Events::with_capacity(16);
-        let mut sampling = Sampling::ByLaw;
         loop {
             let busy = self.receive(watch)?;
             let now = self.clock.now();
             if let Some(event) = self.session.on_tick(now) {
                 watch.event(now, &self.session, &Event::Session(event));
             }
-            sampling = self.send_what_is_due(sampling, watch)?;
+            self.send_what_is_due(watch)?;
+            if self.links.are_several() {
+                watch.queues(&mut self.links.seen_by());
+            }
             watch.turn(now, &self.session);
-            if sampling == Sampling::Over
+            if self.feed.is_over()
                 || stop.is_stopped()
                 || until.is_some_and(|end| self.clock.now() >= end)
             {
@@ -240,28 +234,25 @@ impl Source {
             }
             // The poll does not tell again of what was left in the socket.
             let at_once = busy.then_some(now);
-            let wake_at = self.next_event(sampling).into_iter().chain(until).chain(at_once).min();
-            let woken_by_sampler = self.sleep(&mut events, wake_at)?;
-            if woken_by_sampler && matches!(sampling, Sampling::ByWaker(_)) {
-                sampling = Sampling::ByLaw;
+            let wake_at = self.next_event().into_iter().chain(until).chain(at_once).min();
+            if self.sleep(&mut events, wake_at)? {
+                self.feed.on_woken();
             }
         }
     }
 
-    fn next_event(&self, sampling: Sampling) -> Option<Time> {
-        let update = match sampling {
-            Sampling::ByLaw => self.next_update_at(),
-            Sampling::At(time) => Some(time),
-            Sampling::ByWaker(time) => time,
-            Sampling::Over => None,
-        };
+    fn next_event(&self) -> Option<Time> {
+        let update = self.feed.next_event(self.next_update_at());
         let timer = self.session.next_timer().map(|(at, _why)| at);
         Time::earliest([update, timer, self.links.next_timer()])
     }
 
     /// When the session wants to send, unless its links are still being dialled.
     fn next_update_at(&self) -> Option<Time> {
-        if self.links.is_dialling() { None } else { self.session.next_update_at() }
+        if self.links.is_dialling() {
+            return None;
+        }
+        Feed::due_at(&self.session)
     }
 
     /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
@@ -272,33 +263,37 @@ impl Source {
 
     /// Takes in what has come, and lets the links look at the time; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, SourceError> {
+        self.look_around(watch)?;
         let mut busy = false;
         for id in self.links.ids() {
             busy |= self.receive_by(id, watch)?;
         }
+        Ok(busy)
+    }
+
+    /// Looks which interfaces there are, and begins what is due to be dialled.
+    fn look_around(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
         let Self { links, session, sleeper, clock, .. } = self;
         let now = clock.now();
         links.look_around(now, sleeper.registry(), |path, change| {
-            match change {
-                Change::Opened { is_ready: true } => session.on_transport_ready(now, path),
-                Change::Opened { is_ready: false } => {}
-                Change::Gone => session.on_transport_lost(now, path),
+            let is_there = matches!(change, Change::There);
+            if !is_there {
+                session.on_transport_lost(now, path);
             }
-            let is_there = matches!(change, Change::Opened { .. });
             watch.event(now, session, &Event::Path { path, is_there });
         })?;
-        Ok(busy)
+        Ok(())
     }
 
     fn receive_by(&mut self, id: PathId, watch: &mut dyn Watch) -> Result<bool, SourceError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let Some(datagram) = self.links.receive(id)? else {
+            let Some((datagram, dscp)) = self.links.receive(id)? else {
                 busy = false;
                 break;
             };
             let now = self.clock.now();
-            if let Ok(event) = self.session.on_datagram(now, id, datagram) {
+            if let Ok(event) = self.session.on_marked_datagram(now, id, dscp, datagram) {
                 watch.event(now, &self.session, &Event::Session(event));
             }
         }
@@ -308,25 +303,18 @@ impl Source {
             match event {
                 LinkEvent::Ready => self.session.on_transport_ready(now, id),
                 LinkEvent::Lost(_) => self.session.on_transport_lost(now, id),
-                LinkEvent::Unreachable => {}
+                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
             }
             watch.event(now, &self.session, &Event::Link(&event));
         }
         Ok(busy)
     }
 
-    /// Samples and sends if the session wants to; says when to look at the sampler again.
-    fn send_what_is_due(
-        &mut self,
-        sampling: Sampling,
-        watch: &mut dyn Watch,
-    ) -> Result<Sampling, SourceError> {
+    /// Samples and sends if an update is due.
+    fn send_what_is_due(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
         let now = self.clock.now();
-        if matches!(sampling, Sampling::At(time) if time > now) {
-            return Ok(sampling);
-        }
-        if self.next_update_at().is_none_or(|due| due > now) {
-            return Ok(Sampling::ByLaw);
+        if !self.feed.is_due(now, self.next_update_at()) {
+            return Ok(());
         }
         // Before the opening and not after it: its answer comes to the socket that it left from.
         if self.session.reach() != Reach::Open {
@@ -336,26 +324,17 @@ impl Source {
         }
         if self.session.paths().up().next().is_none() {
             self.session.on_attempt(now);
-            return Ok(Sampling::ByLaw);
+            return Ok(());
         }
-        self.payload.clear();
-        let repeat_at = self.session.repeat_at();
-        let (need, repeat_at) = match repeat_at {
-            Some(at) if at <= now => (Need::Newest, None),
-            later => (Need::Newer, later),
-        };
-        let taken = self.sampler.take(need, &mut self.payload);
-        match taken {
-            Take::Sample { generated_at } => self.send(generated_at)?,
-            Take::NotYet => return Ok(Sampling::ByWaker(repeat_at)),
-            Take::RetryAt(time, why) => {
-                watch.event(now, &self.session, &Event::NoSample(&why));
-                return Ok(Sampling::At(time));
-            }
-            Take::End => return Ok(repeat_at.map_or(Sampling::Over, Sampling::At)),
-            Take::Failed(why) => return Err(SourceError::Sampler(why)),
+        let next = self.feed.next(now, &self.session).map_err(SourceError::Sampler)?;
+        if let Some(trouble) = next.trouble {
+            let event = match &trouble {
+                Trouble::NoSample(why) => Event::NoSample(why),
+                Trouble::TooLarge(state) => Event::TooLarge(*state),
+            };
+            watch.event(now, &self.session, &event);
         }
-        Ok(Sampling::ByLaw)
+        next.generated_at.map_or(Ok(()), |generated_at| self.send(generated_at))
     }
 
     /// Whether openings have gone without an answer for so long that the links may be to blame; not
@@ -366,19 +345,20 @@ impl Source {
         is_due && !self.session.is_prompted()
     }
 
+    /// Sends the feed's state.
     fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {
-        if self.payload.len() > self.max_payload {
-            return Err(SourceError::PayloadTooLarge {
-                given: self.payload.len(),
-                max: self.max_payload,
-                hint: self.hint_for_more,
-            });
-        }
+        let result = self.send_payload(generated_at);
+        self.feed.on_sent(generated_at);
+        result
+    }
+
+    fn send_payload(&mut self, generated_at: Time) -> Result<(), SourceError> {
         // The sample may have taken its time.
         let now = self.clock.now();
         self.links.show_queues(now, &mut self.session);
         let Some(route) = self.session.route(now) else { return Ok(()) };
-        let sample = Sample { generated_at, payload: &self.payload };
+        let sample = Sample { generated_at, payload: self.feed.payload() };
+        let dscp = self.session.mark();
         for path in route.all() {
             let out = &mut self.datagram;
             let is_first = path == route.first;
@@ -387,7 +367,7 @@ impl Source {
                 false => self.session.write_copy(now, path, sample, out),
             };
             let Some(len) = written else { return Ok(()) };
-            let sent = self.links.send(path, now, &self.datagram[..len])?;
+            let sent = self.links.send(path, now, dscp, &self.datagram[..len])?;
             if is_first && sent == Sent::Replaced {
                 self.session.on_replaced();
             }

@@ -1,14 +1,14 @@
 //! What a source tells at its end.
 
-use std::net::SocketAddr;
-
 use freshline_core::age::AgeSummary;
+use freshline_core::path::PathId;
 use freshline_core::session::{self, PathStatus};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
 use super::ways::Links;
-use crate::via::Via;
+use crate::marks::MarkReport;
+use crate::via::{QueueReport, SeenBy, Via};
 
 /// A source's run in numbers. The ages are the source's own estimate from round trips, an upper
 /// bound by the way of the ack.
@@ -52,10 +52,14 @@ pub struct SourceReport {
     pub late_acks: u64,
     /// Updates that a newer one replaced before they left the host.
     pub replaced: u64,
+    /// States that were left out, as they did not fit into a datagram.
+    pub too_large: u64,
     /// Updates that the monitor misses, as of the freshest ack (modulo 2³²).
     pub missing: Option<u32>,
     /// Times the session was opened.
     pub opened: u64,
+    /// The code points of updates and acks on the first path.
+    pub marks: Option<MarkReport>,
     /// Each of the paths that were named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathReport>,
@@ -88,13 +92,23 @@ pub struct PathReport {
     pub srtt_ms: Option<f64>,
     /// The way there in ms, as far as clocks can tell: how paths differ is exact.
     pub one_way_ms: Option<f64>,
-    /// Packets in its device's queue; none where nobody can tell.
-    pub queue_packets: Option<u64>,
+    /// The queue of its device, and whether it is seen; a single path's is not looked at.
+    #[serde(flatten)]
+    pub queue: QueueReport,
+    /// The code points of updates and acks on it.
+    pub marks: Option<MarkReport>,
 }
 
 impl PathReport {
-    fn of(via: String, monitor: String, status: &PathStatus, all: u64, duration_s: f64) -> Self {
-        let PathStatus { phase, state, counters, .. } = status;
+    fn of(
+        [via, monitor]: [String; 2],
+        status: &PathStatus,
+        seen_by: Option<SeenBy>,
+        marks: Option<MarkReport>,
+        all: u64,
+        duration_s: f64,
+    ) -> Self {
+        let PathStatus { phase, state, counters, service } = status;
         Self {
             via,
             monitor,
@@ -108,7 +122,8 @@ impl PathReport {
             silences: counters.silences,
             srtt_ms: state.srtt.map(Span::as_millis_f64),
             one_way_ms: state.one_way.map(Span::as_millis_f64),
-            queue_packets: state.queue.map(|queue| queue.packets),
+            queue: QueueReport::of(seen_by, state.queue, *service),
+            marks,
         }
     }
 }
@@ -117,11 +132,18 @@ impl PathReport {
 fn paths(source: &session::Source, links: &Links, duration_s: f64, now: Time) -> Vec<PathReport> {
     let statuses: Vec<_> = source.paths().statuses(now, source.clock_offset().nanos()).collect();
     let all = statuses.iter().map(|status| status.counters.sent).sum();
-    let named = links.names().zip(&statuses);
-    let report = |((via, monitor), status): ((&Via, SocketAddr), _)| {
-        PathReport::of(via.to_string(), monitor.to_string(), status, all, duration_s)
-    };
-    named.filter(|((via, _), _)| **via != Via::Any).map(report).collect()
+    let named = links.names().zip(links.seen_by()).zip(links.ids()).zip(&statuses);
+    let named = named.filter(|((((via, _), _), _), _)| **via != Via::Any);
+    named
+        .map(|((((via, monitor), seen_by), id), status)| {
+            let (ends, marks) = ([via.to_string(), monitor], marks(source, id));
+            PathReport::of(ends, status, seen_by, marks, all, duration_s)
+        })
+        .collect()
+}
+
+fn marks(source: &session::Source, path: PathId) -> Option<MarkReport> {
+    source.marks(path).map(|marks| MarkReport::of(source.dscp(), marks))
 }
 
 impl SourceReport {
@@ -152,8 +174,10 @@ impl SourceReport {
             acked: counters.acked,
             late_acks: counters.late_acks,
             replaced: counters.replaced,
+            too_large: 0,
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,
+            marks: marks(source, PathId::FIRST),
             paths: paths(source, links, duration_s, now),
         }
     }

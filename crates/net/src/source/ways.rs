@@ -1,29 +1,29 @@
 //! The ways of a source to its monitor: a link each, by an interface or an address of this host.
 //!
-//! One that was named is there as long as its interface is up with an address, and its link is made
-//! anew when that is another one. The one way of a source for which none is named leaves as the
-//! routes are, and is always there.
+//! A named path is there while its interface is up and has an address (for a monitor that is given
+//! as an address: one of the same family). Its link is made again when that address changes. If the
+//! addresses of a monitor's name do not fit those of the interface, the path stays, and its dialler
+//! reports this and tries again with growing waits. Without `--via` there is one path, which follows
+//! the routes and is always there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
+use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
 use freshline_core::session::{self, Paths, PathsError};
 use freshline_core::unit::{Span, Time};
-use mio::{Registry, Token};
+use mio::{Registry, Token, Waker};
 use noq_proto::FourTuple;
 
-use super::SourceError;
 use crate::clock::Clock;
-use crate::link::{Link, LinkError, LinkEvent, Plain, Sent, Transport};
-use crate::via::{DeviceQueues, Interfaces, Via};
+use crate::dial::{Dialler, Remote, Settings};
+use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport};
+use crate::sleeper::Sleeper;
+use crate::via::{DeviceQueues, Interfaces, SeenBy, Via};
 
-/// How often it is looked which interfaces there are, and connections that were lost are dialled
-/// again.
+/// How often it is looked which interfaces there are.
 const LOOK_AROUND: Span = Span::from_millis(250);
-
-/// The longest wait before a lost connection is dialled again, doubled from [`LOOK_AROUND`]: as long
-/// as between openings of a session without an answer.
-const LONGEST_REDIAL: Span = Span::from_secs(2);
 
 /// The first token of the links' sockets.
 const FIRST_TOKEN: usize = 8;
@@ -54,22 +54,23 @@ impl Ways {
 
 struct Way {
     via: Via,
-    remote: SocketAddr,
+    remote: Remote,
     token: Token,
     /// Stands for its interface where queues are asked for.
     label: IpAddr,
-    /// Its own address when the link was made, and the number of the interface that the socket is
-    /// bound to: one that comes anew under the same name is another one.
-    place: (Option<IpAddr>, Option<u32>),
-    link: Option<Link<Plain>>,
-    /// When a lost connection may be dialled again, and how long the next one waits.
-    redial: (Time, Span),
+    /// The number of the interface that its sockets are bound to: one that comes anew under the same
+    /// name is another one.
+    index: Option<u32>,
+    /// `None` while its interface is gone.
+    dial: Option<Dialler<Plain>>,
+    /// By which means the queue of its device was seen last.
+    seen_by: Option<SeenBy>,
 }
 
 /// What has become of a way.
 pub(super) enum Change {
-    /// Its link is there, or there anew; ready, or with a connection still to be made.
-    Opened { is_ready: bool },
+    /// Its interface is there, or there anew; what can be sent by it, its link's events say.
+    There,
     /// Its interface is gone.
     Gone,
 }
@@ -77,6 +78,7 @@ pub(super) enum Change {
 pub(super) struct Links {
     clock: Clock,
     transport: Transport,
+    waker: Arc<Waker>,
     ways: Vec<Way>,
     /// Whether interfaces were named, which come and go.
     are_named: bool,
@@ -85,39 +87,53 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Opens the links; those of interfaces that are not there (yet) come later.
+    /// Begins to dial; by interfaces that are not there (yet), later.
     pub(super) fn open(
         ways: &Ways,
         transport: Transport,
-        monitor: SocketAddr,
-        registry: &Registry,
+        monitor: &Remote,
+        sleeper: &Sleeper,
         clock: Clock,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Self, LinkError> {
         let any = [(Via::Any, None)];
         let vias = if ways.vias.is_empty() { &any[..] } else { &ways.vias };
         let way = |(index, (via, remote)): (usize, &(Via, Option<SocketAddr>))| Way {
             via: via.clone(),
-            remote: remote.unwrap_or(monitor),
+            remote: remote.map_or_else(|| monitor.clone(), Remote::from),
             token: Token(FIRST_TOKEN + index),
-            // Of a block that nobody has (RFC 1112 section 4).
+            // Of a block that no host has (RFC 1112 section 4).
             label: Ipv4Addr::from(0xf000_0001 + index as u32).into(),
-            place: (None, None),
-            link: None,
-            redial: (Time::ZERO, LOOK_AROUND),
+            index: None,
+            dial: None,
+            seen_by: None,
         };
         let mut links = Self {
             clock,
             transport,
+            waker: sleeper.waker(),
             ways: vias.iter().enumerate().map(way).collect(),
             are_named: !ways.vias.is_empty(),
             queues: DeviceQueues::new(),
             look_at: clock.now(),
         };
         if !links.are_named {
-            let first = &mut links.ways[0];
-            first.link = Some(first.open(links.transport.clone(), registry, clock)?);
+            let settings = links.settings(&links.ways[0]);
+            links.ways[0].dial = Some(Dialler::new(settings, sleeper.registry())?);
         }
         Ok(links)
+    }
+
+    fn settings(&self, way: &Way) -> Settings<Plain> {
+        Settings {
+            transport: self.transport.clone(),
+            via: way.via.clone(),
+            remote: way.remote.clone(),
+            token: way.token,
+            inlet: |_| Plain,
+            clock: self.clock,
+            redials: self.are_named,
+            waker: Arc::clone(&self.waker),
+        }
     }
 
     /// Interfaces may have come, gone, or changed their addresses: tells which ways did.
@@ -126,65 +142,57 @@ impl Links {
         now: Time,
         registry: &Registry,
         mut tell: impl FnMut(PathId, Change),
-    ) -> Result<(), SourceError> {
-        if !self.are_named || now < self.look_at {
-            return Ok(());
+    ) -> Result<(), LinkError> {
+        if self.are_named && now >= self.look_at {
+            self.look_at = now + LOOK_AROUND;
+            match Interfaces::read() {
+                Ok(interfaces) => self.look_at_interfaces(&interfaces, registry, &mut tell)?,
+                // What was known still holds.
+                Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
+            }
         }
-        self.look_at = now + LOOK_AROUND;
-        let interfaces = match Interfaces::read() {
-            Ok(interfaces) => interfaces,
-            // What was known still holds.
-            Err(error) => {
-                tracing::debug!("interfaces cannot be listed: {error}");
-                return Ok(());
-            }
-        };
-        for (id, way) in (0..).map(PathId).zip(&mut self.ways) {
-            let place = (interfaces.address(&way.via, way.remote), interfaces.index(&way.via));
-            if place.0.is_none() {
-                if way.link.take().is_some() {
-                    tell(id, Change::Gone);
-                }
+        let mut dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
+        dials.try_for_each(|dial| dial.turn(now, registry))
+    }
+
+    fn look_at_interfaces(
+        &mut self,
+        interfaces: &Interfaces,
+        registry: &Registry,
+        tell: &mut impl FnMut(PathId, Change),
+    ) -> Result<(), LinkError> {
+        for at in 0..self.ways.len() {
+            let id = PathId(at as u8);
+            let way = &mut self.ways[at];
+            let index = interfaces.index(&way.via);
+            let is_there = interfaces.carries(&way.via, way.remote.literal());
+            // Other addresses may come and go: the link's own counts.
+            let is_same = way.index == index
+                && way.local_ip().is_none_or(|ip| interfaces.holds(&way.via, ip));
+            if way.dial.is_some() && is_there && is_same {
                 continue;
             }
-            let is_lost = way.link.as_ref().is_some_and(Link::is_down);
-            let is_same = way.link.is_some() && way.place == place;
-            if is_same && !is_lost {
-                if now >= way.redial.0 {
-                    way.redial.1 = LOOK_AROUND;
-                }
-                continue;
-            }
-            if is_same && now < way.redial.0 {
-                continue;
-            }
-            way.redial = (now + way.redial.1, (way.redial.1 * 2).min(LONGEST_REDIAL));
-            if way.link.take().is_some() && !is_lost {
+            if way.dial.take().is_some() {
                 tell(id, Change::Gone);
             }
-            // Without a route yet, perhaps: it is tried again.
-            match way.open(self.transport.clone(), registry, self.clock) {
-                Ok(link) => {
-                    let is_ready = !link.is_dialling();
-                    (way.link, way.place) = (Some(link), place);
-                    if let Some(name) = interfaces.name(&way.via) {
-                        self.queues.label(way.label, name);
-                    }
-                    tell(id, Change::Opened { is_ready });
-                }
-                Err(LinkError::System(error)) => {
-                    tracing::debug!(via = %way.via, "no link: {error}");
-                }
-                Err(error) => return Err(error.into()),
+            if !is_there {
+                continue;
             }
+            way.index = index;
+            if let Some(name) = interfaces.name(&way.via) {
+                self.queues.label(way.label, name);
+            }
+            let settings = self.settings(&self.ways[at]);
+            self.ways[at].dial = Some(Dialler::new(settings, registry)?);
+            tell(id, Change::There);
         }
         Ok(())
     }
 
-    /// The next datagram that has come by a way.
-    pub(super) fn receive(&mut self, id: PathId) -> Result<Option<&[u8]>, LinkError> {
-        let Some(link) = self.link(id) else { return Ok(None) };
-        Ok(link.receive()?.map(|(datagram, ())| datagram))
+    /// The next datagram that has come by a way, and its code point.
+    pub(super) fn receive(&mut self, id: PathId) -> Result<Option<Came<'_, Plain>>, LinkError> {
+        let Some(dial) = self.dial(id) else { return Ok(None) };
+        dial.receive()
     }
 
     /// Sends by a way; what cannot leave is as good as replaced.
@@ -192,24 +200,25 @@ impl Links {
         &mut self,
         id: PathId,
         now: Time,
+        dscp: Dscp,
         datagram: &[u8],
     ) -> Result<Sent, LinkError> {
-        self.link(id).map_or(Ok(Sent::Replaced), |link| link.send(now, datagram))
+        self.dial(id).map_or(Ok(Sent::Replaced), |dial| dial.send(now, dscp, datagram))
     }
 
     /// Lets a link look at the time.
     pub(super) fn on_timer(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
-        self.link(id).map_or(Ok(()), |link| link.on_timer(now))
+        self.dial(id).map_or(Ok(()), |dial| dial.on_timer(now))
     }
 
     pub(super) fn poll_event(&mut self, id: PathId) -> Option<LinkEvent> {
-        self.link(id)?.poll_event()
+        self.dial(id)?.poll_event()
     }
 
     pub(super) fn next_timer(&self) -> Option<Time> {
-        let links = self.ways.iter().filter_map(|way| way.link.as_ref());
+        let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
         let look_at = self.are_named.then_some(self.look_at);
-        links.filter_map(Link::next_timer).chain(look_at).min()
+        dials.filter_map(Dialler::next_timer).chain(look_at).min()
     }
 
     /// Makes sockets and connections anew, of those that are down or of all.
@@ -219,24 +228,25 @@ impl Links {
         registry: &Registry,
         all: bool,
     ) -> Result<(), LinkError> {
-        let mut links = self.ways.iter_mut().filter_map(|way| way.link.as_mut());
-        links.try_for_each(
-            |link| {
-                if all || link.is_down() { link.renew(now, registry) } else { Ok(()) }
+        let mut dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
+        dials.try_for_each(
+            |dial| {
+                if all || dial.is_down() { dial.renew(now, registry) } else { Ok(()) }
             },
         )
     }
 
     /// Whether nothing can leave until a connection that is being made is there.
     pub(super) fn is_dialling(&self) -> bool {
-        let mut links = self.ways.iter().filter_map(|way| way.link.as_ref()).peekable();
-        links.peek().is_some() && links.all(Link::is_dialling)
+        let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
+        let mut begun = dials.filter(|dial| dial.is_dialling() || dial.is_ready()).peekable();
+        begun.peek().is_some() && begun.all(Dialler::is_dialling)
     }
 
     /// Whether something can leave by a way.
     pub(super) fn is_ready(&self, id: PathId) -> bool {
-        let link = self.ways.get(usize::from(id.0)).and_then(|way| way.link.as_ref());
-        link.is_some_and(|link| !link.is_dialling() && !link.is_down())
+        let way = self.ways.get(usize::from(id.0));
+        way.and_then(|way| way.dial.as_ref()).is_some_and(Dialler::is_ready)
     }
 
     /// Their numbers.
@@ -244,21 +254,40 @@ impl Links {
         (0..self.ways.len() as u8).map(PathId)
     }
 
-    /// By what each leaves, and for where.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&Via, SocketAddr)> {
-        self.ways.iter().map(|way| (&way.via, way.remote))
+    /// By what each leaves, and for where: the address that has answered, or what was given.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&Via, String)> {
+        self.ways.iter().map(|way| {
+            let address = way.dial.as_ref().and_then(Dialler::address);
+            (
+                &way.via,
+                address.map_or_else(|| way.remote.to_string(), |address| address.to_string()),
+            )
+        })
     }
 
     /// What waits in front of a way on this host; `None` where nobody can tell.
     pub(super) fn queue(&mut self, id: PathId, now: Time) -> Option<DeviceQueue> {
-        let way = self.ways.get(usize::from(id.0)).filter(|way| way.link.is_some())?;
-        let path = FourTuple::new(way.remote, Some(way.label));
-        self.queues.queue(self.clock.instant_of(now), path).map(|seen| seen.queue)
+        let way = self.ways.get_mut(usize::from(id.0))?;
+        way.seen_by = None;
+        let path = FourTuple::new(way.dial.as_ref()?.address()?, Some(way.label));
+        let seen = self.queues.queue(self.clock.instant_of(now), path)?;
+        way.seen_by = Some(seen.by);
+        Some(seen.queue)
+    }
+
+    /// By which means the queue of each way's device was seen last.
+    pub(super) fn seen_by(&self) -> impl Iterator<Item = Option<SeenBy>> {
+        self.ways.iter().map(|way| way.seen_by)
+    }
+
+    /// Whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.ways.len() > 1
     }
 
     /// Shows the session the queues, where it has a choice.
     pub(super) fn show_queues(&mut self, now: Time, session: &mut session::Source) {
-        if self.ways.len() > 1 {
+        if self.are_several() {
             for id in self.ids() {
                 session.on_queue(id, self.queue(id, now));
             }
@@ -267,24 +296,18 @@ impl Links {
 
     /// Sends the last words by all.
     pub(super) fn close(&mut self, now: Time, farewell: &[u8]) {
-        let links = self.ways.iter_mut().filter_map(|way| way.link.as_mut());
-        links.for_each(|link| link.close(now, farewell));
+        let dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
+        dials.for_each(|dial| dial.close(now, farewell));
     }
 
-    fn link(&mut self, id: PathId) -> Option<&mut Link<Plain>> {
-        self.ways.get_mut(usize::from(id.0))?.link.as_mut()
+    fn dial(&mut self, id: PathId) -> Option<&mut Dialler<Plain>> {
+        self.ways.get_mut(usize::from(id.0))?.dial.as_mut()
     }
 }
 
 impl Way {
-    fn open(
-        &self,
-        transport: Transport,
-        registry: &Registry,
-        clock: Clock,
-    ) -> Result<Link<Plain>, LinkError> {
-        let ends = (self.via.clone(), self.remote);
-        Link::open(transport, ends, (registry, self.token), Plain, clock)
+    fn local_ip(&self) -> Option<IpAddr> {
+        self.dial.as_ref()?.local_ip()
     }
 }
 
@@ -298,20 +321,50 @@ mod tests {
         let via = |name: &str| (Via::from(name), None);
         let ways = Ways { vias: vec![via("lo"), via("no-such-one")], ..Ways::default() };
         assert_eq!(ways.paths().unwrap().count(), 2);
-        let poll = mio::Poll::new().unwrap();
+        let sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
-        let monitor = "127.0.0.1:9".parse().unwrap();
-        let mut links =
-            Links::open(&ways, Transport::Udp, monitor, poll.registry(), clock).unwrap();
+        let monitor = "127.0.0.1:9".parse::<SocketAddr>().unwrap().into();
+        let mut links = Links::open(&ways, Transport::Udp, &monitor, &sleeper, clock).unwrap();
         let mut opened = Vec::new();
         links
-            .look_around(clock.now(), poll.registry(), |id, change| {
-                assert!(matches!(change, Change::Opened { is_ready: true }));
+            .look_around(clock.now(), sleeper.registry(), |id, change| {
+                assert!(matches!(change, Change::There));
                 opened.push(id);
             })
             .unwrap();
         assert_eq!(opened, [PathId(0)]);
         assert!(links.is_ready(PathId(0)) && !links.is_ready(PathId(1)));
-        assert_eq!(links.send(PathId(1), clock.now(), b"x").unwrap(), Sent::Replaced);
+        assert_eq!(
+            links.send(PathId(1), clock.now(), Dscp::DEFAULT, b"x").unwrap(),
+            Sent::Replaced
+        );
+    }
+
+    #[test]
+    fn a_name_without_an_address_of_the_interfaces_family_does_not_make_its_path_flap() {
+        // The resolver reads `127.1` as an IPv4 address, but it is not written as one.
+        let monitor = Remote::new("127.1", 9);
+        assert_eq!(monitor.literal(), None);
+        let ways = Ways { vias: vec![(Via::from("::1"), None)], ..Ways::default() };
+        let mut sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
+        let clock = Clock::new();
+        let mut links = Links::open(&ways, Transport::Udp, &monitor, &sleeper, clock).unwrap();
+        let interfaces = Interfaces::listed(&[("lo", "::1")]);
+        let (mut changes, mut reasons) = (Vec::new(), Vec::new());
+        let mut events = mio::Events::with_capacity(4);
+        while reasons.len() < 3 {
+            let mut tell = |_, change| changes.push(matches!(change, Change::There));
+            links.look_at_interfaces(&interfaces, sleeper.registry(), &mut tell).unwrap();
+            let dial = links.dial(PathId(0)).expect("its interface is there");
+            dial.turn(clock.now(), sleeper.registry()).unwrap();
+            reasons.extend(dial.poll_event());
+            let wake_at = dial.next_timer();
+            sleeper.sleep(clock.now(), wake_at, &mut events).unwrap();
+        }
+        assert_eq!(changes, [true], "it comes once and stays: {reasons:?}");
+        assert!(
+            reasons.iter().all(|reason| matches!(reason, LinkEvent::Waiting(_))),
+            "{reasons:?}"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! What waits in front of a path on this host: its device's queueing discipline, and the ring behind
-//! it where the driver tells.
+//! What waits in front of a path on this host: its device's queueing discipline, and what is behind it:
+//! a ring where the driver tells, or the queues of a Wi-Fi device.
 //!
 //! ```text
-//!   socket ─► queueing discipline (netlink: length, packets that left) ─► ring (BQL, sysfs) ─► wire
+//!                                                                     ┌─► ring (BQL, sysfs) ─► wire
+//!   socket ─► queueing discipline (netlink: length, packets that left)┤
+//!                                                                     └─► queues per station (nl80211) ─► air
 //! ```
 //!
 //! One question and its answer take some microseconds; an answer is used for [`FRESH`]. The root
@@ -11,9 +13,16 @@
 //! # Where the paper is silent
 //!
 //! - **The dequeue rate** is that under load ([`DeviceMeter`]), of what has left discipline and ring.
-//! - **BQL counts bytes**; a packet is taken to have [`PACKET`] of them.
-//! - **A device without a queue** (`noqueue`) cannot be seen into; that is said once, and the
-//!   scheduler goes by the round trip alone.
+//! - **Packets** are those on the wire: a super-packet (TSO, GSO) of the discipline counts as its
+//!   segments, as it does among those that left. There are as many as the waiting bytes are packets
+//!   of the mean size of those that left of late, or of [`PACKET`] bytes before any has.
+//! - **BQL counts bytes**, and is read in the same way.
+//! - **Wi-Fi devices** of mac80211 have `noqueue` at the root and queues of their own behind it
+//!   ([`StationQueues`]); both are added, and what left is what left the latter.
+//! - **A counter that starts anew** (a station that joins again, another discipline) is no departure,
+//!   and neither is the difference between the counters of the discipline and of the stations.
+//! - **A device without a queue** (`noqueue`, no BQL, not Wi-Fi) cannot be seen into; that is said
+//!   once, and the scheduler goes by the round trip alone.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -31,17 +40,30 @@ use nix::sys::socket::{
 };
 use noq_proto::FourTuple;
 
+use super::discipline::{TC_HEADER, Told, attribute, parse};
+use super::queue_report::SeenBy;
+use super::station_queue::{StationQueues, Stations};
+
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_millis(1);
 
 /// How long it is known which device a path leaves by.
 const ROUTE: Duration = Duration::from_secs(1);
 
+/// A device whose queue was not asked for in this time is forgotten, and its thread ends.
+const FORGET: Duration = Duration::from_secs(60);
+
 /// Where the kernel tells of its devices.
 const SYSFS: &str = "/sys/class/net";
 
-/// Bytes of a packet in the ring.
+/// Bytes of a packet while none has been seen.
 const PACKET: u64 = 1500;
+
+/// The mean size of packets is that of so many that left.
+const RECENT: f64 = 200.0;
+
+/// No device sends more packets between two looks: more is a counter that went back.
+const MAX_DEPARTURES: u64 = 1 << 31;
 
 /// Paths of which it is known where they leave, at most; then they are looked up anew.
 const MOST_KNOWN: usize = 1024;
@@ -55,36 +77,27 @@ const NEW_ROUTE: u16 = 24;
 const ASK: u16 = 0x1 | 0x8;
 /// `TC_H_ROOT`.
 const ROOT: u32 = u32::MAX;
-/// Attributes: `TCA_KIND`, `TCA_STATS2`; within that `TCA_STATS_BASIC`, `TCA_STATS_QUEUE`.
-const KIND: u16 = 1;
-const STATS2: u16 = 7;
-const BASIC: u16 = 1;
-const QUEUE: u16 = 3;
 /// `RTA_DST`, `RTA_OIF`.
 const DESTINATION: u16 = 1;
 const DEVICE: u16 = 4;
 
-/// The lengths of the headers: netlink's, a discipline's, a route's.
+/// The lengths of the headers: netlink's, a route's.
 const HEADER: usize = 16;
-const TC_HEADER: usize = 20;
 const ROUTE_HEADER: usize = 12;
-
-/// What a discipline says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// Packets that wait.
-    pub waiting: u64,
-    /// Packets that have left, ever; it wraps.
-    pub left: u32,
-    /// It is none.
-    pub is_noqueue: bool,
-}
 
 /// What a device's queue was when it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
     pub(crate) queue: DeviceQueue,
+    pub(crate) by: SeenBy,
+}
+
+/// Which queue's departures count as the device's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counter {
+    Discipline,
+    Stations,
 }
 
 /// One device.
@@ -92,13 +105,20 @@ pub(crate) struct Seen {
 struct Device {
     read_at: Instant,
     seen: Option<Seen>,
+    /// Which counter `left` is of; `None` before the first look.
+    counter: Option<Counter>,
     meter: DeviceMeter,
     /// When it was looked at first.
     since: Instant,
-    /// Packets that have left the discipline: the kernel's counter, without its wrapping.
+    /// Packets that have left: the kernel's counter, without its wrapping.
     left: u64,
+    /// Bytes and packets that left of late, and the counter of bytes as of the last look.
+    recent: [f64; 2],
+    left_bytes: u64,
     /// Where the driver tells of its rings, as of a moment.
     rings: Vec<PathBuf>,
+    /// The queues of a Wi-Fi device.
+    stations: Option<StationQueues>,
     looked_at: Instant,
 }
 
@@ -150,6 +170,7 @@ impl DeviceQueues {
         {
             return *device;
         }
+        self.devices.retain(|_, device| now.saturating_duration_since(device.read_at) < FORGET);
         let device = match label {
             Some(label) => if_nametoindex(self.labels[&label].as_str()).ok(),
             None => self.route(key),
@@ -221,13 +242,18 @@ impl DeviceQueues {
             self.devices.entry(index).or_insert_with(|| Device {
                 read_at: now,
                 seen: None,
+                counter: None,
                 meter: DeviceMeter::default(),
                 since: now,
                 left: 0,
+                recent: [0.0; 2],
+                left_bytes: told.map_or(0, |told| told.left_bytes),
                 rings: rings(Path::new(SYSFS), index),
+                stations: StationQueues::open(index),
                 looked_at: now,
             })
         });
+        let mut is_known = true;
         let seen = device.and_then(|device| {
             device.read_at = now;
             // A driver sets its limit with its first packets.
@@ -235,33 +261,112 @@ impl DeviceQueues {
                 && now.saturating_duration_since(device.looked_at) >= ROUTE
             {
                 (device.rings, device.looked_at) = (rings(Path::new(SYSFS), index), now);
+                if device.stations.is_none() {
+                    device.stations = StationQueues::open(index);
+                }
             }
-            let queue = told.and_then(|told| device.update(now, told));
-            device.seen = queue.map(|queue| Seen { at: now, queue });
-            device.seen
+            let stations = device.stations.as_ref();
+            let stations = stations.map_or(Stations::Absent, |stations| stations.look(now));
+            is_known = stations != Stations::Unknown;
+            device.look(now, told, stations)
         });
         if seen.is_none()
+            && is_known
             && let Some(name) = index.and_then(name_of)
             && self.silent.insert(index)
         {
-            tracing::warn!("{name} has no queue that can be seen; its round trip alone counts");
+            tracing::warn!(
+                "the queue of {name} is not seen (noqueue, no byte queue limits, no queues by \
+                 nl80211); its round trip alone counts"
+            );
         }
         seen
     }
 }
 
 impl Device {
-    fn update(&mut self, now: Instant, told: Told) -> Option<DeviceQueue> {
-        if told.is_noqueue && self.rings.is_empty() {
-            return None;
+    /// Its queue as of now; that of a Wi-Fi device as of the newest answer.
+    fn look(&mut self, now: Instant, told: Option<Told>, stations: Stations) -> Option<Seen> {
+        // An answer counts once.
+        if let (Stations::Queues(at, _), Some(seen)) = (stations, self.seen)
+            && seen.at == at
+            && told.is_some()
+        {
+            return self.seen;
         }
+        self.seen = told.and_then(|told| self.look_anew(now, told, stations));
+        self.seen
+    }
+
+    fn look_anew(&mut self, now: Instant, told: Told, stations: Stations) -> Option<Seen> {
+        let (at, told, counter, by) = match stations {
+            Stations::Queues(at, behind) => {
+                (at, told.followed_by(&behind), Counter::Stations, Some(SeenBy::Stations))
+            }
+            Stations::Unknown => return None,
+            Stations::Absent => (now, told, Counter::Discipline, self.seen_by(told)),
+        };
+        let before = self.counter.replace(counter);
+        let by = by?;
+        let queue = if before.is_some_and(|before| before != counter) {
+            self.begin_anew(told)
+        } else {
+            self.update(at, told)
+        };
+        Some(Seen { at, queue, by })
+    }
+
+    /// By which means a device with this discipline is seen.
+    fn seen_by(&self, told: Told) -> Option<SeenBy> {
+        match (told.is_noqueue, self.rings.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(SeenBy::Rings),
+            (false, true) => Some(SeenBy::Discipline),
+            (false, false) => Some(SeenBy::DisciplineAndRings),
+        }
+    }
+
+    fn update(&mut self, now: Instant, told: Told) -> DeviceQueue {
         let bytes: u64 = self.rings.iter().filter_map(|ring| read_number(ring)).sum();
-        let in_rings = bytes.div_ceil(PACKET);
-        self.left += u64::from(told.left.wrapping_sub(self.left as u32));
+        let packets = u64::from(told.left.wrapping_sub(self.left as u32));
+        if packets > MAX_DEPARTURES && self.left > 0 {
+            return self.begin_anew(told);
+        }
+        let mean = self.mean_size(told, packets);
+        let in_rings = (bytes as f64 / mean).ceil() as u64;
+        let waiting = told.waiting.max((told.waiting_bytes as f64 / mean).ceil() as u64);
+        self.left += packets;
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.since));
         // What is in the rings has not left the device.
-        self.meter.look(at, told.waiting + in_rings, self.left.saturating_sub(in_rings));
-        Some(self.meter.queue())
+        self.meter.look(at, waiting + in_rings, self.left.saturating_sub(in_rings));
+        self.meter.queue()
+    }
+
+    /// The counters have started anew: what left until now is not known.
+    fn begin_anew(&mut self, told: Told) -> DeviceQueue {
+        (self.left, self.left_bytes) = (told.left.into(), told.left_bytes);
+        self.meter.forget_departures();
+        DeviceQueue { packets: told.waiting, ..self.meter.queue() }
+    }
+}
+
+impl Device {
+    /// The mean size of the packets that left of late, in bytes; `packets` have since the last look.
+    fn mean_size(&mut self, told: Told, packets: u64) -> f64 {
+        let bytes =
+            told.left_bytes.wrapping_sub(std::mem::replace(&mut self.left_bytes, told.left_bytes));
+        // The first look counts from the start of the device, and one at another discipline nothing.
+        if self.left > 0 && bytes < packets.saturating_mul(1 << 17) {
+            let [all_bytes, all_packets] = &mut self.recent;
+            *all_bytes += bytes as f64;
+            *all_packets += packets as f64;
+            if *all_packets > RECENT {
+                *all_bytes *= RECENT / *all_packets;
+                *all_packets = RECENT;
+            }
+        }
+        let [bytes, packets] = self.recent;
+        if packets > 0.0 { (bytes / packets).max(1.0) } else { PACKET as f64 }
     }
 }
 
@@ -291,40 +396,8 @@ fn read_number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Reads a discipline's answer (`RTM_NEWQDISC`) behind the header of its message.
-pub fn parse(answer: &[u8]) -> Option<Told> {
-    let attributes = answer.get(TC_HEADER..)?;
-    let stats = attribute(attributes, STATS2)?;
-    let queue = attribute(stats, QUEUE)?;
-    let basic = attribute(stats, BASIC)?;
-    let number =
-        |bytes: &[u8], at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    Some(Told {
-        waiting: number(queue, 0)?.into(),
-        left: number(basic, 8)?,
-        is_noqueue: attribute(attributes, KIND).is_some_and(|kind| kind.starts_with(b"noqueue\0")),
-    })
-}
-
-/// The value of the first attribute of this kind.
-fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    /// Flags above the number.
-    const NUMBER: u16 = 0x3fff;
-    loop {
-        let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-        let found = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?) & NUMBER;
-        let value = bytes.get(4..len)?;
-        if found == kind {
-            return Some(value);
-        }
-        bytes = bytes.get(len.next_multiple_of(4)..)?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::clock::Clock;
 
@@ -345,27 +418,129 @@ mod tests {
         assert_eq!(queues.interface(now(), path).as_deref(), Some("lo"));
     }
 
+    /// Packets of 1500 bytes, none of them a super-packet.
+    fn told_of(waiting: u64, left: u32) -> Told {
+        let (waiting_bytes, left_bytes) = (waiting * PACKET, u64::from(left) * PACKET);
+        Told { waiting, waiting_bytes, left, left_bytes, is_noqueue: false }
+    }
+
     fn device_with(rings: Vec<PathBuf>, at: Instant) -> Device {
         let meter = DeviceMeter::default();
-        Device { read_at: at, seen: None, meter, since: at, left: 0, rings, looked_at: at }
+        Device {
+            read_at: at,
+            seen: None,
+            counter: None,
+            meter,
+            since: at,
+            left: 0,
+            recent: [0.0; 2],
+            left_bytes: 0,
+            rings,
+            stations: None,
+            looked_at: at,
+        }
     }
 
     #[test]
     fn packets_that_left_make_the_rate() {
         let at = now();
         let mut device = device_with(Vec::new(), at);
-        let told = |waiting, left| Told { waiting, left, is_noqueue: false };
+        let told = |waiting, left| told_of(waiting, left);
         let first = device.update(at, told(3, u32::MAX));
-        assert_eq!(first, Some(DeviceQueue { packets: 3, rate: 0.0 }));
+        assert_eq!(first, DeviceQueue { packets: 3, rate: 0.0 });
         // The counter wraps.
         let later = device.update(at + Duration::from_millis(100), told(1, 99));
-        assert_eq!(later, Some(DeviceQueue { packets: 1, rate: 1000.0 }));
+        assert_eq!(later, DeviceQueue { packets: 1, rate: 1000.0 });
         // Too soon for another rate.
         let soon = device.update(at + Duration::from_millis(101), told(0, 99));
-        assert_eq!(soon, Some(DeviceQueue { packets: 0, rate: 1000.0 }));
+        assert_eq!(soon, DeviceQueue { packets: 0, rate: 1000.0 });
         // It has next to nothing to do for a second, and is as fast as before.
         let idle = device.update(at + Duration::from_millis(1_101), told(2, 104));
-        assert_eq!(idle, Some(DeviceQueue { packets: 2, rate: 1000.0 }));
+        assert_eq!(idle, DeviceQueue { packets: 2, rate: 1000.0 });
+    }
+
+    #[test]
+    fn a_device_without_a_queue_is_not_seen() {
+        let at = now();
+        let mut device = device_with(Vec::new(), at);
+        let noqueue = Told { is_noqueue: true, ..told_of(0, 9) };
+        assert_eq!(device.look(at, Some(noqueue), Stations::Absent), None);
+        let seen = device.look(at, Some(told_of(3, 9)), Stations::Absent).unwrap();
+        assert_eq!((seen.by, seen.queue.packets), (SeenBy::Discipline, 3));
+        // The kernel does not answer, or not for the stations: what was seen no longer holds.
+        for (told, stations) in [(None, Stations::Absent), (Some(told_of(3, 9)), Stations::Unknown)]
+        {
+            device.seen = Some(seen);
+            assert_eq!(device.look(at, told, stations), None);
+            assert_eq!(device.seen, None);
+        }
+    }
+
+    #[test]
+    fn counters_of_stations_and_discipline_are_not_mixed() {
+        let start = now();
+        let mut device = device_with(Vec::new(), start);
+        // The discipline has let far more packets pass than the queues of a station that came late.
+        let mut look = |ms, of_discipline, of_stations: Option<Told>| {
+            let at = start + Duration::from_millis(ms);
+            let stations = of_stations.map_or(Stations::Absent, |told| Stations::Queues(at, told));
+            device.look(at, Some(told_of(0, of_discipline)), stations).unwrap()
+        };
+        look(0, 1_000_000, Some(told_of(5, 100)));
+        let seen = look(100, 1_000_100, Some(told_of(5, 200)));
+        assert_eq!((seen.by, seen.queue.rate), (SeenBy::Stations, 1000.0));
+        let gone = look(200, 1_000_100, None);
+        assert_eq!((gone.by, gone.queue.rate), (SeenBy::Discipline, 1000.0));
+        look(300, 1_000_200, None);
+        let again = look(400, 1_000_300, Some(told_of(5, 2_000_000)));
+        assert_eq!((again.by, again.queue.rate), (SeenBy::Stations, 1000.0));
+        look(500, 1_000_300, Some(told_of(5, 2_000_050)));
+        let later = look(600, 1_000_300, Some(told_of(5, 2_000_100)));
+        assert_eq!((later.queue.packets, later.queue.rate), (5, 500.0));
+    }
+
+    #[test]
+    fn a_device_that_is_not_asked_for_is_forgotten() {
+        let mut queues = DeviceQueues::new();
+        let at = now();
+        let path = FourTuple::from_remote("127.0.0.1:9".parse().unwrap());
+        let lo = if_nametoindex("lo").unwrap();
+        queues.devices.insert(u32::MAX, device_with(Vec::new(), at));
+        queues.queue(at, path);
+        for (after, are_there) in [(FORGET - ROUTE, [true, true]), (FORGET, [false, true])] {
+            queues.queue(at + after, path);
+            assert_eq!([u32::MAX, lo].map(|index| queues.devices.contains_key(&index)), are_there);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_starts_anew_is_no_departure() {
+        let at = now();
+        let mut device = device_with(Vec::new(), at);
+        device.update(at, told_of(3, 5_000));
+        let rate = device.update(at + Duration::from_millis(100), told_of(3, 5_100)).rate;
+        assert_eq!(rate, 1000.0);
+        let anew = device.update(at + Duration::from_millis(200), told_of(4, 50));
+        assert_eq!(anew, DeviceQueue { packets: 4, rate: 1000.0 });
+        device.update(at + Duration::from_millis(210), told_of(4, 55));
+        let later = device.update(at + Duration::from_millis(220), told_of(4, 60));
+        assert_eq!(later, DeviceQueue { packets: 4, rate: 500.0 });
+    }
+
+    #[test]
+    fn super_packets_are_as_many_as_their_segments() {
+        let at = now();
+        let mut device = device_with(Vec::new(), at);
+        let mut look = |ms, waiting, segments: u64, left: u32| {
+            let (waiting_bytes, left_bytes) = (segments * 1514, u64::from(left) * 1514);
+            let told = Told { waiting, waiting_bytes, left, left_bytes, is_noqueue: false };
+            device.update(at + Duration::from_millis(ms), told).packets
+        };
+        // Nothing has left yet: packets of 1500 bytes.
+        assert_eq!(look(0, 7, 26, 10), 27);
+        // Seven with 26 segments; and then segments alone.
+        assert_eq!(look(10, 7, 26, 40), 26);
+        assert_eq!(look(20, 5, 5, 60), 5);
     }
 
     #[test]
@@ -376,12 +551,12 @@ mod tests {
         // The discipline gives the ring all that it has; two of three leave the device in 10 ms.
         let mut look = |ms, in_ring: u64, waiting, left| {
             fs::write(ring.path(), format!("{}\n", in_ring * PACKET)).unwrap();
-            let told = Told { waiting, left, is_noqueue: false };
+            let told = told_of(waiting, left);
             device.update(at + Duration::from_millis(ms), told)
         };
         look(0, 0, 3, 10);
         let gone = look(10, 1, 0, 13);
-        assert_eq!(gone, Some(DeviceQueue { packets: 1, rate: 200.0 }));
+        assert_eq!(gone, DeviceQueue { packets: 1, rate: 200.0 });
     }
 
     #[test]
@@ -401,24 +576,17 @@ mod tests {
             fs::write(limits.join("limit"), format!("{limit}\n")).unwrap();
             fs::write(limits.join("inflight"), format!("{inflight}\n")).unwrap();
         }
-        let told_of = rings_of(&device);
-        assert_eq!(told_of.len(), 2);
+        let files = rings_of(&device);
+        assert_eq!(files.len(), 2);
         let at = now();
-        let mut device = device_with(told_of, at);
+        let mut device = device_with(files, at);
         // Two packets wait, and 4501 bytes are some four more; also without a discipline.
-        for is_noqueue in [false, true] {
-            let told = Told { waiting: 2, left: 0, is_noqueue };
-            assert_eq!(device.update(at, told).map(|queue| queue.packets), Some(6));
+        for (is_noqueue, by) in [(false, SeenBy::DisciplineAndRings), (true, SeenBy::Rings)] {
+            let told = Told { is_noqueue, ..told_of(2, 0) };
+            let seen = device.look(at, Some(told), Stations::Absent).unwrap();
+            assert_eq!((seen.queue.packets, seen.by), (6, by));
         }
         assert!(rings_of(&sysfs.path().join("eth1")).is_empty());
         assert!(rings(sysfs.path(), u32::MAX).is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn any_answer_is_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes);
-            let _ = attribute(&bytes, STATS2);
-        }
     }
 }

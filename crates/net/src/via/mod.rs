@@ -2,7 +2,10 @@
 //! waits in front of their devices.
 
 mod device_queue;
+mod discipline;
 mod interfaces;
+mod queue_report;
+mod station_queue;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,8 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::{Domain, Protocol, Type};
 
 pub(crate) use device_queue::{DeviceQueues, Seen};
-pub use device_queue::{Told, parse as parse_discipline};
+pub use discipline::{Told, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;
+pub use queue_report::{QueueReport, SeenBy};
+pub use station_queue::parse as parse_station_queues;
 
 /// By what a path leaves this host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -167,6 +167,7 @@ pub struct Capture {
 
 #[derive(Debug)]
 struct Shared {
+    server: Mutex<SocketAddr>,
     stop: AtomicBool,
     ended: AtomicBool,
     error: Mutex<Option<CaptureError>>,
@@ -191,6 +192,7 @@ impl Capture {
     ) -> Result<Self, CaptureError> {
         let (send, packets) = sync_channel(WAITING);
         let shared = Arc::new(Shared {
+            server: Mutex::new(server),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -200,7 +202,7 @@ impl Capture {
             unstamped: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
-        let sniffer = Sniffer { server, send, waker, shared: Arc::clone(&shared), is_new: false };
+        let sniffer = Sniffer { send, waker, shared: Arc::clone(&shared), is_new: false };
         match source {
             CaptureSource::Interface(interface) => {
                 let socket = MonitorSocket::open(interface)?;
@@ -224,6 +226,11 @@ impl Capture {
             }
         }
         Ok(Self { packets, shared })
+    }
+
+    /// The server is at this address: packets of frames read from now on are compared with it.
+    pub fn set_server(&self, server: SocketAddr) {
+        *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
     /// The next packet of the server; `None` if there is none yet.
@@ -314,7 +321,6 @@ fn fill(file: &mut File, out: &mut [u8]) -> io::Result<usize> {
 
 /// Picks the server's packets out of captured frames.
 struct Sniffer {
-    server: SocketAddr,
     send: SyncSender<Captured>,
     waker: Arc<Waker>,
     shared: Arc<Shared>,
@@ -409,7 +415,8 @@ impl Sniffer {
 
     /// A frame, with its radiotap header.
     fn on_record(&mut self, record: &[u8]) {
-        let Self { server, send, shared, is_new, .. } = self;
+        let Self { send, shared, is_new, .. } = self;
+        let server = *shared.server.lock().unwrap_or_else(PoisonError::into_inner);
         shared.frames.fetch_add(1, Ordering::Relaxed);
         let Ok((radio, mpdu)) = Radiotap::parse(record) else { return };
         let parsed = DataFrame::parse(mpdu, radio.is_padded);
@@ -418,7 +425,7 @@ impl Sniffer {
             shared.protected.fetch_add(1, Ordering::Relaxed);
         }
         for (from, to, datagram) in payload.packets().filter_map(datagram) {
-            if from != *server {
+            if from != server {
                 continue;
             }
             let Some(stamp) = radio.stamp() else {

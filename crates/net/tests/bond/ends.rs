@@ -8,8 +8,10 @@ use std::time::Duration;
 use freshline_net::bond::{
     BondError, Client, ClientConfig, Sending, Server, ServerConfig, Target, Watcher,
 };
+use freshline_net::dial::Remote;
 use freshline_net::quic::{Clients, Fingerprint, Identity, Trust};
 use freshline_net::stop::Stop;
+use freshline_net::via::Via;
 
 /// Somebody with a certificate of its own.
 pub(crate) struct Who(tempfile::TempDir);
@@ -104,18 +106,30 @@ pub(crate) fn server_at(
 pub(crate) fn client(
     who: &Who,
     pin: Fingerprint,
-    server: SocketAddr,
+    server: impl Into<Remote>,
     sending: Sending,
     forward: &[SocketAddr],
+) -> Running {
+    client_by(who, pin, server, sending, forward, Vec::new())
+}
+
+/// The same by these interfaces or addresses.
+pub(crate) fn client_by(
+    who: &Who,
+    pin: Fingerprint,
+    server: impl Into<Remote>,
+    sending: Sending,
+    forward: &[SocketAddr],
+    vias: Vec<(Via, Option<SocketAddr>)>,
 ) -> Running {
     let any = (Ipv4Addr::LOCALHOST, 0).into();
     let forward = forward.iter().map(|to| (any, Some(Target::Address(*to))));
     let mut client = Client::bind(ClientConfig {
-        server,
+        server: server.into(),
         server_name: "localhost".into(),
         trust: Trust::Pinned(pin),
         identity: who.identity(),
-        vias: Vec::new(),
+        vias,
         sending,
         listen: std::iter::once((any, None)).chain(forward).collect(),
     })

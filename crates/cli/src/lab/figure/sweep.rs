@@ -203,7 +203,7 @@ mod tests {
         let values = ["6mbit", "12mbit"].map(|text| Value::String(text.to_owned()));
         let swept = Swept::new("rate", values.iter().collect());
         assert_eq!((swept.places, swept.unit.as_str()), (vec![6.0, 12.0], "mbit"));
-        let values = ["acp+", "lazy"].map(|text| Value::String(text.to_owned()));
+        let values = ["acp+d", "lazy"].map(|text| Value::String(text.to_owned()));
         let swept = Swept::new("law", values.iter().collect());
         assert_eq!((swept.label(1.0).as_str(), swept.label(0.5).as_str()), ("lazy", ""));
     }

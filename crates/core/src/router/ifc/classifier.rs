@@ -1,9 +1,11 @@
 //! Which packets are updates.
 
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
 
-use crate::router::{FlowKey, Header};
+use super::guard::Irregularity;
+use crate::router::{Header, Match, StreamProtocol, Test};
 
 /// What a packet's sender wants of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,70 +37,27 @@ impl Class {
     }
 }
 
-/// What a header may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
-    /// Anything: `any`.
-    Any,
-    /// Of this protocol above IP: `udp`, `tcp`, or a number, `protocol:132`.
-    Protocol(u8),
-    /// With one of these code points: `dscp:46,34`.
-    Dscp(DscpSet),
-    /// From or to one of these ports, of whichever protocol: `port:53,5000-5010`.
-    Port(Vec<RangeInclusive<u16>>),
-    /// An update of our own protocol ([`crate::wire`]): `update`.
-    Update,
-}
-
-impl Condition {
-    #[inline]
-    fn holds(&self, header: &Header) -> bool {
-        let FlowKey { source_port, destination_port, protocol, .. } = header.flow;
-        match self {
-            Self::Any => true,
-            Self::Protocol(wanted) => protocol == *wanted,
-            Self::Dscp(set) => set.contains(header.dscp),
-            Self::Port(ranges) => ranges
-                .iter()
-                .any(|range| range.contains(&source_port) || range.contains(&destination_port)),
-            Self::Update => header.is_update,
-        }
-    }
-}
-
-/// A set of differentiated services code points, each from 0 to 63.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DscpSet(u64);
-
-impl DscpSet {
-    /// This set and `dscp`; `None` if that is no code point.
-    pub fn with(self, dscp: u8) -> Option<Self> {
-        Some(Self(self.0 | 1u64.checked_shl(dscp.into())?))
-    }
-
-    /// Whether `dscp` is in it.
-    pub fn contains(self, dscp: u8) -> bool {
-        self.0.checked_shr(dscp.into()).is_some_and(|rest| rest & 1 == 1)
-    }
-}
-
-/// What a packet is if it is what the condition says: `dscp:46=aoi`, `port:53=drop_averse`. A
-/// condition by itself means the AoI class.
+/// The class of packets that match an expression: `dscp=EF`, `port=53 as drop_averse`,
+/// `udp and dport=5000 force`. A rule without `as` means the AoI class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What the header has to be.
-    pub condition: Condition,
+    /// What the packet has to be.
+    pub matches: Match,
     /// Its class then.
     pub class: Class,
+    /// Whether the packet is an update even where it looks like a part of a stream. Without it
+    /// packets of known streams ([`StreamProtocol`]), and of flows that do not behave like updates
+    /// ([`Guard`](super::Guard)), are drop-averse.
+    pub force: bool,
 }
 
-/// Tells the class of packets by their headers: the first rule whose condition holds decides.
+/// Tells the class of packets: the first rule that matches decides.
 ///
-/// A packet of which no rule speaks is drop-averse. So is, before any rule, a fragment: it is of
-/// use only with all the others of its packet, and to replace one is to waste them all.
+/// A packet that no rule matches is drop-averse. A fragment is drop-averse before any rule, because
+/// it is of use only with all the others of its packet.
 ///
-/// In a flag the rules stand one after the other, `port:53=drop_averse udp`; in a file, too, or in
-/// an array.
+/// In a flag the rules are separated by `;`, as in `port=53 as drop_averse; udp`. In a file they
+/// may be an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(into = "alloc::string::String"))]
@@ -107,33 +66,114 @@ pub struct Classifier {
     pub rules: Vec<Rule>,
 }
 
+/// The class of a packet, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The class.
+    pub class: Class,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a packet has its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It is a fragment.
+    Fragment,
+    /// No rule matches it.
+    NoRule,
+    /// The rule with this index decides.
+    Rule(usize),
+    /// The rule with this index makes it an update, but it looks like this protocol.
+    Protocol(usize, StreamProtocol),
+    /// The rule with this index makes it an update, but its flow does not behave like updates.
+    Irregular(usize, Irregularity),
+}
+
+impl Decision {
+    const fn drop_averse(reason: Reason) -> Self {
+        Self { class: Class::DropAverse, reason }
+    }
+}
+
 impl Classifier {
-    /// The class of a packet with this header.
+    /// The class of a packet with this header, as far as the header tells it.
     #[inline]
     pub fn class_of(&self, header: &Header) -> Class {
+        self.decide(header).class
+    }
+
+    /// The same, with the reason.
+    #[inline]
+    pub fn decide(&self, header: &Header) -> Decision {
         if header.is_fragment {
-            return Class::DropAverse;
+            return Decision::drop_averse(Reason::Fragment);
         }
-        let decides = |rule: &&Rule| rule.condition.holds(header);
-        self.rules.iter().find(decides).map_or(Class::DropAverse, |rule| rule.class)
+        let Some(index) = self.rules.iter().position(|rule| rule.matches.holds(header)) else {
+            return Decision::drop_averse(Reason::NoRule);
+        };
+        match header.stream {
+            Some(protocol) if self.rules[index].is_guarded(header) => {
+                Decision::drop_averse(Reason::Protocol(index, protocol))
+            }
+            _ => Decision { class: self.rules[index].class, reason: Reason::Rule(index) },
+        }
+    }
+
+    /// A reason in a few words, for reports.
+    pub fn explain(&self, reason: Reason) -> String {
+        let rule = |index: usize| match self.rules.get(index) {
+            Some(rule) => format!("`{rule}`"),
+            None => "a rule".to_string(),
+        };
+        match reason {
+            Reason::Fragment => "it is a fragment".to_string(),
+            Reason::NoRule => "no rule matches".to_string(),
+            Reason::Rule(index) => format!("rule {}", rule(index)),
+            Reason::Protocol(index, protocol) => {
+                format!("looks like {}, which {} does not force", protocol.name(), rule(index))
+            }
+            Reason::Irregular(index, irregularity) => {
+                format!("{}, and {} does not force it", irregularity.describe(), rule(index))
+            }
+        }
+    }
+
+    /// Whether some rule makes packets updates that have to behave so.
+    pub fn needs_guard(&self) -> bool {
+        let is_update = |rule: &Rule| rule.matches == Match::Test(Test::Update);
+        self.rules.iter().any(|rule| rule.class == Class::Aoi && !rule.force && !is_update(rule))
+    }
+}
+
+impl Rule {
+    /// Whether a packet that it makes an update is one only if it does not look like a stream. Our
+    /// own protocol says of itself that a newer update replaces an older one.
+    pub(super) fn is_guarded(&self, header: &Header) -> bool {
+        self.class == Class::Aoi && !self.force && !header.is_update
     }
 }
 
 impl Default for Classifier {
-    /// The paper's: UDP is AoI, all else is drop-averse. Where UDP also carries names or QUIC, say
-    /// so: `port:53,443=drop_averse udp`.
+    /// Only updates of our own protocol, which say so themselves: `update`. The paper's classifier
+    /// is `udp force`.
     fn default() -> Self {
-        let udp = Rule { condition: Condition::Protocol(FlowKey::UDP), class: Class::Aoi };
-        Self { rules: Vec::from([udp]) }
+        let matches = Match::Test(Test::Update);
+        Self { rules: Vec::from([Rule { matches, class: Class::Aoi, force: false }]) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::router::FlowKey;
+
+    fn decided(rules: &str, header: Header) -> Decision {
+        rules.parse::<Classifier>().unwrap().decide(&header)
+    }
 
     fn class_of(rules: &str, header: Header) -> Class {
-        rules.parse::<Classifier>().unwrap().class_of(&header)
+        decided(rules, header).class
     }
 
     fn header(protocol: u8, source_port: u16, destination_port: u16) -> Header {
@@ -142,32 +182,41 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_looks_at_its_part_of_the_header() {
-        let udp = header(FlowKey::UDP, 5000, 53);
-        let tcp = header(FlowKey::TCP, 1, 2);
-        let aoi = |rules, header| class_of(rules, header) == Class::Aoi;
-        assert!(aoi("udp", udp) && !aoi("udp", tcp));
-        assert!(aoi("tcp", tcp) && !aoi("tcp", udp));
-        assert!(aoi("protocol:17", udp) && !aoi("protocol:132", udp));
-        assert!(aoi("port:53", udp) && aoi("port:4000-5000", udp) && !aoi("port:54-4999", udp));
-        assert!(aoi("dscp:46,0", tcp) && !aoi("dscp:46", tcp));
-        assert!(aoi("dscp:46", Header { dscp: 46, ..tcp }));
-        assert!(aoi("update", Header { is_update: true, ..tcp }) && !aoi("update", udp));
-        assert!(aoi("any", tcp));
-    }
-
-    #[test]
-    fn the_first_rule_that_holds_decides_and_what_none_knows_is_drop_averse() {
-        let rules = "port:53=drop_averse udp";
+    fn the_first_rule_that_matches_decides_and_what_none_matches_is_drop_averse() {
+        let rules = "port=53 as drop_averse; udp";
         assert_eq!(class_of(rules, header(FlowKey::UDP, 4000, 53)), Class::DropAverse);
         assert_eq!(class_of(rules, header(FlowKey::UDP, 4000, 54)), Class::Aoi);
         assert_eq!(class_of(rules, header(FlowKey::TCP, 4000, 54)), Class::DropAverse);
-        assert_eq!(class_of("tcp=drop_averse any", header(132, 0, 0)), Class::Aoi);
+        assert_eq!(class_of("tcp as drop_averse; any", header(132, 0, 0)), Class::Aoi);
+    }
+
+    #[test]
+    fn by_default_only_our_own_updates_are_aoi() {
+        let rules = Classifier::default();
+        let udp = header(FlowKey::UDP, 5000, 5001);
+        assert_eq!(rules.class_of(&udp), Class::DropAverse);
+        assert_eq!(rules.class_of(&Header { is_update: true, ..udp }), Class::Aoi);
+        assert!(!rules.needs_guard());
+    }
+
+    #[test]
+    fn known_streams_are_drop_averse_unless_a_rule_forces_them() {
+        for stream in StreamProtocol::ALL {
+            let header = Header { stream: Some(stream), ..header(FlowKey::UDP, 1, 2) };
+            for rules in ["udp", "any", "dscp=0", "port=2"] {
+                assert_eq!(
+                    decided(rules, header),
+                    Decision { class: Class::DropAverse, reason: Reason::Protocol(0, stream) }
+                );
+            }
+            assert_eq!(class_of("udp force", header), Class::Aoi);
+            assert_eq!(class_of("udp", Header { is_update: true, ..header }), Class::Aoi);
+        }
     }
 
     #[test]
     fn a_fragment_is_never_aoi() {
         let fragment = Header { is_fragment: true, ..header(FlowKey::UDP, 0, 0) };
-        assert_eq!(class_of("udp any", fragment), Class::DropAverse);
+        assert_eq!(class_of("udp force; any force", fragment), Class::DropAverse);
     }
 }

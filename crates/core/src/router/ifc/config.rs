@@ -2,18 +2,23 @@
 
 use rand::{Rng, SeedableRng};
 
-use super::{AnyScheduler, AoiShare, Class, Classifier, Ifc, SchedulerParams, TdmParams};
-use crate::router::{Discipline, IfilParams, Packet, QdiscConfig, QdiscError};
+use super::{AnyScheduler, AoiShare, Class, Classifier, Guard, Ifc, SchedulerParams, TdmParams};
+use crate::router::{Discipline, FqCodelParams, IfilParams, Packet, QdiscConfig, QdiscError};
+use crate::unit::Packets;
 
 /// Freshness control with its parts. In a file:
 ///
 /// ```toml
 /// queue = { discipline = "ifc", scheduler = "sdm", aoi_share = 0.5, credit = "64kB",
-///           classifier = "udp", aoi = "ifil", drop_averse = "1000p" }
+///           classifier = "update", aoi = "ifil",
+///           drop_averse = { discipline = "fq_codel", limit = "1000p" } }
 /// ```
 ///
-/// Every key may be left out. `credit` belongs to the scheduler `sdm`, and `frame`, such as
-/// `"100ms"`, to `tdm`.
+/// Every key is optional; these are the defaults. `credit` belongs to the scheduler `sdm`, and
+/// `frame`, such as `"100ms"`, to `tdm`. The paper's queue of the drop-averse class is a FIFO:
+/// `"fifo"`, or its limit such as `"1000p"`. A TCP stream fills it, so each drop-averse packet is
+/// delayed by the whole queue; [`FqCodel`](crate::router::FqCodel) keeps that delay near its
+/// target and apart for each flow.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "file::Table", into = "file::Table"))]
@@ -44,18 +49,23 @@ impl IfcConfig {
         let aoi = self.aoi.build_part(Class::Aoi.name(), rng)?;
         let drop_averse = self.drop_averse.build_part(Class::DropAverse.name(), rng)?;
         let scheduler = self.scheduler.build(self.aoi_share);
-        Ok(Ifc::new(self.classifier.clone(), aoi, drop_averse, scheduler))
+        let ifc = Ifc::new(self.classifier.clone(), aoi, drop_averse, scheduler);
+        // Without a guard no randomness is drawn for it.
+        Ok(if self.classifier.needs_guard() { ifc.with_guard(Guard::new(rng)) } else { ifc })
     }
 }
 
 impl Default for IfcConfig {
     fn default() -> Self {
+        // Fewer than FQ-CoDel's own default: together with IFIL's 2000 updates they fit into the
+        // 4096 packets that the kernel holds for a router in user space.
+        let limit = Packets::new(1000);
         Self {
             scheduler: SchedulerParams::default(),
             aoi_share: AoiShare::default(),
             classifier: Classifier::default(),
             aoi: QdiscConfig::Ifil(IfilParams::default()),
-            drop_averse: QdiscConfig::default(),
+            drop_averse: QdiscConfig::FqCodel(FqCodelParams { limit, ..FqCodelParams::default() }),
         }
     }
 }
@@ -150,7 +160,7 @@ mod file {
 mod tests {
     use super::*;
     use crate::router::{Backlog, Header, Qdisc};
-    use crate::unit::{Bytes, Packets, Span};
+    use crate::unit::{Bytes, Span, Time};
     use alloc::string::ToString;
     use rand_pcg::Pcg64;
 
@@ -168,10 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_papers() {
-        let Ok(Discipline::Ifc(ifc)) = build(IfcConfig::default()) else { panic!("no ifc") };
+    fn the_default_replaces_only_our_own_updates_and_has_fq_codel_for_other_traffic() {
+        let limit = Packets::new(1000);
+        let fq_codel = QdiscConfig::FqCodel(FqCodelParams { limit, ..<_>::default() });
+        assert_eq!(IfcConfig::default().drop_averse, fq_codel);
+        let Ok(Discipline::Ifc(mut ifc)) = build(IfcConfig::default()) else { panic!("no ifc") };
         assert_eq!(ifc.aoi_share(), AoiShare::HALF);
-        assert_eq!(ifc.class_of(&Header::default()), Class::DropAverse);
+        let mut class_of = |header| ifc.classify(Time::ZERO, &header, Bytes::new(100)).class;
+        assert_eq!(class_of(Header::default()), Class::DropAverse);
+        let update = Header { is_update: true, ..Header::default() };
+        assert_eq!(class_of(update), Class::Aoi);
         assert_eq!(ifc.backlog(), Backlog::default());
     }
 
@@ -216,13 +232,13 @@ mod tests {
         fn every_part_can_be_said_and_what_is_written_reads_back() {
             let sdm = read(
                 r#"{ discipline = "ifc", scheduler = "sdm", aoi_share = 0.3, credit = "unlimited",
-                     classifier = "dscp:46", aoi = { discipline = "ifil", limit = "5p" },
+                     classifier = "dscp=46", aoi = { discipline = "ifil", limit = "5p" },
                      drop_averse = "64kB" }"#,
             );
             let expected = IfcConfig {
                 scheduler: SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited }),
                 aoi_share: AoiShare::new(0.3).unwrap(),
-                classifier: "dscp:46".parse().unwrap(),
+                classifier: "dscp=46".parse().unwrap(),
                 aoi: QdiscConfig::Ifil(IfilParams { limit: Packets::new(5) }),
                 drop_averse: QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) },
             };
@@ -253,7 +269,7 @@ mod tests {
                 ),
                 (r#"{ discipline = "ifc", aoi_share = 1.5 }"#, "`1.5` is no share of a link"),
                 (r#"{ discipline = "ifc", gamma = 0.5 }"#, "unknown field `gamma`"),
-                (r#"{ discipline = "ifc", classifier = "best" }"#, "`best` is no condition"),
+                (r#"{ discipline = "ifc", classifier = "best" }"#, "`best` is not a test"),
                 (r#"{ discipline = "ifil", limit = "64kB" }"#, "is not a number of packets"),
             ] {
                 let message = read(text).unwrap_err();

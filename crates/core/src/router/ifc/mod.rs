@@ -5,23 +5,30 @@
 //! ```text
 //!                 ┌─ Aoi ────────▶ a qdisc, such as Ifil ─┐
 //! ─▶ Classifier ──┤                                       ├─▶ Scheduler (γ) ─▶
-//!                 └─ DropAverse ─▶ a qdisc, such as Fifo ─┘
+//!                 └─ DropAverse ─▶ a qdisc, FqCodel  ─────┘
 //! ```
 //!
-//! The classifier reads headers, and a sender may lie in his. He does not gain by it: a sender of
-//! bulk data that passes for updates loses all of them but the newest, and one of updates that
-//! passes for bulk data queues up (section IV-B, "Truthful Revelation").
+//! The classifier reads headers, and a sender may lie in them. Beside one honest flow it does not gain
+//! by it: a sender of bulk data that passes for updates loses all of them but the newest, and one of
+//! updates that passes for bulk data queues up (section IV-B, "Truthful Revelation"). Beside many
+//! honest streams bulk data can gain, because each of them has less than the two segments a round trip
+//! that pass as updates. So TCP is never an update unless a rule forces it.
+//!
+//! The paper takes all UDP for updates. Here only packets that say so are: a wrong guess would lose
+//! packets of streams, which a [`Guard`] prevents where a rule is wide.
 
 mod classifier;
 mod config;
+mod guard;
 mod rules;
 mod scheduler;
 mod sdm;
 mod share;
 mod tdm;
 
-pub use classifier::{Class, Classifier, Condition, DscpSet, Rule};
+pub use classifier::{Class, Classifier, Decision, Reason, Rule};
 pub use config::IfcConfig;
+pub use guard::{Guard, Irregularity};
 pub use rules::ParseClassifierError;
 pub use scheduler::{AnyScheduler, Scheduler, SchedulerParams};
 pub use sdm::{Credit, Sdm, SdmParams};
@@ -29,26 +36,34 @@ pub use share::{AoiShare, AoiShareError};
 pub use tdm::{Tdm, TdmParams};
 
 use super::{Backlog, Dequeued, Drops, Header, Packet, Qdisc};
-use crate::unit::{Packets, Time};
+use crate::unit::{Bytes, Packets, Time};
 
 /// Two queues, one of each class, behind a classifier and before a scheduler.
 #[derive(Debug)]
 pub struct Ifc<A, D, S> {
     classifier: Classifier,
+    guard: Option<Guard>,
     aoi: A,
     drop_averse: D,
     scheduler: S,
 }
 
 impl<A, D, S: Scheduler> Ifc<A, D, S> {
-    /// Puts the parts together.
+    /// Puts the parts together, without a guard.
     pub fn new(classifier: Classifier, aoi: A, drop_averse: D, scheduler: S) -> Self {
-        Self { classifier, aoi, drop_averse, scheduler }
+        Self { classifier, guard: None, aoi, drop_averse, scheduler }
     }
 
-    /// The class of a packet with this header.
-    pub fn class_of(&self, header: &Header) -> Class {
-        self.classifier.class_of(header)
+    /// The same, with a guard against replacing streams.
+    pub fn with_guard(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// The class of a packet that has just come, and why. Call it once for each packet: the guard
+    /// counts it.
+    pub fn classify(&mut self, now: Time, header: &Header, size: Bytes) -> Decision {
+        classify(&self.classifier, self.guard.as_mut(), now, header, size)
     }
 
     /// The share γ of the AoI class.
@@ -74,9 +89,40 @@ impl<A, D, S: Scheduler> Ifc<A, D, S> {
     }
 }
 
+/// The class of a packet that has just come, by rules and, if there is one, by a guard.
+pub fn classify(
+    classifier: &Classifier,
+    guard: Option<&mut Guard>,
+    now: Time,
+    header: &Header,
+    size: Bytes,
+) -> Decision {
+    let decision = classifier.decide(header);
+    let (Some(guard), Reason::Rule(index) | Reason::Protocol(index, _)) = (guard, decision.reason)
+    else {
+        return decision;
+    };
+    if !classifier.rules[index].is_guarded(header) {
+        return decision;
+    }
+    match (guard.on_packet(now, header, size), decision.class) {
+        (Some(irregularity), Class::Aoi) => {
+            let reason = match irregularity {
+                Irregularity::Protocol(protocol) => Reason::Protocol(index, protocol),
+                other => Reason::Irregular(index, other),
+            };
+            Decision { class: Class::DropAverse, reason }
+        }
+        _ => decision,
+    }
+}
+
 impl<P: Packet, A: Qdisc<P>, D: Qdisc<P>, S: Scheduler> Qdisc<P> for Ifc<A, D, S> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        match self.class_of(&packet.header()) {
+        let class = packet
+            .class()
+            .unwrap_or_else(|| self.classify(now, &packet.header(), packet.size()).class);
+        match class {
             Class::Aoi => self.aoi.enqueue(now, packet, drops),
             Class::DropAverse => self.drop_averse.enqueue(now, packet, drops),
         }
@@ -115,7 +161,7 @@ impl<P: Packet, A: Qdisc<P>, D: Qdisc<P>, S: Scheduler> Qdisc<P> for Ifc<A, D, S
 mod tests {
     use super::*;
     use crate::router::{Drop, Fifo, FlowKey, Limit};
-    use crate::unit::{Bytes, Span};
+    use crate::unit::Span;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Datagram(u8);
@@ -133,6 +179,10 @@ mod tests {
 
     const UPDATE: Datagram = Datagram(FlowKey::UDP);
     const BULK: Datagram = Datagram(FlowKey::TCP);
+
+    fn udp() -> Classifier {
+        "udp force".parse().unwrap()
+    }
 
     fn never(drop: Drop<Datagram>) {
         panic!("{drop:?}");
@@ -167,7 +217,7 @@ mod tests {
     fn the_classes_wait_apart_and_the_preferred_one_goes_first() {
         let fifo = || Fifo::new(Limit::default());
         let sdm = Sdm::new(SdmParams::default(), AoiShare::HALF);
-        let mut ifc = Ifc::new(Classifier::default(), fifo(), fifo(), sdm);
+        let mut ifc = Ifc::new(udp(), fifo(), fifo(), sdm);
         for packet in [BULK, BULK, UPDATE, UPDATE, UPDATE] {
             ifc.enqueue(Time::ZERO, packet, &mut never);
         }
@@ -187,7 +237,7 @@ mod tests {
         let at = Time::ZERO + Span::from_secs(1);
         let shaped = Shaped(Fifo::new(Limit::default()), at);
         let sdm = Sdm::new(SdmParams::default(), AoiShare::ONE);
-        let mut ifc = Ifc::new(Classifier::default(), shaped, Fifo::new(Limit::default()), sdm);
+        let mut ifc = Ifc::new(udp(), shaped, Fifo::new(Limit::default()), sdm);
         ifc.enqueue(Time::ZERO, UPDATE, &mut never);
         ifc.enqueue(Time::ZERO, BULK, &mut never);
         assert_eq!(ifc.dequeue(Time::ZERO, &mut never).unwrap().packet, BULK);

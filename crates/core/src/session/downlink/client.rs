@@ -4,12 +4,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::dscp::Dscp;
 use crate::session::Clocked;
 use crate::session::backoff::{Backoff, mix};
 use crate::session::clock_offset::ClockOffset;
 use crate::unit::{BitRate, Span, Time};
 use crate::wire::{
-    self, Close, CloseReason, Cookie, Join, Message, Opening, OpeningTooLong, Packet, SessionId,
+    self, AckMark, Close, CloseReason, Cookie, Join, Marks, Message, Opening, OpeningTooLong,
+    Packet, SessionId,
 };
 use crate::wlan::{Arrival, LevelCounter};
 
@@ -29,6 +31,9 @@ pub struct ClientParams {
     pub longest_wait: Span,
     /// No packet for this long, and for four intervals, and the client joins anew.
     pub silence: Span,
+    /// The code point of reports, whatever the server asks for; without, as it asks, and 0 where it does
+    /// not. Joins and closes are never marked.
+    pub ack_mark: Option<AckMark>,
 }
 
 impl Default for ClientParams {
@@ -39,6 +44,7 @@ impl Default for ClientParams {
             first_wait: Span::from_millis(200),
             longest_wait: Span::from_secs(2),
             silence: Span::from_secs(2),
+            ack_mark: None,
         }
     }
 }
@@ -139,6 +145,10 @@ pub struct Client {
     backoff: Backoff,
     cookie: Cookie,
     newest: Option<Newest>,
+    /// With which code point the newest packet came.
+    dscp: Option<Dscp>,
+    /// The code point that reports shall have, as it said.
+    asked: Option<AckMark>,
     /// When the next report is due, once packets have come.
     report_at: Option<Time>,
     /// The multiple of the interval, on the server's clock, of which was told last.
@@ -168,6 +178,8 @@ impl Client {
             reach: Reach::Joining { next_at: now },
             cookie: Cookie::default(),
             newest: None,
+            dscp: None,
+            asked: None,
             report_at: None,
             told: None,
             number: 0,
@@ -191,7 +203,21 @@ impl Client {
         stamp: impl Into<Option<Stamp>>,
         datagram: &'a [u8],
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
-        let result = self.take_in(at, stamp.into(), datagram);
+        self.on_marked_datagram(at, stamp, None, datagram)
+    }
+
+    /// The same, of a datagram that came with this code point, if the transport can tell.
+    ///
+    /// # Errors
+    /// As [`Client::on_datagram`].
+    pub fn on_marked_datagram<'a>(
+        &mut self,
+        at: Clocked,
+        stamp: impl Into<Option<Stamp>>,
+        dscp: Option<Dscp>,
+        datagram: &'a [u8],
+    ) -> Result<ClientEvent<'a>, ClientIgnored> {
+        let result = self.take_in(at, stamp.into(), dscp, datagram);
         match result {
             Err(ClientIgnored::Copy) => self.counters.copies += 1,
             Err(_) => self.counters.ignored += 1,
@@ -269,6 +295,7 @@ impl Client {
                     hold: now.since(newest.received_at),
                     received: self.counters.packets as u32,
                     seen,
+                    marks: Marks { seen: self.dscp, sent: Some(self.mark()) },
                 };
                 let bytes = report.bytes();
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -309,6 +336,19 @@ impl Client {
         self.reach == Reach::Joined
     }
 
+    /// The code point of the report that is written now; joins are not marked.
+    pub fn mark(&self) -> Dscp {
+        if !self.has_joined() {
+            return Dscp::DEFAULT;
+        }
+        AckMark::chosen(self.params.ack_mark, self.asked, self.dscp)
+    }
+
+    /// With which code point the newest packet came, if the transport can tell.
+    pub fn dscp(&self) -> Option<Dscp> {
+        self.dscp
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &ClientCounters {
         &self.counters
@@ -332,6 +372,7 @@ impl Client {
         &mut self,
         at: Clocked,
         stamp: Option<Stamp>,
+        dscp: Option<Dscp>,
         datagram: &'a [u8],
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
         let message = Message::parse(datagram)?;
@@ -339,7 +380,7 @@ impl Client {
             return Err(ClientIgnored::Misplaced);
         }
         match message {
-            Message::Packet(packet) => self.on_packet(at, stamp, &packet),
+            Message::Packet(packet) => self.on_packet(at, stamp, dscp, &packet),
             Message::Challenge(challenge) => Ok(self.on_challenge(at.now, challenge.cookie)),
             Message::Close(close) => Ok(self.on_close(at.now, close.reason)),
             _ => Err(ClientIgnored::Misplaced),
@@ -350,10 +391,14 @@ impl Client {
         &mut self,
         at: Clocked,
         stamp: Option<Stamp>,
+        dscp: Option<Dscp>,
         packet: &Packet<'a>,
     ) -> Result<ClientEvent<'a>, ClientIgnored> {
         let received_at = at.received_at;
         self.remember(packet, received_at)?;
+        if self.newest.is_some_and(|newest| newest.seq == packet.seq) {
+            (self.dscp, self.asked) = (dscp, packet.ack_mark);
+        }
         self.heard_at = at.now;
         self.counters.packets += 1;
         self.counters.payload_bytes += packet.payload.len() as u64;

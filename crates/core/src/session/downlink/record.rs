@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use core::cmp::Ordering;
 
 use super::pace::Pace;
+use crate::session::PathMarks;
 use crate::session::clock_offset::ClockOffset;
 use crate::unit::{Span, Time};
 use crate::wire::{Join, Report, SessionId};
@@ -61,6 +62,8 @@ pub struct ClientRecord<P> {
     pub delay: Option<Span>,
     /// How far the client's clock is ahead.
     pub clock_offset: ClockOffset,
+    /// Whether the path keeps the code points of packets and reports.
+    pub marks: PathMarks,
     /// A digest of the token that it showed: who shows another is another.
     pub(super) token: u128,
     pub(super) pace: Pace,
@@ -87,6 +90,7 @@ impl<P> ClientRecord<P> {
             rtt: None,
             delay: None,
             clock_offset: ClockOffset::default(),
+            marks: PathMarks::default(),
             token,
             pace: Pace::new(now),
             sent_at: VecDeque::new(),

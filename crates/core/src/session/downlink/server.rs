@@ -7,13 +7,14 @@ use core::hash::Hash;
 use slab::Slab;
 
 use super::record::{ClientKey, ClientRecord};
+use crate::dscp::Dscp;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::Secret;
 use crate::session::index::Index;
 use crate::session::{Admission, Clocked};
 use crate::unit::{BitRate, Bytes, Span, Time};
 use crate::wire::{
-    Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
+    AckMark, Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
 };
 use crate::wlan::{DownlinkLaw, StationId};
 
@@ -35,6 +36,10 @@ pub struct ServerParams {
     /// A client that has not been heard for this long is forgotten; at least two intervals. 5 s: by
     /// then a law has halved its rate several times.
     pub idle: Span,
+    /// The code point of packets. Challenges and closes are never marked.
+    pub dscp: Dscp,
+    /// The code point that reports shall have; without, the client decides.
+    pub ack_mark: Option<AckMark>,
 }
 
 impl Default for ServerParams {
@@ -46,6 +51,8 @@ impl Default for ServerParams {
             headers: Bytes::new(28),
             catch_up: Span::from_micros(500),
             idle: Span::from_secs(5),
+            dscp: Dscp::DEFAULT,
+            ack_mark: None,
         }
     }
 }
@@ -167,10 +174,22 @@ impl<P: Copy + Eq + Hash> Server<P> {
         datagram: &[u8],
         reply: &mut [u8; Challenge::LEN],
     ) -> ServerReceipt<P> {
+        self.on_marked_datagram(at, peer, None, datagram, reply)
+    }
+
+    /// The same, of a datagram that came with this code point, if the transport can tell.
+    pub fn on_marked_datagram(
+        &mut self,
+        at: Clocked,
+        peer: P,
+        dscp: Option<Dscp>,
+        datagram: &[u8],
+        reply: &mut [u8; Challenge::LEN],
+    ) -> ServerReceipt<P> {
         self.counters.datagrams += 1;
         match Message::parse(datagram) {
             Ok(Message::Join(join)) => self.on_join(at.now, peer, &join, reply),
-            Ok(Message::Report(report)) => self.on_report(at, peer, &report, reply),
+            Ok(Message::Report(report)) => self.on_report(at, peer, dscp, &report, reply),
             Ok(Message::Close(close)) => self.on_close(at.now, peer, close.session),
             Ok(_) => self.ignore(ServerIgnored::Misplaced),
             Err(error) => self.ignore(error.into()),
@@ -231,6 +250,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             sent_at: now,
             clock_offset: record.clock_offset.nanos(),
             interval: self.params.interval,
+            ack_mark: self.params.ack_mark,
             payload,
         };
         let len = packet.write(out)?;
@@ -283,6 +303,11 @@ impl<P: Copy + Eq + Hash> Server<P> {
     /// The rate of IP packets to a client.
     pub fn rate(&self, client: ClientKey) -> BitRate {
         self.law.rate(client.station())
+    }
+
+    /// The code point with which packets leave.
+    pub fn dscp(&self) -> Dscp {
+        self.params.dscp
     }
 
     /// The law at work.
@@ -345,6 +370,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         &mut self,
         at: Clocked,
         peer: P,
+        dscp: Option<Dscp>,
         report: &Report,
         reply: &mut [u8; Challenge::LEN],
     ) -> ServerReceipt<P> {
@@ -365,10 +391,18 @@ impl<P: Copy + Eq + Hash> Server<P> {
         if is_too_soon || !record.is_news(report) {
             return self.ignore(ServerIgnored::Untimely);
         }
+        // Reports may tell of one packet several times.
+        let is_newer = record.reported.is_none_or(|(_, seq, _)| report.newest_seq > seq);
         record.reported = Some((now, report.newest_seq, report.number));
         record.heard_at = now;
         record.reports += 1;
         record.received = report.received;
+        if let Some(seen) = report.marks.seen.filter(|_| is_newer) {
+            record.marks.forward.record(self.params.dscp, seen);
+        }
+        if let (Some(sent), Some(seen)) = (report.marks.sent, dscp) {
+            record.marks.back.record(sent, seen);
+        }
         let rtt = now.since(report.newest_sent_at) - report.hold;
         record.rtt = Some(rtt);
         let [sent_at, received_at] = [report.newest_sent_at, report.newest_received_at];
@@ -510,6 +544,7 @@ mod tests {
                 hold: Span::ZERO,
                 received: 1,
                 seen: None,
+                marks: Default::default(),
             };
             let at = clocked(Time::ZERO + Span::from_secs(second));
             let verdict = server.on_datagram(at, 1, &report.bytes(), &mut reply).verdict;

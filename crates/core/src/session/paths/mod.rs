@@ -27,8 +27,8 @@
 //!   and again after 0.4, 0.8 … 2 s; a live one that the scheduler leaves aside once a second, so that
 //!   it is seen when it has become the better one. What does not answer is tried anew, with the next
 //!   update, when the session has opened.
-//!   They take at most [`PROBE_SHARE`] of the updates, but one in 10 s a path; of those that are due,
-//!   the one that was not used for longest comes first.
+//!   Probes are at most [`PROBE_SHARE`] of the updates, however slow the source, while a path is
+//!   live. Of the paths that are due, the one unused for the longest time comes first.
 //! - **Where none is live** the update takes the one heard last, with copies to others as above.
 
 mod path;
@@ -49,9 +49,6 @@ pub const PROBE_SHARE: f64 = 0.04;
 
 /// So many probes may be saved.
 const MOST_CREDIT: f64 = 4.0;
-
-/// A path that was not used for this long is probed whatever it costs.
-const AT_THE_LATEST: Span = Span::from_secs(10);
 
 /// Where an update goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +104,8 @@ pub struct PathStatus {
     pub state: PathState,
     /// What it has carried.
     pub counters: PathCounters,
+    /// The scheduler's estimate of the time from its device to the ack, if it has one.
+    pub service: Option<Span>,
 }
 
 /// The paths of one source.
@@ -181,8 +180,9 @@ impl Paths {
 
     /// An ack has come by a path.
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) {
-        if let Some(path) = self.path_mut(path) {
-            path.on_ack(now, ack);
+        let acked = self.path_mut(path).and_then(|path| path.on_ack(now, ack));
+        if let Some(acked) = acked {
+            self.scheduler.on_ack(path, &acked);
         }
     }
 
@@ -258,6 +258,7 @@ impl Paths {
             phase: path.phase,
             state: path.state(now, id, clock_offset),
             counters: path.counters,
+            service: self.scheduler.service(id),
         })
     }
 
@@ -282,8 +283,7 @@ impl Paths {
             });
             let Some((id, path)) = due.min_by_key(|(_, path)| path.used_at) else { return };
             seen_to = seen_to.with(id);
-            let is_late = path.used_at.is_none_or(|at| now.since(at) >= AT_THE_LATEST);
-            if is_free || is_late || self.credit >= 1.0 {
+            if is_free || path.used_at.is_none() || self.credit >= 1.0 {
                 self.credit = (self.credit - 1.0).max(0.0);
                 route.copies = route.copies.with(id);
             }
@@ -330,6 +330,8 @@ mod tests {
     struct World {
         paths: Paths,
         rtts: Vec<Option<u64>>,
+        /// Between updates.
+        interval: Span,
         seq: u64,
         /// When which ack comes by which path.
         acks: Vec<(u64, u8, u64)>,
@@ -338,7 +340,7 @@ mod tests {
     impl World {
         fn new(scheduler: &str, rtts: &[Option<u64>]) -> Self {
             let paths = Paths::new(rtts.len(), &named(scheduler)).expect("a few paths");
-            Self { paths, rtts: rtts.to_vec(), seq: 0, acks: Vec::new() }
+            Self { paths, rtts: rtts.to_vec(), interval: INTERVAL, seq: 0, acks: Vec::new() }
         }
 
         /// Gives the routes of so many updates.
@@ -347,14 +349,14 @@ mod tests {
         }
 
         fn step(&mut self) -> Route {
-            let now = 20 * self.seq;
+            let now = self.interval.as_nanos() / 1_000_000 * self.seq;
             self.acks.sort_unstable();
             while let Some((at_ms, path, seq)) = self.acks.first().copied().filter(|a| a.0 <= now) {
                 self.acks.remove(0);
                 let received_at = at(at_ms - self.rtts[usize::from(path)].unwrap_or(0) / 2);
                 self.paths.on_ack(at(at_ms), PathId(path), &ack(seq, received_at));
             }
-            let route = self.paths.route(at(now), INTERVAL, Some(0)).expect("all are up");
+            let route = self.paths.route(at(now), self.interval, Some(0)).expect("all are up");
             for (place, path) in route.all().enumerate() {
                 self.paths.on_sent(at(now), path, self.seq, place > 0);
                 let rtt = self.rtts[usize::from(path.0)];
@@ -375,7 +377,7 @@ mod tests {
             assert_eq!(Paths::new(2, &named(name)).unwrap().scheduler(), name);
         }
         assert_eq!(Paths::new(0, &named("freshest")).unwrap_err(), PathsError::Count(0));
-        let alpha = SchedulerConfig::QAware(QAwareParams { alpha: 2.0 });
+        let alpha = SchedulerConfig::QAware(QAwareParams { alpha: 2.0, ..QAwareParams::default() });
         assert!(matches!(Paths::new(2, &alpha), Err(PathsError::Scheduler(_))));
     }
 
@@ -414,6 +416,20 @@ mod tests {
         let routes = world.run(5_000);
         let sent: usize = routes.iter().map(|route| route.all().count()).sum();
         assert!(sent <= 5_000 * 13 / 10 + 20, "{sent}");
+    }
+
+    #[test]
+    fn slow_sources_send_no_more_copies_for_each_update_than_fast_ones() {
+        for (scheduler, share) in [("freshest", 0.29), ("min_srtt", 0.04), ("round_robin", 0.04)] {
+            for millis in [20, 1_000, 10_000, 60_000] {
+                let mut world = World::new(scheduler, &[Some(40), Some(50), Some(200)]);
+                world.interval = Span::from_millis(millis);
+                let sent: usize = world.run(500).iter().map(|route| route.all().count()).sum();
+                // The first update takes all paths, and a few probes may be saved up.
+                let most = 500.0 * (1.0 + share) + 10.0;
+                assert!(sent as f64 <= most, "{scheduler}, each {millis} ms: {sent} for 500");
+            }
+        }
     }
 
     #[test]
@@ -474,6 +490,16 @@ mod tests {
         let (least, most) = (probes.iter().min(), probes.iter().max());
         assert!(probes.iter().sum::<usize>() <= 210, "{probes:?}");
         assert!(most <= least.map(|least| least + 5).as_ref(), "{probes:?}");
+    }
+
+    #[test]
+    fn updates_without_an_answer_take_bounded_memory() {
+        let mut paths = Paths::default();
+        for seq in 0..3 * path::REMEMBERED as u64 {
+            paths.on_sent(at(seq), PathId(0), seq, false);
+        }
+        let status = paths.statuses(at(0), None).next().expect("a path");
+        assert_eq!(status.state.inflight.get(), path::REMEMBERED as u64);
     }
 
     #[derive(Debug, Clone)]
@@ -561,11 +587,6 @@ mod tests {
                     prop_assert!((0.0..=1.0).contains(&status.state.loss));
                 }
             }
-            // As many as it likes without a word: they are not remembered for ever.
-            for seq in seq..seq + 5_000 {
-                paths.on_sent(now, PathId(0), seq, false);
-            }
-            prop_assert!(paths.statuses(now, offset).all(|status| status.state.inflight.get() <= 1024));
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use alloc::collections::VecDeque;
 
-use crate::path::{DeviceQueue, PathId, PathState};
+use crate::path::{Acked, DeviceQueue, PathId, PathState};
 use crate::session::ClockOffset;
 use crate::unit::{Bytes, Span, Time};
 
-/// Updates without an answer that are remembered of a path; of more, the oldest are forgotten.
-const REMEMBERED: usize = 1024;
+/// Updates in flight that a path remembers: 32,768 (768 KiB) are 10,000 updates per second over a
+/// round trip of 3 s. Of more, a live path remembers the oldest, which tell when it falls silent, and
+/// a silent one the newest, which are its probes. An answer to another update is not counted.
+pub(super) const REMEMBERED: usize = 1 << 15;
 
 /// An update is lost when so many later ones were acknowledged (RFC 9002 section 6.1.1).
 const REORDERED: usize = 3;
@@ -81,8 +83,8 @@ pub struct PathCounters {
 struct Sent {
     seq: u64,
     at: Time,
-    /// What the device queue was expected to take.
-    wait: Span,
+    /// Its expected time in the device queue; `None` if that was blocked.
+    wait: Option<Span>,
 }
 
 /// What an ack says of the path by which it came.
@@ -170,9 +172,12 @@ impl Path {
             return;
         }
         if self.in_flight.len() == REMEMBERED {
+            if self.phase == PathPhase::Live {
+                return;
+            }
             self.in_flight.pop_front();
         }
-        let wait = self.queue.and_then(|queue| queue.wait()).unwrap_or(Span::ZERO);
+        let wait = self.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
         self.in_flight.push_back(Sent { seq, at: now, wait });
     }
 
@@ -182,11 +187,10 @@ impl Path {
         self.used_at = Some(now);
     }
 
-    /// An ack has come by it; of an update that did not take it, or was answered, it tells nothing.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) {
-        let Ok(at) = self.in_flight.binary_search_by_key(&ack.seq, |sent| sent.seq) else {
-            return;
-        };
+    /// An ack has come by it. An ack of an update that did not take this path, or that was answered
+    /// before, is ignored. Gives the update's round trip and wait.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) -> Option<Acked> {
+        let at = self.in_flight.binary_search_by_key(&ack.seq, |sent| sent.seq).ok()?;
         let sent = self.in_flight[at];
         self.in_flight.remove(at);
         self.drop_lost(now, at);
@@ -196,6 +200,7 @@ impl Path {
         self.measure(now, sent, ack, span);
         self.heard_at = Some(now);
         (self.phase, self.probe_wait) = (PathPhase::Live, FIRST_WAIT);
+        Some(Acked { round_trip: now.since(sent.at) - ack.hold, wait: sent.wait? })
     }
 
     /// Looks whether it has fallen silent.
@@ -291,7 +296,7 @@ impl Path {
         self.clocks.on_ack(now, sent.at, ack.received_at, rtt);
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
         // Nothing has waited for longer than the round trip, whatever was expected.
-        let left_at = sent.at + sent.wait.min(rtt);
+        let left_at = sent.at + sent.wait.unwrap_or_default().min(rtt);
         let way = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
         self.way = Some(
             self.way
@@ -304,6 +309,7 @@ impl Path {
         Some(Span::from_nanos(way.max(0).unsigned_abs()))
     }
 
+    /// For how long the oldest update in flight has had no answer.
     fn unanswered(&self, now: Time) -> Option<Span> {
         self.in_flight.front().map(|sent| now.since(sent.at))
     }

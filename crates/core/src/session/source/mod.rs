@@ -1,5 +1,9 @@
 //! The source's end of a session.
 
+mod door;
+mod getters;
+mod marks;
+mod memory;
 mod types;
 
 use alloc::boxed::Box;
@@ -9,40 +13,19 @@ use super::backoff::{Backoff, mix};
 use super::clock_offset::ClockOffset;
 use super::paths::{PathAck, Paths, Route};
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
+use crate::dscp::Dscp;
 use crate::path::{DeviceQueue, PathId, PathSet};
 use crate::source::{self, Phase, RateLaw};
 use crate::unit::{Span, Time};
 use crate::wire::{self, CloseReason, Cookie, Message, Opening, OpeningTooLong, SessionId, Update};
+use door::{Door, MOST_OPENINGS};
+use marks::Marks;
+use memory::{Sent, SentUpdates};
 pub use types::{Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParams, Wake};
-
-/// Sending times are kept for this many updates; an ack of an older one is timed from the
-/// generation of its update, which it carries itself.
-const REMEMBERED: u64 = 1024;
 
 /// Updates in a row that a monitor calls stale, though none was fresh in between, before their
 /// session is given up: more than reordering and lost acks bring about.
 const OVERTAKEN: u32 = 8;
-
-/// One update as it was sent.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sent {
-    generated_at: Time,
-    sent_at: Time,
-    payload_len: usize,
-}
-
-/// How a path stands with the monitor while a session is opened.
-#[derive(Debug, Clone, Copy, Default)]
-struct Door {
-    /// The last challenge's by this path: a cookie is good for one address.
-    cookie: Cookie,
-    /// Openings that left by it since its last ack, and have no answer; a few count as a few.
-    openings: u8,
-}
-
-/// The most [`Door::openings`] that count: a monitor that has forgotten us by a path on which
-/// openings were lost is believed after so many challenges.
-const MOST_OPENINGS: u8 = 3;
 
 /// A source of updates: drives a [`RateLaw`] and speaks the protocol, over one path or several.
 ///
@@ -68,9 +51,12 @@ pub struct Source {
     paths: Paths,
     /// By the numbers of the paths.
     doors: Vec<Door>,
-    next_seq: u64,
+    marks: Marks,
     newest_acked: Option<u64>,
-    remembered: Vec<Sent>,
+    sent: SentUpdates,
+    /// The first update that carries the clocks' offset, which openings cannot, until one of those
+    /// that carry it is acknowledged.
+    offset_untold: Option<u64>,
     /// The last sign of life, or the first update after it that waits for an answer.
     unanswered_since: Option<Time>,
     /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
@@ -109,9 +95,10 @@ impl Source {
             attempt_by: PathSet::EMPTY,
             paths: Paths::default(),
             doors: alloc::vec![Door::default()],
-            next_seq: 0,
+            marks: Marks::new(1),
             newest_acked: None,
-            remembered: alloc::vec![Sent::default(); REMEMBERED as usize],
+            sent: SentUpdates::new(),
+            offset_untold: None,
             unanswered_since: None,
             overtaken: 0,
             overtaken_since: None,
@@ -130,6 +117,7 @@ impl Source {
     /// The same over these paths, before anything was sent.
     pub fn over(mut self, paths: Paths) -> Self {
         self.doors = alloc::vec![Door::default(); paths.count()];
+        self.marks = Marks::new(paths.count());
         self.paths = paths;
         self
     }
@@ -146,13 +134,7 @@ impl Source {
         by: PathId,
         datagram: &[u8],
     ) -> Result<SourceEvent, Ignored> {
-        let result = self.take_in(now, by, datagram);
-        match result {
-            Err(Ignored::Late) => self.counters.late_acks += 1,
-            Err(_) => self.counters.ignored += 1,
-            Ok(_) => {}
-        }
-        result
+        self.on_marked_datagram(now, by, None, datagram)
     }
 
     /// Time has passed. Calls before [`Source::next_timer`] change nothing.
@@ -228,7 +210,7 @@ impl Source {
         sample: Sample<'_>,
         out: &mut [u8],
     ) -> Option<usize> {
-        let seq = self.next_seq;
+        let seq = self.sent.next_seq();
         let wants_ack = self.wants_ack(now);
         let len = Update { wants_ack, ..self.update(seq, by, sample) }.write(out)?;
         match wants_ack {
@@ -249,7 +231,7 @@ impl Source {
         sample: Sample<'_>,
         out: &mut [u8],
     ) -> Option<usize> {
-        let seq = self.next_seq.checked_sub(1)?;
+        let seq = self.sent.next_seq().checked_sub(1)?;
         let len = self.update(seq, by, sample).write(out)?;
         self.on_sent_by(now, by, seq, true);
         Some(len)
@@ -262,11 +244,11 @@ impl Source {
 
     // ---- what it wants next ----
 
-    /// When the next update should be sampled and sent, which may lie in the past. `None` while
-    /// the law waits for an ack.
+    /// When the next update should be sent, which may lie in the past: by the law, or earlier if the
+    /// monitor cannot know its age yet. `None` while the law waits for an ack.
     pub fn next_update_at(&self) -> Option<Time> {
         match self.reach {
-            Reach::Open => self.law.next_update_at(),
+            Reach::Open => self.law.next_update_at().into_iter().chain(self.offset_at()).min(),
             Reach::Opening { .. } => Some(self.next_attempt_at),
         }
     }
@@ -282,88 +264,69 @@ impl Source {
     }
 
     /// From when on the freshest state should go out (again) even if nothing newer has been
-    /// sampled: the monitor does not have it, or two round trips have passed without a word of it.
+    /// sampled: the monitor does not have it, or cannot know its age yet, or two round trips have
+    /// passed without an ack.
     pub fn repeat_at(&self) -> Option<Time> {
         match self.reach {
             Reach::Opening { .. } => Some(self.next_attempt_at),
             Reach::Open => {
                 let rtt = self.srtt.unwrap_or(self.params.first_wait);
-                self.unanswered_since.map(|since| since + rtt * 2)
+                let unanswered = self.unanswered_since.map(|since| since + rtt * 2);
+                unanswered.into_iter().chain(self.offset_at()).min()
             }
         }
     }
 
-    // ---- getters ----
-
-    /// The session's name on the wire.
-    pub fn session(&self) -> SessionId {
-        self.session
+    /// When an update should tell the clocks' offset: at once after the opening, and again while
+    /// none that told it is acknowledged, after waits that double.
+    fn offset_at(&self) -> Option<Time> {
+        let first = self.offset_untold.filter(|_| self.reach == Reach::Open)?;
+        let told = self.sent.last().filter(|_| self.sent.next_seq() > first);
+        let again = |last: &Sent| {
+            let rtt = self.srtt.unwrap_or(self.params.first_wait);
+            let since_opening = last.sent_at.since(self.opened_at);
+            last.sent_at + since_opening.max(rtt * 2).max(self.params.first_wait)
+        };
+        Some(told.map_or(self.opened_at, again))
     }
 
-    /// Whether the next opening is due because something came: a challenge, or a transport that is
-    /// ready.
-    pub fn is_prompted(&self) -> bool {
-        self.attempt_by != PathSet::EMPTY
-    }
-
-    /// Whether the monitor is known to hear us.
-    pub fn reach(&self) -> Reach {
-        self.reach
-    }
-
-    /// The law at work.
-    pub fn law(&self) -> &dyn RateLaw {
-        &*self.law
-    }
-
-    /// The age at the monitor as acks tell it: an upper bound, by the way of the ack.
-    pub fn age(&self) -> &AgeMeter {
-        &self.age
-    }
-
-    /// Updates sent and not yet acknowledged.
-    pub fn backlog(&self) -> &BacklogProcess {
-        &self.backlog
-    }
-
-    /// Its paths.
-    pub fn paths(&self) -> &Paths {
-        &self.paths
-    }
-
-    /// How far the monitor's clock is ahead.
-    pub fn clock_offset(&self) -> &ClockOffset {
-        &self.clock_offset
-    }
-
-    /// What was counted here.
-    pub fn counters(&self) -> &SourceCounters {
-        &self.counters
-    }
-
-    /// The freshest ack, with the monitor's counts.
-    pub fn newest_ack(&self) -> Option<&wire::Ack> {
-        self.monitor_counts.as_ref()
+    /// When an update should go out whatever the law says: [`SourceParams::keep_alive`] after the last.
+    pub fn keep_alive_at(&self) -> Option<Time> {
+        let last = self.sent.last().filter(|_| self.reach == Reach::Open)?;
+        Some(last.sent_at + self.params.keep_alive)
     }
 
     // ---- steps ----
 
-    fn take_in(&mut self, now: Time, by: PathId, datagram: &[u8]) -> Result<SourceEvent, Ignored> {
+    fn take_in(
+        &mut self,
+        now: Time,
+        by: PathId,
+        dscp: Option<Dscp>,
+        datagram: &[u8],
+    ) -> Result<SourceEvent, Ignored> {
         let message = Message::parse(datagram)?;
         // What comes late by a path that is gone must not open a session that nothing can carry.
         if message.session() != self.session || !self.paths.is_up(by) {
             return Err(Ignored::Misplaced);
         }
         match message {
-            Message::Ack(ack) => self.on_ack(now, by, &ack),
+            Message::Ack(ack) => self.on_ack(now, by, dscp, &ack),
             Message::Challenge(challenge) => Ok(self.on_challenge(now, by, challenge.cookie)),
             Message::Close(close) => Ok(self.on_close(now, close.reason)),
             _ => Err(Ignored::Misplaced),
         }
     }
 
-    fn on_ack(&mut self, now: Time, by: PathId, ack: &wire::Ack) -> Result<SourceEvent, Ignored> {
+    fn on_ack(
+        &mut self,
+        now: Time,
+        by: PathId,
+        dscp: Option<Dscp>,
+        ack: &wire::Ack,
+    ) -> Result<SourceEvent, Ignored> {
         let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
+        self.marks.on_ack(by, self.params.dscp, dscp, ack);
         let wire::Ack { seq, hold, received_at, .. } = *ack;
         self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
         if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
@@ -387,8 +350,9 @@ impl Source {
         }
         self.newest_acked = Some(ack.seq);
         let before = self.monitor_counts.replace(*ack).filter(|_| self.reach == Reach::Open);
-        let answers_all = ack.seq + 1 == self.next_seq;
+        let answers_all = ack.seq + 1 == self.sent.next_seq();
         self.unanswered_since = (!answers_all).then_some(now);
+        self.offset_untold = self.offset_untold.filter(|first| ack.seq < *first);
 
         let rtt = now.since(sent.sent_at) - ack.hold;
         // RFC 6298 section 2.3.
@@ -409,6 +373,7 @@ impl Source {
         if self.reach != Reach::Open {
             self.reach = Reach::Open;
             self.opened_at = now;
+            self.offset_untold = Some(self.sent.next_seq());
             self.counters.opened += 1;
             self.paths.on_opened();
             self.law.restart(now);
@@ -448,13 +413,14 @@ impl Source {
 
     /// What is known of the acknowledged update; `None` if it never was.
     fn sent(&self, now: Time, ack: &wire::Ack) -> Option<Sent> {
-        let age_in_updates = self.next_seq.checked_sub(ack.seq)?;
-        if age_in_updates > REMEMBERED {
+        if ack.seq >= self.sent.next_seq() {
+            return None;
+        }
+        let Some(sent) = self.sent.get(ack.seq) else {
             let generated_at = Some(ack.generated_at).filter(|at| *at <= now)?;
             return Some(Sent { generated_at, sent_at: generated_at, payload_len: 0 });
-        }
-        let sent = self.remembered[(ack.seq % REMEMBERED) as usize];
-        (age_in_updates > 0 && sent.generated_at == ack.generated_at).then_some(sent)
+        };
+        (sent.generated_at == ack.generated_at).then_some(*sent)
     }
 
     fn on_challenge(&mut self, now: Time, by: PathId, cookie: Cookie) -> SourceEvent {
@@ -537,6 +503,7 @@ impl Source {
             generated_at: sample.generated_at,
             clock_offset: self.clock_offset.nanos(),
             wants_ack: true,
+            ack_mark: self.params.ack_mark,
             opening: (self.reach != Reach::Open).then(|| self.opening(by)),
             payload: sample.payload,
         }
@@ -560,18 +527,20 @@ impl Source {
     }
 
     fn on_sent(&mut self, now: Time, sample: Sample<'_>) {
-        let seq = self.next_seq;
-        self.next_seq += 1;
+        let seq = self.sent.next_seq();
         let payload_len = sample.payload.len();
-        self.remembered[(seq % REMEMBERED) as usize] =
-            Sent { generated_at: sample.generated_at, sent_at: now, payload_len };
+        let sent = Sent { generated_at: sample.generated_at, sent_at: now, payload_len };
+        self.sent.push(sent, self.newest_acked);
         self.unanswered_since = self.unanswered_since.or(Some(now));
         self.backlog.on_sent(now, seq);
         self.counters.sent += 1;
         self.counters.payload_bytes += payload_len as u64;
         match self.reach {
             Reach::Open => self.law.on_sent(now, seq),
-            Reach::Opening { .. } => self.on_attempt(now),
+            Reach::Opening { .. } => {
+                self.marks.on_opening(seq);
+                self.on_attempt(now);
+            }
         }
     }
 
@@ -580,7 +549,8 @@ impl Source {
         // probe are waited for.
         let period = match self.law.phase() {
             Phase::Probing => self.params.silence * 2 / u64::from(self.params.silence_rounds),
-            Phase::Steering => self.law.rate().period(),
+            // Updates leave at least as often as the session is kept alive.
+            Phase::Steering => self.law.rate().period().min(self.params.keep_alive),
         };
         let round = period.max(self.srtt.unwrap_or(Span::ZERO));
         let patience = (round * self.params.silence_rounds.into()).max(self.params.silence);

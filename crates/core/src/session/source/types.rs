@@ -3,8 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::dscp::Dscp;
 use crate::unit::{Span, Time};
-use crate::wire::{self, CloseReason};
+use crate::wire::{self, AckMark, CloseReason};
 
 /// Settings of [`Source`](super::Source).
 #[derive(Debug, Clone)]
@@ -20,11 +21,20 @@ pub struct SourceParams {
     /// and a quarter. 2 s: one small packet then costs the path nothing.
     pub longest_wait: Span,
     /// No ack for this long, and for [`SourceParams::silence_rounds`] round trips and periods of
-    /// the rate, and the session is opened anew.
+    /// the rate (or of keep-alives, where these are shorter), and the session is opened anew.
     pub silence: Span,
     /// See [`SourceParams::silence`]. 8: at 10 % loss in each direction, a false alarm in half a
     /// million updates.
     pub silence_rounds: u32,
+    /// An update leaves at least this often while the session is open, the last state again if there
+    /// is no newer one. 20 s: a third of the time after which monitors forget a source by default, so
+    /// that two in a row may be lost.
+    pub keep_alive: Span,
+    /// The code point of updates while the session is open. Openings and closes are never marked, so
+    /// that a router that replaces marked packets by newer ones does not take them.
+    pub dscp: Dscp,
+    /// The code point that acks shall have; without, the monitor decides.
+    pub ack_mark: Option<AckMark>,
 }
 
 impl Default for SourceParams {
@@ -36,6 +46,9 @@ impl Default for SourceParams {
             longest_wait: Span::from_secs(2),
             silence: Span::from_secs(1),
             silence_rounds: 8,
+            keep_alive: Span::from_secs(20),
+            dscp: Dscp::DEFAULT,
+            ack_mark: None,
         }
     }
 }

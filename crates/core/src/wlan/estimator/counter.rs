@@ -38,11 +38,32 @@ pub enum CounterError {
     /// Frames without packets.
     #[error("`most` is 0; a frame can have at least 1 packet")]
     Most,
+    /// Support vectors for shorter frames.
+    #[error(
+        "the support vectors are of frames of up to {trained} packets, and would report fewer than \
+         there are in frames of up to {most}, so that the server sends too fast; count by `logistic`, \
+         or train support vectors on such frames"
+    )]
+    Longer {
+        /// Nmax of the channel.
+        most: u32,
+        /// Nmax of the training.
+        trained: u32,
+    },
 }
 
 /// Counts packets a frame by the kernel's stamps. Nothing is allocated once it is made.
 #[derive(Debug)]
 pub struct KernelCounter {
+    kernel: KernelFrames,
+    frames: Aggregation,
+    slots: Option<Slots>,
+}
+
+/// Numbers the frames of one station by the kernel's stamps. Where several flows share the station, all
+/// of their packets go through one of these, as they share its frames.
+#[derive(Debug)]
+pub struct KernelFrames {
     most: u32,
     estimator: Box<dyn FrameEstimator + Send>,
     /// Packets in the frame that has begun; zero before the first one.
@@ -50,8 +71,27 @@ pub struct KernelCounter {
     /// The number of that frame, which is its stamp.
     frame: Time,
     is_first: Option<bool>,
-    frames: Aggregation,
-    slots: Option<Slots>,
+}
+
+impl KernelFrames {
+    /// The number of the frame of the packet with this stamp, as a time: equal for all packets of a
+    /// frame. `None` while the estimator says nothing yet.
+    pub fn on_packet(&mut self, stamp: Time) -> Option<Time> {
+        self.is_first = self.begins_frame(stamp);
+        if self.is_first? {
+            self.run = 0;
+            // 584 years of a frame a nanosecond.
+            self.frame = Time::from_nanos(self.frame.as_nanos().wrapping_add(1));
+        }
+        self.run += 1;
+        Some(self.frame)
+    }
+
+    fn begins_frame(&mut self, stamp: Time) -> Option<bool> {
+        let is_labelled = self.estimator.on_packet(stamp)?;
+        // A run before the first label is the rest of a frame.
+        (is_labelled || self.run > 0).then_some(is_labelled || self.run == self.most)
+    }
 }
 
 /// Reports of slots, corrected.
@@ -95,12 +135,16 @@ impl KernelCounterParams {
     /// A counter by the last gaps, whose levels are corrected under high load.
     ///
     /// # Errors
-    /// Weights or a `most` that make no sense.
+    /// Weights or a `most` that make no sense, or frames that are longer than those of the support
+    /// vectors' training.
     pub fn svm(
         self,
         weights: &FrameWeights,
         levels: &LevelWeights,
     ) -> Result<KernelCounter, CounterError> {
+        if self.most > levels.most {
+            return Err(CounterError::Longer { most: self.most, trained: levels.most });
+        }
         let (svm, most) = (levels.build()?, f64::from(self.most));
         let slots = Slots { svm, most, ends_at: None, sums: Sums::default() };
         Ok(KernelCounter { slots: Some(slots), ..self.logistic(weights)? })
@@ -114,18 +158,27 @@ impl KernelCounterParams {
         self,
         estimator: Box<dyn FrameEstimator + Send>,
     ) -> Result<KernelCounter, CounterError> {
-        if self.most == 0 {
+        let kernel = self.frames_of(estimator)?;
+        Ok(KernelCounter { kernel, frames: Aggregation::new(self.aggregation), slots: None })
+    }
+
+    /// Frames by the last gaps, without counting.
+    ///
+    /// # Errors
+    /// Weights or a `most` that make no sense.
+    pub fn frames(self, weights: &FrameWeights) -> Result<KernelFrames, CounterError> {
+        self.frames_of(Box::new(weights.logistic()?))
+    }
+
+    fn frames_of(
+        self,
+        estimator: Box<dyn FrameEstimator + Send>,
+    ) -> Result<KernelFrames, CounterError> {
+        let Self { most, .. } = self;
+        if most == 0 {
             return Err(CounterError::Most);
         }
-        Ok(KernelCounter {
-            most: self.most,
-            estimator,
-            run: 0,
-            frame: Time::ZERO,
-            is_first: None,
-            frames: Aggregation::new(self.aggregation),
-            slots: None,
-        })
+        Ok(KernelFrames { most, estimator, run: 0, frame: Time::ZERO, is_first: None })
     }
 }
 
@@ -146,13 +199,7 @@ impl KernelCounter {
     /// Whether the last packet was taken for the first of a frame; `None` while the estimator says
     /// nothing yet.
     pub const fn is_first(&self) -> Option<bool> {
-        self.is_first
-    }
-
-    fn begins_frame(&mut self, stamp: Time) -> Option<bool> {
-        let is_labelled = self.estimator.on_packet(stamp)?;
-        // A run before the first label is the rest of a frame.
-        (is_labelled || self.run > 0).then_some(is_labelled || self.run == self.most)
+        self.kernel.is_first
     }
 }
 
@@ -161,15 +208,8 @@ impl LevelCounter for KernelCounter {
         if let Some(slots) = &mut self.slots {
             slots.on_time(now, &mut self.frames);
         }
-        self.is_first = self.begins_frame(packet.stamp);
-        let Some(is_first) = self.is_first else { return };
-        if is_first {
-            self.run = 0;
-            // 584 years of a frame a nanosecond.
-            self.frame = Time::from_nanos(self.frame.as_nanos().wrapping_add(1));
-        }
-        self.run += 1;
-        self.frames.on_packet(now, Arrival { stamp: self.frame, ..packet });
+        let Some(stamp) = self.kernel.on_packet(packet.stamp) else { return };
+        self.frames.on_packet(now, Arrival { stamp, ..packet });
     }
 
     fn report(&mut self, now: Time) -> Option<Report> {
@@ -179,7 +219,7 @@ impl LevelCounter for KernelCounter {
     }
 
     fn restart(&mut self) {
-        self.run = 0;
+        self.kernel.run = 0;
         self.frames.restart();
         if let Some(slots) = &mut self.slots {
             slots.svm.forget();
@@ -276,6 +316,7 @@ mod tests {
     fn thirty() -> LevelWeights {
         LevelWeights {
             version: 1,
+            most: 64,
             packets: 1000.0,
             intercept: 30.0,
             scale: alloc::vec![1.0; 4],
@@ -325,7 +366,7 @@ mod tests {
         }
         let end = us(1_000_000);
         let seen: Vec<_> = core::iter::from_fn(|| counter.next_frame(end)).collect();
-        let frame = |level, lost| FrameSeen { level, lost };
+        let frame = |level, lost| FrameSeen { level, others: 0, lost };
         assert_eq!(seen, [frame(3, 0), frame(4, 0), frame(2, 2)]);
     }
 
@@ -354,6 +395,11 @@ mod tests {
         let other = FrameWeights { version: 3, ..weights() };
         let error = KernelCounterParams::default().logistic(&other).unwrap_err();
         assert_eq!(error, CounterError::Weights(WeightsError::Version(3)));
+        let long = KernelCounterParams { most: 128, ..KernelCounterParams::default() };
+        let error = long.svm(&weights(), &thirty()).unwrap_err();
+        assert_eq!(error, CounterError::Longer { most: 128, trained: 64 });
+        assert!(long.svm(&weights(), &LevelWeights { most: 128, ..thirty() }).is_ok());
+        assert!(long.logistic(&weights()).is_ok(), "frames of the logistic may be of any length");
     }
 
     fn wild() -> impl Strategy<Value = Vec<(u64, u64, u64, u64)>> {

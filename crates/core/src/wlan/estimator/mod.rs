@@ -30,7 +30,7 @@ mod svm;
 mod threshold;
 mod weights;
 
-pub use counter::{CounterError, KernelCounter, KernelCounterParams};
+pub use counter::{CounterError, KernelCounter, KernelCounterParams, KernelFrames};
 pub use logistic::Logistic;
 pub use svm::{SLOT, SlotSeen, Svm};
 pub use threshold::Threshold;

@@ -60,6 +60,7 @@ impl LevelWeights {
         let slots = self.scale.len().saturating_sub(2);
         WeightsError::check_count("scale, less 2", slots, 64)?;
         WeightsError::check_count("vector", self.vector.len(), 1_000)?;
+        WeightsError::check_count("most", self.most as usize, 1_024)?;
         WeightsError::check_finite("packets", [self.packets])?;
         WeightsError::check_finite("intercept", [self.intercept])?;
         WeightsError::check_finite("scale", self.scale.iter().copied())?;

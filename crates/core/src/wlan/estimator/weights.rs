@@ -60,6 +60,11 @@ pub struct LogisticWeights {
 pub struct LevelWeights {
     /// The version of this form: 1.
     pub version: u32,
+    /// Nmax of the training: the most packets that its frames had, 1 to 1024. Longer frames are
+    /// beyond the vectors, and would be reported as shorter than they are. 64 in files that do not
+    /// say it.
+    #[cfg_attr(feature = "serde", serde(default = "usual_most"))]
+    pub most: u32,
     /// From how many packets a slot on its level replaces the estimator's.
     pub packets: f64,
     /// b, in packets a frame.
@@ -70,6 +75,12 @@ pub struct LevelWeights {
     pub training: Training,
     /// 1 to 1000 support vectors.
     pub vector: Vec<SupportVector>,
+}
+
+/// Nmax of the first trainings, whose files do not have it.
+#[cfg(feature = "serde")]
+const fn usual_most() -> u32 {
+    64
 }
 
 /// One support vector.

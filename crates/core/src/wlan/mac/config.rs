@@ -172,7 +172,7 @@ pub enum CellError {
     Stations(u32),
     /// A rate that the standard does not have in this width and with these streams.
     #[error(
-        "`rate` {rate} does not exist in {standard:?} with `width` {width:?} and {streams} \
+        "`rate` {rate} does not exist in {standard} with `width` {width} and {streams} \
          `streams`; a and g have 6, 9, 12, 18, 24, 36, 48 and 54mbit over 20MHz, n has mcs0 to \
          mcs7, ac mcs0 to mcs9, with 1 to 4 streams"
     )]
@@ -415,11 +415,11 @@ mod tests {
     fn a_senseless_value_is_refused_with_field_and_remedy() {
         for (file, remedy) in [
             ("stations = 1", "`stations` is 1; give 2 to 1000"),
-            ("rate = '11mbit'", "`rate` 11mbit does not exist in A"),
-            ("rate = 'mcs3'", "`rate` mcs3 does not exist in A"),
+            ("rate = '11mbit'", "`rate` 11mbit does not exist in 802.11a"),
+            ("rate = 'mcs3'", "`rate` mcs3 does not exist in 802.11a"),
             ("rate = 'fast'", "or `mcs7`, or `minstrel`"),
-            ("standard = '802.11n'", "`rate` 12mbit does not exist in N"),
-            ("width = '40MHz'", "with `width` Mhz40"),
+            ("standard = '802.11n'", "`rate` 12mbit does not exist in 802.11n"),
+            ("width = '40MHz'", "in 802.11a with `width` 40MHz"),
             ("streams = 0\nstandard = '802.11n'\nrate = 'mcs0'", "and 0 `streams`"),
             ("queue = '0p'", "`queue` is zero"),
             ("lifetime = '0s'", "`lifetime` is zero"),

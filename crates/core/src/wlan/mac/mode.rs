@@ -7,6 +7,8 @@
 //! with 16 bits of service field and 6 tail bits an encoder. IEEE 802.11-2016: 17.4.3 (OFDM,
 //! TXTIME), 18.5.3 (ERP), 19.4.3 (HT) and 21.4.3 (VHT).
 
+use core::fmt;
+
 use super::timing::Standard;
 use crate::unit::{BitRate, Bytes, Span};
 
@@ -96,6 +98,17 @@ impl Width {
             Self::Mhz40 => 108,
             Self::Mhz80 => 234,
         }
+    }
+}
+
+/// As in a file: `20MHz`.
+impl fmt::Display for Width {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Mhz20 => "20MHz",
+            Self::Mhz40 => "40MHz",
+            Self::Mhz80 => "80MHz",
+        })
     }
 }
 

@@ -9,6 +9,8 @@
 //! IEEE 802.11-2016: 10.3.2.3 (interframe spaces), 17.4.4 (OFDM), 18.5.4 (ERP), 19.4.4 (HT) and
 //! 21.4.4 (VHT).
 
+use core::fmt;
+
 use super::frame::ACK;
 use super::mode::Mode;
 use crate::unit::{BitRate, Span};
@@ -30,6 +32,18 @@ pub enum Standard {
     /// 802.11ac: VHT at 5 GHz, 20, 40 or 80 MHz.
     #[cfg_attr(feature = "serde", serde(rename = "802.11ac"))]
     Ac,
+}
+
+/// As in a file: `802.11ac`.
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::A => "802.11a",
+            Self::G => "802.11g",
+            Self::N => "802.11n",
+            Self::Ac => "802.11ac",
+        })
+    }
 }
 
 impl Standard {

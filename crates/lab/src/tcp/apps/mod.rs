@@ -153,6 +153,14 @@ impl RequestResponse {
         Some(now.since(since))
     }
 
+    /// When the client sent a request that is not answered yet.
+    pub fn waiting_since(&self) -> Option<Time> {
+        match self.turn {
+            Turn::Thinking { .. } => None,
+            Turn::Waiting { since } => Some(since),
+        }
+    }
+
     /// Responses complete so far.
     pub fn responses(&self) -> u64 {
         self.responses

@@ -1,56 +1,39 @@
-//! Laws that couple the subflows of a connection, and what these know of each other.
+//! Laws that couple the subflows of a connection ([`CoupledLaw`]), and what these know of each other.
 //!
 //! Slow start and losses are Reno's; they differ in how the window grows with what is delivered.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use freshline_core::path::{CoupledLaw, Share};
 use freshline_core::unit::{Packets, Span, Time};
 
 use super::window::{LikeReno, Window};
 use super::{Ack, Signal};
 
-/// A subflow, as the others see it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Share {
-    /// Its window, in segments.
-    pub(super) window: f64,
-    /// Its smoothed round trip, in s; 0 before there is a sample, and then it does not count.
-    pub(super) round_trip: f64,
-    /// Segments delivered since its last loss, and between that one and the one before.
-    pub(super) delivered: [f64; 2],
-}
-
-impl Share {
-    /// Segments delivered between losses, by the better of both counts.
-    pub(super) fn between_losses(&self) -> f64 {
-        self.delivered[0].max(self.delivered[1])
-    }
-}
-
-/// The subflows of a connection that count.
-pub(super) type Shares<'a> = &'a mut dyn Iterator<Item = &'a Share>;
-
-/// How much the window of a subflow grows with a segment delivered.
-type Increase = fn(&Share, Shares<'_>) -> f64;
-
 /// A subflow whose window grows by what all of them are like.
 #[derive(Debug, Clone)]
 pub struct Coupled {
     name: &'static str,
-    increase: Increase,
+    law: CoupledLaw,
     window: Window,
     member: Member,
 }
 
 impl Coupled {
-    pub(super) fn new(
-        name: &'static str,
-        increase: Increase,
-        initial: Packets,
-        coupling: &Coupling,
-    ) -> Self {
+    /// Linked increases: one more subflow of a connection, with a window of `initial` segments.
+    pub fn lia(initial: Packets, coupling: &Coupling) -> Self {
+        Self::new("lia", CoupledLaw::Lia, initial, coupling)
+    }
+
+    /// Opportunistic linked increases: one more subflow of a connection, with a window of `initial`
+    /// segments.
+    pub fn olia(initial: Packets, coupling: &Coupling) -> Self {
+        Self::new("olia", CoupledLaw::Olia, initial, coupling)
+    }
+
+    fn new(name: &'static str, law: CoupledLaw, initial: Packets, coupling: &Coupling) -> Self {
         let window = Window::new(initial);
-        Self { name, increase, member: coupling.join(window.cwnd), window }
+        Self { name, law, member: coupling.join(window.cwnd), window }
     }
 }
 
@@ -71,7 +54,7 @@ impl LikeReno for Coupled {
         self.member.tell(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
         if self.window.may_grow(ack) {
             let left = self.window.slow_start(ack.delivered);
-            let grown = self.window.cwnd + left * self.member.look(self.increase);
+            let grown = self.window.cwnd + left * self.member.look(self.law);
             self.window.cwnd = grown.max(1.0);
         }
     }
@@ -118,7 +101,7 @@ impl Member {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
         own.window = window;
-        own.delivered[0] += delivered;
+        own.on_delivered(delivered);
         if let Some(sample) = round_trip.map(Span::as_secs_f64) {
             // As the smoothed round trip of RFC 6298.
             let old = if own.round_trip > 0.0 { own.round_trip } else { sample };
@@ -131,16 +114,16 @@ impl Member {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
         own.window = window;
-        own.delivered = [0.0, own.delivered[0]];
+        own.on_loss();
     }
 
     /// The increase of itself among all that count, of which it is one once its round trip is known.
-    fn look(&self, increase: Increase) -> f64 {
+    fn look(&self, law: CoupledLaw) -> f64 {
         let shares = self.coupling.shares();
         let own = &shares[self.number];
         if own.round_trip <= 0.0 {
             return 0.0;
         }
-        increase(own, &mut shares.iter().filter(|share| share.round_trip > 0.0))
+        law.increase(own, shares.iter().filter(|share| share.round_trip > 0.0))
     }
 }

@@ -96,7 +96,7 @@ impl LikeReno for Dctcp {
     fn on_congestion(&mut self, _now: Time, signal: Signal) {
         let left = match signal {
             Signal::Mark => 1.0 - self.share / 2.0,
-            Signal::Loss => 0.5,
+            Signal::Loss | Signal::Probed => 0.5,
         };
         self.window.answer_congestion(self.window.cwnd * left);
     }

@@ -140,7 +140,9 @@ impl CongestionControl for Dtpa {
 
     fn on_congestion(&mut self, now: Time, signal: Signal) {
         self.reno.on_congestion(now, signal);
-        self.lost = true;
+        // Neither a mark (ECN) nor a probe's repair is a fast retransmit or a timeout (Algorithm 2),
+        // and the kernel's program counts neither.
+        self.lost |= signal == Signal::Loss;
     }
 
     fn on_timeout(&mut self, now: Time) {
@@ -178,6 +180,11 @@ mod tests {
         law.on_congestion(now, Signal::Loss);
         law.on_sent(now);
         assert_eq!(law.law.loss(), 2.0 / 12.0);
+        law.on_congestion(now, Signal::Mark);
+        law.on_sent(now);
+        law.on_congestion(now, Signal::Probed);
+        law.on_sent(now);
+        assert_eq!(law.law.loss(), 2.0 / 14.0);
     }
 
     #[test]

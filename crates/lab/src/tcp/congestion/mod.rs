@@ -28,8 +28,6 @@ mod dtpa;
 mod fixed;
 mod htcp;
 mod hystart;
-mod lia;
-mod olia;
 mod reno;
 mod round;
 mod vegas;
@@ -96,6 +94,8 @@ pub struct Ack {
 pub enum Signal {
     /// Segments were lost.
     Loss,
+    /// A segment was lost, and a tail loss probe has repaired it.
+    Probed,
     /// A queue has marked a packet.
     Mark,
 }

@@ -176,7 +176,12 @@ impl MultipathSender {
 
     /// A segment of the receiver has come over a subflow.
     pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) {
-        self.subflows[subflow].on_segment(now, &carried.segment);
+        let of = &mut self.subflows[subflow];
+        of.on_segment(now, &carried.segment);
+        let path = of.id();
+        for acked in of.sender_mut().take_acked() {
+            self.scheduler.on_ack(path, &acked);
+        }
         if subflow == 0 && self.subflows[0].sender().is_open() {
             // Who is connected already takes no notice.
             self.subflows[1..].iter_mut().for_each(|other| other.sender_mut().connect(now));

@@ -97,6 +97,7 @@ impl Subflow {
 
     /// The next segment to send.
     pub(super) fn poll_transmit(&mut self, now: Time) -> Option<Carried> {
+        self.sender.set_device_wait(self.device.queue().wait());
         let segment = self.sender.poll_transmit(now)?;
         let mapping = (segment.len > 0).then(|| self.mapping(segment.seq)).flatten();
         Some(Carried { segment, mapping, data_ack: None })

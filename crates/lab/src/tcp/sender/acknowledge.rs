@@ -1,14 +1,18 @@
 //! What an ack tells, in the order in which it is worked out.
 
+use freshline_core::path::Acked;
 use freshline_core::unit::{Packets, Span, Time};
 
 use super::timers::Kind;
-use super::{Sender, State};
+use super::{Repair, Sender, State};
 use crate::tcp::congestion::{Ack, Signal};
 use crate::tcp::rack::Circumstances;
 use crate::tcp::recovery::{Cause, Episode, Progress};
 use crate::tcp::scoreboard::How;
-use crate::tcp::segment::Segment;
+use crate::tcp::segment::{SackBlocks, Segment};
+
+/// Duplicate acks in a row after which BLIP goes back (`tcplib.c`).
+const BLIP_DUPLICATES: u32 = 2;
 
 /// When the segments that an ack delivers were sent, of those sent only once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,7 +80,7 @@ impl Sender {
             Kind::Repetition
         };
         if self.timers.probe_repaired(self.board.acked_to(), kind) {
-            self.reduce(now, Signal::Loss);
+            self.reduce(now, Signal::Probed);
         }
 
         // 4. Recovery: its end, its beginning.
@@ -84,7 +88,10 @@ impl Sender {
             self.take_back(now);
         }
         self.leave_episode(now);
-        let lost = self.look_for_losses(now);
+        let lost = match self.params.repair {
+            Repair::Linux => self.look_for_losses(now),
+            Repair::Blip => self.count_duplicates(now, advances),
+        };
         if segment.flags.ece && self.params.ecn && self.episode.is_none() {
             self.reduce(now, Signal::Mark);
         }
@@ -124,8 +131,12 @@ impl Sender {
         let mut flight = Flight::default();
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
         let left_edge = self.board.acked_to();
-        let Self { board, rack, rate, .. } = self;
-        let advances = board.on_ack(segment.ack, segment.sack, |sent, how| {
+        let Self { board, rack, rate, acked, params, .. } = self;
+        let sack = match params.repair {
+            Repair::Linux => segment.sack,
+            Repair::Blip => SackBlocks::default(),
+        };
+        let advances = board.on_ack(segment.ack, sack, |sent, how| {
             rate.on_delivered(now, sent.sent_at, sent.then);
             // Beyond a hole, the echo is of a segment before it.
             let echo = segment.echo.filter(|_| how == How::Acked);
@@ -136,6 +147,9 @@ impl Sender {
                 let original = echo.is_some_and(|echo| echo < again_at);
                 flight.original_arrived |= sent.seq == left_edge && original;
                 return;
+            }
+            if let Some(wait) = sent.device_wait {
+                acked.push(Acked { round_trip: now.since(sent.sent_at), wait });
             }
             let ends = match how {
                 How::Acked => &mut flight.acked,
@@ -194,6 +208,9 @@ impl Sender {
 
     /// Lets RACK mark what is lost, and opens a recovery where that is news: how many segments.
     pub(super) fn look_for_losses(&mut self, now: Time) -> u64 {
+        if self.params.repair == Repair::Blip {
+            return 0;
+        }
         let path = Circumstances {
             recovering: self.episode.is_some_and(|episode| episode.cause != Cause::Mark),
             srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
@@ -215,6 +232,33 @@ impl Sender {
         lost
     }
 
+    /// As BLIP: with the second ack in a row that acknowledges nothing, all in flight counts as lost.
+    /// How many segments.
+    fn count_duplicates(&mut self, now: Time, advances: bool) -> u64 {
+        if advances || self.board.is_empty() || self.episode.is_some() {
+            self.duplicates = 0;
+            return 0;
+        }
+        self.duplicates += 1;
+        if self.duplicates < BLIP_DUPLICATES {
+            return 0;
+        }
+        self.duplicates = 0;
+        let lost = self.go_back();
+        self.reduce(now, Signal::Loss);
+        self.arm_timeout(now);
+        lost
+    }
+
+    /// All that is in flight counts as lost: how many segments.
+    pub(super) fn go_back(&mut self) -> u64 {
+        let lost = self.board.in_flight();
+        while self.board.oldest_in_flight().is_some() {
+            self.board.oldest_is_lost();
+        }
+        lost
+    }
+
     fn reduce(&mut self, now: Time, signal: Signal) {
         if self.episode.is_some() {
             return;
@@ -222,7 +266,7 @@ impl Sender {
         let before = self.window().get();
         self.law.on_congestion(now, signal);
         let cause = match signal {
-            Signal::Loss => {
+            Signal::Loss | Signal::Probed => {
                 self.stats.fast_recoveries += 1;
                 Cause::Loss
             }

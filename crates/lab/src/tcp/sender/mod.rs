@@ -13,6 +13,7 @@ mod transmit;
 
 use freshline_core::host::SendBuffer;
 use freshline_core::mesh::Heard;
+use freshline_core::path::Acked;
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use super::buffer::BufferParams;
@@ -26,6 +27,9 @@ use super::scoreboard::Scoreboard;
 
 use timers::Timers;
 use transmit::WindowUse;
+
+/// BLIP's timeout: 6 ticks, each of 512 of TinyOS's 1024 in a second (`TcpP.nc`, `tcplib.c`).
+const BLIP_TIMEOUT: Span = Span::from_millis(3000);
 
 /// Settings of a [`Sender`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +48,22 @@ pub struct SenderParams {
     pub least_variation: Span,
     /// And at least so long in all: nothing in Linux, 1 s in RFC 6298.
     pub least_timeout: Span,
+    /// How losses are found and repaired.
+    pub repair: Repair,
+}
+
+/// How losses are found and repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repair {
+    /// As in Linux: SACK, RACK, tail loss probes, timeouts by RFC 6298.
+    #[default]
+    Linux,
+    /// As TinyOS's BLIP does (`support/sdk/c/blip/libtcp/tcplib.c`): a constant timeout of six ticks
+    /// of 512/1024 s, which is not doubled, and the second duplicate ack in a row (the third of that
+    /// number); after either, all that is not acknowledged is sent again. Windows stay the law's, of
+    /// which BLIP's output keeps to the first segment alone.
+    Blip,
 }
 
 impl Default for SenderParams {
@@ -55,6 +75,7 @@ impl Default for SenderParams {
             ecn: false,
             least_variation: Span::from_millis(200),
             least_timeout: Span::ZERO,
+            repair: Repair::Linux,
         }
     }
 }
@@ -113,12 +134,16 @@ pub struct Sender {
     last_sent_at: Time,
     /// The timestamp that the next segment returns.
     echo: Option<Time>,
+    /// With [`Repair::Blip`]: acks in a row that acknowledge nothing.
+    duplicates: u32,
     /// A handshake segment is to be sent.
     handshake_due: bool,
     /// The window was reduced, which the next new segment tells the receiver.
     tell_reduced: bool,
     /// Where the stream ends with a FIN that was sent.
     fin_sent: bool,
+    /// Segments acknowledged since the last [`Sender::take_acked`].
+    acked: Vec<Acked>,
     stats: SenderStats,
 }
 
@@ -150,7 +175,11 @@ impl Sender {
             source: Source { written: 0, unlimited: false, closed: false },
             board: Scoreboard::default(),
             rack: Rack::default(),
-            rtt: RttEstimator::new(params.least_variation, params.least_timeout),
+            rtt: match params.repair {
+                Repair::Linux => RttEstimator::new(params.least_variation, params.least_timeout),
+                Repair::Blip => RttEstimator::with_timeout(BLIP_TIMEOUT),
+            },
+            duplicates: 0,
             rate: DeliveryRate::new(),
             pacer: Pacer::default(),
             timers: Timers::default(),
@@ -162,6 +191,7 @@ impl Sender {
             handshake_due: false,
             tell_reduced: false,
             fin_sent: false,
+            acked: Vec::new(),
             stats: SenderStats::default(),
         }
     }
@@ -173,6 +203,17 @@ impl Sender {
             self.handshake_due = true;
             self.arm_timeout(now);
         }
+    }
+
+    /// A segment that is sent now is expected to spend this time in its device queue; `None`, the
+    /// default, where that is unknown.
+    pub fn set_device_wait(&mut self, wait: Option<Span>) {
+        self.board.device_wait = wait;
+    }
+
+    /// The segments acknowledged since the last call that were sent once and whose wait was known.
+    pub fn take_acked(&mut self) -> impl Iterator<Item = Acked> {
+        self.acked.drain(..)
     }
 
     /// Writes up to `bytes` into the send buffer: how many of them it takes.

@@ -2,7 +2,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Sender, State};
+use super::{Repair, Sender, State};
 use crate::tcp::congestion::Signal;
 use crate::tcp::recovery::{Cause, Episode};
 
@@ -107,6 +107,9 @@ impl Sender {
     pub(super) fn arm_probe(&mut self, now: Time) {
         self.timers.probe = None;
         let Some(srtt) = self.rtt.srtt() else { return };
+        if self.params.repair == Repair::Blip {
+            return;
+        }
         if self.episode.is_some() || self.timers.probing.is_some() || self.board.sacked() > 0 {
             return;
         }
@@ -136,7 +139,13 @@ impl Sender {
         self.stats.timeouts += 1;
         self.timers.probing = None;
         let before = self.window().get();
-        self.rack.on_timeout(now, &mut self.board);
+        match self.params.repair {
+            Repair::Linux => self.rack.on_timeout(now, &mut self.board),
+            Repair::Blip => {
+                self.go_back();
+                self.board.first_is_lost();
+            }
+        }
         self.arm_timeout(now);
         if self.episode.is_none() {
             self.law.on_congestion(now, Signal::Loss);

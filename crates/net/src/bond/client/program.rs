@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use bytes::Bytes;
 use freshline_core::unit::{Span, Time};
@@ -15,13 +16,18 @@ use super::super::flow::{self, Incoming, Pipe, Pumped};
 use super::super::greeting::{Greeting, Next, Protocol};
 use super::super::head::{self, Reply};
 use super::super::link::Link;
+use super::super::socks;
 use super::Client;
+use super::udp::Associations;
 
 /// How long a program may take to say where it wants to go.
 const GREETING: Span = Span::from_secs(10);
 
 /// How long a program waits for the server: the server's own patience, and a connection to it first.
 const PATIENCE: Span = Span::from_secs(30);
+
+/// The most bytes that a program may send on the connection of its association: SOCKS5 knows none.
+const MAX_IDLE_TALK: usize = 4096;
 
 /// A program's connection.
 pub(super) struct Flow {
@@ -39,6 +45,9 @@ pub(super) enum Step {
     /// The server connects to the target. The rest of the head waits to leave.
     Asked(Program, StreamId, Bytes),
     Open(Pipe),
+    /// It lives as long as an association, of this number. Then, how many bytes the program has sent
+    /// meanwhile, which mean nothing.
+    Associated(TcpStream, usize, usize),
 }
 
 /// A program whose destination is known.
@@ -67,7 +76,7 @@ impl Flow {
     pub(super) fn stream(&self) -> Option<StreamId> {
         match &self.step {
             Step::Asked(_, stream, _) | Step::Open(Pipe { stream, .. }) => Some(*stream),
-            Step::Gone | Step::Greeting(..) | Step::Waiting(..) => None,
+            Step::Gone | Step::Greeting(..) | Step::Waiting(..) | Step::Associated(..) => None,
         }
     }
 
@@ -75,7 +84,7 @@ impl Flow {
     pub(super) fn is_late(&mut self, now: Time) -> bool {
         let waited = now.since(self.began_at);
         match &mut self.step {
-            Step::Gone | Step::Open(_) => false,
+            Step::Gone | Step::Open(_) | Step::Associated(..) => false,
             Step::Greeting(..) => waited > GREETING,
             Step::Waiting(..) | Step::Asked(..) if waited <= PATIENCE => false,
             Step::Waiting(program, _) | Step::Asked(program, ..) => {
@@ -131,22 +140,26 @@ pub(super) fn advance(
     by_stream: &mut HashMap<StreamId, usize>,
     key: usize,
     driver: &mut Driver,
+    associations: &mut Associations,
 ) -> Pumped {
     if let Step::Greeting(..) = flow.step {
         let Step::Greeting(tcp, greeting) = std::mem::replace(&mut flow.step, Step::Gone) else {
             return Pumped::Over;
         };
-        match greet(tcp, greeting) {
+        match greet(tcp, greeting, driver, associations) {
             Some(next) => flow.step = next,
             None => return Pumped::Over,
         }
+    }
+    if let Step::Associated(tcp, _, talk) = &mut flow.step {
+        return if has_ended(tcp, talk) { Pumped::Over } else { Pumped::Waits };
     }
     let Some(link) = link else { return Pumped::Waits };
     loop {
         let connection = &mut link.connection;
         match std::mem::replace(&mut flow.step, Step::Gone) {
             Step::Gone => return Pumped::Over,
-            step @ Step::Greeting(..) => {
+            step @ (Step::Greeting(..) | Step::Associated(..)) => {
                 flow.step = step;
                 return Pumped::Waits;
             }
@@ -181,7 +194,11 @@ pub(super) fn advance(
                     return Pumped::Over;
                 }
                 let read = [program.said, Bytes::new()];
-                flow.step = Step::Open(Pipe::new(program.tcp, stream, read, driver.clock.now()));
+                let mut pipe = Pipe::new(program.tcp, stream, read, driver.clock.now());
+                if let Some(Protocol::Absolute(rest)) = program.protocol {
+                    pipe.limit_up(rest);
+                }
+                flow.step = Step::Open(pipe);
             }
             Step::Open(mut pipe) => {
                 let pumped = driver.pump(&mut pipe, link);
@@ -193,7 +210,12 @@ pub(super) fn advance(
 }
 
 /// Hears what a program says; `None`: it has gone, or is sent away.
-fn greet(mut tcp: TcpStream, mut greeting: Greeting) -> Option<Step> {
+fn greet(
+    mut tcp: TcpStream,
+    mut greeting: Greeting,
+    driver: &Driver,
+    associations: &mut Associations,
+) -> Option<Step> {
     let mut piece = [0; 1024];
     loop {
         let most = piece.len().min(greeting.room());
@@ -217,7 +239,85 @@ fn greet(mut tcp: TcpStream, mut greeting: Greeting) -> Option<Step> {
                 let program = Program { tcp, protocol: Some(protocol), said };
                 return Some(Step::Waiting(program, target));
             }
+            Next::Associate => {
+                let at = beside(tcp.local_addr().ok()?);
+                let opened = associations.open(driver, at, tcp.peer_addr().ok()?.ip());
+                let Ok((association, address)) = opened else {
+                    let _ = tcp.write(&socks::answer(Reply::Failed));
+                    return None;
+                };
+                let _ = tcp.write(&socks::associated(address));
+                flow::keep_alive(&tcp);
+                return Some(Step::Associated(tcp, association, 0));
+            }
             Next::End => return None,
+        }
+    }
+}
+
+/// Where the socket of an association is bound, beside a program's connection to `at`: IPv4 where the
+/// program speaks IPv4 to a listener of both families, and in the same zone.
+fn beside(at: SocketAddr) -> SocketAddr {
+    match (at, at.ip().to_canonical()) {
+        (SocketAddr::V6(at), IpAddr::V6(ip)) => SocketAddrV6::new(ip, 0, 0, at.scope_id()).into(),
+        (_, ip) => SocketAddr::new(ip, 0),
+    }
+}
+
+/// Whether a program has closed the connection of its association, or has sent more than
+/// [`MAX_IDLE_TALK`] on it. `talk` counts the bytes, which are dropped.
+fn has_ended(mut tcp: impl Read, talk: &mut usize) -> bool {
+    let mut piece = [0; 256];
+    while *talk <= MAX_IDLE_TALK {
+        match tcp.read(&mut piece) {
+            Ok(0) => return true,
+            Ok(len) => *talk += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_association_ends_when_its_connection_is_flooded() {
+        let (mut talk, mut reads) = (0, 0);
+        let mut flood = |piece: &mut [u8]| {
+            reads += 1;
+            Ok(piece.len())
+        };
+        assert!(has_ended(Endless(&mut flood), &mut talk));
+        assert!(reads <= 1 + MAX_IDLE_TALK / 256, "{reads} reads");
+        // A few bytes are forgiven.
+        let (mut talk, mut left) = (0, Some(2));
+        let mut some = |_: &mut [u8]| left.take().ok_or(io::ErrorKind::WouldBlock.into());
+        assert!(!has_ended(Endless(&mut some), &mut talk));
+        assert_eq!(talk, 2);
+        assert!(has_ended(&b""[..], &mut talk));
+    }
+
+    /// Reads by a function.
+    struct Endless<'a>(&'a mut dyn FnMut(&mut [u8]) -> io::Result<usize>);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+            (self.0)(piece)
+        }
+    }
+
+    #[test]
+    fn the_socket_of_an_association_is_of_the_family_and_zone_that_the_program_uses() {
+        for (at, bound) in [
+            ("127.0.0.1:1080", "127.0.0.1:0"),
+            ("[::ffff:192.0.2.1]:1080", "192.0.2.1:0"),
+            ("[::1]:1080", "[::1]:0"),
+            ("[fe80::1%3]:1080", "[fe80::1%3]:0"),
+        ] {
+            assert_eq!(beside(at.parse().unwrap()), bound.parse().unwrap(), "{at}");
         }
     }
 }

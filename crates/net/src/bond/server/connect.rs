@@ -1,10 +1,11 @@
 //! From a stream's head to a TCP connection: by name or address, and by the rules.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
 
 use super::super::Target;
@@ -12,7 +13,14 @@ use super::super::driver::Watched;
 use super::super::flow::{self, Pipe};
 use super::super::head::{self, Parsed, Reply};
 use super::super::resolve::Asker;
-use super::{ADDRESS_PATIENCE, Server, Step, Wish};
+use super::{Server, Step, Wish};
+
+/// How long an address may take to answer before the next one is tried beside it (RFC 8305,
+/// section 5).
+const ATTEMPT_DELAY: Span = Span::from_millis(250);
+
+/// How long it is remembered which address family has answered (section 4: about 10 minutes).
+const REMEMBERED: Span = Span::from_secs(600);
 
 impl Server {
     pub(super) fn read_head(&mut self, key: usize) {
@@ -52,6 +60,9 @@ impl Server {
     }
 
     pub(super) fn on_resolved(&mut self, (key, question): Asker, addresses: Vec<SocketAddr>) {
+        if self.on_datagram_resolved(question, &addresses) {
+            return;
+        }
         // Who has asked may have gone.
         let Some(flow) = self.flows.get_mut(key) else { return };
         if !matches!(flow.step, Step::Resolving(asked, _) if asked == question) {
@@ -62,27 +73,48 @@ impl Server {
         }
     }
 
-    /// Begins to connect to the first of `addresses` that is allowed and can be.
+    /// Begins to connect to one of `addresses` after the other, until one has answered (RFC 8305).
     fn connect(&mut self, key: usize, addresses: Vec<SocketAddr>, wish: Wish) {
-        let mut why = Reply::HostUnreachable;
-        let mut addresses = addresses.into_iter();
-        while let Some(address) = addresses.next() {
-            match self.begin(key, address, &wish.target) {
+        let others = self.families.order(addresses, self.driver.clock.now());
+        let why = Reply::HostUnreachable;
+        let attempts = Attempts { tcps: Vec::new(), others, next_at: Time::ZERO, why, wish };
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.step = Step::Connecting(attempts);
+            self.attempt_next(key);
+        }
+    }
+
+    /// Begins to connect to the next address that is allowed and can be.
+    fn attempt_next(&mut self, key: usize) {
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        let Step::Connecting(mut attempts) = std::mem::replace(&mut flow.step, Step::Gone) else {
+            return;
+        };
+        while let Some(address) = attempts.others.pop_front() {
+            match self.begin(key, address, &attempts.wish.target) {
                 Ok(Some(tcp)) => {
-                    if let Some(flow) = self.flows.get_mut(key) {
-                        let now = self.driver.clock.now();
-                        flow.step = Step::Connecting(tcp, now, addresses.collect(), wish);
-                    }
-                    return;
+                    attempts.tcps.push(tcp);
+                    break;
                 }
                 Ok(None) => {
-                    tracing::info!("not connected to {} at {address}: forbidden", wish.target);
-                    why = Reply::Forbidden;
+                    let target = &attempts.wish.target;
+                    tracing::info!("not connected to {target} at {address}: forbidden");
+                    attempts.why = Reply::Forbidden;
                 }
-                Err(error) => why = Reply::of(&error),
+                Err(error) => attempts.why = Reply::of(&error),
             }
         }
-        self.refuse(key, why);
+        if attempts.tcps.is_empty() {
+            return self.refuse(key, attempts.why);
+        }
+        attempts.next_at = self.driver.clock.now() + ATTEMPT_DELAY;
+        if !attempts.others.is_empty() {
+            let at = self.next_attempt_at.get_or_insert(attempts.next_at);
+            *at = (*at).min(attempts.next_at);
+        }
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.step = Step::Connecting(attempts);
+        }
     }
 
     /// Begins to connect; `None`: the rules forbid it.
@@ -100,63 +132,153 @@ impl Server {
         Ok(Some(tcp))
     }
 
-    /// Tries the next address of those names whose last one does not answer.
-    pub(super) fn go_on_to_other_addresses(&mut self, now: Time) {
-        let slow = self.flows.iter().filter_map(|(key, flow)| match &flow.step {
-            Step::Connecting(_, since, others, _)
-                if !others.is_empty() && now.since(*since) > ADDRESS_PATIENCE =>
-            {
-                Some(key)
+    /// Tries the next address of those names whose last one has not answered yet.
+    pub(super) fn attempt_others(&mut self, now: Time) {
+        if self.next_attempt_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut due = Vec::new();
+        self.next_attempt_at = None;
+        for (key, flow) in &self.flows {
+            let Step::Connecting(attempts) = &flow.step else { continue };
+            if attempts.others.is_empty() {
+                continue;
             }
-            _ => None,
-        });
-        for key in slow.collect::<Vec<_>>() {
-            if let Step::Connecting(_, _, others, wish) =
-                std::mem::replace(&mut self.flows[key].step, Step::Gone)
-            {
-                self.connect(key, others, wish);
+            if attempts.next_at <= now {
+                due.push(key);
+            } else {
+                let at = self.next_attempt_at.get_or_insert(attempts.next_at);
+                *at = (*at).min(attempts.next_at);
             }
         }
+        due.into_iter().for_each(|key| self.attempt_next(key));
     }
 
     pub(super) fn on_connecting(&mut self, key: usize) {
         let Some(flow) = self.flows.get_mut(key) else { return };
-        let Step::Connecting(tcp, since, others, wish) =
-            std::mem::replace(&mut flow.step, Step::Gone)
-        else {
-            return;
-        };
-        let failed = match tcp.take_error() {
-            Ok(None) => tcp.peer_addr().err().filter(|e| e.kind() != io::ErrorKind::NotConnected),
-            Ok(Some(error)) | Err(error) => Some(error),
-        };
-        match failed {
-            Some(error) if others.is_empty() => self.refuse(key, Reply::of(&error)),
-            Some(_) => self.connect(key, others, wish),
-            // Not yet.
-            None if tcp.peer_addr().is_err() => {
-                flow.step = Step::Connecting(tcp, since, others, wish);
-            }
-            None => {
-                let Some((link, _)) = self.links.get_mut(&flow.link) else { return };
-                let answer = [Reply::Connected as u8];
-                match link.connection.send_stream(flow.stream).write(&answer) {
-                    Ok(_) => {
-                        let (read, now) = ([Bytes::new(), wish.rest], self.driver.clock.now());
-                        flow.step = Step::Open(Pipe::new(tcp, flow.stream, read, now));
-                        self.driver.ready.push_back(key);
-                    }
-                    // Windows are full of others' bytes; this is tried again with the next event.
-                    // It has answered, so no other address is needed.
-                    Err(noq_proto::WriteError::Blocked) => {
-                        flow.step = Step::Connecting(tcp, since, Vec::new(), wish);
-                    }
-                    Err(_) => {
-                        flow::reset(&mut link.connection, flow.stream);
-                        self.forget(key);
-                    }
+        let Step::Connecting(attempts) = &mut flow.step else { return };
+        let mut connected = None;
+        let before = attempts.tcps.len();
+        for at in (0..before).rev() {
+            match outcome(&attempts.tcps[at]) {
+                Ok(true) => connected = Some(at),
+                Ok(false) => {}
+                Err(error) => {
+                    attempts.why = Reply::of(&error);
+                    attempts.tcps.remove(at);
+                    // Its number is one less for those behind it.
+                    connected = connected.map(|connected| connected - 1);
                 }
             }
         }
+        let Some(connected) = connected else {
+            if attempts.tcps.len() < before {
+                self.attempt_next(key);
+            }
+            return;
+        };
+        let Some((link, _)) = self.links.get_mut(&flow.link) else { return };
+        // One has answered: no other is needed.
+        attempts.tcps.swap(0, connected);
+        attempts.tcps.truncate(1);
+        attempts.others.clear();
+        let answer = [Reply::Connected as u8];
+        match link.connection.send_stream(flow.stream).write(&answer) {
+            Ok(_) => {
+                let Step::Connecting(mut attempts) = std::mem::replace(&mut flow.step, Step::Gone)
+                else {
+                    return;
+                };
+                let Some(tcp) = attempts.tcps.pop() else { return };
+                let now = self.driver.clock.now();
+                if let (Target::Name(..), Ok(address)) = (&attempts.wish.target, tcp.peer_addr()) {
+                    self.families.on_answer(address, now);
+                }
+                let read = [Bytes::new(), attempts.wish.rest];
+                flow.step = Step::Open(Pipe::new(tcp, flow.stream, read, now));
+                self.driver.ready.push_back(key);
+            }
+            // Windows are full of others' bytes; this is tried again with the next event.
+            Err(noq_proto::WriteError::Blocked) => {}
+            Err(_) => {
+                flow::reset(&mut link.connection, flow.stream);
+                self.forget(key);
+            }
+        }
+    }
+}
+
+/// Whether a connection is there by now.
+fn outcome(tcp: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = tcp.take_error()? {
+        return Err(error);
+    }
+    match tcp.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Connections to the addresses of one destination, of which the first that answers is used.
+pub(super) struct Attempts {
+    /// TCP handshakes that have begun.
+    pub(super) tcps: Vec<TcpStream>,
+    others: VecDeque<SocketAddr>,
+    /// When the next of the others is tried.
+    next_at: Time,
+    /// Why the last one failed.
+    why: Reply,
+    wish: Wish,
+}
+
+/// Which address family has answered last.
+#[derive(Debug, Default)]
+pub(super) struct Families(Option<(bool, Time)>);
+
+impl Families {
+    /// An address of a name has answered.
+    fn on_answer(&mut self, address: SocketAddr, now: Time) {
+        self.0 = Some((address.is_ipv6(), now));
+    }
+
+    /// The addresses with both families in turn (RFC 8305, section 4). The first is of the family
+    /// that has answered last, or of that which the resolver has put first.
+    fn order(&self, addresses: Vec<SocketAddr>, now: Time) -> VecDeque<SocketAddr> {
+        let fresh = self.0.filter(|(_, at)| now.since(*at) < REMEMBERED);
+        let Some(first) = addresses.first() else { return VecDeque::new() };
+        let is_v6_first = fresh.map_or(first.is_ipv6(), |(is_v6, _)| is_v6);
+        let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+            addresses.into_iter().partition(|address| address.is_ipv6() == is_v6_first);
+        let mut ordered = VecDeque::new();
+        while !first.is_empty() || !second.is_empty() {
+            ordered.extend(first.pop_front());
+            ordered.extend(second.pop_front());
+        }
+        ordered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_and_the_one_that_answered_is_first() {
+        let addresses = |texts: &[&str]| {
+            texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>()
+        };
+        let given =
+            addresses(&["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "192.0.2.1:1"]);
+        let mut families = Families::default();
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let order = |families: &Families, now| Vec::from(families.order(given.clone(), now));
+        let turns = [0, 3, 1, 2].map(|index| given[index]);
+        assert_eq!(order(&families, at(0)), turns);
+        families.on_answer(given[3], at(1));
+        assert_eq!(order(&families, at(2)), [3, 0, 1, 2].map(|index| given[index]));
+        // Not for ever.
+        assert_eq!(order(&families, at(700)), turns);
+        assert_eq!(families.order(Vec::new(), at(2)), Vec::new());
     }
 }

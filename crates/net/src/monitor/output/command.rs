@@ -1,99 +1,241 @@
 //! A command that is run for fresh states.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::ops::Bound;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use freshline_core::session::SourceKey;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 use super::Record;
 use super::handover::{Handover, Pending};
+use crate::clock::Clock;
 
-/// Runs the command for one state after the other, each time for the newest of a source. Also the
-/// last state of a source that has left is handed on, unless another source has taken its place.
+/// Maximum number of commands that run at the same time, each for another source: a slow one does not
+/// hold up the others.
+const RUNNERS: usize = 8;
+
+/// Runs the command for fresh states, for one state of a source after the other, each time for its
+/// newest. Also the last state of a source that has left is handed on, unless another source has
+/// taken its place. A command that takes too long is killed.
 pub(super) struct Command {
     jobs: Arc<Handover<Jobs>>,
-    runner: JoinHandle<()>,
+    runners: Vec<JoinHandle<()>>,
+    limit: Span,
 }
 
 #[derive(Default)]
 struct Jobs {
     /// By the sources' indices.
     newest: BTreeMap<usize, Job>,
+    /// Whose commands run.
+    running: BTreeSet<usize>,
     /// Whose turn was last; the next is of the source after it.
     last: Option<usize>,
+    /// When the monitor ends: all commands are over by then.
+    until: Option<Time>,
+    /// Jobs that were dropped since the monitor ended before their turn.
+    dropped: usize,
 }
 
 struct Job {
     source: String,
     seq: u64,
-    age_ms: Option<f64>,
+    /// When the state was sampled, on the source's clock.
+    generated_at: Time,
+    /// The age of the state when it came, or when its age became known, and when that was.
+    age: Option<Span>,
+    came_at: Time,
     payload: Vec<u8>,
 }
 
 impl Command {
-    pub(super) fn new(command: String) -> Self {
-        let jobs = Arc::default();
-        let theirs: Arc<Handover<Jobs>> = Arc::clone(&jobs);
-        let runner = std::thread::spawn(move || {
-            while let Some(job) = theirs.next() {
-                if let Err(error) = run(&command, &job) {
-                    tracing::warn!("cannot run `{command}`: {error}");
+    /// Runs `command` by `sh -c`, each time for no longer than `limit`. What it prints
+    /// goes to standard output, or to standard error.
+    pub(super) fn new(command: String, limit: Span, to_stderr: bool) -> Self {
+        let jobs: Arc<Handover<Jobs>> = Arc::default();
+        let command: Arc<str> = command.into();
+        let runner = |_| {
+            let (jobs, command) = (Arc::clone(&jobs), Arc::clone(&command));
+            std::thread::spawn(move || {
+                while let Some(Task { index, job, until }) = jobs.next() {
+                    let limit = until.map_or(limit, |at| limit.min(at.since(Clock::new().now())));
+                    if let Err(error) = run(&command, &job, limit, to_stderr, &RUNNING) {
+                        tracing::warn!("cannot run `{command}`: {error}");
+                    }
+                    jobs.put(|jobs| jobs.running.remove(&index));
                 }
-            }
-        });
-        Self { jobs, runner }
+            })
+        };
+        Self { runners: (0..RUNNERS).map(runner).collect(), jobs, limit }
     }
 
-    /// Whether a state that waited was replaced.
+    /// Whether a pending state was replaced by another one.
     pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> bool {
         let session = || record.session.to_string();
         let job = Job {
             source: if record.name.is_empty() { session() } else { record.name.to_string() },
             seq: record.newest_seq,
-            age_ms: record.age.age(now).map(|age| age.as_millis_f64()),
+            generated_at: record.generated_at,
+            age: record.state_age(now),
+            came_at: now,
             payload: record.payload.clone(),
         };
-        self.jobs.put(|jobs| jobs.newest.insert(source.index(), job)).is_some()
+        let generated_at = job.generated_at;
+        let replaced = self.jobs.put(|jobs| jobs.newest.insert(source.index(), job));
+        replaced.is_some_and(|replaced| replaced.generated_at != generated_at)
     }
 
+    /// Runs what is pending, all together within the limit of one command, and drops the rest.
     pub(super) fn finish(self) {
+        self.jobs.put(|jobs| jobs.until = Some(Clock::new().now() + self.limit));
         self.jobs.finish();
-        let _ = self.runner.join();
+        for runner in self.runners {
+            let _ = runner.join();
+        }
+        let dropped = self.jobs.put(|jobs| jobs.dropped);
+        if dropped > 0 {
+            tracing::warn!("the newest states of {dropped} sources did not get to the command");
+        }
     }
+}
+
+/// A command to run.
+struct Task {
+    /// The source's index.
+    index: usize,
+    job: Job,
+    /// When it has to be over, if the monitor ends.
+    until: Option<Time>,
 }
 
 impl Pending for Jobs {
-    type Item = Job;
+    type Item = Task;
 
     /// The newest state of one source after the other, so that a fast source holds up no other.
-    fn take(&mut self) -> Option<Job> {
-        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.newest.range((after, Bound::Unbounded)).chain(&self.newest).next();
-        self.last = next.map(|(index, _)| *index);
-        self.newest.remove(&self.last?)
+    fn take(&mut self) -> Option<Task> {
+        if self.until.is_some_and(|until| Clock::new().now() >= until) {
+            self.dropped += self.newest.len();
+            self.newest.clear();
+        }
+        let after = |last: &usize| self.last.is_some_and(|before| before < *last);
+        let mut idle = self.newest.keys().filter(|index| !self.running.contains(index));
+        let next = idle.clone().find(|index| after(index)).or_else(|| idle.next()).copied()?;
+        self.last = Some(next);
+        self.running.insert(next);
+        Some(Task { index: next, job: self.newest.remove(&next)?, until: self.until })
     }
 }
 
-fn run(command: &str, job: &Job) -> std::io::Result<()> {
-    let mut child = std::process::Command::new("sh")
+/// The process groups of all commands that run.
+static RUNNING: Groups = Groups::new();
+
+/// Kills all commands that run for monitors of this process, and starts no more: for a process that
+/// exits without waiting for them.
+pub fn end_all() {
+    RUNNING.end();
+}
+
+/// Process groups that can be killed together. A group is in here while its number is its own: until
+/// its first process has ended, and has not been waited for yet.
+struct Groups(Mutex<State>);
+
+struct State {
+    running: BTreeSet<Pid>,
+    is_over: bool,
+}
+
+impl Groups {
+    const fn new() -> Self {
+        Self(Mutex::new(State { running: BTreeSet::new(), is_over: false }))
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut State) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts a command in a group of its own.
+    fn start(&self, command: &mut std::process::Command) -> io::Result<(Child, Pid)> {
+        self.with(|state| {
+            if state.is_over {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let child = command.process_group(0).spawn()?;
+            let group = Pid::from_raw(child.id().cast_signed());
+            state.running.insert(group);
+            Ok((child, group))
+        })
+    }
+
+    fn remove(&self, group: Pid) {
+        self.with(|state| state.running.remove(&group));
+    }
+
+    /// Whether the group still ran.
+    fn kill(&self, group: Pid) -> bool {
+        self.with(|state| state.running.contains(&group) && killpg(group, Signal::SIGKILL).is_ok())
+    }
+
+    fn end(&self) {
+        self.with(|state| {
+            state.is_over = true;
+            for group in &state.running {
+                let _ = killpg(*group, Signal::SIGKILL);
+            }
+        });
+    }
+}
+
+fn run(
+    command: &str,
+    job: &Job,
+    limit: Span,
+    to_stderr: bool,
+    groups: &'static Groups,
+) -> io::Result<()> {
+    // A system that is short of threads has none for the watchdog: then nothing is started.
+    let (started, group) = channel();
+    let (ended, end) = channel::<()>();
+    let watchdog = thread::Builder::new().spawn(move || match group.recv() {
+        Ok(group) if end.recv_timeout(limit.into()) == Err(RecvTimeoutError::Timeout) => {
+            groups.kill(group)
+        }
+        _ => false,
+    })?;
+    let age = job.age.map(|age| age + Clock::new().now().since(job.came_at));
+    let mut shell = std::process::Command::new("sh");
+    shell
         .args(["-c", command])
         .env("FRESHLINE_SOURCE", &job.source)
         .env("FRESHLINE_SEQ", job.seq.to_string())
-        .env("FRESHLINE_AGE_MS", job.age_ms.map_or(String::new(), |age| format!("{age:.3}")))
+        .env(
+            "FRESHLINE_AGE_MS",
+            age.map_or(String::new(), |age| format!("{:.3}", age.as_millis_f64())),
+        )
         .stdin(Stdio::piped())
-        .stdout(Stdio::inherit())
-        .spawn()?;
+        .stdout(if to_stderr { Stdio::from(io::stderr()) } else { Stdio::inherit() });
+    let (mut child, group) = groups.start(&mut shell)?;
+    let _ = started.send(group);
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that does not read its input is welcome to.
+        // A command need not read its input.
         let _ = stdin.write_all(&job.payload);
     }
+    // Does not release its number yet.
+    let waited = waitid(Id::Pid(group), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+    groups.remove(group);
+    let _ = ended.send(());
+    waited?;
     let status = child.wait()?;
-    if !status.success() {
+    if watchdog.join().unwrap_or(false) {
+        tracing::warn!("`{command}` ran for more than {limit} for {} and was ended", job.source);
+    } else if !status.success() {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
     Ok(())
@@ -103,18 +245,96 @@ fn run(command: &str, job: &Job) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    fn job(seq: u64) -> Job {
+        let age = Some(Span::from_millis(5));
+        let came_at = Clock::new().now();
+        let generated_at = Time::from_nanos(seq);
+        Job { source: "it".into(), seq, generated_at, age, came_at, payload: Vec::new() }
+    }
+
     #[test]
     fn a_fast_source_does_not_hold_up_the_others() {
-        let job = |seq| Job { source: String::new(), seq, age_ms: None, payload: Vec::new() };
         let mut jobs = Jobs::default();
         let mut taken = Vec::new();
         for index in [1, 2, 3] {
             jobs.newest.insert(index, job(index as u64));
         }
         for _ in 0..6 {
-            taken.extend(jobs.take().map(|job| job.seq));
+            taken.extend(jobs.take().map(|Task { index, job, .. }| {
+                jobs.running.remove(&index);
+                job.seq
+            }));
             jobs.newest.insert(1, job(1));
         }
         assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_slow_command_holds_up_its_own_source_alone() {
+        let mut jobs = Jobs::default();
+        for index in [1, 2] {
+            jobs.newest.insert(index, job(index as u64));
+        }
+        assert_eq!(jobs.take().map(|task| task.index), Some(1));
+        jobs.newest.insert(1, job(10));
+        assert_eq!(jobs.take().map(|task| task.index), Some(2));
+        assert!(jobs.take().is_none(), "both run");
+        jobs.running.remove(&1);
+        assert_eq!(jobs.take().map(|task| task.job.seq), Some(10));
+    }
+
+    #[test]
+    fn the_age_is_that_at_the_commands_start_and_a_command_that_hangs_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("age");
+        let late = Job { came_at: Clock::new().now() - Span::from_secs(3), ..job(1) };
+        let command = format!("echo $FRESHLINE_AGE_MS > {}; sleep 30 & sleep 30", file.display());
+        let began_at = Clock::new().now();
+        run(&command, &late, Span::from_secs(3), false, &RUNNING).unwrap();
+        assert!(Clock::new().now().since(began_at) < Span::from_secs(25), "it was ended");
+        let age: f64 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        assert!((3_005.0..25_000.0).contains(&age), "{age}");
+    }
+
+    #[test]
+    fn the_end_takes_no_longer_than_one_command_however_many_states_are_pending() {
+        let limit = Span::from_secs(1);
+        let command = Command::new("sleep 60".into(), limit, false);
+        command.jobs.put(|jobs| jobs.newest.extend((0..1_000).map(|index| (index, job(1)))));
+        let began_at = Clock::new().now();
+        command.finish();
+        // One after the other they would take 125 s.
+        assert!(Clock::new().now().since(began_at) < Span::from_secs(25));
+    }
+
+    #[test]
+    fn a_pending_state_is_run_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("states");
+        let words = format!("echo $FRESHLINE_SEQ >> {}", file.display());
+        let command = Command::new(words, Span::from_secs(60), false);
+        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (index, job(1)))));
+        command.finish();
+        assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 20);
+    }
+
+    #[test]
+    fn a_forced_exit_ends_commands_with_all_that_they_started() {
+        static GROUPS: Groups = Groups::new();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("began");
+        let command = format!("echo > {}; sleep 60 & sleep 60", file.display());
+        let began_at = Clock::new().now();
+        let running =
+            thread::spawn(move || run(&command, &job(1), Span::from_secs(60), false, &GROUPS));
+        while !file.exists() {
+            assert!(Clock::new().now().since(began_at) < Span::from_secs(25), "it does not begin");
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        GROUPS.end();
+        running.join().unwrap().unwrap();
+        assert!(Clock::new().now().since(began_at) < Span::from_secs(50), "it was ended");
+        let error = run("true", &job(1), Span::from_secs(60), false, &GROUPS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted, "none starts any more");
     }
 }

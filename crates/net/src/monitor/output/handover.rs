@@ -34,7 +34,7 @@ impl<Q: Pending> Handover<Q> {
     /// Nothing will be put in any more.
     pub(super) fn finish(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).finished = true;
-        self.changed.notify_one();
+        self.changed.notify_all();
     }
 
     /// Waits for the next; `None` when all is taken and no more will come.

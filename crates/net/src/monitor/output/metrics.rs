@@ -26,22 +26,26 @@ pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAdd
 #[derive(Debug)]
 struct Snapshot(MonitorReport);
 
-const GAUGES: [Column<SourceStatus, Option<f64>>; 6] = [
+const GAUGES: [Column<SourceStatus, Option<f64>>; 8] = [
     ("age_seconds", "Age of the freshest state", |s| s.age_ms.map(|ms| ms / 1e3)),
+    ("silence_seconds", "Time since the last update", |s| Some(s.heard_ago_s)),
     ("age_mean_seconds", "Time-average age", |s| s.age_mean_ms.map(|ms| ms / 1e3)),
     ("age_p95_seconds", "95th percentile of age", |s| s.age_p95_ms.map(|ms| ms / 1e3)),
     ("peak_age_mean_seconds", "Mean peak age", |s| s.peak_age_mean_ms.map(|ms| ms / 1e3)),
     ("update_rate", "Fresh updates per second", |s| Some(s.updates_per_s)),
+    ("update_dscp", "Code point of the last update as it came, 0 to 63", |s| {
+        s.dscp.map(|dscp| dscp.get().into())
+    }),
     ("loss_ratio", "Share of updates that have not come", |s| {
-        let all = f64::from(s.fresh) + f64::from(s.stale) + f64::from(s.missing);
-        (all > 0.0).then(|| f64::from(s.missing) / all)
+        let all = s.fresh + s.stale + s.missing;
+        (all > 0).then(|| s.missing as f64 / all as f64)
     }),
 ];
 
 const COUNTERS: [Column<SourceStatus, u64>; 4] = [
-    ("updates_fresh", "Updates that were the freshest", |s| s.fresh.into()),
-    ("updates_stale", "Updates that came after a fresher one", |s| s.stale.into()),
-    ("updates_missing", "Updates that have not come", |s| s.missing.into()),
+    ("updates_fresh", "Updates that were the freshest", |s| s.fresh),
+    ("updates_stale", "Updates that came after a fresher one", |s| s.stale),
+    ("updates_missing", "Updates that have not come", |s| s.missing),
     ("states_replaced", "States that a newer one replaced before an output took them", |s| {
         s.replaced
     }),

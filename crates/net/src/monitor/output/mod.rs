@@ -15,7 +15,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use freshline_core::session::SourceKey;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use serde_json::{Map, Value, json};
 
 use super::{Record, SourceStatus, Watch};
@@ -24,6 +24,7 @@ use crate::clock::wall_clock_ms;
 use command::Command;
 use lines::Lines;
 
+pub use command::end_all as end_commands;
 pub use metrics::serve as serve_metrics;
 pub use query::{QueryError, QuerySocket};
 
@@ -47,12 +48,21 @@ impl Outputs {
         self.lines = Some(Lines::new(out));
     }
 
-    /// Runs `command` by `sh -c` for fresh states, with the state on its standard input.
-    pub fn run_command(&mut self, command: String) {
-        self.command = Some(Command::new(command));
+    /// Runs `command` by `sh -c` for fresh states, with the state on its standard input, each time
+    /// for no longer than `limit`.
+    pub fn run_command(&mut self, command: String, limit: Span) {
+        self.command = Some(Command::new(command, limit, false));
     }
 
-    /// Waits until what was handed out has been written.
+    /// As [`Outputs::run_command`], but what `command` prints goes to standard error, as standard
+    /// output is for something else.
+    pub fn run_command_beside_output(&mut self, command: String, limit: Span) {
+        self.command = Some(Command::new(command, limit, true));
+    }
+
+    /// Waits until all lines are written and all commands have ended. Commands for states that are
+    /// still pending run as well, all together within the limit of one command; what is pending then
+    /// is dropped, with a warning.
     pub fn finish(self) {
         if let Some(lines) = self.lines {
             lines.finish();
@@ -82,6 +92,10 @@ impl Watch for Outputs {
         }
     }
 
+    fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
+        self.fresh(now, source, record);
+    }
+
     fn replaced(&self, source: SourceKey) -> u64 {
         self.replaced.get(source.index()).copied().unwrap_or(0)
     }
@@ -89,7 +103,7 @@ impl Watch for Outputs {
 
 /// A fresh state as JSON; a payload that is not text is given in base64.
 fn line(now: Time, record: &Record) -> Map<String, Value> {
-    let age_ms = record.age.age(now).map(|age| age.as_millis_f64());
+    let age_ms = record.state_age(now).map(|age| age.as_millis_f64());
     let session = record.session.to_string();
     let source = if record.name.is_empty() { &*session } else { &*record.name };
     state(source, &session, record.newest_seq, age_ms, &record.payload)
@@ -97,7 +111,9 @@ fn line(now: Time, record: &Record) -> Map<String, Value> {
 
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
-    state(source, session, *seq, *age_ms, payload)
+    let mut line = state(source, session, *seq, *age_ms, payload);
+    line.insert("heard_ago_s".into(), json!(status.heard_ago_s));
+    line
 }
 
 fn state(

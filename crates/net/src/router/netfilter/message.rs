@@ -118,8 +118,9 @@ impl Attributes<'_> {
 /// A message that came.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming<'a> {
-    /// The kernel's answer to a request: 0, or an error's number.
-    Answer(i32),
+    /// The kernel's answer to a request: 0, or an error's number; with an error, the attributes of
+    /// that request.
+    Answer(i32, &'a [u8]),
     /// Anything else: the type and the attributes.
     Message(u16, &'a [u8]),
 }
@@ -138,7 +139,8 @@ pub(super) fn incoming(mut datagram: &[u8]) -> impl Iterator<Item = Incoming<'_>
             ERROR => {
                 let errno =
                     message[ANSWER_AT..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
-                Incoming::Answer(errno.map_or(0, i32::saturating_neg))
+                let request = message.get(ANSWER_AT + 4 + HEADER_LEN..).unwrap_or_default();
+                Incoming::Answer(errno.map_or(0, i32::saturating_neg), request)
             }
             _ => Incoming::Message(kind, &message[HEADER_LEN..]),
         })
@@ -184,7 +186,7 @@ mod tests {
         let mut message = vec![0; 36];
         message[..6].copy_from_slice(&[36, 0, 0, 0, 2, 0]);
         message[16..20].copy_from_slice(&(-17i32).to_ne_bytes());
-        assert_eq!(incoming(&message).collect::<Vec<_>>(), [Incoming::Answer(17)]);
+        assert_eq!(incoming(&message).collect::<Vec<_>>(), [Incoming::Answer(17, &[])]);
     }
 
     proptest! {

@@ -17,10 +17,20 @@
 //!   would send it ahead of what waits, past the shaper, and uncounted.
 //! - **Our end.** The rule lets packets pass while nobody listens, and the kernel removes it with
 //!   us. What waits when we are killed is lost; when we end, it is let go.
+//! - **Packets that the kernel drops by itself.** It drops all queued packets when the device goes
+//!   down, or when any base chain of the packet filter goes, as when another router ends; when
+//!   another device goes down, it drops those that came in through it. The next verdict on one of
+//!   them finds no packet (`ENOENT`). From then on the verdict on every packet that was queued at
+//!   that time is sent at once and its answer awaited, and the time in which a dropped packet seemed
+//!   to be transmitted is made up for. Each packet gets a verdict, so none stays in the kernel.
 //! - **Marks of congestion.** A verdict can change a packet only by giving it back as a whole. Where
 //!   super-packets are segmented we are handed whole copies, and keep those whose senders take part
-//!   in ECN: they can be marked. At higher rates we see 128 bytes of each, nothing can be marked,
-//!   and an AQM drops.
+//!   in ECN: they can be marked. At higher rates we see 128 bytes of each: shorter packets can be
+//!   marked, and longer ones are dropped in their place. A packet given back is finished for the
+//!   kernel (`nfqnl_mangle` sets `CHECKSUM_NONE`), but where super-packets stay whole, packets of
+//!   this host and its virtual machines come with a transport checksum that their network card is
+//!   to complete. So it is completed here when such a packet is marked; where that cannot be
+//!   (`complete_checksum`), and of super-packets, none is marked.
 //! - **Sizes** are those of the packets that are queued: of a whole super-packet, one IP header
 //!   and all of its payload, 3 % less than what is on the wire.
 
@@ -32,18 +42,20 @@ mod table;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::{Ecn, Header, LostReport, mark_congestion};
-use freshline_core::unit::{BitRate, Bytes, Span};
+use freshline_core::router::{Ecn, Header, LostReport, complete_checksum, mark_congestion};
+use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use nix::errno::Errno;
 
 use super::RouterError;
+use super::bypass::sent_by;
 use super::gate::{Arrived, Gate, Status, Ticket};
-use queue::{PacketId, Queue, SuperPackets, Verdict};
+use queue::{Arrival, PacketId, Queue, SuperPackets, Verdict};
 use table::{Rule, Table};
 
 /// The kernel's queue behind a rule for one device.
 #[derive(Debug)]
 pub(super) struct NfqueueGate {
+    device: String,
     queue: Queue,
     table: Table,
     super_packets: SuperPackets,
@@ -56,18 +68,48 @@ pub(super) struct InKernel {
     id: PacketId,
     /// What is in it, if it may be marked.
     copy: Option<Box<[u8]>>,
+    has_partial_checksum: bool,
     is_changed: bool,
 }
 
+impl InKernel {
+    fn new(arrival: &Arrival<'_>, header: &Header) -> Self {
+        let may_be_marked =
+            header.ecn != Ecn::NotCapable && arrival.is_whole() && !arrival.is_super_packet;
+        Self {
+            id: arrival.id,
+            copy: may_be_marked.then(|| arrival.front.into()),
+            has_partial_checksum: arrival.has_partial_checksum,
+            is_changed: false,
+        }
+    }
+}
+
 impl Ticket for InKernel {
+    fn number(&self) -> u32 {
+        self.id.number()
+    }
+
     fn mark(&mut self) -> bool {
-        let is_marked = self.copy.as_deref_mut().is_some_and(mark_congestion);
+        let Some(copy) = self.copy.as_deref_mut() else { return false };
+        if self.has_partial_checksum {
+            if !complete_checksum(copy) {
+                return false;
+            }
+            self.has_partial_checksum = false;
+        }
+        // The checksum of TCP and UDP does not cover the mark.
+        let is_marked = mark_congestion(copy);
         self.is_changed |= is_marked;
         is_marked
     }
 }
 
 impl NfqueueGate {
+    /// How many packets the kernel's queue holds.
+    pub(super) const KERNEL_QUEUE: Packets = Packets::new(Queue::LENGTH as u64);
+    /// How many of these a discipline may hold. The others are for packets that were not read yet.
+    pub(super) const MAX_QUEUED: Packets = Packets::new(Queue::LENGTH as u64 / 4 * 3);
     /// The largest super-packet.
     const SUPER_PACKET: Bytes = Bytes::new(1 << 16);
     /// How long one may hold up the others.
@@ -87,7 +129,8 @@ impl NfqueueGate {
                 }
                 _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
             })?;
-        Ok(Self { queue: opened, table, super_packets, overruns: 0 })
+        let device = device.to_owned();
+        Ok(Self { device, queue: opened, table, super_packets, overruns: 0 })
     }
 }
 
@@ -105,9 +148,7 @@ impl Gate for NfqueueGate {
     fn receive(&mut self, into: &mut Vec<Arrived<InKernel>>) -> io::Result<()> {
         let received = self.queue.receive(|arrival| {
             let header = Header::of_ip(arrival.front).unwrap_or_default();
-            let may_be_marked = header.ecn != Ecn::NotCapable && arrival.is_whole();
-            let copy = may_be_marked.then(|| arrival.front.into());
-            let ticket = InKernel { id: arrival.id, copy, is_changed: false };
+            let ticket = InKernel::new(&arrival, &header);
             into.push(Arrived { ticket, size: arrival.size, header });
         });
         if let Err(error) = &received
@@ -129,6 +170,14 @@ impl Gate for NfqueueGate {
 
     fn discard(&mut self, ticket: InKernel) {
         self.queue.judge(ticket.id, Verdict::Drop);
+    }
+
+    fn vanished(&mut self) -> Vec<u32> {
+        self.queue.take_vanished()
+    }
+
+    fn sent_by_device(&self) -> Option<Bytes> {
+        sent_by(&self.device)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -175,6 +224,7 @@ impl Gate for NfqueueGate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etherparse::{Ipv4Header, UdpHeader, ip_number};
 
     #[test]
     fn super_packets_stay_whole_where_one_takes_a_millisecond_at_most() {
@@ -186,5 +236,50 @@ mod tests {
         ] {
             assert_eq!(super_packets_at(BitRate::from_mbps(mbps)), expected, "{mbps} Mbit/s");
         }
+    }
+
+    /// An ECN-capable UDP packet of this host, whose network card is to complete the checksum:
+    /// its field holds the sum of the pseudo header.
+    fn left_to_the_card() -> Vec<u8> {
+        const ECT_0: u8 = 2;
+        let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let mut ip = Ipv4Header::new(8 + 5, 64, ip_number::UDP, from, to).unwrap();
+        ip.ecn = ECT_0.try_into().unwrap();
+        ip.header_checksum = ip.calc_header_checksum();
+        let checksum = 0x0a00 + 1 + 0x0a00 + 2 + 17 + 8 + 5;
+        let udp = UdpHeader { source_port: 1000, destination_port: 2000, length: 13, checksum };
+        [&ip.to_bytes()[..], &udp.to_bytes(), b"state"].concat()
+    }
+
+    fn ticket(packet: &[u8], has_partial_checksum: bool, is_super_packet: bool) -> InKernel {
+        let arrival = Arrival {
+            id: PacketId::default(),
+            size: Bytes::from(packet.len()),
+            front: packet,
+            has_partial_checksum,
+            is_super_packet,
+        };
+        InKernel::new(&arrival, &Header::of_ip(packet).unwrap())
+    }
+
+    #[test]
+    fn a_marked_packet_goes_back_with_a_whole_checksum() {
+        let mut ticket = ticket(&left_to_the_card(), true, false);
+        assert!(ticket.mark() && ticket.is_changed);
+        let copy = ticket.copy.unwrap();
+        let (ip, rest) = Ipv4Header::from_slice(&copy).unwrap();
+        let (udp, payload) = UdpHeader::from_slice(rest).unwrap();
+        assert_eq!(ip.ecn.value(), 3);
+        assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+        assert_eq!(udp.checksum, udp.calc_checksum_ipv4(&ip, payload).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_finished_is_not_marked() {
+        let mut inner = left_to_the_card();
+        // UDP without a checksum: the unfinished one is that of a packet inside.
+        inner[26..28].fill(0);
+        assert!(!ticket(&inner, true, false).mark());
+        assert!(!ticket(&left_to_the_card(), true, true).mark(), "a super-packet");
     }
 }

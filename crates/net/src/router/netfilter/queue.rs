@@ -13,8 +13,15 @@ use super::message::{Attributes, Head, Incoming, Messages, attributes, incoming}
 use super::socket::Socket;
 
 /// The kernel's name for a packet in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct PacketId(u32);
+
+impl PacketId {
+    /// The kernel counts packets in the order in which they came.
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// What the kernel tells of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +31,10 @@ pub(super) struct Arrival<'a> {
     pub(super) size: Bytes,
     /// As much of its front as was asked for.
     pub(super) front: &'a [u8],
+    /// Whether its transport checksum is left to the network card (`NFQA_SKB_CSUMNOTREADY`).
+    pub(super) has_partial_checksum: bool,
+    /// Whether the network card or the driver is to segment it (`NFQA_SKB_GSO`).
+    pub(super) is_super_packet: bool,
 }
 
 impl Arrival<'_> {
@@ -66,6 +77,8 @@ pub(super) struct Queue {
     verdicts: Messages,
     /// Packets that the kernel had dropped before our verdict came.
     vanished: u64,
+    /// Their numbers, until [`Queue::take_vanished`] hands them out.
+    vanished_numbers: Vec<u32>,
     /// Why verdicts could not be sent, until [`Queue::send_verdicts`] says so.
     unsent: io::Result<()>,
     buffer: Box<[u8]>,
@@ -80,6 +93,8 @@ mod kind {
 }
 
 const ACK: u16 = 0x4;
+/// The attribute with the verdict and the packet's number (`NFQA_VERDICT_HDR`).
+const VERDICT_HEADER: u16 = 2;
 
 impl Queue {
     /// How many packets may be in the kernel's queue: all that the discipline holds, and those that
@@ -103,6 +118,7 @@ impl Queue {
             number,
             verdicts: Messages::default(),
             vanished: 0,
+            vanished_numbers: Vec::new(),
             unsent: Ok(()),
             buffer: vec![0; Self::LONGEST_MESSAGE].into_boxed_slice(),
         };
@@ -133,8 +149,11 @@ impl Queue {
         for message in incoming(datagram) {
             match message {
                 Incoming::Message(kind::PACKET, content) => _ = arrival(content).map(&mut take),
-                Incoming::Answer(errno) if errno == Errno::ENOENT as i32 => self.vanished += 1,
-                Incoming::Answer(errno) if errno != 0 => {
+                Incoming::Answer(errno, verdict) if errno == Errno::ENOENT as i32 => {
+                    self.vanished += 1;
+                    self.vanished_numbers.extend(number_of(verdict));
+                }
+                Incoming::Answer(errno, _) if errno != 0 => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!("the kernel refused a verdict or a setting: {error}");
                 }
@@ -147,6 +166,7 @@ impl Queue {
     /// What becomes of a packet, as soon as verdicts are sent.
     pub(super) fn judge(&mut self, id: PacketId, verdict: Verdict<'_>) {
         const PAYLOAD: u16 = 10;
+        let PacketId(id) = id;
         let (number, content) = match verdict {
             Verdict::Drop => (0u32, None),
             Verdict::Accept => (1, None),
@@ -154,10 +174,10 @@ impl Queue {
         };
         let mut verdict = [0; 8];
         verdict[..4].copy_from_slice(&number.to_be_bytes());
-        verdict[4..].copy_from_slice(&id.0.to_be_bytes());
+        verdict[4..].copy_from_slice(&id.to_be_bytes());
         let head = self.head(kind::VERDICT, 0);
         self.verdicts.push(head, |put| {
-            put.put(2, &verdict);
+            put.put(VERDICT_HEADER, &verdict);
             if let Some(content) = content {
                 put.put(PAYLOAD, content);
             }
@@ -183,16 +203,24 @@ impl Queue {
         self.verdicts.clear();
     }
 
-    /// How many packets the kernel had dropped before our verdict came: it drops all that wait
-    /// when a device goes down, or any chain of the packet filter goes.
+    /// How many packets the kernel had dropped before our verdict came: it drops those of a device
+    /// that goes down, and all of them when any chain of the packet filter goes.
     pub(super) fn vanished(&self) -> u64 {
         self.vanished
     }
 
+    /// The numbers of these packets, each once.
+    pub(super) fn take_vanished(&mut self) -> Vec<u32> {
+        mem::take(&mut self.vanished_numbers)
+    }
+
+    fn table(&self) -> Option<String> {
+        fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()
+    }
+
     /// How many packets the kernel dropped in front of us; `None` where it does not say.
     pub(super) fn kernel_drops(&self) -> Option<KernelDrops> {
-        let table = fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
-        drops_of(&table, self.number)
+        drops_of(&self.table()?, self.number)
     }
 
     fn head(&self, kind: u16, flags: u16) -> Head {
@@ -222,32 +250,54 @@ impl SuperPackets {
     }
 }
 
+/// The number of the packet to which a verdict, of which these are the attributes, belongs.
+fn number_of(verdict: &[u8]) -> Option<u32> {
+    let (_, header) = attributes(verdict).find(|(kind, _)| *kind == VERDICT_HEADER)?;
+    header.get(4..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
 fn arrival(content: &[u8]) -> Option<Arrival<'_>> {
     const PACKET_HEADER: u16 = 1;
     const PAYLOAD: u16 = 10;
     const LENGTH_OF_CUT: u16 = 13;
-    let (mut id, mut front, mut len) = (None, &[][..], None);
+    const INFO: u16 = 14;
+    const CHECKSUM_NOT_READY: u32 = 1;
+    const GSO: u32 = 2;
+    let (mut id, mut front, mut len, mut info) = (None, &[][..], None, 0);
     for (kind, content) in attributes(content) {
         let number = content.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
         match kind {
             PACKET_HEADER => id = number,
             PAYLOAD => front = content,
             LENGTH_OF_CUT => len = number,
+            INFO => info = number.unwrap_or_default(),
             _ => {}
         }
     }
     let size = len.map_or(Bytes::from(front.len()), |len| Bytes::new(len.into()));
-    Some(Arrival { id: PacketId(id?), size, front })
+    Some(Arrival {
+        id: PacketId(id?),
+        size,
+        front,
+        has_partial_checksum: info & CHECKSUM_NOT_READY != 0,
+        is_super_packet: info & GSO != 0,
+    })
 }
 
-/// Columns: number, port, waiting, copy mode, copy range, dropped as the queue was full, dropped as
-/// we did not read, last packet's number, 1.
-fn drops_of(table: &str, number: u16) -> Option<KernelDrops> {
+/// The row of a queue in the kernel's table: number, port, waiting, copy mode, copy range, dropped as
+/// the queue was full, dropped as we did not read, last packet's number, 1.
+fn row(table: &str, number: u16) -> Option<Vec<u64>> {
     table.lines().find_map(|line| {
-        let mut columns = line.split_ascii_whitespace().map(str::parse::<u64>);
-        (columns.next()?.ok()? == u64::from(number)).then_some(())?;
-        Some(KernelDrops { queue_full: columns.nth(4)?.ok()?, unread: columns.next()?.ok()? })
+        let row: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+        (row.first() == Some(&u64::from(number))).then_some(row)
     })
+}
+
+fn drops_of(table: &str, number: u16) -> Option<KernelDrops> {
+    match row(table, number)?[..] {
+        [_, _, _, _, _, queue_full, unread, ..] => Some(KernelDrops { queue_full, unread }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -261,16 +311,31 @@ mod tests {
         messages.push(head, |put| {
             put.put(1, &[0, 0, 0, 9, 8, 0, 4]).put(10, b"front").u32(13, 1500);
         });
-        messages.push(head, |put| _ = put.put(1, &[0, 0, 0, 10, 8, 0, 4]).put(10, b"all"));
+        messages.push(head, |put| {
+            put.put(1, &[0, 0, 0, 10, 8, 0, 4]).u32(14, 0b101).put(10, b"all");
+        });
+        messages.push(head, |put| {
+            put.put(1, &[0, 0, 0, 11, 8, 0, 4]).u32(14, 0b11).put(10, b"super").u32(13, 9000);
+        });
         messages.push(head, |put| _ = put.put(10, b"without a number"));
         let found: Vec<_> = incoming(messages.bytes())
             .filter_map(|message| match message {
                 Incoming::Message(_, content) => arrival(content),
-                Incoming::Answer(_) => None,
+                Incoming::Answer(..) => None,
             })
             .collect();
-        let expected = [(9, 1500, &b"front"[..]), (10, 3, b"all")]
-            .map(|(id, size, front)| Arrival { id: PacketId(id), size: Bytes::new(size), front });
+        let expected = [
+            (9, 1500, &b"front"[..], false, false),
+            (10, 3, b"all", true, false),
+            (11, 9000, b"super", true, true),
+        ]
+        .map(|(id, size, front, has_partial_checksum, is_super_packet)| Arrival {
+            id: PacketId(id),
+            size: Bytes::new(size),
+            front,
+            has_partial_checksum,
+            is_super_packet,
+        });
         assert_eq!(found, expected);
     }
 
@@ -281,5 +346,25 @@ mod tests {
         let expected = KernelDrops { queue_full: 4, unread: 5 };
         assert_eq!(drops_of(table, 77), Some(expected));
         assert_eq!((drops_of(table, 7), drops_of("77 x", 77)), (None, None));
+    }
+
+    #[test]
+    fn the_kernel_s_answer_names_the_packet_of_the_verdict() {
+        let mut messages = Messages::default();
+        let head = Head { kind: kind::VERDICT, flags: 0, family: 0, resource: 5 };
+        messages.push(head, |put| {
+            put.put(VERDICT_HEADER, &[0, 0, 0, 1, 0, 1, 2, 3]).put(10, b"as marked");
+        });
+        let verdict = messages.bytes();
+        // NLMSG_ERROR: the error's number, and the message that it is about.
+        let mut answer = ((20 + verdict.len()) as u32).to_ne_bytes().to_vec();
+        answer.extend(2u16.to_ne_bytes());
+        answer.extend([0; 10]);
+        answer.extend((-2i32).to_ne_bytes());
+        answer.extend(verdict);
+        let found: Vec<_> = incoming(&answer).collect();
+        let [Incoming::Answer(2, verdict)] = found[..] else { panic!("{found:?}") };
+        assert_eq!(number_of(verdict), Some(0x0001_0203));
+        assert_eq!((number_of(&[]), number_of(&verdict[..8])), (None, None));
     }
 }

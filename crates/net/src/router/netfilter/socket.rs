@@ -57,7 +57,7 @@ impl Socket {
                 received => received?,
             };
             for message in incoming(datagram) {
-                if let (Ok(()), Incoming::Answer(errno @ 1..)) = (&result, message) {
+                if let (Ok(()), Incoming::Answer(errno @ 1.., _)) = (&result, message) {
                     result = Err(io::Error::from_raw_os_error(errno));
                 }
             }

@@ -4,6 +4,8 @@
 //! table inet freshline-eth1 {        # owned: the kernel takes it away with our socket
 //!     chain out {
 //!         type filter hook postrouting priority 50
+//!         oifname "eth1" ip6 hoplimit 255 icmpv6 type 133-137 accept              # discovery
+//!         oifname "eth1" ip6 hoplimit 1 ip6 daddr ff02::/16 icmpv6 type 130-143 accept   # MLD
 //!         oifname "eth1" queue num 3774 bypass
 //!     }
 //! }
@@ -22,6 +24,9 @@
 //! - **The hook** sees all that leaves through the device, forwarded or from the router itself:
 //!   both share the link. At this priority, between `mangle` (-150) and source NAT (100), packets
 //!   have the marks that the host gives them, and still the addresses of the inner network.
+//! - **Neighbour discovery and MLD** pass, as ARP does, which the hook does not see: behind a full
+//!   queue the neighbour would be taken for gone. The hop limits make sure that no packet which was
+//!   forwarded passes so.
 //! - **`bypass`**: packets pass while nobody listens to the queue.
 
 use std::io;
@@ -130,27 +135,112 @@ fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
                 .nested(4, |hook| _ = hook.u32(1, POSTROUTING).u32(2, PRIORITY))
                 .text(7, "filter");
         });
+        for control in [LinkControl::Discovery, LinkControl::Mld] {
+            messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
+                put.text(1, name).text(2, CHAIN).nested(4, |list| {
+                    leaves_through(list, rule.device);
+                    passes(list, control);
+                });
+            });
+        }
         messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
-            put.text(1, name).text(2, CHAIN).nested(4, |list| expressions(list, rule, way));
+            put.text(1, name).text(2, CHAIN).nested(4, |list| {
+                leaves_through(list, rule.device);
+                queues(list, rule, way);
+            });
         });
     })
 }
 
-/// `oifname DEVICE queue num QUEUE bypass`.
-fn expressions(list: &mut Attributes<'_>, rule: Rule<'_>, way: Way) {
-    const REGISTER: u32 = 1;
+/// ICMPv6 that keeps the link working.
+#[derive(Debug, Clone, Copy)]
+enum LinkControl {
+    /// RFC 4861: hop limit 255.
+    Discovery,
+    /// RFC 3810: hop limit 1, to a link-local group.
+    Mld,
+}
+
+const REGISTER: u32 = 1;
+
+/// How a register is compared (`NFT_CMP_*`).
+mod compare {
+    pub(super) const EQUAL: u32 = 0;
+    pub(super) const AT_MOST: u32 = 3;
+    pub(super) const AT_LEAST: u32 = 5;
+}
+
+/// Where a header begins (`NFT_PAYLOAD_*`).
+mod base {
+    pub(super) const NETWORK: u32 = 1;
+    pub(super) const TRANSPORT: u32 = 2;
+}
+
+fn meta(list: &mut Attributes<'_>, key: u32) {
+    expression(list, "meta", |put| _ = put.u32(1, REGISTER).u32(2, key));
+}
+
+fn payload(list: &mut Attributes<'_>, base: u32, offset: u32, length: u32) {
+    expression(list, "payload", |put| {
+        put.u32(1, REGISTER).u32(2, base).u32(3, offset).u32(4, length);
+    });
+}
+
+fn holds(list: &mut Attributes<'_>, compare: u32, value: &[u8]) {
+    expression(list, "cmp", |put| {
+        put.u32(1, REGISTER).u32(2, compare).nested(3, |data| _ = data.put(1, value));
+    });
+}
+
+/// `... accept`.
+fn passes(list: &mut Attributes<'_>, control: LinkControl) {
+    const NFPROTO: u32 = 15;
+    const L4PROTO: u32 = 16;
+    const IPV6: u8 = 10;
+    const ICMPV6: u8 = 58;
+    const HOP_LIMIT_AT: u32 = 7;
+    const DESTINATION_AT: u32 = 24;
+    const VERDICT: u32 = 0;
+    const ACCEPT: u32 = 1;
+    let (hop_limit, types) = match control {
+        LinkControl::Discovery => (255, [133, 137]),
+        LinkControl::Mld => (1, [130, 143]),
+    };
+    meta(list, NFPROTO);
+    holds(list, compare::EQUAL, &[IPV6]);
+    meta(list, L4PROTO);
+    holds(list, compare::EQUAL, &[ICMPV6]);
+    payload(list, base::NETWORK, HOP_LIMIT_AT, 1);
+    holds(list, compare::EQUAL, &[hop_limit]);
+    if let LinkControl::Mld = control {
+        payload(list, base::NETWORK, DESTINATION_AT, 2);
+        holds(list, compare::EQUAL, &[0xff, 2]);
+    }
+    payload(list, base::TRANSPORT, 0, 1);
+    holds(list, compare::AT_LEAST, &[types[0]]);
+    holds(list, compare::AT_MOST, &[types[1]]);
+    expression(list, "immediate", |put| {
+        put.u32(1, VERDICT).nested(2, |data| {
+            data.nested(2, |verdict| _ = verdict.u32(1, ACCEPT));
+        });
+    });
+}
+
+/// `oifname DEVICE`.
+fn leaves_through(list: &mut Attributes<'_>, device: &str) {
     const OUTPUT_NAME: u32 = 7;
-    const EQUAL: u32 = 0;
-    const BYPASS: u16 = 1;
     const NAME_LEN: usize = 16;
     let mut name = [0; NAME_LEN];
-    for (to, from) in name.iter_mut().zip(rule.device.bytes()) {
+    for (to, from) in name.iter_mut().zip(device.bytes()) {
         *to = from;
     }
-    expression(list, "meta", |put| _ = put.u32(1, REGISTER).u32(2, OUTPUT_NAME));
-    expression(list, "cmp", |put| {
-        put.u32(1, REGISTER).u32(2, EQUAL).nested(3, |data| _ = data.put(1, &name));
-    });
+    meta(list, OUTPUT_NAME);
+    holds(list, compare::EQUAL, &name);
+}
+
+/// `queue num QUEUE bypass`.
+fn queues(list: &mut Attributes<'_>, rule: Rule<'_>, way: Way) {
+    const BYPASS: u16 = 1;
     match way {
         Way::Queue => expression(list, "queue", |put| {
             put.u16(1, rule.queue).u16(2, 1).u16(3, BYPASS);

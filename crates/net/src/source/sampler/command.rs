@@ -5,34 +5,54 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use mio::Waker;
 
 use super::{MAX_SAMPLE, Need, RETRY, Sampler, Take};
 use crate::clock::Clock;
 
 /// Runs a shell command for each update, on a thread of its own, so that acks are heard while it
-/// runs. The state counts as old as the command's start. A command that hangs holds back its own
-/// updates only.
+/// runs. The state counts as old as the command's start. Where the monitor may not have the last
+/// state, the command is run again rather than its old output repeated. A command that hangs holds
+/// back its own updates only: once it has run for longer than [`HANGS`], the last state is repeated.
 pub struct Command {
     command: String,
-    clock: Clock,
     /// To ask for a run, and where its result comes; after the start.
     worker: Option<(Sender<()>, Receiver<Run>)>,
-    running: bool,
-    /// The last state, which is repeated while the monitor does not have it.
+    /// Since when the command has been asked for.
+    asked_at: Option<Time>,
+    /// The last state, which is repeated while the command hangs.
     newest: Option<(Time, Vec<u8>)>,
+    /// Whether the last output was too old to be sent.
+    dropped: bool,
 }
 
-struct Run {
-    generated_at: Time,
-    output: Result<Vec<u8>, String>,
+/// A command that runs for longer is not waited for with a state that the monitor needs.
+const HANGS: Span = Span::from_secs(1);
+
+/// An output that was not taken for longer than this, and longer than the command takes, is old: the
+/// command is run again. Less is the source's own lateness.
+const OLD: Span = Span::from_millis(100);
+
+/// One run of the command.
+pub(crate) struct Run {
+    pub(crate) generated_at: Time,
+    pub(crate) ended_at: Time,
+    pub(crate) output: Result<Vec<u8>, String>,
 }
 
 impl Command {
     /// Runs `command` by `sh -c`.
     pub fn new(command: String) -> Self {
-        Self { command, clock: Clock::new(), worker: None, running: false, newest: None }
+        Self { command, worker: None, asked_at: None, newest: None, dropped: false }
+    }
+
+    /// A command that the test runs: what asks for a run, and what takes its result.
+    #[cfg(test)]
+    pub(crate) fn by_hand() -> (Self, Receiver<()>, Sender<Run>) {
+        let ((ask, asked), (answer, answers)) = (channel(), channel());
+        let worker = Some((ask, answers));
+        (Self { worker, ..Self::new(String::new()) }, asked, answer)
     }
 }
 
@@ -45,7 +65,8 @@ impl Sampler for Command {
             while asked.recv().is_ok() {
                 let generated_at = clock.now();
                 let output = run(&command);
-                if answer.send(Run { generated_at, output }).is_err() || waker.wake().is_err() {
+                let run = Run { generated_at, ended_at: clock.now(), output };
+                if answer.send(run).is_err() || waker.wake().is_err() {
                     return; // the source has ended
                 }
             }
@@ -53,34 +74,44 @@ impl Sampler for Command {
         self.worker = Some((ask, answers));
     }
 
-    fn take(&mut self, need: Need, into: &mut Vec<u8>) -> Take {
+    fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
         let Some((ask, answers)) = &self.worker else {
             return Take::Failed("the sampler was not started".into());
         };
-        if !self.running {
-            self.running = ask.send(()).is_ok();
-        }
         match answers.try_recv() {
-            Ok(Run { generated_at, output: Ok(output) }) => {
-                self.running = false;
-                into.extend_from_slice(&output);
+            Ok(Run { generated_at, ended_at, output: Ok(output) }) => {
+                self.asked_at = None;
+                let is_old = now.since(ended_at) > ended_at.since(generated_at).max(OLD);
+                // Not twice in a row: on a busy machine every output would be old.
+                if !is_old || self.dropped {
+                    self.dropped = false;
+                    into.extend_from_slice(&output);
+                    self.newest = Some((generated_at, output));
+                    return Take::Sample { generated_at };
+                }
+                self.dropped = true;
                 self.newest = Some((generated_at, output));
-                Take::Sample { generated_at }
             }
             Ok(Run { output: Err(why), .. }) => {
-                self.running = false;
-                Take::RetryAt(self.clock.now() + RETRY, why)
+                self.asked_at = None;
+                return Take::RetryAt(now + RETRY, why);
             }
-            Err(TryRecvError::Empty) => match &self.newest {
-                Some((generated_at, output)) if need == Need::Newest => {
-                    into.extend_from_slice(output);
-                    Take::Sample { generated_at: *generated_at }
-                }
-                _ => Take::NotYet,
-            },
+            Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                Take::Failed("the thread that runs the command has died".into())
+                return Take::Failed("the thread that runs the command has died".into());
             }
+        }
+        if self.asked_at.is_none() && ask.send(()).is_ok() {
+            self.asked_at = Some(now);
+        }
+        let hangs_at = self.asked_at.map_or(now, |at| at + HANGS);
+        match &self.newest {
+            Some((generated_at, output)) if need == Need::Newest && hangs_at <= now => {
+                into.extend_from_slice(output);
+                Take::Sample { generated_at: *generated_at }
+            }
+            Some(_) if need == Need::Newest => Take::NotBefore(hangs_at),
+            _ => Take::NotYet,
         }
     }
 }
@@ -111,4 +142,63 @@ fn read_output(child: &mut Child) -> io::Result<Vec<u8>> {
         stdout.take(MAX_SAMPLE as u64).read_to_end(&mut output)?;
     }
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Events, Poll, Token};
+
+    use super::*;
+
+    /// A sampler that was started, and what waits for its waker.
+    fn started(command: &str) -> (Command, Poll) {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let mut sampler = Command::new(command.into());
+        sampler.start(Clock::new(), waker);
+        (sampler, poll)
+    }
+
+    #[test]
+    fn a_state_that_may_be_lost_is_sampled_again_and_not_repeated() {
+        let (mut sampler, mut poll) = started("echo state");
+        let mut last = None;
+        for need in [Need::Newer, Need::Newest, Need::Newest] {
+            let asked_at = Clock::new().now();
+            let mut state = Vec::new();
+            let waits = sampler.take(asked_at, need, &mut state);
+            assert!(matches!(waits, Take::NotYet | Take::NotBefore(_)), "{need:?}: {waits:?}");
+            // On a busy machine, an output that was taken late is dropped, and the command runs again.
+            let generated_at = loop {
+                poll.poll(&mut Events::with_capacity(1), None).unwrap();
+                match sampler.take(Clock::new().now(), need, &mut state) {
+                    Take::Sample { generated_at } => break generated_at,
+                    Take::NotYet | Take::NotBefore(_) => {}
+                    other => panic!("{need:?}: {other:?}"),
+                }
+            };
+            assert_eq!(state, b"state\n");
+            assert!(generated_at >= asked_at && Some(generated_at) > last, "{need:?}");
+            last = Some(generated_at);
+        }
+    }
+
+    #[test]
+    fn the_last_state_is_repeated_while_the_command_hangs() {
+        // It ends with the test, so that no process is left that holds the test's output open.
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let path = lock.path().display();
+        let command = format!("while [ -e '{path}' ]; do sleep 0.1; done");
+        let (mut sampler, _poll) = started(&command);
+        sampler.newest = Some((Time::ZERO, b"old".to_vec()));
+        let (now, mut state) = (Clock::new().now(), Vec::new());
+        let Take::NotBefore(at) = sampler.take(now, Need::Newest, &mut state) else {
+            panic!("it is waited for")
+        };
+        assert!(at.since(now) <= HANGS && state.is_empty());
+        sampler.asked_at = Some(at - HANGS - HANGS);
+        let taken = sampler.take(now, Need::Newest, &mut state);
+        assert_eq!((taken, &state[..]), (Take::Sample { generated_at: Time::ZERO }, &b"old"[..]));
+        assert_eq!(sampler.take(now, Need::Newer, &mut Vec::new()), Take::NotYet);
+    }
 }

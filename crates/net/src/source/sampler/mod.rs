@@ -13,7 +13,9 @@ use mio::Waker;
 use nix::fcntl::OFlag;
 
 pub use command::Command;
-pub use latest::Latest;
+#[cfg(test)]
+pub(crate) use command::Run;
+pub use latest::{Framing, Latest, NoFraming};
 
 use crate::clock::Clock;
 
@@ -39,6 +41,8 @@ pub enum Take {
     },
     /// Nothing yet; the sampler will wake the source.
     NotYet,
+    /// Nothing yet; the sampler will wake the source, which asks again at this time at the latest.
+    NotBefore(Time),
     /// Something is wrong, and may be better then.
     RetryAt(Time, String),
     /// There will be no more.
@@ -52,7 +56,7 @@ pub trait Sampler: Send {
     /// Called once before the first [`Sampler::take`].
     fn start(&mut self, clock: Clock, waker: Arc<Waker>);
     /// Puts the state into the empty buffer.
-    fn take(&mut self, need: Need, into: &mut Vec<u8>) -> Take;
+    fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take;
 }
 
 /// A payload of a given size, for measurements: a counter, then a pattern.
@@ -60,24 +64,23 @@ pub trait Sampler: Send {
 pub struct Synthetic {
     size: usize,
     count: u64,
-    clock: Clock,
 }
 
 impl Synthetic {
     /// Payloads of `size` bytes.
     pub fn new(size: usize) -> Self {
-        Self { size, count: 0, clock: Clock::new() }
+        Self { size, count: 0 }
     }
 }
 
 impl Sampler for Synthetic {
     fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
 
-    fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
+    fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         into.extend_from_slice(&self.count.to_be_bytes());
         into.resize(self.size, 0xA5);
         self.count += 1;
-        Take::Sample { generated_at: self.clock.now() }
+        Take::Sample { generated_at: now }
     }
 }
 
@@ -85,21 +88,19 @@ impl Sampler for Synthetic {
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
-    clock: Clock,
 }
 
 impl File {
     /// Reads `path`, at most 64 KiB of it.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, clock: Clock::new() }
+        Self { path }
     }
 }
 
 impl Sampler for File {
     fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
 
-    fn take(&mut self, _need: Need, into: &mut Vec<u8>) -> Take {
-        let generated_at = self.clock.now();
+    fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         // A pipe without a writer must not hold up the source; to a regular file it is the same.
         let read = std::fs::OpenOptions::new()
             .read(true)
@@ -107,10 +108,10 @@ impl Sampler for File {
             .open(&self.path)
             .and_then(|file| file.take(MAX_SAMPLE as u64).read_to_end(into));
         match read {
-            Ok(_) => Take::Sample { generated_at },
+            Ok(_) => Take::Sample { generated_at: now },
             Err(error) => {
                 let why = format!("cannot read {}: {error}", self.path.display());
-                Take::RetryAt(generated_at + RETRY, why)
+                Take::RetryAt(now + RETRY, why)
             }
         }
     }
@@ -128,7 +129,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let taken = File::new(path).take(Need::Newer, &mut Vec::new());
+        let taken = File::new(path).take(Time::ZERO, Need::Newer, &mut Vec::new());
         assert!(matches!(taken, Take::Sample { .. }), "{taken:?}");
     }
 }

@@ -258,7 +258,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_congestion(&mut self, _now: Time, signal: Signal) {
-        if signal == Signal::Loss {
+        if signal != Signal::Mark {
             self.remember_window();
             self.recovery = Recovery::Entering;
         }

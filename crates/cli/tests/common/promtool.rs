@@ -1,0 +1,26 @@
+//! The linter of Prometheus, for what exporters print.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Where `scripts/setup test` puts it, so that no server has to be installed with it.
+const FETCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/promtool");
+
+/// Fails unless `promtool check metrics` finds nothing to say of this text. Says that it is skipped
+/// where there is no promtool.
+#[track_caller]
+pub(crate) fn check(text: &str) {
+    let program = if Path::new(FETCHED).exists() { FETCHED } else { "promtool" };
+    let mut command = Command::new(program);
+    command.args(["check", "metrics"]).stdin(Stdio::piped());
+    let Ok(mut lint) = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() else {
+        println!("skipped: needs promtool");
+        return;
+    };
+    // It reads everything before it answers.
+    lint.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let done = lint.wait_with_output().unwrap();
+    let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(done.status.success() && said.concat().is_empty(), "{said:?} of\n{text}");
+}

@@ -1,0 +1,121 @@
+//! What goes wrong around a running `freshline router`.
+
+use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::net::{DEVICE, Net, can_run};
+use super::router::passes;
+use super::running::{Router, count, output_of};
+use super::traffic::send;
+
+#[test]
+fn the_link_goes_on_when_another_router_ends_the_device_was_down_or_it_was_stopped() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    for queue in ["1000p", "fq_codel", "ifc"] {
+        let router = Router::start(&net, &["--rate", "1mbit", "--queue", queue]);
+        let events: [&dyn Fn(); 3] = [
+            &|| {
+                // Its chain goes with it, as any that a reload of a firewall removes.
+                let other =
+                    ["router", "run", "--dev", "a", "--rate", "1mbit", "--queue-number", "5"];
+                let other = [&other[..], &["--duration", "10ms"]].concat();
+                assert_eq!(output_of(net.freshline("r", &other).spawn().unwrap()).0, Some(0));
+            },
+            &|| {
+                for state in ["down", "up"] {
+                    net.ip("r", &format!("link set dev {DEVICE} {state}"));
+                }
+                net.ip("r", "addr replace fd77:2::2/64 dev b nodad");
+            },
+            &|| {
+                router.running.signal(Signal::SIGSTOP);
+                thread::sleep(Duration::from_millis(200));
+                router.running.signal(Signal::SIGCONT);
+                // All that waits leaves, as the rate is another.
+                assert_eq!(router.ask("set", &["--rate", "1gbit"]).0, Some(0));
+            },
+        ];
+        for event in events {
+            // 400 packets take 4.6 s.
+            send(&net, 1400, (10_000..).take(400));
+            let waiting = count(&router.status()["waiting"]["packets"]);
+            assert!(waiting > 300, "{queue}: {waiting}");
+            event();
+            // Within 2 s each.
+            assert!(passes(&net, 100), "{queue}");
+        }
+        let report = router.stop();
+        assert!(count(&report["lost"]["vanished"]) > 600, "{queue}: {report}");
+    }
+}
+
+#[test]
+fn neighbour_discovery_passes_beside_the_queue() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let router = Router::start(&net, &["--rate", "1mbit", "--queue", "fifo"]);
+    net.ip("r", &format!("-6 neigh flush dev {DEVICE}"));
+    // 50 packets of one flow take 0.6 s.
+    net.within("a", || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        (0..50).for_each(|_| _ = socket.send_to(&[7; 1400], (net.far(), 9)).unwrap());
+    });
+    let receiver = net.within("b", || UdpSocket::bind("[fd77:2::1]:0").unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let to = receiver.local_addr().unwrap();
+    net.within("a", || UdpSocket::bind("[::]:0").unwrap().send_to(b"x", to).unwrap());
+    assert_eq!(receiver.recv(&mut [0; 8]).ok(), Some(1));
+    let report = router.stop();
+    let flows = report["flows"].as_array().unwrap();
+    assert!(flows.iter().all(|flow| flow["protocol"] != 58), "{report}");
+}
+
+#[test]
+fn a_router_ends_when_its_tun_device_is_removed() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let mut router = Router::behind_tun(&net, &["--rate", "20mbit"]);
+    net.ip("r", "link del shaped");
+    let status = router.running.0.wait().unwrap();
+    let mut said = String::new();
+    let mut errors = router.running.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the device `shaped` has been removed"), "{said}");
+}
+
+#[test]
+fn a_device_is_shaped_by_an_alternative_name_and_a_port_of_a_bridge_is_refused() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    net.ip("r", &format!("link property add dev {DEVICE} altname uplink0"));
+    let router = Router::by_name(&net, "uplink0", &["--rate", "20mbit"]);
+    assert!(passes(&net, 100));
+    let report = router.stop();
+    assert!(count(&report["classes"][1]["packets_out"]) >= 2, "{report}");
+
+    for command in ["link add bridge0 type bridge", "link add port0 type veth peer name port1"] {
+        let made = net.command("r", "ip").args(command.split(' ')).status().unwrap();
+        if !made.success() {
+            println!("skipped: needs bridges in the kernel");
+            return;
+        }
+    }
+    net.ip("r", "link set dev port0 master bridge0");
+    let command = ["router", "run", "--dev", "port0", "--rate", "1mbit", "--duration", "10ms"];
+    let (code, _, said) = output_of(net.freshline("r", &command).spawn().unwrap());
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.replace("\n  │", "").contains("give --dev bridge0"), "{said}");
+}

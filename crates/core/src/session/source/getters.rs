@@ -1,0 +1,62 @@
+//! What a source shows of itself.
+
+use super::{Reach, Source, SourceCounters};
+use crate::age::{AgeMeter, BacklogProcess};
+use crate::path::PathSet;
+use crate::session::clock_offset::ClockOffset;
+use crate::session::paths::Paths;
+use crate::source::RateLaw;
+use crate::wire::{self, SessionId};
+
+impl Source {
+    /// The session's name on the wire.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Whether the next opening is due because something came: a challenge, or a transport that is
+    /// ready.
+    pub fn is_prompted(&self) -> bool {
+        self.attempt_by != PathSet::EMPTY
+    }
+
+    /// Whether the monitor is known to hear us.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The law at work.
+    pub fn law(&self) -> &dyn RateLaw {
+        &*self.law
+    }
+
+    /// The age at the monitor as acks tell it: an upper bound, by the way of the ack.
+    pub fn age(&self) -> &AgeMeter {
+        &self.age
+    }
+
+    /// Updates sent and not yet acknowledged.
+    pub fn backlog(&self) -> &BacklogProcess {
+        &self.backlog
+    }
+
+    /// Its paths.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// How far the monitor's clock is ahead.
+    pub fn clock_offset(&self) -> &ClockOffset {
+        &self.clock_offset
+    }
+
+    /// What was counted here.
+    pub fn counters(&self) -> &SourceCounters {
+        &self.counters
+    }
+
+    /// The freshest ack, with the monitor's counts.
+    pub fn newest_ack(&self) -> Option<&wire::Ack> {
+        self.monitor_counts.as_ref()
+    }
+}

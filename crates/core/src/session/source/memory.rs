@@ -1,0 +1,92 @@
+//! What a source remembers of the updates that it has sent, by their numbers.
+
+use alloc::collections::VecDeque;
+
+use crate::unit::Time;
+
+/// Updates that are remembered however few are in flight, and the room that is reserved.
+const FEWEST: usize = 1024;
+
+/// Updates that are remembered however many are in flight: 10,000 updates per second over a round trip
+/// of 3 s. An ack of an older update is timed from the generation time that it carries, and its
+/// payload counts as zero bytes.
+const MOST: usize = 1 << 15;
+
+/// One update as it was sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sent {
+    pub(super) generated_at: Time,
+    pub(super) sent_at: Time,
+    pub(super) payload_len: usize,
+}
+
+/// The newest updates: those in flight, within [`FEWEST`] and [`MOST`].
+#[derive(Debug)]
+pub(super) struct SentUpdates {
+    /// Up to number `next_seq − 1`.
+    sent: VecDeque<Sent>,
+    next_seq: u64,
+}
+
+impl SentUpdates {
+    pub(super) fn new() -> Self {
+        Self { sent: VecDeque::with_capacity(FEWEST + 1), next_seq: 0 }
+    }
+
+    /// The number of the next update.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The next update leaves; all up to `acked` have been answered or overtaken.
+    pub(super) fn push(&mut self, sent: Sent, acked: Option<u64>) {
+        self.next_seq += 1;
+        self.sent.push_back(sent);
+        let in_flight = self.next_seq - acked.map_or(0, |acked| acked + 1);
+        let keep = usize::try_from(in_flight).unwrap_or(MOST).clamp(FEWEST, MOST);
+        // Two at most, so that a backlog that empties at once costs no update much time.
+        for _ in 0..self.sent.len().saturating_sub(keep).min(2) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// The last update that was sent.
+    pub(super) fn last(&self) -> Option<&Sent> {
+        self.sent.back()
+    }
+
+    /// Update `seq`; `None` if it is forgotten, or was never sent.
+    pub(super) fn get(&self, seq: u64) -> Option<&Sent> {
+        let back = usize::try_from(self.next_seq.checked_sub(seq)?).ok()?;
+        self.sent.get(self.sent.len().checked_sub(back)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(seq: u64) -> Sent {
+        Sent { payload_len: seq as usize, ..Sent::default() }
+    }
+
+    /// The oldest number that is remembered after so many updates, each acknowledged when
+    /// `in_flight` later ones have left.
+    fn oldest(updates: u64, in_flight: u64) -> u64 {
+        let mut memory = SentUpdates::new();
+        for seq in 0..updates {
+            memory.push(sent(seq), seq.checked_sub(in_flight));
+            assert_eq!(memory.get(seq).map(|sent| sent.payload_len), Some(seq as usize));
+        }
+        assert!(memory.get(updates).is_none(), "not sent yet");
+        (0..updates).find(|seq| memory.get(*seq).is_some()).expect("some")
+    }
+
+    #[test]
+    fn the_updates_in_flight_are_remembered_within_bounds() {
+        assert_eq!(oldest(10, 2), 0);
+        assert_eq!(oldest(5_000, 2), 5_000 - FEWEST as u64);
+        assert_eq!(oldest(20_000, 7_000), 20_000 - 7_000);
+        assert_eq!(oldest(100_000, 100_000), 100_000 - MOST as u64);
+    }
+}

@@ -1,0 +1,148 @@
+//! Code points in a session: which messages are marked, and what either end knows of the path.
+
+use freshline_core::dscp::Dscp;
+use freshline_core::path::PathId;
+use freshline_core::session::{
+    Admission, Clocked, MarkVerdict, Monitor, MonitorParams, Sample, Secret, Source, SourceParams,
+};
+use freshline_core::source::Fixed;
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{Ack, AckMark, SessionId};
+
+const FIRST: PathId = PathId::FIRST;
+
+fn dscp(name: &str) -> Dscp {
+    name.parse().unwrap()
+}
+
+/// A source and a monitor, 1 ms from each other.
+struct World {
+    now: Time,
+    source: Source,
+    monitor: Monitor<u8>,
+    /// What the path makes of code points, forward and back.
+    path: [fn(Dscp) -> Dscp; 2],
+    /// With which code points updates and answers left.
+    left: Vec<[Dscp; 2]>,
+}
+
+impl World {
+    fn new(asked: Option<&str>, decided: Option<&str>, path: [fn(Dscp) -> Dscp; 2]) -> Self {
+        let mark = |text: Option<&str>| text.map(|text| text.parse::<AckMark>().unwrap());
+        let params =
+            SourceParams { dscp: dscp("EF"), ack_mark: mark(asked), ..SourceParams::default() };
+        let now = Time::ZERO + Span::from_secs(1);
+        let law = Box::new(Fixed::new(UpdateRate::saturating(10.0)));
+        let monitor = MonitorParams {
+            admission: Admission::Cookie,
+            ack_mark: mark(decided),
+            ..MonitorParams::default()
+        };
+        Self {
+            now,
+            source: Source::new(params, SessionId(7), law, now).unwrap(),
+            monitor: Monitor::new(monitor, Secret::new([1; 16])),
+            path,
+            left: Vec::new(),
+        }
+    }
+
+    /// One update and its answer.
+    fn step(&mut self) {
+        self.now = self.now.max(self.source.next_update_at().expect("the law sends"));
+        let mut datagram = [0; 200];
+        let sent = self.source.mark();
+        let sample = Sample { generated_at: self.now, payload: b"state" };
+        let len = self.source.write_update(self.now, FIRST, sample, &mut datagram).unwrap();
+        self.now += Span::from_millis(1);
+        let at = Clocked { received_at: self.now, now: self.now };
+        let (mut reply, seen) = ([0; Ack::LEN], Some(self.path[0](sent)));
+        let receipt = self.monitor.on_marked_datagram(at, 1, seen, &datagram[..len], &mut reply);
+        let (answer, mark) = (receipt.reply, receipt.dscp);
+        self.left.push([sent, mark]);
+        self.now += Span::from_millis(1);
+        let seen = Some(self.path[1](mark));
+        self.source.on_marked_datagram(self.now, FIRST, seen, &reply[..answer]).unwrap();
+    }
+
+    fn run(mut self) -> Self {
+        (0..10).for_each(|_| self.step());
+        self
+    }
+
+    fn verdicts(&self) -> [MarkVerdict; 2] {
+        let marks = self.source.marks(FIRST).unwrap();
+        [marks.forward.verdict(), marks.back.verdict()]
+    }
+}
+
+#[test]
+fn updates_of_an_open_session_are_marked_and_neither_openings_nor_challenges() {
+    let world = World::new(Some("CS5"), None, [|dscp| dscp; 2]).run();
+    let [opening, opened, updates @ ..] = &world.left[..] else { panic!("{:?}", world.left) };
+    // The first answer is a challenge, the second the ack that opens the session.
+    assert_eq!(*opening, [Dscp::DEFAULT; 2]);
+    assert_eq!(*opened, [Dscp::DEFAULT, dscp("CS5")]);
+    assert!(updates.iter().all(|marks| *marks == [dscp("EF"), dscp("CS5")]), "{updates:?}");
+    assert_eq!(world.verdicts(), [MarkVerdict::Kept; 2]);
+    let marks = world.source.marks(FIRST).unwrap();
+    assert_eq!((marks.forward.kept(), marks.forward.changed()), (8, 0), "openings do not count");
+    let record = world.monitor.records().next().unwrap().1;
+    assert_eq!(record.dscp(), Some(dscp("EF")));
+}
+
+#[test]
+fn acks_are_marked_as_asked_unless_the_monitor_decides() {
+    for (asked, decided, expected) in [
+        (None, None, "CS0"),
+        (Some("echo"), None, "EF"),
+        (Some("AF41"), None, "AF41"),
+        (None, Some("echo"), "EF"),
+        (Some("CS7"), None, "CS0"),
+        (Some("CS7"), Some("0"), "CS0"),
+        (Some("CS7"), Some("CS1"), "CS1"),
+    ] {
+        let world = World::new(asked, decided, [|dscp| dscp; 2]).run();
+        let last = world.left.last().unwrap();
+        assert_eq!(*last, [dscp("EF"), dscp(expected)], "{asked:?}, {decided:?}");
+    }
+}
+
+#[test]
+fn the_source_learns_in_which_direction_a_path_changes_marks() {
+    let cleared = MarkVerdict::Changed(Dscp::DEFAULT);
+    let [keep, clear]: [fn(Dscp) -> Dscp; 2] = [|dscp| dscp, |_| Dscp::DEFAULT];
+    // An echo is of what has come.
+    let world = World::new(Some("CS5"), None, [clear, keep]).run();
+    assert_eq!(world.verdicts(), [cleared, MarkVerdict::Kept]);
+    let world = World::new(Some("CS5"), None, [keep, clear]).run();
+    assert_eq!(world.verdicts(), [MarkVerdict::Kept, cleared]);
+    let world = World::new(Some("echo"), None, [|_| dscp("CS1"), keep]).run();
+    assert_eq!(world.verdicts(), [MarkVerdict::Changed(dscp("CS1")), MarkVerdict::Kept]);
+    assert_eq!(world.left.last().unwrap()[1], dscp("CS1"));
+}
+
+#[test]
+fn a_monitor_that_says_nothing_of_code_points_leaves_the_source_in_doubt() {
+    let mut world = World::new(None, None, [|dscp| dscp; 2]);
+    let mut acks = 0;
+    for _ in 0..10 {
+        world.now = world.now.max(world.source.next_update_at().unwrap());
+        let mut datagram = [0; 200];
+        let sample = Sample { generated_at: world.now, payload: b"state" };
+        let len = world.source.write_update(world.now, FIRST, sample, &mut datagram).unwrap();
+        let at = Clocked { received_at: world.now, now: world.now };
+        let mut reply = [0; Ack::LEN];
+        let answer = world.monitor.on_datagram(at, 1, &datagram[..len], &mut reply).reply;
+        if answer == Ack::LEN {
+            // As older versions write it.
+            reply[13..16].fill(0);
+            acks += 1;
+        }
+        world.now += Span::from_millis(1);
+        let seen = Some(Dscp::DEFAULT);
+        world.source.on_marked_datagram(world.now, FIRST, seen, &reply[..answer]).unwrap();
+    }
+    assert!(acks > 5, "{acks} acks");
+    assert_eq!(world.verdicts(), [MarkVerdict::Unknown; 2]);
+}

@@ -1,0 +1,194 @@
+/* The lanes of drop-averse packets: a FIFO, CoDel, or FQ-CoDel (RFC 8290), as freshline-core's
+ * router::{Fifo, Codel, FqCodel} are.
+ *
+ *     hash(flow) ─► lane: slots, linked; CoDel's state; credit
+ *     new lanes, then old ones: credit <= 0 -> + quantum, to the end of the old ones
+ *                               empty       -> new to the end of the old ones; old leaves
+ *                               CoDel       -> drops, or the packet leaves: - its bytes
+ *
+ * FIFO and CoDel are one lane. Slots that were used are linked in a list of free ones. For main.bpf.c
+ * alone. */
+#ifndef FRESHLINE_IFC_LANES_H
+#define FRESHLINE_IFC_LANES_H
+
+#include "state.h"
+
+/* How many packets an overflow drops at most, as in Linux. */
+#define MOST_LOST_AT_ONCE 64
+
+enum loss {
+	LOST_TO_OVERFLOW,
+	LOST_TO_CODEL,
+};
+
+static __always_inline struct lane *lane_of(__u64 number)
+{
+	__u32 key = number;
+
+	return bpf_map_lookup_elem(&lanes, &key);
+}
+
+/* The slot of this number; nothing where it is NONE or beside. */
+static __always_inline struct place *slot(__u64 number)
+{
+	__u32 key = number;
+
+	if (number > slots_mask)
+		return NULL;
+	return bpf_map_lookup_elem(&slots, &key);
+}
+
+static __always_inline __u64 next_free_slot(void)
+{
+	return free_slot != NONE ? free_slot : used_slots;
+}
+
+static __always_inline void free_slot_is_taken(__u64 number, const struct place *place)
+{
+	if (free_slot == number)
+		free_slot = place->next;
+	else
+		used_slots++;
+}
+
+static __always_inline void set_next(__u64 number, __u64 to)
+{
+	struct place *place = slot(number);
+
+	if (place)
+		place->next = to;
+}
+
+/* Puts a lane, which is in no list, at the end of one. */
+static __always_inline void append(struct lane_list *list, __u64 number, struct lane *lane)
+{
+	struct lane *last;
+
+	lane->next = NONE;
+	last = list->first != NONE ? lane_of(list->last) : NULL;
+	if (last)
+		last->next = number;
+	else
+		list->first = number;
+	list->last = number;
+}
+
+/* Takes the packet out of a place, and what is known of it. */
+static __always_inline struct sk_buff *take(struct place *place, struct place *to)
+{
+	to->arrived_ns = place->arrived_ns;
+	to->bytes = place->bytes;
+	to->segments = place->segments;
+	/* For `put_newest`, should the kernel not delete the slot. */
+	place->segments = 0;
+	return bpf_kptr_xchg(&place->skb, NULL);
+}
+
+/* Takes the first packet of a lane that has one. */
+static __always_inline struct sk_buff *take_first(struct lane *lane, struct place *to)
+{
+	struct account *account = account_of(DROP_AVERSE);
+	__u64 number = lane->first;
+	struct place *place = slot(number);
+	struct sk_buff *skb;
+
+	if (!place || !account) {
+		/* Never: a lane links slots that there are. */
+		lane->first = NONE;
+		return NULL;
+	}
+	lane->first = place->next;
+	place->next = free_slot;
+	free_slot = number;
+	first[DROP_AVERSE]++;
+	to->queue = DROP_AVERSE;
+	to->flow = place->flow;
+	skb = take(place, to);
+	lane->bytes -= to->bytes;
+	account->waiting_packets -= to->segments;
+	account->waiting_bytes -= to->bytes;
+	return skb;
+}
+
+/* Drops a drop-averse packet that was taken, and counts it. */
+static __always_inline void lose(struct sk_buff *skb, const struct place *packet, enum loss loss)
+{
+	struct flow_account *flow = bpf_map_lookup_elem(&flows, &packet->flow);
+	struct account *account = account_of(DROP_AVERSE);
+
+	if (account && loss == LOST_TO_CODEL)
+		account->congestion += packet->segments;
+	else if (account)
+		account->queue_full += packet->segments;
+	if (flow && loss == LOST_TO_CODEL)
+		flow->congestion += packet->segments;
+	else if (flow)
+		flow->queue_full += packet->segments;
+	dropped_packets++;
+	dropped_on_wire += length_on_wire(skb);
+	bpf_kfree_skb(skb);
+}
+
+/* Has the kernel's counts follow what was lost. */
+static __always_inline void forget_lost(struct Qdisc *qdisc)
+{
+	qdisc->q.qlen -= dropped_packets;
+	qdisc->qstats.backlog -= dropped_on_wire;
+	qdisc->qstats.drops += dropped_packets;
+	dropped_packets = 0;
+	dropped_on_wire = 0;
+}
+
+/* Takes the lane at the front from its list, and puts it at the end of the old ones unless it leaves. */
+static __always_inline void pass_turn(struct lane_list *list, struct lane *lane, int leaves)
+{
+	__u64 number = list->first;
+
+	list->first = lane->next;
+	if (leaves)
+		lane->epoch = 0;
+	else
+		append(&old_lanes, number, lane);
+}
+
+/* One step towards the next drop-averse packet, of those that wait: the packet, or nothing, where the lane
+ * at the front passed its turn or lost a packet. */
+static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns, const struct settings *now)
+{
+	int is_new = new_lanes.first != NONE;
+	struct lane *lane = lane_of(is_new ? new_lanes.first : old_lanes.first);
+	struct sk_buff *skb;
+	__u64 waited_ns;
+
+	if (!lane)
+		return NULL;
+	if (lane->credit <= 0 || lane->first == NONE) {
+		int leaves = lane->credit > 0 && !(is_new && old_lanes.first != NONE);
+
+		if (lane->credit <= 0)
+			lane->credit += now->quantum;
+		if (is_new)
+			pass_turn(&new_lanes, lane, leaves);
+		else
+			pass_turn(&old_lanes, lane, leaves);
+		return NULL;
+	}
+	skb = take_first(lane, to);
+	if (!skb)
+		return NULL;
+	waited_ns = larger(now_ns, to->arrived_ns) - to->arrived_ns;
+	if (codel_strikes(&lane->codel, now_ns, waited_ns, lane->bytes, &now->codel)) {
+		lose(skb, to, LOST_TO_CODEL);
+		return NULL;
+	}
+	lane->credit -= to->bytes;
+	if (!waiting(DROP_AVERSE)) {
+		/* All lanes are empty, and new when they wake. */
+		new_lanes.first = NONE;
+		old_lanes.first = NONE;
+		epoch++;
+	}
+	return skb;
+}
+
+#endif

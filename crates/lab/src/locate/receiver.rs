@@ -1,0 +1,75 @@
+//! A receiver of a capture: its frames, which all flows to it share.
+//!
+//! An access point packs all that it holds for a station into one frame, whatever flows it is of. So the
+//! level is that of the receiver's frames. It is told to each flow once the next frame begins.
+
+use std::net::IpAddr;
+
+use freshline_core::unit::Time;
+use freshline_core::wlan::estimator::KernelFrames;
+
+/// The address of a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Address {
+    /// On the air, the receiver address of a frame.
+    Station([u8; 6]),
+    /// In a capture without frames, the host at which it was made.
+    Host(IpAddr),
+}
+
+/// One receiver, and its newest frame.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// Tells frames by the times of capture, where no radio does.
+    kernel: KernelFrames,
+    frame: Option<Time>,
+    /// Packets in it.
+    packets: u64,
+    /// Those of flows that are followed, by the flow's index.
+    of_flows: Vec<(usize, u64)>,
+}
+
+impl Receiver {
+    pub(super) fn new(kernel: KernelFrames) -> Self {
+        Self { kernel, frame: None, packets: 0, of_flows: Vec::new() }
+    }
+
+    /// The frame of a packet that a kernel stamped so; `None` while too little was seen to tell.
+    pub(super) fn frame_of(&mut self, stamp: Time) -> Option<Time> {
+        self.kernel.on_packet(stamp)
+    }
+
+    /// A packet has come in this frame, of a flow that is followed or not. If it begins a frame, what
+    /// each flow had beside itself in the last one goes to `told`: flow, frame, packets of others.
+    pub(super) fn on_packet(
+        &mut self,
+        frame: Time,
+        flow: Option<usize>,
+        told: impl FnMut(usize, Time, u64),
+    ) {
+        if self.frame != Some(frame) {
+            self.end_frame(told);
+            self.frame = Some(frame);
+        }
+        self.packets += 1;
+        let Some(flow) = flow else { return };
+        match self.of_flows.iter_mut().find(|(known, _)| *known == flow) {
+            Some((_, own)) => *own += 1,
+            None => self.of_flows.push((flow, 1)),
+        }
+    }
+
+    /// No more packets come in the newest frame.
+    pub(super) fn end_frame(&mut self, mut told: impl FnMut(usize, Time, u64)) {
+        if let Some(frame) = self.frame.take() {
+            for (flow, own) in self.of_flows.drain(..) {
+                let others = self.packets - own;
+                if others > 0 {
+                    told(flow, frame, others);
+                }
+            }
+        }
+        self.of_flows.clear();
+        self.packets = 0;
+    }
+}

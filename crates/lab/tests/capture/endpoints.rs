@@ -1,0 +1,280 @@
+//! Captures of whole endpoints in virtual time: the analysis reads from them what the endpoints report.
+
+use std::collections::BTreeMap;
+
+use freshline_core::age::AgeMeter;
+use freshline_core::path::PathId;
+use freshline_core::session::{
+    Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceParams, Verdict,
+};
+use freshline_core::source::Fixed;
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{Ack, Message, SessionId};
+use freshline_lab::capture::{LinkType, SessionReport};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::SeedableRng;
+
+use crate::world::{Captured, cut, pcap, pcapng, report, udp};
+
+const SOURCE: &str = "192.0.2.1:5000";
+
+/// The monitor's addresses, before and after it moves.
+const MONITORS: [&str; 2] = ["192.0.2.2:3774", "192.0.2.3:3774"];
+
+/// When the monitor is replaced, if it is.
+const REPLACED_AT: Time = Time::from_nanos(25_000_000_000);
+
+/// What happens to a session.
+#[derive(Debug)]
+struct Plan {
+    length: Span,
+    rate: f64,
+    /// To the monitor and back.
+    delays: [Span; 2],
+    /// The share of updates that is lost, and of acks.
+    loss: [f64; 2],
+    /// A new monitor, with another clock, takes over: at the same address or at another one.
+    replaced: Option<&'static str>,
+}
+
+impl Plan {
+    fn draw(rng: &mut Pcg64) -> Self {
+        let mut delay = || Span::from_millis(rng.random_range(1..80));
+        let delays = [delay(), delay()];
+        let mut loss = || if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..0.2) };
+        let loss = [loss(), loss()];
+        let replaced = [None, Some(MONITORS[0]), Some(MONITORS[1])][rng.random_range(0..3)];
+        let length = Span::from_secs(60);
+        Self { length, rate: rng.random_range(5.0..100.0), delays, loss, replaced }
+    }
+}
+
+/// A run, and what the endpoints say of it.
+struct Run {
+    packets: Vec<Captured>,
+    sent: u64,
+    /// Acks that came, and the mean ages in ms by the endpoints' own reports: at the source up to the
+    /// last ack that was fresh, at the monitors up to the last update whose ack came.
+    acks: u64,
+    at_source_ms: f64,
+    at_monitor_ms: f64,
+}
+
+enum Event {
+    ToMonitor(&'static str, Vec<u8>),
+    ToSource(Vec<u8>),
+}
+
+fn micros(time: Time) -> u64 {
+    time.as_nanos() / 1_000
+}
+
+/// Runs a session; the capture is made at the source.
+fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
+    let law = Box::new(Fixed::new(UpdateRate::saturating(plan.rate)));
+    let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
+    let mut source = Source::new(params, SessionId(0xAB), law, Time::ZERO).expect("a short name");
+    let new_monitor = |key| Monitor::<u8>::new(MonitorParams::default(), Secret::new([key; 16]));
+    let mut monitor = new_monitor(1);
+    let (mut address, mut ahead) = (MONITORS[0], Span::from_secs(900));
+    let mut events: BTreeMap<(Time, u64), Event> = BTreeMap::new();
+    let (mut now, mut number, mut acks) = (Time::ZERO, 0, 0);
+    let mut packets = Vec::new();
+    // The ages that the monitors know, over the world's time.
+    let (mut at_monitor, mut arrived) = (AgeMeter::new(), BTreeMap::new());
+    let (mut fresh_ack_at, mut fresh_arrival_at) = (Time::ZERO, Time::ZERO);
+    let mut is_replaced = plan.replaced.is_none();
+    while now < Time::ZERO + plan.length {
+        if !is_replaced && now >= REPLACED_AT {
+            is_replaced = true;
+            (monitor, ahead) = (new_monitor(2), Span::from_secs(70));
+            address = plan.replaced.unwrap_or(address);
+        }
+        while let Some(entry) = events.first_entry().filter(|entry| entry.key().0 <= now) {
+            match entry.remove() {
+                Event::ToMonitor(to, datagram) if to == address => {
+                    let local = now + ahead;
+                    let mut reply = [0; Ack::LEN];
+                    let clocked = Clocked { received_at: local, now: local };
+                    let receipt = monitor.on_datagram(clocked, 0, &datagram, &mut reply);
+                    let len = receipt.reply;
+                    if let Verdict::Fresh { source, .. } = receipt.verdict {
+                        let record = monitor.record(source).expect("it is open");
+                        if let Some(age) = record.state_age(local) {
+                            arrived.insert(record.newest_seq, (now, now - age));
+                        }
+                    }
+                    if len > 0 && !rng.random_bool(plan.loss[1]) {
+                        number += 1;
+                        let reply = Event::ToSource(reply[..len].to_vec());
+                        events.insert((now + plan.delays[1], number), reply);
+                    }
+                }
+                // A host that has been replaced does not answer.
+                Event::ToMonitor(..) => {}
+                Event::ToSource(datagram) => {
+                    packets.push(udp(micros(now), address, SOURCE, &datagram));
+                    if let Ok(Message::Ack(ack)) = Message::parse(&datagram) {
+                        acks += 1;
+                        // What a capture can know of: updates whose acks came.
+                        if let Some((received_at, generated_at)) = arrived.get(&ack.seq) {
+                            at_monitor.on_update(*received_at, *generated_at);
+                            fresh_arrival_at = fresh_arrival_at.max(*received_at);
+                        }
+                    }
+                    let before = source.counters().acked;
+                    let _ = source.on_datagram(now, PathId::FIRST, &datagram);
+                    if source.counters().acked > before {
+                        fresh_ack_at = now;
+                    }
+                }
+            }
+        }
+        source.on_tick(now);
+        if source.next_update_at().is_some_and(|due| due <= now) {
+            let (payload, mut out) = ([7; 100], [0; 512]);
+            let sample = Sample { generated_at: now, payload: &payload };
+            let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+            packets.push(udp(micros(now), SOURCE, address, &out[..len]));
+            if !rng.random_bool(plan.loss[0]) {
+                number += 1;
+                let update = Event::ToMonitor(address, out[..len].to_vec());
+                events.insert((now + plan.delays[0], number), update);
+            }
+        }
+        let first = events.first_key_value().map(|((at, _), _)| *at);
+        let timer = source.next_timer().map(|(at, _)| at);
+        let next = Time::earliest([first, timer, source.next_update_at()]);
+        now = next.expect("a source always waits for something").max(now);
+    }
+    let ms = |meter: &AgeMeter, until| meter.summary(until).expect("ages").mean.as_millis_f64();
+    Run {
+        packets,
+        sent: source.counters().sent,
+        acks,
+        at_source_ms: ms(source.age(), fresh_ack_at),
+        at_monitor_ms: ms(&at_monitor, fresh_arrival_at),
+    }
+}
+
+/// Messages of one length that go one way right after each other, as one packet, at the time of the
+/// first: as GSO and GRO do.
+fn trains(packets: &[Captured], at_once: usize) -> Vec<Captured> {
+    let mut trains: Vec<(Captured, usize, usize)> = Vec::new();
+    for packet in packets {
+        let len = packet.payload().len();
+        if let Some((train, each, count)) = trains.last_mut()
+            && (*each, &train.bytes[12..24]) == (len, &packet.bytes[12..24])
+            && *count < at_once
+            && packet.at.since(train.at) < Span::from_micros(200)
+        {
+            let back = train.bytes[12..16] != [192, 0, 2, 1];
+            let payload = [train.payload(), packet.payload()].concat();
+            let host = |at: usize| format!("192.0.2.{}", train.bytes[at + 3]);
+            let (client, server) = (
+                format!("{}:5000", host(if back { 16 } else { 12 })),
+                format!("{}:3774", host(if back { 12 } else { 16 })),
+            );
+            let (from, to) = if back { (server, client) } else { (client, server) };
+            let at = train.at;
+            *train = udp(0, &from, &to, &payload);
+            train.at = at;
+            *count += 1;
+        } else {
+            trains.push((packet.clone(), len, 1));
+        }
+    }
+    trains.into_iter().map(|(train, ..)| train).collect()
+}
+
+fn is_within(found: f64, expected: f64, share: f64) -> bool {
+    (found - expected).abs() <= share * expected
+}
+
+/// What the capture tells is what the endpoints report.
+fn assert_agrees(session: &SessionReport, run: &Run, what: &str) {
+    assert_eq!((session.updates, session.copies), (run.sent, 0), "{what}: {session:?}");
+    assert_eq!(session.acks + session.late_acks, run.acks, "{what}: {session:?}");
+    let at_source = session.age_at_source.expect("an age").mean_ms;
+    let expected = run.at_source_ms;
+    assert!(is_within(at_source, expected, 0.01), "{what}: at source {at_source}, {expected}");
+    let at_monitor = session.age_at_monitor.expect("an age").mean_ms;
+    let expected = run.at_monitor_ms;
+    assert!(is_within(at_monitor, expected, 0.01), "{what}: at monitor {at_monitor}, {expected}");
+}
+
+#[test]
+fn a_capture_tells_what_the_endpoints_report() {
+    for seed in 0..12 {
+        let rng = &mut Pcg64::seed_from_u64(seed);
+        let plan = Plan::draw(rng);
+        println!("seed {seed}: {plan:?}");
+        let run = run(&plan, rng);
+        let only = |file: &[u8]| {
+            let mut report = report(file);
+            assert_eq!(report.sessions.len(), 1, "{report:?}");
+            (report.packets, report.sessions.remove(0))
+        };
+        let (packets, session) = only(&pcap(LinkType::Raw, &run.packets));
+        assert_eq!((packets.session, packets.disordered), (run.packets.len() as u64, 0));
+        assert_agrees(&session, &run, "as it is");
+
+        // Blocks of a pcapng file, each backwards.
+        let mut mixed = run.packets.clone();
+        mixed.chunks_mut(50).for_each(<[_]>::reverse);
+        let (packets, session) = only(&pcapng(LinkType::Raw, &mixed));
+        assert_eq!(packets.disordered, 0);
+        assert_agrees(&session, &run, "mixed");
+
+        // Without the packets of the opening, nothing else is missing.
+        let (opening, rest) = run.packets.split_at(6);
+        let updates = opening.iter().filter(|packet| packet.payload()[3] == 1).count() as u64;
+        let (_, session) = only(&pcap(LinkType::Raw, rest));
+        assert_eq!(session.updates, run.sent - updates, "{session:?}");
+        let at_source = session.age_at_source.expect("an age").mean_ms;
+        assert!(is_within(at_source, run.at_source_ms, 0.02), "{at_source} {}", run.at_source_ms);
+
+        // Packets that were captured too short are counted.
+        let (packets, _) = only(&pcap(LinkType::Raw, &cut(&run.packets, 28 + 80)));
+        assert_eq!(packets.session + packets.cut, run.packets.len() as u64);
+
+        // Damaged numbers are strays, and change no age by more than they leave out.
+        let mut damaged = run.packets.clone();
+        let mut count = 0;
+        for packet in damaged.iter_mut().skip(20).step_by(101) {
+            if packet.payload()[3] == 1 {
+                packet.bytes[28 + 16] ^= 0x40;
+                count += 1;
+            }
+        }
+        let (_, session) = only(&pcap(LinkType::Raw, &damaged));
+        assert_eq!((session.strays, session.updates), (count, run.sent - count), "{session:?}");
+        let at_source = session.age_at_source.expect("an age").mean_ms;
+        assert!(is_within(at_source, run.at_source_ms, 0.02), "{at_source} {}", run.at_source_ms);
+    }
+}
+
+#[test]
+fn trains_of_several_messages_tell_what_single_ones_do() {
+    let rng = &mut Pcg64::seed_from_u64(1);
+    let delays = [Span::from_millis(20), Span::from_millis(30)];
+    let plan = Plan {
+        length: Span::from_secs(28),
+        rate: 6_000.0,
+        delays,
+        loss: [0.05, 0.05],
+        replaced: Some(MONITORS[0]),
+    };
+    let run = run(&plan, rng);
+    let single = report(&pcap(LinkType::Raw, &run.packets));
+    let trains = trains(&run.packets, 40);
+    let trained = report(&pcap(LinkType::Raw, &trains));
+    assert!(trained.packets.read < single.packets.read, "{:?}", trained.packets);
+    assert_eq!(trained.packets.unread_messages, 0);
+    let [single, trained] = [&single, &trained].map(|report| &report.sessions[0]);
+    let counts = |session: &SessionReport| (session.updates, session.acks + session.late_acks);
+    assert_eq!(counts(trained), counts(single));
+    let [one, other] = [single, trained].map(|session| session.age_at_source.unwrap().mean_ms);
+    assert!(is_within(other, one, 0.01), "{other} {one}");
+}

@@ -1,0 +1,106 @@
+//! A server that is driven step by step, beside clients over loopback.
+
+use std::net::Ipv4Addr;
+use std::thread;
+
+use super::*;
+use crate::bond::{Client, ClientConfig};
+use crate::quic::Trust;
+
+/// A server for these clients, and a client that does not listen.
+fn ends(clients: &[&Identity], theirs: Identity) -> Server {
+    Server::bind(ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        identity: theirs,
+        clients: Clients::Pinned(clients.iter().map(|it| it.fingerprint()).collect()),
+        sending: Sending::default(),
+        allow: Vec::new(),
+    })
+    .unwrap()
+}
+
+fn client(server: &Server, trust: Trust, identity: Identity) -> Client {
+    Client::bind(ClientConfig {
+        server: server.local_addr().unwrap().into(),
+        server_name: "localhost".into(),
+        trust,
+        identity,
+        vias: Vec::new(),
+        sending: Sending::default(),
+        listen: Vec::new(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_full_server_is_tried_again_and_gives_the_place_of_a_silent_client_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
+    let [ours, others, theirs] = ["c", "d", "s"].map(identity);
+    let trust = Trust::Pinned(theirs.fingerprint());
+    let mut server = ends(&[&ours, &others], theirs);
+    server.max_links = 1;
+    let [mut first, mut second] =
+        [ours, others].map(|identity| client(&server, trust.clone(), identity));
+    let step = |server: &mut Server, client: &mut Client| {
+        thread::sleep(Duration::from_millis(5));
+        let now = client.parts().0.clock.now();
+        client.turn(now).unwrap();
+        client.transmit();
+        server.turn(server.driver.clock.now()).unwrap();
+        server.transmit();
+    };
+    while server.clients() == 0 {
+        step(&mut server, &mut first);
+    }
+    // From here on it is as one that was killed.
+    let began_at = server.driver.clock.now();
+    let is_ready = |client: &mut Client| client.parts().1.any(|link| link.is_ready);
+    while !is_ready(&mut second) {
+        step(&mut server, &mut second);
+        let waited = server.driver.clock.now().since(began_at);
+        assert!(waited < Span::from_secs(20), "the silent client keeps its place");
+    }
+    assert_eq!(server.clients(), 1);
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_server_says_so_before_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
+    let [ours, theirs, others] = ["c", "s", "x"].map(identity);
+    let mut server = Server::bind(ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        identity: theirs,
+        clients: Clients::Pinned(vec![ours.fingerprint()]),
+        sending: Sending::default(),
+        allow: Vec::new(),
+    })
+    .unwrap();
+    let mut client = Client::bind(ClientConfig {
+        server: server.local_addr().unwrap().into(),
+        server_name: "localhost".into(),
+        trust: Trust::Pinned(others.fingerprint()),
+        identity: ours,
+        vias: Vec::new(),
+        sending: Sending::default(),
+        listen: Vec::new(),
+    })
+    .unwrap();
+    let client = thread::spawn(move || client.run(&Stop::new(), None));
+    let (mut seen, mut looks) = (0, 0);
+    // Far less than a handshake's patience, from when the client has ended.
+    while looks < 300 {
+        thread::sleep(std::time::Duration::from_millis(10));
+        server.turn(server.driver.clock.now()).unwrap();
+        server.transmit();
+        seen = seen.max(server.links.len());
+        let is_over = server.links.values().all(|(link, _)| link.connection.is_closed());
+        if client.is_finished() && is_over {
+            break;
+        }
+        looks += u32::from(client.is_finished());
+    }
+    assert!(matches!(client.join().unwrap(), Err(BondError::Refused { .. })));
+    assert_eq!((seen, looks < 300), (1, true), "the server still waits for the handshake");
+}

@@ -1,0 +1,443 @@
+//! A link to a peer that may have several addresses, or none yet.
+//!
+//! ```text
+//!             addresses                 the first attempt that hears from the peer
+//!   no link ─────────────► attempts ──────────────────────────────────────────────► one link
+//!      ▲  │ look up again,    │  ▲                  renew: look up, try the others     │
+//!      │  ▼ 0.25 … 2 s        │  └─────────────────────────────────────────────────────┘
+//!      └──────────────────────┘ none could begin
+//! ```
+//!
+//! - **An attempt** is a link of its own: a UDP socket, or a QUIC handshake. What is sent goes by
+//!   all of them; the first that receives a datagram, or finishes its handshake, stays, and the
+//!   others are closed. A refused UDP attempt stays open, as the peer may start later.
+//! - **Trouble is waited out**: a name that cannot be resolved, a missing route, an interface
+//!   without a fitting address. Each is reported by [`LinkEvent::Waiting`].
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use freshline_core::dscp::Dscp;
+use freshline_core::unit::{Span, Time};
+use mio::{Registry, Token, Waker};
+
+use super::{Lookup, Race, Remote};
+use crate::clock::Clock;
+use crate::link::{Came, Inlet, Link, LinkError, LinkEvent, Sent, Transport};
+use crate::quic::DialError;
+use crate::via::Via;
+
+/// The wait before the first retry, doubled with each up to [`MAX_WAIT`].
+const FIRST_WAIT: Span = Span::from_millis(250);
+
+/// The longest wait between retries: one small question then costs the network nothing.
+const MAX_WAIT: Span = Span::from_secs(2);
+
+/// What a dialler needs to know.
+pub(crate) struct Settings<I> {
+    /// How datagrams are carried.
+    pub(crate) transport: Transport,
+    /// By what they leave.
+    pub(crate) via: Via,
+    /// The peer.
+    pub(crate) remote: Remote,
+    /// Its sockets wake the poll as this.
+    pub(crate) token: Token,
+    /// Takes datagrams from a new socket.
+    pub(crate) inlet: fn(Clock) -> I,
+    /// The clock.
+    pub(crate) clock: Clock,
+    /// Whether lost QUIC connections are dialled again without [`Dialler::renew`].
+    pub(crate) redials: bool,
+    /// Woken with the resolver's answers.
+    pub(crate) waker: Arc<Waker>,
+}
+
+struct Attempt<I: Inlet> {
+    address: SocketAddr,
+    link: Link<I>,
+    /// The peer's host says that no program listens there.
+    refused: bool,
+}
+
+pub(crate) struct Dialler<I: Inlet> {
+    settings: Settings<I>,
+    lookup: Lookup,
+    /// What the resolver said last.
+    addresses: Vec<SocketAddr>,
+    /// While no attempt has succeeded.
+    race: Option<Race>,
+    /// One, unless there is a race.
+    attempts: Vec<Attempt<I>>,
+    winner: Option<SocketAddr>,
+    events: VecDeque<LinkEvent>,
+    /// Without an attempt: when to look the name up again; and how long the next wait is.
+    retry: (Time, Span),
+    /// Why the last attempt could not begin.
+    trouble: Option<String>,
+}
+
+impl<I: Inlet> Dialler<I> {
+    /// Begins to dial; of a literal address, its first attempt has begun when this returns.
+    ///
+    /// # Errors
+    /// [`LinkError::Dial`] where the name or the address cannot be one of a peer.
+    pub(crate) fn new(settings: Settings<I>, registry: &Registry) -> Result<Self, LinkError> {
+        let now = settings.clock.now();
+        let mut dialler = Self {
+            settings,
+            lookup: Lookup::default(),
+            addresses: Vec::new(),
+            race: None,
+            attempts: Vec::new(),
+            winner: None,
+            events: VecDeque::new(),
+            retry: (now, FIRST_WAIT),
+            trouble: None,
+        };
+        dialler.turn(now, registry)?;
+        Ok(dialler)
+    }
+
+    /// Takes in the resolver's answer and begins the attempts that are due.
+    ///
+    /// # Errors
+    /// [`LinkError::Dial`] where the name or an address cannot be one of a peer.
+    pub(crate) fn turn(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
+        if self.attempts.is_empty() && self.race.is_none() && now >= self.retry.0 {
+            self.wait(now);
+            self.lookup.ask(&self.settings.remote, &self.settings.waker);
+        }
+        match self.lookup.poll() {
+            Some(Ok(addresses)) => {
+                match &mut self.race {
+                    Some(race) => race.add(&addresses),
+                    None if self.attempts.is_empty() => {
+                        self.race = Some(Race::new(&addresses, self.winner, now));
+                    }
+                    None => {}
+                }
+                self.addresses = addresses;
+            }
+            Some(Err(why)) if self.attempts.is_empty() => {
+                self.events.push_back(LinkEvent::Waiting(why));
+            }
+            Some(Err(_)) | None => {}
+        }
+        if self.settings.redials && self.is_down() && now >= self.retry.0 {
+            self.wait(now);
+            self.renew(now, registry)?;
+        }
+        self.begin_attempts(now, registry)
+    }
+
+    fn begin_attempts(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
+        while let Some(address) = self.race.as_mut().and_then(|race| race.begin(now)) {
+            let Settings { transport, via, token, inlet, clock, .. } = &self.settings;
+            let ends = (via.clone(), address);
+            let place = (registry, *token);
+            match Link::open(transport.clone(), ends, place, inlet(*clock), *clock) {
+                Ok(link) => {
+                    if !link.is_dialling() {
+                        self.events.push_back(LinkEvent::Ready);
+                    }
+                    self.attempts.push(Attempt { address, link, refused: false });
+                }
+                Err(error) if self.is_passing(&error) => {
+                    tracing::debug!(%address, "no attempt: {error}");
+                    self.trouble = Some(error.to_string());
+                    self.race_on(now);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let is_over = self.race.as_ref().is_some_and(|race| race.next_at().is_none());
+        if is_over && self.attempts.is_empty() && !self.lookup.is_asking() {
+            self.race = None;
+            let why = self.trouble.take().unwrap_or_else(|| "no address answers".into());
+            self.events.push_back(LinkEvent::Waiting(why));
+        }
+        Ok(())
+    }
+
+    /// The next datagram that has come; the attempt that it came by has succeeded.
+    pub(crate) fn receive(&mut self) -> Result<Option<Came<'_, I>>, LinkError> {
+        for at in 0..self.attempts.len() {
+            if let Some((len, mark)) = self.attempts[at].link.fetch()? {
+                self.on_success(at);
+                return Ok(Some((&self.attempts[0].link.buffer()[..len], mark)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends by all attempts; what cannot leave is as good as replaced.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        dscp: Dscp,
+        datagram: &[u8],
+    ) -> Result<Sent, LinkError> {
+        let mut all = Sent::Replaced;
+        for attempt in &mut self.attempts {
+            if attempt.link.send(now, dscp, datagram)? == Sent::Gone {
+                all = Sent::Gone;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Lets the attempts look at the time.
+    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), LinkError> {
+        self.attempts.iter_mut().try_for_each(|attempt| attempt.link.on_timer(now))
+    }
+
+    /// When [`Dialler::turn`] or [`Dialler::on_timer`] is due.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        let links = self.attempts.iter().filter_map(|attempt| attempt.link.next_timer());
+        let race = self.race.as_ref().and_then(Race::next_at);
+        let waits = self.attempts.is_empty() && race.is_none() && !self.lookup.is_asking();
+        let redials = self.settings.redials && self.is_down();
+        links.chain(race).chain((waits || redials).then_some(self.retry.0)).min()
+    }
+
+    /// The next event. Attempts that fail are not reported while another one may succeed.
+    pub(crate) fn poll_event(&mut self) -> Option<LinkEvent> {
+        let now = self.settings.clock.now();
+        let mut at = 0;
+        while at < self.attempts.len() {
+            match self.attempts[at].link.poll_event() {
+                None => at += 1,
+                Some(LinkEvent::Ready) => {
+                    self.on_success(at);
+                    self.retry.1 = FIRST_WAIT;
+                    return Some(LinkEvent::Ready);
+                }
+                Some(LinkEvent::Lost(reason)) => {
+                    let may_others = self.may_others(at);
+                    self.race_on(now);
+                    if !may_others {
+                        return Some(LinkEvent::Lost(reason));
+                    }
+                    self.attempts.remove(at);
+                }
+                Some(LinkEvent::Unreachable) => {
+                    let is_new = !std::mem::replace(&mut self.attempts[at].refused, true);
+                    if is_new {
+                        self.race_on(now);
+                    }
+                    if !self.may_others(at) {
+                        return Some(LinkEvent::Unreachable);
+                    }
+                }
+                Some(waiting @ LinkEvent::Waiting(_)) => return Some(waiting),
+            }
+        }
+        self.events.pop_front()
+    }
+
+    /// Makes the socket and the connection anew, as the host may have moved to another network, and
+    /// the peer to another address: looks its name up again, and tries its other addresses too.
+    ///
+    /// # Errors
+    /// [`LinkError`] as of the link.
+    pub(crate) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
+        let is_racing = self.race.as_ref().is_some_and(|race| race.next_at().is_some());
+        let Some(first) = self.attempts.first_mut().filter(|_| !is_racing) else { return Ok(()) };
+        first.link.renew(now, registry)?;
+        first.refused = false;
+        self.race = Some(Race::begun(first.address, &self.addresses, now));
+        for mut loser in self.attempts.drain(1..) {
+            loser.link.hang_up(now);
+        }
+        if self.settings.remote.literal().is_none() {
+            self.lookup.ask(&self.settings.remote, &self.settings.waker);
+        }
+        Ok(())
+    }
+
+    /// Sends the last words; whether they arrive is the network's affair.
+    pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
+        self.attempts.iter_mut().for_each(|attempt| attempt.link.close(now, farewell));
+    }
+
+    /// Whether nothing can be sent until one of the handshakes that have begun is done.
+    pub(crate) fn is_dialling(&self) -> bool {
+        !self.attempts.is_empty() && self.attempts.iter().all(|one| one.link.is_dialling())
+    }
+
+    /// Whether the QUIC connection is lost.
+    pub(crate) fn is_down(&self) -> bool {
+        !self.attempts.is_empty() && self.attempts.iter().all(|one| one.link.is_down())
+    }
+
+    /// Whether something can be sent.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.attempts.iter().any(|one| !one.link.is_dialling() && !one.link.is_down())
+    }
+
+    /// The address that has answered, or else the first that is tried.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.attempts.first().map(|attempt| attempt.address).or(self.winner)
+    }
+
+    /// This host's address in the first attempt.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        self.attempts.first()?.link.local_ip()
+    }
+
+    // ---- steps ----
+
+    fn on_success(&mut self, at: usize) {
+        if self.race.take().is_none() && self.attempts.len() == 1 {
+            return;
+        }
+        let now = self.settings.clock.now();
+        self.attempts.swap(0, at);
+        for mut loser in self.attempts.drain(1..) {
+            loser.link.hang_up(now);
+        }
+        self.winner = self.attempts.first().map(|attempt| attempt.address);
+    }
+
+    /// Whether another attempt than this one may succeed.
+    fn may_others(&self, at: usize) -> bool {
+        let race = self.race.as_ref().is_some_and(|race| race.next_at().is_some());
+        let mut others = self.attempts.iter().enumerate().filter(|(other, _)| *other != at);
+        race || others.any(|(_, other)| !other.refused && !other.link.is_down())
+    }
+
+    /// Whether the next attempt may succeed in spite of this. An address that no host can have is
+    /// the resolver's fault and not the user's, unless it was given as an address.
+    fn is_passing(&self, error: &LinkError) -> bool {
+        match error {
+            LinkError::System(_) => true,
+            LinkError::Dial(DialError::BadAddress { addr }) => {
+                self.settings.remote.literal().is_none() && addr.port() != 0
+            }
+            LinkError::Dial(_) => false,
+        }
+    }
+
+    fn race_on(&mut self, now: Time) {
+        if let Some(race) = &mut self.race {
+            race.on_failed(now);
+        }
+    }
+
+    fn wait(&mut self, now: Time) {
+        self.retry = (now + self.retry.1, (self.retry.1 * 2).min(MAX_WAIT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use mio::{Events, Poll};
+
+    use super::*;
+    use crate::link::Plain;
+    use crate::quic::{ClientConfig, Trust};
+
+    /// The one waker that a poll may have.
+    fn waker(poll: &Poll) -> Arc<Waker> {
+        Arc::new(Waker::new(poll.registry(), Token(0)).unwrap())
+    }
+
+    /// Of a dialler by UDP that does not dial again.
+    fn settings(waker: Arc<Waker>, remote: SocketAddr) -> Settings<Plain> {
+        Settings {
+            transport: Transport::Udp,
+            via: Via::Any,
+            remote: remote.into(),
+            token: Token(1),
+            inlet: |_| Plain,
+            clock: Clock::new(),
+            redials: false,
+            waker,
+        }
+    }
+
+    /// A dialler whose resolver has given these addresses.
+    fn dialler(poll: &Poll, addresses: &[SocketAddr]) -> Dialler<Plain> {
+        let mut dialler =
+            Dialler::new(settings(waker(poll), addresses[0]), poll.registry()).unwrap();
+        dialler.addresses = addresses.to_vec();
+        dialler.race.as_mut().unwrap().add(addresses);
+        dialler
+    }
+
+    #[test]
+    fn a_dead_address_does_not_keep_a_live_one_from_being_found() {
+        // Nobody answers at the first one: it is bound, so that no ICMP says that it is dead.
+        let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let alive = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addresses = [dead.local_addr().unwrap(), alive.local_addr().unwrap()];
+        let mut poll = Poll::new().unwrap();
+        let before = Clock::new().now();
+        let mut dialler = dialler(&poll, &addresses);
+        assert_eq!(dialler.poll_event(), Some(LinkEvent::Ready));
+        dialler.turn(before, poll.registry()).unwrap();
+        assert_eq!(dialler.attempts.len(), 1, "the second attempt is not due");
+        let now = Clock::new().now();
+        dialler.turn(now + Span::from_millis(250), poll.registry()).unwrap();
+        assert_eq!(dialler.attempts.len(), 2);
+        assert_eq!(dialler.send(now, Dscp::DEFAULT, b"anyone?").unwrap(), Sent::Gone);
+
+        let mut buffer = [0; 10];
+        let (len, from) = alive.recv_from(&mut buffer).unwrap();
+        alive.send_to(&buffer[..len], from).unwrap();
+        poll.poll(&mut Events::with_capacity(4), None).unwrap();
+        assert_eq!(dialler.receive().unwrap().map(|(datagram, _)| datagram), Some(&b"anyone?"[..]));
+        assert_eq!((dialler.attempts.len(), dialler.address()), (1, Some(addresses[1])));
+
+        // It is remembered: after an outage it is tried first, and the other one a little later.
+        let later = Clock::new().now();
+        dialler.renew(later, poll.registry()).unwrap();
+        assert_eq!(dialler.address(), Some(addresses[1]));
+        dialler.turn(later + Span::from_millis(250), poll.registry()).unwrap();
+        assert_eq!(dialler.attempts.len(), 2);
+    }
+
+    #[test]
+    fn an_address_that_no_host_can_have_is_a_failed_attempt_of_a_name_and_an_error_if_given() {
+        let poll = Poll::new().unwrap();
+        let waker = waker(&poll);
+        let pin = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
+        let config = ClientConfig::new(&Trust::Pinned(pin), None).unwrap();
+        let unspecified: SocketAddr = "0.0.0.0:9".parse().unwrap();
+        let by_quic = |remote| Settings {
+            transport: Transport::Quic { config: config.clone(), server_name: "localhost".into() },
+            ..settings(Arc::clone(&waker), remote)
+        };
+        let given = Dialler::new(by_quic(unspecified), poll.registry());
+        assert!(matches!(given, Err(LinkError::Dial(DialError::BadAddress { .. }))));
+
+        let good: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let mut dialler = Dialler::new(by_quic(good), poll.registry()).unwrap();
+        dialler.settings.remote = Remote::new("localhost", 9);
+        dialler.attempts.clear();
+        let now = Clock::new().now();
+        dialler.race = Some(Race::new(&[unspecified, good], None, now));
+        dialler.begin_attempts(now, poll.registry()).unwrap();
+        assert_eq!(dialler.address(), Some(good), "the next address is tried at once");
+    }
+
+    #[test]
+    fn a_host_without_a_route_is_told_and_tried_again() {
+        let poll = Poll::new().unwrap();
+        // An address of another host: nothing can be bound to it.
+        let via = Via::from("192.0.2.77");
+        let settings = Settings { via, ..settings(waker(&poll), "127.0.0.1:9".parse().unwrap()) };
+        let mut dialler = Dialler::new(settings, poll.registry()).unwrap();
+        assert!(matches!(dialler.poll_event(), Some(LinkEvent::Waiting(why)) if !why.is_empty()));
+        assert!(!dialler.is_ready() && !dialler.is_dialling());
+        let at = dialler.next_timer().expect("a retry");
+        dialler.settings.via = Via::Any;
+        dialler.turn(at, poll.registry()).unwrap();
+        assert!(dialler.is_ready());
+        assert_eq!(dialler.poll_event(), Some(LinkEvent::Ready));
+    }
+}

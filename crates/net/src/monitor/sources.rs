@@ -1,0 +1,80 @@
+//! The sources of a monitor: their sessions and their reports. Reads no clock and no socket, so that
+//! tests run it in virtual time.
+
+use freshline_core::dscp::Dscp;
+use freshline_core::session::{self, Clocked, SourceKey, Verdict};
+use freshline_core::unit::Time;
+use freshline_core::wire::Ack;
+
+use super::status::Details;
+use super::{Sender, SourceStatus, Watch};
+use crate::carrier::Answer;
+
+/// Sessions, and the details of some of them.
+pub(super) struct Sources {
+    pub(super) sessions: session::Monitor<Sender>,
+    pub(super) details: Details,
+}
+
+impl Sources {
+    /// A datagram has come, with a code point if the kernel told it; writes the answer to `reply`.
+    pub(super) fn on_datagram(
+        &mut self,
+        at: Clocked,
+        sender: Sender,
+        (dscp, datagram): (Option<Dscp>, &[u8]),
+        reply: &mut [u8; Ack::LEN],
+        watch: &mut dyn Watch,
+    ) -> Answer {
+        let Self { sessions, details } = self;
+        let receipt = sessions.on_marked_datagram(at, sender, dscp, datagram, reply);
+        let now = at.received_at;
+        match receipt.verdict {
+            Verdict::Fresh { source, opened, is_repeat, brings_age, .. } => {
+                if let Some(record) = sessions.record(source) {
+                    if opened {
+                        details.insert(source, record);
+                        watch.opened(now, source, record);
+                    }
+                    details.on_fresh(source, record, now);
+                    if !is_repeat {
+                        watch.fresh(now, source, record);
+                    } else if brings_age {
+                        watch.aged(now, source, record);
+                    }
+                }
+            }
+            Verdict::Closed { source, record } => {
+                details.end(source, &record, now, watch.replaced(source));
+                watch.gone(now, source);
+            }
+            _ => {}
+        }
+        Answer { len: receipt.reply, dscp: receipt.dscp }
+    }
+
+    /// Time has passed. Calls before [`Sources::next_event`] change nothing.
+    pub(super) fn on_tick(&mut self, now: Time, watch: &mut dyn Watch) {
+        let Self { sessions, details } = self;
+        sessions.on_tick(now, |source, record| {
+            details.expire(source, record, now, watch.replaced(source));
+            watch.gone(now, source);
+        });
+        details.on_tick(now);
+    }
+
+    /// When to call [`Sources::on_tick`] next.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        Time::earliest([self.sessions.next_event(), self.details.next_event()])
+    }
+
+    /// At most `most` sources; see [`Details::statuses`].
+    pub(super) fn statuses(
+        &self,
+        now: Time,
+        most: usize,
+        replaced: impl Fn(SourceKey) -> u64,
+    ) -> Vec<SourceStatus> {
+        self.details.statuses(&self.sessions, now, most, replaced)
+    }
+}

@@ -1,0 +1,112 @@
+//! How the device queue of a path is seen, and what it holds, for people and programs.
+
+use std::fmt;
+
+use freshline_core::path::DeviceQueue;
+use freshline_core::unit::Span;
+use serde::Serialize;
+
+/// By which means the queue of a device is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum SeenBy {
+    /// The queueing discipline at the device's root (`RTM_GETQDISC`).
+    #[serde(rename = "qdisc")]
+    Discipline,
+    /// The discipline, and the bytes in the driver's rings (byte queue limits).
+    #[serde(rename = "qdisc+bql")]
+    DisciplineAndRings,
+    /// The bytes in the driver's rings alone: the device has no discipline.
+    #[serde(rename = "bql")]
+    Rings,
+    /// The queues of a Wi-Fi device per station (nl80211), and the discipline in front of them.
+    #[serde(rename = "nl80211")]
+    Stations,
+}
+
+impl SeenBy {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discipline => "qdisc",
+            Self::DisciplineAndRings => "qdisc+bql",
+            Self::Rings => "bql",
+            Self::Stations => "nl80211",
+        }
+    }
+}
+
+/// The device queue of a path, as its scheduler sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct QueueReport {
+    /// How the queue is seen; none: it is not, and the scheduler goes by round trips alone.
+    pub queue_seen_by: Option<SeenBy>,
+    /// Packets in the queue, of any program.
+    pub queue_packets: Option<u64>,
+    /// Packets that leave the queue per second while some wait; none until some have.
+    pub queue_rate_pps: Option<f64>,
+    /// How long a packet that is sent now waits in the queue, in ms: packets over rate.
+    pub queue_wait_ms: Option<f64>,
+    /// The scheduler's estimate of the time from the device to the ack, in ms, if it has one (QAware).
+    pub service_ms: Option<f64>,
+}
+
+impl QueueReport {
+    /// Of a queue as its path's scheduler sees it, with the scheduler's service time.
+    pub fn of(seen_by: Option<SeenBy>, queue: Option<DeviceQueue>, service: Option<Span>) -> Self {
+        let queue = queue.filter(|_| seen_by.is_some());
+        Self {
+            queue_seen_by: seen_by,
+            queue_packets: queue.map(|queue| queue.packets),
+            queue_rate_pps: queue.map(|queue| queue.rate).filter(|rate| *rate > 0.0),
+            queue_wait_ms: queue.and_then(|queue| queue.wait()).map(Span::as_millis_f64),
+            service_ms: service.map(Span::as_millis_f64),
+        }
+    }
+}
+
+/// In a line of a table.
+impl fmt::Display for QueueReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.queue_seen_by, self.queue_packets) {
+            (Some(by), Some(packets)) => write!(f, "queue {packets} ({})", by.name())?,
+            _ => write!(f, "queue not seen")?,
+        }
+        if let Some(rate) = self.queue_rate_pps {
+            write!(f, " {rate:.0}/s")?;
+        }
+        if let Some(wait) = self.queue_wait_ms {
+            write!(f, " wait {wait:.1} ms")?;
+        }
+        if let Some(service) = self.service_ms {
+            write!(f, " service {service:.1} ms")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_seen_is_shown_with_its_means_and_one_that_is_not_is_said_to_be_so() {
+        let queue = DeviceQueue { packets: 6, rate: 500.0 };
+        let service = Some(Span::from_millis(20));
+        let report = QueueReport::of(Some(SeenBy::Discipline), Some(queue), service);
+        assert_eq!(report.to_string(), "queue 6 (qdisc) 500/s wait 12.0 ms service 20.0 ms");
+        let json = serde_json::to_value(report).unwrap();
+        assert_eq!(json["queue_seen_by"], "qdisc");
+        assert_eq!(json["queue_rate_pps"], 500.0);
+        let unseen = QueueReport::of(None, None, None);
+        assert_eq!(unseen.to_string(), "queue not seen");
+        assert_eq!(serde_json::to_value(unseen).unwrap()["queue_packets"], serde_json::Value::Null);
+        // Blocked: packets wait, and none has left yet.
+        let blocked = DeviceQueue { packets: 6, rate: 0.0 };
+        let report = QueueReport::of(Some(SeenBy::Rings), Some(blocked), None);
+        assert_eq!(report.to_string(), "queue 6 (bql)");
+        for by in [SeenBy::Discipline, SeenBy::DisciplineAndRings, SeenBy::Rings, SeenBy::Stations]
+        {
+            assert_eq!(serde_json::to_value(by).unwrap(), by.name());
+        }
+    }
+}
