@@ -101,18 +101,23 @@ pub(super) struct Devices {
     all: [Device; 2],
     /// Whether the client can see into the queues.
     are_visible: bool,
+    /// The fraction of datagrams that the paths lose at random behind the devices.
+    pub(super) loss: f64,
+    random: u64,
     origin: Instant,
 }
 
 impl Devices {
-    fn new(mbps: [f64; 2], are_visible: bool, origin: Instant) -> Self {
-        Self { all: mbps.map(Device::new), are_visible, origin }
+    pub(super) fn new(mbps: [f64; 2], are_visible: bool, origin: Instant) -> Self {
+        Self { all: mbps.map(Device::new), are_visible, loss: 0.0, random: 7, origin }
     }
 
     /// When a datagram of the connection leaves by a path; `None` where it is dropped.
     pub(super) fn pass(&mut self, now: Instant, path: usize, size: usize) -> Option<Instant> {
         self.all[path].given += size + HEADERS;
-        self.all[path].push(now, size + HEADERS)
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let draw = (self.random >> 33) as f64 / (1u64 << 31) as f64;
+        self.all[path].push(now, size + HEADERS).filter(|_| draw >= self.loss)
     }
 }
 

@@ -16,6 +16,8 @@ mod coupled;
 mod credit;
 mod driver;
 #[cfg(test)]
+mod each_scheduler;
+#[cfg(test)]
 mod fairness;
 #[cfg(test)]
 mod flooded;

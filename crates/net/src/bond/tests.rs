@@ -279,14 +279,19 @@ impl World {
     }
 
     pub(super) fn drain(&mut self, stream: StreamId) -> usize {
-        let link = self.link(FAR);
         let mut got = 0;
+        self.read(stream, |bytes| got += bytes.len());
+        got
+    }
+
+    /// Has the far end read what has arrived of a stream, in order.
+    pub(super) fn read(&mut self, stream: StreamId, mut on_bytes: impl FnMut(&[u8])) {
+        let link = self.link(FAR);
         // It is there as soon as anything of it has come.
         while link.connection.streams().accept(Dir::Bi).is_some() {}
         while let Incoming::Bytes(bytes) = read(&mut link.connection, stream, 1 << 16) {
-            got += bytes.len();
+            on_bytes(&bytes);
         }
-        got
     }
 }
 
