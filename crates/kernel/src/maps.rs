@@ -1,6 +1,6 @@
 //! Values of maps that are rows of numbers, 64 bits each.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags};
 
 /// The numbers of a row.
 pub(crate) fn numbers(value: &[u8]) -> Vec<u64> {
@@ -9,7 +9,7 @@ pub(crate) fn numbers(value: &[u8]) -> Vec<u64> {
 }
 
 /// A row of `N` numbers that each processor has of its own, summed up.
-pub(crate) fn sums<const N: usize>(map: &MapHandle, key: u32) -> libbpf_rs::Result<[u64; N]> {
+pub(crate) fn sums<const N: usize>(map: &impl MapCore, key: u32) -> libbpf_rs::Result<[u64; N]> {
     let mut sums = [0; N];
     for row in map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)?.into_iter().flatten() {
         for (sum, number) in sums.iter_mut().zip(numbers(&row)) {

@@ -22,6 +22,8 @@
  *     not ack an empty segment, which fills the window of 1 after a timeout, and nothing is ever sent
  *     again;
  *   - ssthresh and undo_cwnd, which the kernel requires, are mended afterwards (mend());
+ *   - a connection whose dtpa_init is skipped begins with the first other function that is not, as
+ *     the kernel sets icsk_ca_priv to 0 before (begin_if_skipped());
  *   - to skip one of the others is to miss an ack or a loss, and does no harm. */
 #include "../kernel.h"
 
@@ -54,6 +56,8 @@ struct state {
 	struct dtpa law;
 	/* data_segs_out when it was looked at last. */
 	__u32 seen;
+	/* 0 until all else is set. */
+	__u32 has_begun;
 	/* Bytes a second: the socket's limit as it was set here, and as the application has set it. */
 	__u64 limit;
 	__u64 own_limit;
@@ -71,22 +75,15 @@ static struct dtpa_settings *current_settings(void)
 	return bpf_map_lookup_elem(&settings, &first);
 }
 
-/* Takes note of what was sent since. */
-static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
-{
-	struct state *state = state_of(sock);
-	__u32 out = ((struct tcp_sock *)sock)->data_segs_out, segments = out - state->seen;
-
-	state->seen = out;
-	dtpa_on_sent(&state->law, segments, now);
-	count_many(SENT, segments);
-}
-
-SEC("struct_ops")
-void BPF_PROG(dtpa_init, struct sock *sock)
+/* The connection has this congestion control from now on. An active one has had the ack of its SYN
+ * before the kernel calls dtpa_init. */
+static void begin(struct sock *sock)
 {
 	struct state *state = state_of(sock);
 
+	if (!state->has_begun)
+		count(CONNECTIONS);
+	state->has_begun = 1;
 	state->law.sent = 0;
 	state->law.timeouts = 0;
 	state->law.fast_retransmits = 0;
@@ -101,7 +98,31 @@ void BPF_PROG(dtpa_init, struct sock *sock)
 		state->limit = sock->sk_max_pacing_rate;
 		state->own_limit = ~0ULL;
 	}
-	count(CONNECTIONS);
+}
+
+/* Begins where the kernel has skipped dtpa_init. Segments sent until then are not counted: they may
+ * be those of another congestion control. */
+static void begin_if_skipped(struct sock *sock)
+{
+	if (!state_of(sock)->has_begun)
+		begin(sock);
+}
+
+/* Takes note of what was sent since. */
+static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
+{
+	struct state *state = state_of(sock);
+	__u32 out = ((struct tcp_sock *)sock)->data_segs_out, segments = out - state->seen;
+
+	state->seen = out;
+	dtpa_on_sent(&state->law, segments, now);
+	count_many(SENT, segments);
+}
+
+SEC("struct_ops")
+void BPF_PROG(dtpa_init, struct sock *sock)
+{
+	begin(sock);
 }
 
 static int ca_state(struct sock *sock)
@@ -186,6 +207,7 @@ void BPF_PROG(freshline_acked, struct sock *sock, const struct ack_sample *sampl
 
 	if (!now)
 		return;
+	begin_if_skipped(sock);
 	look_at_sent(sock, now);
 	if (sample->rtt_us > 0)
 		dtpa_on_round_trip(&state_of(sock)->law, sample->rtt_us, now);
@@ -204,6 +226,7 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 	/* It is the SYN that timed out. */
 	if (!((struct tcp_sock *)sock)->data_segs_out)
 		return;
+	begin_if_skipped(sock);
 	look_at_sent(sock, now);
 	dtpa_count(next == TCP_CA_Loss ? &law->timeouts : &law->fast_retransmits);
 	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS);
@@ -231,6 +254,7 @@ void BPF_PROG(dtpa_cong_avoid, struct sock *sock, __u32 ack, __u32 acked)
 {
 	struct dtpa_settings *now = current_settings();
 
+	begin_if_skipped(sock);
 	if (is_waiting(sock))
 		grow((struct tcp_sock *)sock, acked);
 	else

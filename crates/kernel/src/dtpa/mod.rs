@@ -194,8 +194,15 @@ fn registered() -> KernelError {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::ptr;
+
+    use nix::sys::socket::{setsockopt, sockopt};
+
     use super::*;
-    use crate::maps::numbers;
+    use crate::maps::{numbers, sums};
 
     /// A kernel may skip a program, and then takes for an answer what its stack held. Functions with
     /// an answer are therefore those alone that the kernel requires, and none that counts segments.
@@ -213,6 +220,65 @@ mod tests {
         let mut expected = [&with_answer[..], &without[..]].concat();
         expected.sort_unstable();
         assert_eq!(names, expected);
+    }
+
+    /// Sends this many full segments over the connection, one at a time, and has them read.
+    fn send(ends: &mut [TcpStream; 2], segments: usize) {
+        for _ in 0..segments {
+            ends[0].write_all(&[7; 500]).unwrap();
+            ends[1].read_exact(&mut [0; 500]).unwrap();
+        }
+    }
+
+    /// Connections that began, and segments that were counted, of one that has sent 300 by another
+    /// congestion control and sends 100 by this one; `None` if the kernel takes no such program.
+    fn counted(is_init_skipped: bool) -> Option<[u64; 2]> {
+        let mut place = MaybeUninit::uninit();
+        let mut program = skeleton::MainSkelBuilder::default().open(&mut place).unwrap();
+        // By a name of its own, as another may be registered.
+        let _alone = pin::lock().unwrap();
+        let operations = program.struct_ops.freshline_dtpa_mut();
+        if is_init_skipped {
+            // As by a kernel that skips it each time.
+            operations.init = ptr::null_mut();
+        }
+        operations.name = (*b"freshline_skips\0").map(|byte| byte as _);
+        program.progs.list.set_autoload(false);
+        program.progs.leave.set_autoload(false);
+        let mut program = match program.load() {
+            Ok(program) => program,
+            Err(error) => {
+                println!("skipped: the kernel takes no such program: {error}");
+                return None;
+            }
+        };
+        let settings =
+            Settings { share: Share::per_second(2.0).unwrap(), params: DtpaParams::default() };
+        settings.write(&program.maps.settings).unwrap();
+        let _link = program.maps.freshline_dtpa.attach_struct_ops().unwrap();
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        near.set_nodelay(true).unwrap();
+        let mut ends = [near, listener.accept().unwrap().0];
+        send(&mut ends, 300);
+        setsockopt(&ends[0], sockopt::TcpCongestion, &OsString::from("freshline_skips")).unwrap();
+        send(&mut ends, 100);
+        let counter = |key| sums(&program.maps.counters, key).map(|[sum]| sum).unwrap();
+        Some([counter(0), counter(1)])
+    }
+
+    #[test]
+    fn a_connection_whose_init_was_skipped_begins_with_the_next_function() {
+        if require_root("").is_err() || require_btf().is_err() {
+            println!("skipped: needs root, and BTF in the kernel");
+            return;
+        }
+        for is_init_skipped in [false, true] {
+            let Some([begun, sent]) = counted(is_init_skipped) else { return };
+            assert_eq!(begun, 1, "skipped: {is_init_skipped}");
+            assert!((50..=100).contains(&sent), "skipped: {is_init_skipped}; {sent} of 100");
+        }
     }
 
     #[test]
