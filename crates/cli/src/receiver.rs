@@ -7,6 +7,7 @@ mod run;
 mod status;
 
 use clap::{Subcommand, ValueEnum};
+use freshline_core::receiver::Slope;
 use freshline_core::unit::Span;
 use freshline_kernel::receiver::{Law, Settings};
 
@@ -24,7 +25,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    /// Show what is attached, what it has done, and the remote addresses that it knows. Needs root.
+    /// Show what is attached, what it has done, and for each remote address the round trip, the
+    /// window, K, and which flow keeps the queue. Needs root.
     Status(Form),
     Detach(detach::Args),
     Run(run::Args),
@@ -44,6 +46,13 @@ struct LawArgs {
     /// queue: 8ms for Wi-Fi, 18ms for LTE [default: 0s]
     #[arg(long, value_name = "SPAN")]
     delta: Option<Span>,
+    /// RTAC: K, the emulated RED queue's slope per packet, from 1e-13 to 1, in place of the K of
+    /// the path. Queues are not tested then. 1.5 / (theta - 1) / BDP^3, with the BDP in packets.
+    #[arg(long, value_name = "K")]
+    slope: Option<f64>,
+    /// RTAC: exactly Algorithm 1 of the thesis, without any extension; needs --slope
+    #[arg(long, requires = "slope", conflicts_with = "theta")]
+    pure: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -56,15 +65,18 @@ enum LawName {
 
 impl LawArgs {
     fn law(&self) -> Result<Law, Failure> {
-        let Settings { theta, delta } = Settings::default();
+        let Settings { theta, delta, slope, .. } = Settings::default();
+        let has_settings = self.theta.is_some() || self.delta.is_some() || self.slope.is_some();
         match self.law {
             LawName::Rtac => Ok(Law::Rtac(Settings {
                 theta: self.theta.unwrap_or(theta),
                 delta: self.delta.unwrap_or(delta),
+                slope: self.slope.map_or(slope, Slope::Fixed),
+                pure: self.pure,
             })),
-            LawName::Drwa if self.theta.is_some() || self.delta.is_some() => Err(Failure::Usage(
-                miette::miette!("`--theta` and `--delta` are RTAC's; `--law drwa` has no settings"),
-            )),
+            LawName::Drwa if has_settings => Err(Failure::Usage(miette::miette!(
+                "`--theta`, `--delta` and `--slope` are RTAC's; `--law drwa` has no settings"
+            ))),
             LawName::Drwa => Ok(Law::Drwa),
         }
     }

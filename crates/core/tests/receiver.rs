@@ -14,6 +14,7 @@ fn laws() -> Vec<Box<dyn WindowLaw>> {
     let configs = [
         WindowLawConfig::Rtac(RtacParams::default()),
         WindowLawConfig::Rtac(fixed),
+        WindowLawConfig::Rtac(RtacParams { pure: true, ..fixed }),
         WindowLawConfig::Drwa(DrwaParams::default()),
         WindowLawConfig::Autotune,
     ];

@@ -118,6 +118,8 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 	__u64 tcp_wstamp_ns;
 	__u64 bytes_received;
+	/* What the program has copied. */
+	__u32 copied_seq;
 	/* What was written, and what was sent of it. */
 	__u32 write_seq;
 	__u32 snd_nxt;

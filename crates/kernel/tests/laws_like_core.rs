@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use common::on_host;
 use freshline_core::receiver::{
-    Arrival, DrwaParams, Flight, Limits, Remote, RtacParams, WindowLaw, slope,
+    A, Algorithm1, Arrival, Drwa, DrwaParams, Flight, Limits, QueueOwner, Remote, Rtac, RtacParams,
+    Slope, WindowLaw, slope,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand::{RngExt, SeedableRng};
@@ -92,9 +93,34 @@ fn slow(_now: Time) -> (BitRate, Span) {
     (BitRate::from_mbps(1), Span::from_millis(5))
 }
 
+/// RTAC with its defaults, as the kernel's program is told.
+const RTAC: &str = "rtac 1380 0 0 0";
+
+#[derive(Debug)]
+enum Core {
+    Rtac(Rtac),
+    Pure(Algorithm1),
+    Drwa(Drwa),
+}
+
+impl Core {
+    fn law(&mut self) -> &mut dyn WindowLaw {
+        match self {
+            Self::Rtac(law) => law,
+            Self::Pure(law) => law,
+            Self::Drwa(law) => law,
+        }
+    }
+
+    /// Which flow keeps the queue; only RTAC tells.
+    fn queue_owner(&self) -> Option<QueueOwner> {
+        if let Self::Rtac(law) = self { Some(law.queue_owner()) } else { None }
+    }
+}
+
 /// A connection, whose sender fills the window, from slow start on.
 struct Flow {
-    law: Box<dyn WindowLaw>,
+    law: Core,
     /// What is on its way is known by the time of the ack that let it go.
     on_its_way: VecDeque<Time>,
     congestion_window: usize,
@@ -105,9 +131,9 @@ struct Flow {
 }
 
 impl Flow {
-    fn of(law: impl WindowLaw + 'static) -> Self {
+    fn of(law: Core) -> Self {
         Self {
-            law: Box::new(law),
+            law,
             on_its_way: VecDeque::from([Time::ZERO; 10]),
             congestion_window: 10,
             most: 1000,
@@ -118,15 +144,18 @@ impl Flow {
     /// A segment came.
     fn on_arrival(&mut self, now: Time, sample: Span) {
         let segment = Bytes::new(SEGMENT);
-        self.law.on_round_trip(now, sample);
-        self.law.on_arrival(now, Arrival { bytes: segment, segment });
+        let law = self.law.law();
+        law.on_round_trip(now, sample);
+        law.on_arrival(now, Arrival { bytes: segment, segment });
+        law.on_read(now, segment);
+        let window = law.window().get();
         if now >= self.leaves_at {
             self.on_its_way.clear();
             return;
         }
         self.congestion_window = (self.congestion_window + 1).min(self.most);
         // None yet: the kernel's own.
-        let window = match self.law.window().get() {
+        let window = match window {
             0 => usize::MAX,
             bytes => (bytes / SEGMENT) as usize,
         };
@@ -143,6 +172,7 @@ struct Outcome {
     now: Time,
     flow: usize,
     core: u64,
+    owner: Option<QueueOwner>,
 }
 
 /// Connections of one remote host over one path, for so many seconds: what the kernel's law `named`
@@ -174,7 +204,9 @@ fn connections(
         writeln!(lines, "round_trip {flow} {at} {}", sample.as_nanos()).unwrap();
         writeln!(lines, "arrival {flow} {at} {SEGMENT} {SEGMENT}").unwrap();
         flows[flow].on_arrival(now, sample);
-        outcomes.push(Outcome { now, flow, core: flows[flow].law.window().get() });
+        let law = &mut flows[flow].law;
+        let (core, owner) = (law.law().window().get(), law.queue_owner());
+        outcomes.push(Outcome { now, flow, core, owner });
     }
     (lines, outcomes)
 }
@@ -197,11 +229,13 @@ fn states(named: &str, mut flows: Vec<Flow>, path: Path, seconds: u64) -> Vec<(u
     assert_eq!(told.len(), outcomes.len());
     let mut states: Vec<(u64, Outcome)> = Vec::new();
     for (row, outcome) in told.into_iter().zip(outcomes) {
-        let [kernel, state] = row[..] else { panic!("{row:?}") };
+        let [kernel, state, owner] = row[..] else { panic!("{row:?}") };
         assert!(
             outcome.core == kernel || distance(kernel, outcome.core) < TOLERANCE,
             "{outcome:?}: the kernel {kernel}"
         );
+        let owner = QueueOwner::ALL[owner as usize];
+        assert!(outcome.owner.is_none_or(|core| core == owner), "{outcome:?}: {owner:?}");
         if states.last().is_none_or(|(last, _)| *last != state) {
             states.push((state, outcome));
         }
@@ -210,7 +244,7 @@ fn states(named: &str, mut flows: Vec<Flow>, path: Path, seconds: u64) -> Vec<(u
 }
 
 fn rtac(remote: &Remote) -> Flow {
-    Flow::of(RtacParams::default().build(LIMITS, remote.clone()).unwrap())
+    Flow::of(Core::Rtac(RtacParams::default().build(LIMITS, remote.clone()).unwrap()))
 }
 
 #[track_caller]
@@ -221,7 +255,7 @@ fn assert_were(states: &[(u64, Outcome)], sequence: &[u64]) {
 
 #[test]
 fn windows_follow_from_a_connection_as_in_the_core() {
-    let states = states("rtac 1380 0", vec![rtac(&Remote::default())], changing, 75);
+    let states = states(RTAC, vec![rtac(&Remote::default())], changing, 75);
     // The longer path is taken for others' queue until the law drains it.
     assert_were(&states, &[ALONE, HALVING, SHARED, HALVING, DRAINING, ALONE]);
 }
@@ -230,15 +264,15 @@ fn windows_follow_from_a_connection_as_in_the_core() {
 fn what_a_path_is_longer_now_and_then_counts_as_in_the_core() {
     let delta = Span::from_millis(8);
     let law = RtacParams { delta, ..RtacParams::default() };
-    let flow = Flow::of(law.build(LIMITS, Remote::default()).unwrap());
-    states("rtac 1380 8000000", vec![flow], changing, 75);
+    let flow = Flow::of(Core::Rtac(law.build(LIMITS, Remote::default()).unwrap()));
+    states("rtac 1380 8000000 0 0", vec![flow], changing, 75);
 }
 
 #[test]
 fn a_window_too_small_to_be_halved_is_raised_as_in_the_core() {
-    let own = states("rtac 1380 0", vec![rtac(&Remote::default())], slow, 60);
+    let own = states(RTAC, vec![rtac(&Remote::default())], slow, 60);
     assert_were(&own, &[ALONE, RAISING, ALONE]);
-    let others = states("rtac 1380 0", vec![rtac(&Remote::default())], short, 60);
+    let others = states(RTAC, vec![rtac(&Remote::default())], short, 60);
     assert_were(&others, &[ALONE, RAISING, SHARED]);
 }
 
@@ -248,7 +282,7 @@ fn a_test_whose_leader_has_gone_ends_as_in_the_core() {
         let remote = Remote::default();
         let mut flows = vec![rtac(&remote), rtac(&remote)];
         flows[leader].leaves_at = leaves_at;
-        states("rtac 1380 0", flows, changing, 12)
+        states(RTAC, flows, changing, 12)
     };
     let both = of_two(0, Time::MAX);
     let (_, began) = both.iter().find(|(state, _)| *state == HALVING).unwrap();
@@ -263,7 +297,7 @@ fn a_test_whose_leader_has_gone_ends_as_in_the_core() {
 fn a_test_that_a_small_flow_cannot_take_part_in_ends_as_in_the_core() {
     let remote = Remote::default();
     let small = Flow { most: 6, congestion_window: 6, ..rtac(&remote) };
-    let states = states("rtac 1380 0", vec![rtac(&remote), small], changing, 75);
+    let states = states(RTAC, vec![rtac(&remote), small], changing, 75);
     let is_left = |pair: &[(u64, Outcome)]| {
         let [(from, began), (to, ended)] = pair else { return false };
         (*from, began.flow, *to, ended.flow) == (HALVING, 0, ALONE, 1)
@@ -271,8 +305,39 @@ fn a_test_that_a_small_flow_cannot_take_part_in_ends_as_in_the_core() {
     assert!(states.windows(2).any(is_left), "{states:?}");
 }
 
+/// K of 20 Mbit/s and 20 ms, with a Δ, and what the kernel is told of it.
+fn by_hand(law: &str, delta: Span) -> (RtacParams, String) {
+    let slope = slope(34.5, 1.38);
+    let shift = 10;
+    let inverse = (A / slope * f64::from(1 << (2 * shift))) as u64;
+    let named = format!("{law} 1380 {} {inverse} {shift}", delta.as_nanos());
+    let pure = law == "pure";
+    let slope = Slope::Fixed(slope);
+    (RtacParams { slope, pure, delta, ..RtacParams::default() }, named)
+}
+
+#[test]
+fn a_k_set_by_hand_counts_as_in_the_core() {
+    for delta in [Span::ZERO, Span::from_millis(8)] {
+        let (params, named) = by_hand("rtac", delta);
+        let remote = Remote::default();
+        let law = || Flow::of(Core::Rtac(params.build(LIMITS, remote.clone()).unwrap()));
+        let states = states(&named, vec![law(), law()], changing, 40);
+        assert_eq!(states.len(), 1, "nothing is tested: {states:?}");
+    }
+}
+
+#[test]
+fn algorithm_1_as_printed_follows_from_a_connection_as_in_the_core() {
+    for delta in [Span::ZERO, Span::from_millis(8)] {
+        let (params, named) = by_hand("pure", delta);
+        let law = || Flow::of(Core::Pure(params.build_pure(LIMITS).unwrap()));
+        states(&named, vec![law(), law()], changing, 40);
+    }
+}
+
 #[test]
 fn drwa_follows_from_a_connection_as_in_the_core() {
-    let core = DrwaParams::default().build(LIMITS).unwrap();
-    states("drwa 0 0", vec![Flow::of(core)], changing, 75);
+    let core = Core::Drwa(DrwaParams::default().build(LIMITS).unwrap());
+    states("drwa 0 0 0 0", vec![Flow::of(core)], changing, 75);
 }

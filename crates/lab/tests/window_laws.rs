@@ -6,7 +6,7 @@ mod tcp_net;
 use std::sync::Arc;
 
 use freshline_core::link::{Hop, LinkParams, Path, Trace};
-use freshline_core::receiver::{DrwaParams, Remote, RtacParams, WindowLawConfig};
+use freshline_core::receiver::{DrwaParams, Remote, RtacParams, Slope, WindowLawConfig, slope};
 use freshline_core::router::{Discipline, Limit, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use freshline_lab::tcp::congestion::Algorithm;
@@ -94,6 +94,21 @@ fn rtac_does_so_whatever_the_sender_runs() {
         println!("{control}: {rates:.2?} Mbit/s, {rtt}");
         assert!(rtt <= BASE.mul_f64(1.5) && rates[0] > 0.97 * GOODPUT_OF_20, "{control}");
     }
+}
+
+/// K for 20 Mbit/s and 20 ms: in flight is then θ times the BDP, as (2.11) has it.
+#[test]
+fn algorithm_1_as_printed_settles_where_its_k_says() {
+    let bdp = 20e6 * BASE.as_secs_f64() / 8.0 / 1500.0;
+    let slope = Slope::Fixed(slope(bdp, RtacParams::default().theta));
+    let pure = RtacParams { slope, pure: true, ..RtacParams::default() };
+    let mut net = bloated("20mbit");
+    add(&mut net, Algorithm::Cubic, WindowLawConfig::Rtac(pure));
+    net.run(at(5.0));
+    let (rates, rtt) = measured(&mut net, 10);
+    println!("{rates:.2?} Mbit/s, {rtt}");
+    assert!(rates[0] > 0.97 * GOODPUT_OF_20, "{rates:?}");
+    assert!(rtt > BASE.mul_f64(1.25) && rtt < BASE.mul_f64(1.5), "{rtt}");
 }
 
 #[test]
@@ -210,6 +225,35 @@ fn alone_on_a_path_with_jitter_rtac_keeps_its_queue_short() {
     });
     println!("{rtts:?}");
     assert!(rtts.iter().all(|rtt| *rtt < Span::from_millis(40)), "{rtts:?}");
+}
+
+/// Without Δ, a lucky RTTm makes the window too small for paths whose delay varies: the figures of
+/// docs/receiver.md, and what Δ by hand gives back.
+#[test]
+fn delta_gives_back_what_varying_delay_costs() {
+    for (name, rate, hop, back, delta) in [
+        ("LTE", 57.0, "rate=57mbit,delay=14700us,queue=5000p", "delay=25ms,jitter=10ms", 18),
+        ("Wi-Fi", 19.6, "rate=19600kbit,delay=5ms,queue=640p", "delay=9ms,jitter=4ms", 8),
+    ] {
+        let parts = |delta| {
+            let config = WindowLawConfig::Rtac(RtacParams { delta, ..RtacParams::default() });
+            [1, 2, 3, 4, 5, 6, 7, 8].map(|seed| {
+                let mut net = Net::over(hop, back, seed);
+                add(&mut net, Algorithm::Cubic, config);
+                net.run(at(3.0));
+                let (rates, _) = measured(&mut net, 7);
+                rates[0] / (rate * 1448.0 / 1500.0)
+            })
+        };
+        let (without, with) = (parts(Span::ZERO), parts(Span::from_millis(delta)));
+        let mean = |parts: &[f64]| parts.iter().sum::<f64>() / parts.len() as f64;
+        println!(
+            "{name}: {:.2} of {without:.2?}; {:.2} of {with:.2?}",
+            mean(&without),
+            mean(&with)
+        );
+        assert!(with.iter().all(|part| *part > 0.95), "{name}: {with:?}");
+    }
 }
 
 #[test]

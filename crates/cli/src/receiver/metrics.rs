@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target};
-use freshline_net::metrics::{Column, counters, gauges};
+use freshline_core::receiver::QueueOwner;
+use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Settings, Target};
+use freshline_net::metrics::{Column, counters, family, gauges};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 7] = [
     ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
@@ -29,6 +31,18 @@ const GAUGES: [Column<Peer, f64>; 5] = [
     ("receiver_peer_window_bytes", "The window given", |p| p.window.get() as f64),
 ];
 
+const SETTINGS: [Column<Settings, f64>; 2] = [
+    ("receiver_theta", "RTAC: where the round trip settles, in shortest ones", |s| s.theta),
+    ("receiver_delta_seconds", "RTAC: added to the shortest round trip", |s| s.delta.as_secs_f64()),
+];
+
+const SLOPE: [Column<Peer, Option<f64>>; 1] =
+    [("receiver_peer_slope", "RTAC: K of the window, per packet", |p| p.slope)];
+
+const OWNER: &str = "receiver_peer_queue_owner";
+const OWNER_HELP: &str =
+    "RTAC: 1 for the owner of the queue: none, own, competing, testing or unknown";
+
 /// What was attached at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Vec<Attachment>);
@@ -46,7 +60,17 @@ impl Collector for Snapshot {
                 (labels, peer)
             })
         });
-        gauges(&mut encoder, &GAUGES, peers)
+        gauges(&mut encoder, &GAUGES, peers.clone())?;
+        let settings = labelled
+            .iter()
+            .filter_map(|(labels, one)| Some((labels.clone(), one.settings.as_ref()?)));
+        gauges(&mut encoder, &SETTINGS, settings)?;
+        gauges(&mut encoder, &SLOPE, peers.clone())?;
+        let owners = peers.filter_map(|(mut labels, peer)| {
+            labels.push(("owner", peer.queue_owner.map(QueueOwner::name)?.to_owned()));
+            Some((labels, ConstGauge::new(1.0)))
+        });
+        family(&mut encoder, OWNER, OWNER_HELP, owners)
     }
 }
 
@@ -80,10 +104,13 @@ mod tests {
             queue: Bytes::new(4800),
             window: Bytes::new(16_500),
             rounds: 9,
+            slope: Some(15e-5),
+            queue_owner: Some(QueueOwner::Competing),
         };
         let attachment = Attachment {
             place: Place::Device { netns: 0, index: 3 },
             law: "rtac",
+            settings: Some(Settings { delta: Span::from_millis(8), ..Settings::default() }),
             pinned: Some(true),
             counters: Counters { segments: 7, unseen: 2, ..Counters::default() },
             runs: 0,
@@ -95,6 +122,10 @@ mod tests {
             "freshline_receiver_segments_total{device=\"0-3\",law=\"rtac\"} 7",
             "freshline_receiver_unseen_total{device=\"0-3\",law=\"rtac\"} 2",
             "freshline_receiver_peer_rtt_seconds{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.03",
+            "freshline_receiver_theta{device=\"0-3\",law=\"rtac\"} 1.38",
+            "freshline_receiver_delta_seconds{device=\"0-3\",law=\"rtac\"} 0.008",
+            "freshline_receiver_peer_slope{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.00015",
+            "freshline_receiver_peer_queue_owner{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\",owner=\"competing\"} 1.0",
             "freshline_receiver_peer_window_bytes{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 16500.0",
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");

@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use freshline_kernel::receiver::{Attachment, Counters, Peer, Place, Target, attachments};
+use freshline_core::receiver::{QueueOwner, Slope};
+use freshline_kernel::receiver::{
+    Attachment, Counters, Peer, Place, Settings, Target, attachments,
+};
 use serde::Serialize;
 
 use super::failure;
@@ -31,6 +34,7 @@ struct AttachmentReport {
     device: Option<String>,
     elsewhere: bool,
     law: &'static str,
+    pure: Option<bool>,
     pinned: Option<bool>,
     #[serde(flatten)]
     counters: Counters,
@@ -48,6 +52,10 @@ struct PeerReport {
     queue_bytes: u64,
     window_bytes: u64,
     rounds: u64,
+    theta: Option<f64>,
+    delta_ms: Option<f64>,
+    slope: Option<f64>,
+    queue_owner: Option<&'static str>,
 }
 
 impl From<&Attachment> for AttachmentReport {
@@ -63,17 +71,22 @@ impl From<&Attachment> for AttachmentReport {
             device,
             elsewhere,
             law: attachment.law,
+            pure: attachment.settings.map(|settings| settings.pure),
             pinned: attachment.pinned,
             counters: attachment.counters,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
-            peers: attachment.peers.iter().map(PeerReport::from).collect(),
+            peers: attachment
+                .peers
+                .iter()
+                .map(|peer| PeerReport::of(peer, attachment.settings))
+                .collect(),
         }
     }
 }
 
-impl From<&Peer> for PeerReport {
-    fn from(peer: &Peer) -> Self {
+impl PeerReport {
+    fn of(peer: &Peer, settings: Option<Settings>) -> Self {
         Self {
             address: peer.address,
             rtt_ms: peer.rtt.as_millis_f64(),
@@ -82,6 +95,10 @@ impl From<&Peer> for PeerReport {
             queue_bytes: peer.queue.get(),
             window_bytes: peer.window.get(),
             rounds: peer.rounds,
+            theta: settings.map(|settings| settings.theta),
+            delta_ms: settings.map(|settings| settings.delta.as_millis_f64()),
+            slope: peer.slope,
+            queue_owner: peer.queue_owner.map(QueueOwner::name),
         }
     }
 }
@@ -91,7 +108,9 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
     if attachments.is_empty() {
         return writeln!(out, "nothing is attached");
     }
-    for Attachment { place, law, pinned, counters, peers, runs, run_time } in attachments {
+    for attachment in attachments {
+        let Attachment { place, law, settings, pinned, counters, peers, runs, run_time } =
+            attachment;
         match (place.target(), place) {
             (Some(target), _) => write!(out, "{target}")?,
             (None, Place::Cgroup { .. }) => write!(out, "a cgroup that cannot be seen from here")?,
@@ -100,6 +119,9 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             }
         }
         writeln!(out, ": {law}{}", held(*pinned))?;
+        if let Some(settings) = settings {
+            print_settings(&mut out, settings)?;
+        }
         writeln!(
             out,
             "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",
@@ -120,31 +142,44 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         if let Some(ns) = run_time.as_nanos().checked_div(*runs) {
             writeln!(out, "  {runs} runs of {ns} ns")?;
         }
-        print_peers(&mut out, peers)?;
+        print_peers(&mut out, peers, *settings)?;
     }
     Ok(())
 }
 
-fn print_peers(out: &mut impl Write, peers: &[Peer]) -> io::Result<()> {
+fn print_settings(out: &mut impl Write, settings: &Settings) -> io::Result<()> {
+    let Settings { theta, delta, slope, pure } = settings;
+    write!(out, "  theta {theta}, delta {} ms, ", delta.as_millis_f64())?;
+    match slope {
+        Slope::Auto => write!(out, "K from the path")?,
+        Slope::Fixed(slope) => write!(out, "K {slope:e}")?,
+    }
+    writeln!(out, "{}", if *pure { ", exactly Algorithm 1" } else { "" })
+}
+
+fn print_peers(out: &mut impl Write, peers: &[Peer], settings: Option<Settings>) -> io::Result<()> {
     if peers.is_empty() {
         return Ok(());
     }
     writeln!(
         out,
-        "  {:<39} {:>9} {:>9} {:>11} {:>9} {:>9}",
-        "remote address", "rtt ms", "least ms", "Mbit/s", "queue kB", "window kB"
+        "  {:<39} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        "remote address", "rtt ms", "min ms", "Mbit/s", "queue kB", "window kB", "K", "queue of"
     )?;
     for peer in peers {
-        let report = PeerReport::from(peer);
+        let report = PeerReport::of(peer, settings);
+        let slope = report.slope.map_or_else(|| "-".to_owned(), |slope| format!("{slope:.1e}"));
         writeln!(
             out,
-            "  {:<39} {:>9.1} {:>9.1} {:>11.2} {:>9.1} {:>9.1}",
+            "  {:<39} {:>9.1} {:>9.1} {:>11.2} {:>9.1} {:>9.1} {:>9} {:>9}",
             report.address.to_string(),
             report.rtt_ms,
             report.rtt_min_ms,
             report.rate_bps as f64 / 1e6,
             report.queue_bytes as f64 / 1e3,
             report.window_bytes as f64 / 1e3,
+            slope,
+            report.queue_owner.unwrap_or("-"),
         )?;
     }
     Ok(())

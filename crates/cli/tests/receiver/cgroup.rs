@@ -137,13 +137,41 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
     assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (1 << 24).to_string());
     let status = cgroup.status().unwrap();
     assert_eq!(status["connections"], 1, "{status}");
-    assert_eq!(status["peers"][0]["address"], "127.0.0.1", "{status}");
+    let peer = &status["peers"][0];
+    assert_eq!(peer["address"], "127.0.0.1", "{status}");
+    assert_eq!((&peer["theta"], &peer["delta_ms"]), (&1.4.into(), &8.0.into()), "{status}");
+    let owner = peer["queue_owner"].as_str().unwrap();
+    assert!(["none", "own", "competing", "testing"].contains(&owner), "{status}");
     assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
     assert_eq!(status["refused"], 0, "{status}");
 
     assert_succeeded(&cgroup.detach());
     assert!(!cgroup.is_pinned() && cgroup.status().is_none());
     assert_fails(&cgroup.detach(), 1, "nothing is attached to");
+}
+
+#[test]
+fn a_k_set_by_hand_is_used_and_shown() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    for (options, is_pure) in [(&[][..], false), (&["--pure"], true)] {
+        let cgroup = TestCgroup::new();
+        assert_succeeded(&cgroup.attach(&[options, &["--slope", "15e-5"]].concat()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reader = cgroup.reader(&listener);
+        send(&listener, 1 << 24);
+        assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (1 << 24).to_string());
+        let status = cgroup.status().unwrap();
+        assert_eq!(status["pure"], is_pure, "{status}");
+        assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+        let peer = &status["peers"][0];
+        assert_eq!((&peer["slope"], &peer["theta"]), (&15e-5.into(), &1.38.into()), "{status}");
+        let owner = peer["queue_owner"].as_str().unwrap();
+        assert!(["none", "unknown"].contains(&owner), "nothing is tested: {status}");
+        assert_succeeded(&cgroup.detach());
+    }
 }
 
 #[test]
@@ -541,6 +569,7 @@ fn wrong_usage_is_told_from_failure() {
         ("--cgroup", "/tmp", "no cgroup"),
         ("--theta", "1", "`theta` is 1, which is not from 1.01 to 10"),
         ("--delta", "1h", "at most 10s"),
+        ("--slope", "2", "`slope` is 2, which is not from 1e-13 to 1"),
     ] {
         let done = Command::new(FRESHLINE).args(["receiver", "attach", flag, value]).output();
         assert_fails(&done.unwrap(), 2, why);

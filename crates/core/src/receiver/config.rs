@@ -3,7 +3,9 @@
 use alloc::boxed::Box;
 
 use super::WindowLaw;
-use super::{Autotune, Drwa, DrwaParams, Fixed, Limits, Remote, Rtac, RtacParams, Slope};
+use super::{
+    Algorithm1, Autotune, Drwa, DrwaParams, Fixed, Limits, Remote, Rtac, RtacParams, Slope,
+};
 use crate::unit::{Bytes, Packets};
 
 /// A law of the receive window and its settings. In a file, a string such as `"rtac"`, or a table
@@ -40,6 +42,9 @@ pub enum WindowLawError {
         /// A value that makes sense.
         example: &'static str,
     },
+    /// Algorithm 1 as printed, without a K.
+    #[error("`pure` needs K set by hand; give for example `slope = {{ fixed = 15e-5 }}`")]
+    PureWithoutSlope,
     /// Nothing where something must be.
     #[error("`{field}` is zero; give for example `{example}`")]
     Zero {
@@ -61,6 +66,7 @@ impl WindowLawConfig {
         remote: &Remote,
     ) -> Result<Box<dyn WindowLaw>, WindowLawError> {
         Ok(match *self {
+            Self::Rtac(params) if params.pure => Box::new(params.build_pure(limits)?),
             Self::Rtac(params) => Box::new(params.build(limits, remote.clone())?),
             Self::Drwa(params) => Box::new(params.build(limits)?),
             Self::Autotune => Box::new(Autotune::new(limits)),
@@ -79,12 +85,33 @@ impl WindowLawConfig {
 
 impl RtacParams {
     /// The law, at its beginning; `remote` is what flows from the same host know.
+    /// [`RtacParams::pure`] does not count here: [`RtacParams::build_pure`].
+    ///
+    /// # Errors
+    ///
+    /// A setting outside its range.
     pub fn build(self, limits: Limits, remote: Remote) -> Result<Rtac, WindowLawError> {
-        let Self { theta, slope, keep, gain, least, auto, .. } = self;
+        self.check()?;
+        Ok(Rtac::new(self, limits, remote))
+    }
+
+    /// Algorithm 1 of the thesis as printed, at its beginning.
+    ///
+    /// # Errors
+    ///
+    /// A setting outside its range, or [`Slope::Auto`].
+    pub fn build_pure(self, limits: Limits) -> Result<Algorithm1, WindowLawError> {
+        self.check()?;
+        let Slope::Fixed(slope) = self.slope else { return Err(WindowLawError::PureWithoutSlope) };
+        Ok(Algorithm1::new(slope, self, limits))
+    }
+
+    fn check(&self) -> Result<(), WindowLawError> {
+        let Self { theta, slope, keep, gain, least, auto, .. } = *self;
         check("theta", theta, (1.01..=10.0).contains(&theta), "from 1.01 to 10", "1.38")?;
         if let Slope::Fixed(slope) = slope {
-            let is_slope = slope > 0.0 && slope.is_finite();
-            check("slope", slope, is_slope, "above 0", "15e-5")?;
+            let is_slope = (1e-13..=1.0).contains(&slope);
+            check("slope", slope, is_slope, "from 1e-13 to 1", "15e-5")?;
         }
         check_averages(keep, gain, least)?;
         let is_headroom = (0.0..=100.0).contains(&auto.headroom);
@@ -97,7 +124,7 @@ impl RtacParams {
         if auto.test_every.is_zero() {
             return Err(WindowLawError::Zero { field: "auto.test_every", example: "10s" });
         }
-        Ok(Rtac::new(self, limits, remote))
+        Ok(())
     }
 }
 
@@ -202,12 +229,31 @@ mod tests {
         let params = RtacParams { slope: Slope::Fixed(15e-5), delta, ..RtacParams::default() };
         assert_eq!(table, WindowLawConfig::Rtac(params));
         assert_eq!(read("{ law = \"autotune\" }").unwrap(), WindowLawConfig::Autotune);
+        let table = read("{ law = \"rtac\", pure = true, slope = { fixed = 15e-5 } }").unwrap();
+        let params = RtacParams { pure: true, slope: Slope::Fixed(15e-5), ..RtacParams::default() };
+        assert_eq!(table, WindowLawConfig::Rtac(params));
         let window = Bytes::new(200_000);
         assert_eq!(
             read("{ law = \"fixed\", window = \"200kB\" }").unwrap(),
             WindowLawConfig::Fixed { window }
         );
         assert!(read("\"cubic\"").is_err() && read("{ law = \"drwa\", theta = 2.0 }").is_err());
+    }
+
+    #[test]
+    fn algorithm_1_as_printed_needs_a_k() {
+        let limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(1 << 20) };
+        let law = |table: &str| read(table).unwrap().build(limits, &Remote::default());
+        assert_eq!(
+            law("{ law = \"rtac\", pure = true }").err(),
+            Some(WindowLawError::PureWithoutSlope)
+        );
+        let built = law("{ law = \"rtac\", pure = true, slope = { fixed = 15e-5 } }").unwrap();
+        assert_eq!(built.name(), "rtac-pure");
+        for slope in ["0.9e-13", "1.01", "nan", "-1.0"] {
+            let table = alloc::format!("{{ law = \"rtac\", slope = {{ fixed = {slope} }} }}");
+            assert!(law(&table).is_err(), "{slope}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl WindowLaw for Drwa {
     }
 
     fn on_arrival(&mut self, now: Time, arrival: Arrival) {
-        let Some((rtt, flight)) = self.round.on_arrival(now, arrival) else { return };
+        let Some((rtt, flight)) = self.round.on_bytes(now, arrival.bytes) else { return };
         let ratio = self.base.as_secs_f64() / rtt.as_secs_f64();
         let wanted = self.params.lambda * ratio * flight.get() as f64;
         self.window = self.limits.bound(wanted, self.params.least, arrival.segment);

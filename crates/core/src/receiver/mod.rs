@@ -15,12 +15,14 @@
 //! | [`Autotune`] | ahead of what is read, and never smaller | Linux |
 //! | [`Drwa`] | in proportion to RTTm/RTT | the baseline of 003 |
 //! | [`Rtac`] | as Reno's would be behind a RED queue | 003 |
+//! | [`Algorithm1`] | the same, exactly as printed, with K set by hand | 003, Algorithm 1 |
 //!
 //! (003: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
 //! Networks, chapter 2.)
 //!
 //! No law is driven by time: without arrivals nothing is acknowledged, and so no window told.
 
+mod algorithm1;
 mod autotune;
 mod config;
 mod drwa;
@@ -30,12 +32,13 @@ mod remote;
 mod round;
 mod rtac;
 
+pub use algorithm1::Algorithm1;
 pub use autotune::Autotune;
 pub use config::{WindowLawConfig, WindowLawError};
 pub use drwa::{Drwa, DrwaParams};
 pub use fixed::Fixed;
-pub use remote::Remote;
-pub use rtac::{AutoParams, Flight, Rtac, RtacParams, Slope, slope};
+pub use remote::{QueueOwner, Remote};
+pub use rtac::{A, AutoParams, Flight, Rtac, RtacParams, Slope, slope};
 
 use core::fmt;
 

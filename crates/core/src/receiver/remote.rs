@@ -42,7 +42,48 @@ struct Knowledge {
     flows: u32,
 }
 
+/// Which flow keeps the queue of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueOwner {
+    /// There is no queue.
+    None,
+    /// The flow itself.
+    Own,
+    /// Competing flows: the queue does not follow the flow's window.
+    Competing,
+    /// A test is running.
+    Testing,
+    /// Not tested: K is set by hand.
+    Unknown,
+}
+
+impl QueueOwner {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::Own, Self::Competing, Self::Testing, Self::Unknown];
+
+    /// Its name in tables, JSON and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Own => "own",
+            Self::Competing => "competing",
+            Self::Testing => "testing",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl Remote {
+    /// Which flow keeps the queue, if there is one.
+    pub(super) fn queue_owner(&self) -> QueueOwner {
+        match self.0.borrow().state {
+            State::Alone => QueueOwner::Own,
+            State::Shared { .. } => QueueOwner::Competing,
+            State::Halving(_) | State::Raising(_) | State::Draining(..) => QueueOwner::Testing,
+        }
+    }
+
     /// RTTm, once there was a sample, without compensation.
     pub fn base(&self) -> Option<Span> {
         self.0.borrow().base

@@ -7,7 +7,6 @@
 //!
 //! (003, Algorithm 1.)
 
-use super::Arrival;
 use crate::unit::{Bytes, Span, Time};
 
 /// Smooths round trips and counts what arrives in each.
@@ -37,23 +36,25 @@ impl RoundMeter {
 
     /// Takes a sample, unless it says how long the sender had nothing to send: whether it did.
     pub(super) fn on_round_trip(&mut self, now: Time, sample: Span) -> bool {
-        let Some(rtt) = self.rtt else {
-            self.rtt = Some(sample);
-            return true;
-        };
-        let paused = self.last_arrival.is_some_and(|last| now.since(last) > rtt);
+        let paused = |rtt| self.last_arrival.is_some_and(|last| now.since(last) > rtt);
         // A pause cannot make a round trip shorter.
-        if paused && sample > rtt {
+        if self.rtt.is_some_and(|rtt| sample > rtt && paused(rtt)) {
             return false;
         }
-        self.rtt = Some(rtt.mul_f64(1.0 - self.gain) + sample.mul_f64(self.gain));
+        self.smooth(sample);
         true
     }
 
-    /// Counts what arrives; at the end of a round gives R̂TT and ŵ.
-    pub(super) fn on_arrival(&mut self, now: Time, arrival: Arrival) -> Option<(Span, Bytes)> {
+    /// Takes a sample, whatever it says.
+    pub(super) fn smooth(&mut self, sample: Span) {
+        let mean = |rtt: Span| rtt.mul_f64(1.0 - self.gain) + sample.mul_f64(self.gain);
+        self.rtt = Some(self.rtt.map_or(sample, mean));
+    }
+
+    /// Counts bytes that arrived, or were read; at the end of a round gives R̂TT and ŵ.
+    pub(super) fn on_bytes(&mut self, now: Time, bytes: Bytes) -> Option<(Span, Bytes)> {
         self.last_arrival = Some(now);
-        self.arrived = self.arrived.saturating_add(arrival.bytes.get());
+        self.arrived = self.arrived.saturating_add(bytes.get());
         let began_at = *self.began_at.get_or_insert(now);
         let rtt = self.rtt.filter(|rtt| now.since(began_at) >= *rtt && !rtt.is_zero())?;
         let arrived = self.arrived as f64;

@@ -41,7 +41,8 @@
 //! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
 //!   that fills the queue, as DRWA does. At the first queue, and where one does not leave, half a
 //!   window shows whose it is; in a queue of others the window is free, and seldom another half shows
-//!   whether it still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper.
+//!   whether it still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper; with
+//!   [`RtacParams::pure`] the law is [`super::Algorithm1`], which has none of what follows.
 //! - **RTTm** is the least of R̂TT, so that a single lucky packet does not count; with
 //!   [`Slope::Fixed`] the least sample, from which the paper measured Δ.
 //! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
@@ -55,7 +56,7 @@
 //!   R̂TT without data is left out.
 
 use super::peak::PeakRate;
-use super::remote::{Ownership, Remote, Rules, Verdict, View};
+use super::remote::{Ownership, QueueOwner, Remote, Rules, Verdict, View};
 use super::round::RoundMeter;
 use super::{Arrival, Limits, WindowLaw};
 use crate::unit::{BitRate, Bytes, Packets, Span, Time};
@@ -69,6 +70,9 @@ pub struct RtacParams {
     pub theta: f64,
     /// Where K comes from. From the path.
     pub slope: Slope,
+    /// Whether the law is [`super::Algorithm1`], exactly as printed. Needs [`Slope::Fixed`]; only
+    /// Δ, α and β count then. No.
+    pub pure: bool,
     /// Δ: how much longer a round trip without a queue takes on average than at least. None, for
     /// a path that is always as long; 003 section 2.4.1 measured 18 ms in LTE, 8 ms in Wi-Fi. It
     /// must be given where that is above (θ − 1)·RTTm, and it counts as path, not as queue.
@@ -89,6 +93,7 @@ impl Default for RtacParams {
         Self {
             theta: 1.38,
             slope: Slope::Auto,
+            pure: false,
             delta: Span::ZERO,
             keep: 0.125,
             gain: 0.125,
@@ -105,7 +110,7 @@ impl Default for RtacParams {
 pub enum Slope {
     /// From the BDP as the receiver estimates it.
     Auto,
-    /// Set by hand, per packet, above zero: 3·10⁻⁷ in 003's LTE, 15·10⁻⁵ in its Wi-Fi.
+    /// Set by hand, per packet, from 10⁻¹³ to 1: 3·10⁻⁷ in 003's LTE, 15·10⁻⁵ in its Wi-Fi.
     Fixed(f64),
 }
 
@@ -147,7 +152,7 @@ pub fn slope(bdp: f64, theta: f64) -> f64 {
 }
 
 /// a in packets²: Reno's window is √(a/q) at the loss q.
-const A: f64 = 1.5;
+pub const A: f64 = 1.5;
 
 /// What a round trip shows of a path: all that the window follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +170,12 @@ pub struct Flight {
 impl Flight {
     /// RTT/RTTm, at least 1.
     pub fn stretch(&self) -> f64 {
-        (self.rtt.as_secs_f64() / self.base.as_secs_f64()).max(1.0)
+        self.ratio().max(1.0)
+    }
+
+    /// RTT/RTTm, which Δ may bring below 1.
+    fn ratio(&self) -> f64 {
+        self.rtt.as_secs_f64() / self.base.as_secs_f64()
     }
 
     /// Q: packets that wait (2.10).
@@ -175,8 +185,18 @@ impl Flight {
 
     /// rwnd in bytes for a given K (2.14), without bounds.
     pub fn window(&self, slope: f64) -> f64 {
+        self.stretch() * self.renos_window(slope)
+    }
+
+    /// rwnd in bytes as Algorithm 1 has it: RTT/RTTm may be below 1.
+    pub fn printed_window(&self, slope: f64) -> f64 {
+        self.ratio() * self.renos_window(slope)
+    }
+
+    /// √(a/q) in bytes.
+    fn renos_window(&self, slope: f64) -> f64 {
         let loss = slope * (self.queue() + 1.0);
-        libm::sqrt(A / loss) * self.stretch() * self.segment.get() as f64
+        libm::sqrt(A / loss) * self.segment.get() as f64
     }
 
     /// What the path holds at `rate`, in packets.
@@ -204,6 +224,10 @@ pub struct Rtac {
     /// The window before a test.
     untested: Bytes,
     is_tested: bool,
+    /// Whether the last round trip was long enough to have a queue in it.
+    has_queued: bool,
+    /// K of the last window that followed from one.
+    last_slope: Option<f64>,
 }
 
 impl Rtac {
@@ -220,6 +244,23 @@ impl Rtac {
             is_starting: true,
             untested: limits.initial,
             is_tested: false,
+            has_queued: false,
+            last_slope: None,
+        }
+    }
+
+    /// K of the last window that followed from one, per packet; nothing before the first, and not
+    /// renewed while the window is that of a test or of a competing flow's queue.
+    pub fn slope(&self) -> Option<f64> {
+        self.last_slope
+    }
+
+    /// Which flow keeps the queue that the last round trip showed.
+    pub fn queue_owner(&self) -> QueueOwner {
+        match self.params.slope {
+            _ if !self.has_queued => QueueOwner::None,
+            Slope::Fixed(_) => QueueOwner::Unknown,
+            Slope::Auto => self.remote.queue_owner(),
         }
     }
 
@@ -229,6 +270,7 @@ impl Rtac {
     }
 
     fn on_round(&mut self, now: Time, flight: Flight) {
+        self.has_queued = self.has_queue(&flight);
         match self.params.slope {
             Slope::Fixed(slope) => self.follow(flight, slope),
             Slope::Auto => self.on_auto_round(now, flight),
@@ -281,6 +323,7 @@ impl Rtac {
 
     /// The window for the slope K; none smaller where no queue asks for it.
     fn follow(&mut self, flight: Flight, slope: f64) {
+        self.last_slope = Some(slope);
         let window = self.bound(flight.window(slope), &flight);
         let has_queue = self.has_queue(&flight);
         self.is_starting &= !has_queue;
@@ -351,7 +394,7 @@ impl WindowLaw for Rtac {
             let rtt = self.round.rtt().unwrap_or(Span::ZERO);
             self.peak.on_arrival(now, arrival.bytes, rtt);
         }
-        let Some((rtt, bytes)) = self.round.on_arrival(now, arrival) else { return };
+        let Some((rtt, bytes)) = self.round.on_bytes(now, arrival.bytes) else { return };
         let Some(base) = self.remote.base() else { return };
         let base = (base + self.params.delta).max(Span::from_nanos(1));
         self.on_round(now, Flight { rtt, base, bytes, segment: arrival.segment });

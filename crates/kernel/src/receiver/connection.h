@@ -3,6 +3,7 @@
 #define FRESHLINE_RECEIVER_CONNECTION_H
 
 #include "../kernel.h"
+#include "algorithm1.h"
 #include "drwa.h"
 #include "intf.h"
 #include "../counters.h"
@@ -42,6 +43,9 @@ struct arrival {
 	/* How long ago the ack was sent that it answers; 0 if it does not tell. */
 	__u64 rtt_ns;
 	__u64 bytes;
+	/* How much the program has copied since the last arrival; on a device, where nobody sees
+	 * that, how much has come. */
+	__u64 read;
 	/* The largest segment. */
 	__u64 segment;
 	/* The path is known to be as short as this from before the first data; 0 if it is not. */
@@ -80,35 +84,44 @@ static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 	return stamp->value == echo && rtt_ns < LONGEST_RTT_NS ? rtt_ns : 0;
 }
 
+/* Not on the stack, which has 512 bytes. */
+static const struct peer new_peer;
+
 static struct peer *peer_at(const struct address *address)
 {
 	struct peer *known = bpf_map_lookup_elem(&peers, address);
-	struct peer unknown = {};
 
 	if (known)
 		return known;
-	bpf_map_update_elem(&peers, address, &unknown, BPF_NOEXIST);
+	bpf_map_update_elem(&peers, address, &new_peer, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&peers, address);
 }
 
 /* Tells the law. Whether a round trip is over. */
-static int tell(struct rtac *law, struct remote *remote, const struct arrival *arrival)
+static int tell(struct rtac *law, struct remote *remote, const struct arrival *arrival,
+		const struct rtac_settings *constants)
 {
 	__u64 now_ns = arrival->now_ns, rtt_ns = arrival->rtt_ns;
-	struct rtac_settings constants = settings.rtac;
 
 	if (settings.law == DRWA) {
 		if (rtt_ns)
 			drwa_on_round_trip(law, remote, now_ns, rtt_ns);
 		return drwa_on_arrival(law, remote, now_ns, arrival->bytes, arrival->segment);
 	}
+	if (constants->is_pure) {
+		if (rtt_ns)
+			algorithm1_on_round_trip(law, remote, rtt_ns);
+		return algorithm1_on_read(law, remote, now_ns, arrival->read, arrival->segment,
+					  constants);
+	}
 	if (rtt_ns)
-		rtac_on_round_trip(law, remote, now_ns, rtt_ns);
-	return rtac_on_arrival(law, remote, now_ns, arrival->bytes, arrival->segment, &constants);
+		rtac_on_round_trip(law, remote, now_ns, rtt_ns, constants);
+	return rtac_on_arrival(law, remote, now_ns, arrival->bytes, arrival->segment, constants);
 }
 
 static void on_arrival(struct rtac *law, const struct address *from, const struct arrival *arrival)
 {
+	struct rtac_settings constants = settings.rtac;
 	struct peer *peer = peer_at(from);
 
 	if (!peer)
@@ -120,8 +133,11 @@ static void on_arrival(struct rtac *law, const struct address *from, const struc
 	}
 	if (arrival->rtt_ns)
 		count(ROUND_TRIPS);
-	if (!tell(law, &peer->remote, arrival))
+	if (!tell(law, &peer->remote, arrival, &constants))
 		return;
+	peer->owner = rtac_owner(law, &peer->remote, &constants);
+	peer->held = law->held;
+	peer->segment = arrival->segment;
 	peer->rtt_ns = law->rtt_ns;
 	peer->rate = law->rate;
 	peer->queue = law->queue;

@@ -15,7 +15,7 @@
 static inline void drwa_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      __u64 sample_ns)
 {
-	rtac_on_round_trip(law, remote, now_ns, sample_ns);
+	rtac_take(law, remote, now_ns, sample_ns);
 	/* RTTm is the least sample, not the least of their mean. */
 	rtac_learn(remote, sample_ns);
 }

@@ -15,6 +15,8 @@ struct settings {
 	/* An enum window_law. */
 	__u64 law;
 	struct rtac_settings rtac;
+	/* K set by hand, as a double: for the loader that shows it, not for the programs. */
+	__u64 slope_bits;
 	/* The number of the cgroup that it is attached to, or of the network namespace that the
 	 * device is in. */
 	__u64 within;
@@ -23,7 +25,12 @@ struct settings {
 /* The map `peers`, by addresses (`struct address` of kernel.h): what is known of a remote host. */
 struct peer {
 	struct remote remote;
-	/* As of the connection that was heard last: smoothed round trip, ns. */
+	/* As of the connection that was heard last: an enum queue_owner, BDP that its window followed
+	 * from, bytes (0 before the first), and its largest segment, bytes. */
+	__u64 owner;
+	__u64 held;
+	__u64 segment;
+	/* Smoothed round trip, ns. */
 	__u64 rtt_ns;
 	/* Delivery rate, bytes per second. */
 	__u64 rate;

@@ -115,8 +115,14 @@ struct rtac {
 	__u64 is_tested;
 	__u64 untested;
 
-	/* What came of it; the window is 0 before the first. */
+	/* Algorithm 1 as printed: RTTm of this connection alone. */
+	__u64 own_base_ns;
+
+	/* What came of it; the window is 0 before the first. Held is the BDP that the last window
+	 * followed from; of a K set by hand, what it would be. */
 	__u64 rate;
+	__u64 held;
+	__u64 has_queue;
 	__u64 queue;
 	__u64 window;
 };
@@ -124,7 +130,25 @@ struct rtac {
 struct rtac_settings {
 	__u64 theta_milli;
 	__u64 delta_ns;
+	/* K set by hand: a/K in packets squared, times 4 to the power of the shift, below 2^47; 0 if K
+	 * is of the path. */
+	__u64 slope;
+	__u64 slope_shift;
+	/* Whether the law is Algorithm 1 as printed. */
+	__u64 is_pure;
 };
+
+/* Which flow keeps the queue, as freshline-core's QueueOwner. */
+enum queue_owner {
+	OWNER_NONE,
+	OWNER_OWN,
+	OWNER_COMPETING,
+	OWNER_TESTING,
+	OWNER_UNKNOWN,
+};
+
+/* Larger segments are taken for these 64 kB. */
+#define LARGEST_PACKET 65535
 
 /* What the path holds. */
 static inline __u64 rtac_bdp(__u64 rate, __u64 base_ns)
@@ -161,6 +185,16 @@ static inline __u64 rtac_window(__u64 bdp, __u64 queue, __u64 segment, __u64 str
 	return smaller(window * stretch >> FRACTION_BITS, LARGEST_WINDOW);
 }
 
+/* Reno's window at the loss K (Q + 1), with K set by hand: sqrt(a / (K (Q + 1))) (2.8). */
+static inline __u64 rtac_window_by_hand(__u64 queue, __u64 segment,
+					const struct rtac_settings *settings)
+{
+	__u64 packet = smaller(segment, LARGEST_PACKET);
+	__u64 root = square_root(settings->slope * packet / (queue + packet));
+
+	return smaller(packet * root >> settings->slope_shift, LARGEST_WINDOW);
+}
+
 /* The path is known to be as short as this. */
 static inline void rtac_learn(struct remote *remote, __u64 known_ns)
 {
@@ -176,9 +210,9 @@ static inline void rtac_on_drained(struct remote *remote, __u64 sample_ns)
 	remote->test_last_ns = sample_ns;
 }
 
-/* Data came `sample_ns` after the ack that it answers was sent. */
-static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
-				      __u64 sample_ns)
+/* Takes a sample, unless it says how long the sender had nothing to send. */
+static inline void rtac_take(struct rtac *law, struct remote *remote, __u64 now_ns,
+			     __u64 sample_ns)
 {
 	if (!law->rtt_ns)
 		law->rtt_ns = sample_ns;
@@ -191,6 +225,16 @@ static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, _
 	if (remote->state == DRAINING)
 		rtac_on_drained(remote, sample_ns);
 	rtac_learn(remote, law->rtt_ns);
+}
+
+/* Data came `sample_ns` after the ack that it answers was sent. */
+static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
+				      __u64 sample_ns, const struct rtac_settings *settings)
+{
+	rtac_take(law, remote, now_ns, sample_ns);
+	/* With K set by hand, RTTm is the least sample; one after a pause is longer than that. */
+	if (settings->slope)
+		rtac_learn(remote, sample_ns);
 }
 
 enum verdict {
@@ -365,8 +409,13 @@ static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, _
 
 	law->rate = larger(current, larger(law->latest_rate, law->earlier_rate));
 	bdp = rtac_bdp(law->rate, base_ns) + HEADROOM_SEGMENTS * segment;
-	window = rtac_window(smaller(bdp, LARGEST_WINDOW), law->queue, segment, stretch,
-			     settings->theta_milli);
+	law->held = bdp;
+	if (settings->slope)
+		window = rtac_window_by_hand(law->queue, segment, settings) * stretch >>
+			 FRACTION_BITS;
+	else
+		window = rtac_window(smaller(bdp, LARGEST_WINDOW), law->queue, segment, stretch,
+				     settings->theta_milli);
 	window = rtac_bound(window, segment);
 	if (rtac_has_queue(stretch, settings)) {
 		law->has_queued = 1;
@@ -406,6 +455,11 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 	enum verdict verdict;
 
 	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
+	law->has_queue = rtac_has_queue(stretch, settings);
+	if (settings->slope) {
+		rtac_follow(law, base_ns, stretch, segment, settings);
+		return;
+	}
 	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
 			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3);
 	law->is_tested = verdict == HALF || verdict == LEAST;
@@ -430,6 +484,19 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 				      rtac_bound(half, segment));
 	if (law->is_tested && !was_tested)
 		law->untested = before;
+}
+
+/* Which flow keeps the queue that the last round trip showed. */
+static inline enum queue_owner rtac_owner(const struct rtac *law, const struct remote *remote,
+					  const struct rtac_settings *settings)
+{
+	if (!law->has_queue)
+		return OWNER_NONE;
+	if (settings->slope)
+		return OWNER_UNKNOWN;
+	if (remote->state == ALONE)
+		return OWNER_OWN;
+	return remote->state == SHARED ? OWNER_COMPETING : OWNER_TESTING;
 }
 
 /* Counts what comes in a round trip, and tells whether it is over. */

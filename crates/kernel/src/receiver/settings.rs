@@ -1,6 +1,6 @@
 //! Which law, and its settings.
 
-use freshline_core::receiver::{Limits, Remote, RtacParams};
+use freshline_core::receiver::{A, Limits, Remote, RtacParams, Slope};
 use freshline_core::unit::{Bytes, Span};
 
 use crate::KernelError;
@@ -32,14 +32,30 @@ impl Law {
         }
     }
 
-    /// θ in thousandths, and Δ in ns: RTAC's, and of no meaning to others.
-    pub(super) fn constants(&self) -> (u64, u64) {
-        match self {
-            Self::Rtac(Settings { theta, delta }) => {
-                ((theta * 1e3).round() as u64, delta.as_nanos())
+    /// The numbers of `struct rtac_settings` in `rtac.h` and the one after it in `intf.h`, of no
+    /// meaning to others than RTAC.
+    pub(super) fn constants(&self) -> [u64; 6] {
+        let Self::Rtac(Settings { theta, delta, slope, pure }) = *self else { return [0; 6] };
+        let theta_milli = (theta * 1e3).round() as u64;
+        let (slope, shift, bits) = match slope {
+            Slope::Auto => (0, 0, 0),
+            Slope::Fixed(slope) => {
+                let (inverse, shift) = inverse_of(slope);
+                (inverse, shift, slope.to_bits())
             }
-            Self::Drwa => (0, 0),
-        }
+        };
+        [theta_milli, delta.as_nanos(), slope, shift, pure.into(), bits]
+    }
+
+    /// What [`Law::constants`] were made of; nothing of another law, or another version's.
+    pub(super) fn settings(number: u64, constants: &[u64]) -> Option<Settings> {
+        let [theta_milli, delta_ns, slope, _, is_pure, bits] = *constants else { return None };
+        (number == 0).then(|| Settings {
+            theta: theta_milli as f64 / 1e3,
+            delta: Span::from_nanos(delta_ns),
+            slope: if slope == 0 { Slope::Auto } else { Slope::Fixed(f64::from_bits(bits)) },
+            pure: is_pure != 0,
+        })
     }
 
     pub(super) fn check(&self) -> Result<(), KernelError> {
@@ -48,6 +64,18 @@ impl Law {
             Self::Drwa => Ok(()),
         }
     }
+}
+
+/// a/K times 4 to the power of the second number, as large as it may be below 2⁴⁷: half of its bits
+/// are left in a root.
+fn inverse_of(slope: f64) -> (u64, u64) {
+    let mut inverse = A / slope;
+    let mut shift = 0;
+    while inverse < (1_u64 << 45) as f64 {
+        inverse *= 4.0;
+        shift += 1;
+    }
+    (inverse as u64, shift)
 }
 
 /// Settings of RTAC.
@@ -60,12 +88,17 @@ pub struct Settings {
     /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms); at most 10 s. None unless said:
     /// on a wired path it would be a queue.
     pub delta: Span,
+    /// K: from the path, or set by hand; per packet, from 10⁻¹³ to 1.
+    pub slope: Slope,
+    /// Whether the law is Algorithm 1 of the thesis exactly as printed, without any extension;
+    /// needs a K set by hand. On a device, data counts as copied when it arrives.
+    pub pure: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let RtacParams { theta, delta, .. } = RtacParams::default();
-        Self { theta, delta }
+        let RtacParams { theta, delta, slope, pure, .. } = RtacParams::default();
+        Self { theta, delta, slope, pure }
     }
 }
 
@@ -74,12 +107,40 @@ impl Settings {
     const LONGEST_DELTA: Span = Span::from_secs(10);
 
     fn check(&self) -> Result<(), KernelError> {
-        let Self { theta, delta } = *self;
+        let Self { theta, delta, slope, pure } = *self;
         if delta > Self::LONGEST_DELTA {
             return Err(KernelError::LongDelta { delta, longest: Self::LONGEST_DELTA });
         }
         let limits = Limits { initial: Bytes::ZERO, most: Bytes::ZERO };
-        RtacParams { theta, delta, ..RtacParams::default() }.build(limits, Remote::default())?;
+        let params = RtacParams { theta, delta, slope, pure, ..RtacParams::default() };
+        if pure {
+            params.build_pure(limits)?;
+        } else {
+            params.build(limits, Remote::default())?;
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_k_set_by_hand_fits_and_is_told_again() {
+        for slope in [1e-13, 3e-7, 15e-5, 1.0] {
+            let law = Law::Rtac(Settings { slope: Slope::Fixed(slope), ..Settings::default() });
+            law.check().unwrap();
+            let constants = law.constants();
+            let [_, _, inverse, shift, ..] = constants;
+            assert!((1 << 45..1 << 47).contains(&inverse), "{inverse}");
+            let told = inverse as f64 / 4_f64.powi(shift as i32) * slope / A;
+            assert!((told - 1.0).abs() < 1e-9, "{told}");
+            let Law::Rtac(settings) = law else { panic!("{law:?}") };
+            assert_eq!(Law::settings(0, &constants), Some(settings));
+            assert_eq!(Law::settings(1, &constants), None);
+        }
+        let pure = Settings { pure: true, ..Settings::default() };
+        assert!(Law::Rtac(pure).check().is_err(), "no K");
     }
 }

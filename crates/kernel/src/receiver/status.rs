@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
+use freshline_core::receiver::{QueueOwner, Slope, slope};
 use freshline_core::unit::{BitRate, Bytes, Span};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
-use super::{Law, Place, pins};
+use super::{Law, Place, Settings, pins};
 use crate::error::{KernelError, require_root};
 use crate::maps::{numbers, sums};
 use crate::programs::{Attached, attached};
@@ -24,6 +25,8 @@ pub struct Attachment {
     pub place: Place,
     /// The name of its law.
     pub law: &'static str,
+    /// RTAC's settings; nothing of another law, or of a program of another version.
+    pub settings: Option<Settings>,
     /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
     /// ([`KernelError::HiddenPins`]).
     pub pinned: Option<bool>,
@@ -75,6 +78,11 @@ pub struct Peer {
     pub window: Bytes,
     /// Round trips of its connections that are over.
     pub rounds: u64,
+    /// K of its window, per packet: set by hand, or that of the path when the window last followed
+    /// from it. Nothing before, and of other laws than RTAC.
+    pub slope: Option<f64>,
+    /// Which flow keeps the queue; nothing of other laws than RTAC.
+    pub queue_owner: Option<QueueOwner>,
 }
 
 /// Everything that is attached, whoever holds it.
@@ -90,20 +98,26 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
         Err(error) => return Err(error),
     };
     let all = attached(PROGRAMS);
-    let report = |(one, law, place): (&Attached, _, _)| -> libbpf_rs::Result<_> {
-        // On a device there are two, which share maps.
-        let together = || all.iter().filter(|other| shares_maps(one, other));
-        let run_time_ns = together().map(|other| other.program.run_time_ns).sum();
-        Ok(Attachment {
-            place,
-            law,
-            pinned: pinned.as_ref().map(|links| links.contains(&one.link.id)),
-            counters: one.map("counters").map(counters).transpose()?.unwrap_or_default(),
-            runs: together().map(|other| other.program.run_cnt).sum(),
-            run_time: Span::from_nanos(run_time_ns),
-            peers: one.map("peers").map(peers).transpose()?.unwrap_or_default(),
-        })
-    };
+    let report =
+        |(one, Setup { law, settings, .. }, place): (&Attached, _, _)| -> libbpf_rs::Result<_> {
+            // On a device there are two, which share maps.
+            let together = || all.iter().filter(|other| shares_maps(one, other));
+            let run_time_ns = together().map(|other| other.program.run_time_ns).sum();
+            Ok(Attachment {
+                place,
+                law,
+                settings,
+                pinned: pinned.as_ref().map(|links| links.contains(&one.link.id)),
+                counters: one.map("counters").map(counters).transpose()?.unwrap_or_default(),
+                runs: together().map(|other| other.program.run_cnt).sum(),
+                run_time: Span::from_nanos(run_time_ns),
+                peers: one
+                    .map("peers")
+                    .map(|map| peers(map, settings))
+                    .transpose()?
+                    .unwrap_or_default(),
+            })
+        };
     let told: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
     told.map_err(KernelError::bpf("read the statistics"))
 }
@@ -118,19 +132,26 @@ pub(super) fn places() -> Vec<Place> {
 }
 
 /// Those of other links than of the second program on a device, with their laws and their places.
-fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, &'static str, Place)> {
+fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, Setup, Place)> {
     all.iter().filter(|one| one.program.name != OTHER).filter_map(|one| {
-        let (law, within) = setup(one.map(".rodata.setup")?)?;
-        Some((one, law, Place::of_link(&one.link.info, within)?))
+        let setup = setup(one.map(".rodata.setup")?)?;
+        let place = Place::of_link(&one.link.info, setup.within)?;
+        Some((one, setup, place))
     })
 }
 
-/// The law, and the number of the cgroup or of the network namespace: first and last in `struct
-/// settings` of `intf.h`.
-fn setup(map: &MapHandle) -> Option<(&'static str, u64)> {
+/// What `struct settings` of `intf.h` says: the law, RTAC's constants, and the number of the cgroup
+/// or of the network namespace.
+struct Setup {
+    law: &'static str,
+    settings: Option<Settings>,
+    within: u64,
+}
+
+fn setup(map: &MapHandle) -> Option<Setup> {
     let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    let [law, .., within] = numbers(&value)[..] else { return None };
-    Some((Law::name(law), within))
+    let [law, ref constants @ .., within] = numbers(&value)[..] else { return None };
+    Some(Setup { law: Law::name(law), settings: Law::settings(law, constants), within })
 }
 
 /// In the order of `enum counter` in `intf.h`.
@@ -148,14 +169,17 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
 }
 
 /// In the order of `struct peer` in `intf.h`, which begins with what the law knows: RTTm first.
-fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
+fn peers(map: &MapHandle, settings: Option<Settings>) -> libbpf_rs::Result<Vec<Peer>> {
     let mut found = Vec::new();
     for key in map.keys() {
         // One may be forgotten while we look.
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let [min_rtt, .., rtt, rate, queue, window, rounds, heard_at] = numbers(&value)[..] else {
+        let [min_rtt, .., owner, held, segment, rtt, rate, queue, window, rounds, heard_at] =
+            numbers(&value)[..]
+        else {
             continue;
         };
+        let owner = || QueueOwner::ALL.get(usize::try_from(owner).ok()?).copied();
         let Ok(address) = <[u8; 16]>::try_from(key) else { continue };
         let peer = Peer {
             address: Ipv6Addr::from(address).to_canonical(),
@@ -165,9 +189,20 @@ fn peers(map: &MapHandle) -> libbpf_rs::Result<Vec<Peer>> {
             queue: Bytes::new(queue),
             window: Bytes::new(window),
             rounds,
+            slope: settings.and_then(|settings| slope_of(settings, held, segment)),
+            queue_owner: settings.and_then(|_| owner()),
         };
         found.push((heard_at, peer));
     }
     found.sort_by_key(|(heard_at, _)| Reverse(*heard_at));
     Ok(found.into_iter().map(|(_, peer)| peer).collect())
+}
+
+/// K as of a window that followed from a path that holds `held` bytes.
+fn slope_of(settings: Settings, held: u64, segment: u64) -> Option<f64> {
+    match settings.slope {
+        Slope::Fixed(slope) => Some(slope),
+        Slope::Auto if held == 0 || segment == 0 => None,
+        Slope::Auto => Some(slope(held as f64 / segment as f64, settings.theta)),
+    }
 }

@@ -16,6 +16,8 @@ struct controlled {
 	struct connection connection;
 	/* What the other side had sent when we looked last. */
 	__u64 received;
+	/* Up to where the program had copied it then. */
+	__u64 copied;
 	/* The window that the connection may have without us: the program's own wish, or as much as
 	 * TCP can tell. */
 	__u64 own;
@@ -37,6 +39,7 @@ static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 		.now_ns = now_ns,
 		.rtt_ns = round_trip(connection, now_ns, tcp->rx_opt.rcv_tsecr),
 		.bytes = tcp->bytes_received - controlled->received,
+		.read = (__u32)(tcp->copied_seq - (__u32)controlled->copied),
 		.segment = tcp->advmss,
 		/* The kernel's own shortest round trip, of the handshake at least. */
 		.known_ns = known_us == ~0U ? 0 : (__u64)known_us * NS_PER_US,
@@ -45,9 +48,13 @@ static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 
 	if (now_ms != connection->sent)
 		remember(connection, now_ns, now_ms);
+	/* An ack without data may wait for another at the other side. */
 	if (!arrival.bytes)
+		arrival.rtt_ns = 0;
+	if (!arrival.bytes && !(settings.rtac.is_pure && arrival.read))
 		return;
 	controlled->received = tcp->bytes_received;
+	controlled->copied = tcp->copied_seq;
 	from = remote_address((struct sock_common *)tcp);
 	on_arrival(&connection->law, &from, &arrival);
 }
@@ -74,6 +81,7 @@ static int begin(struct tcp_sock *tcp, __u64 own)
 		return 0;
 	controlled->connection.echoed = tcp->rx_opt.rcv_tsecr;
 	controlled->received = tcp->bytes_received;
+	controlled->copied = tcp->copied_seq;
 	controlled->own = own;
 	return 1;
 }

@@ -47,7 +47,15 @@ fn load(cgroup: &Cgroup, file: &File, law: &Law) -> Result<Held, KernelError> {
     let constants = program.maps.rodata_setup_data.as_deref_mut();
     let settings = &mut constants.expect("the program has constants").settings;
     settings.law = law.number();
-    (settings.rtac.theta_milli, settings.rtac.delta_ns) = law.constants();
+    let rtac = &mut settings.rtac;
+    [
+        rtac.theta_milli,
+        rtac.delta_ns,
+        rtac.slope,
+        rtac.slope_shift,
+        rtac.is_pure,
+        settings.slope_bits,
+    ] = law.constants();
     settings.within = cgroup.id;
     let program = program.load().map_err(KernelError::Refused)?;
     let attach = || -> libbpf_rs::Result<_> {

@@ -92,6 +92,7 @@ static void on_incoming(struct flow *flow, const struct segment *segment)
 	struct arrival arrival = {
 		.now_ns = bpf_ktime_get_ns(),
 		.bytes = segment->payload,
+		.read = segment->payload,
 		.segment = flow->segment,
 		.known_ns = flow->known_ns,
 	};

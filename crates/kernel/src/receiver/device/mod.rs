@@ -49,7 +49,15 @@ fn load<'a>(
     let constants = program.maps.rodata_setup_data.as_deref_mut();
     let settings = &mut constants.expect("the program has constants").settings;
     settings.law = law.number();
-    (settings.rtac.theta_milli, settings.rtac.delta_ns) = law.constants();
+    let rtac = &mut settings.rtac;
+    [
+        rtac.theta_milli,
+        rtac.delta_ns,
+        rtac.slope,
+        rtac.slope_shift,
+        rtac.is_pure,
+        settings.slope_bits,
+    ] = law.constants();
     settings.within = netns;
     program.load().map_err(KernelError::Refused)
 }
