@@ -87,7 +87,7 @@ impl Who {
 #[derive(Debug, clap::Args)]
 struct How {
     /// Which path the next packet takes: qaware, earliest, min_srtt, round_robin, ecf, blest,
-    /// daps or freshest. Each end chooses for what it sends.
+    /// daps, linger (mainline Linux's default) or freshest. Each end chooses for what it sends.
     #[arg(long, value_name = "NAME", default_value = "qaware", help_heading = "Sending")]
     scheduler: String,
     /// The weight of the old mean in QAware's service time and in Freshest's mean wait, 0 to below 1

@@ -90,8 +90,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
     via: Vec<Way>,
     /// Which of several paths an update takes: freshest, where it is expected first, with copies
-    /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin; or
-    /// redundant, all of them.
+    /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin;
+    /// linger, mainline Linux's default; or redundant, all of them.
     #[arg(
         long,
         value_name = "NAME",

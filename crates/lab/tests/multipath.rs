@@ -39,7 +39,7 @@ const EFFICIENCY: f64 = 1428.0 / 1500.0;
 
 #[test]
 fn with_buffers_that_are_large_enough_every_scheduler_that_does_not_wait_gets_the_sum() {
-    for scheduler in ["min_srtt", "round_robin", "ecf", "blest", "qaware", "earliest"] {
+    for scheduler in ["min_srtt", "round_robin", "ecf", "blest", "linger", "qaware", "earliest"] {
         let metrics = measured(&[&format!("flow.mptcp.multipath.scheduler={scheduler}")]);
         let goodput = value(&metrics, "goodput", "mptcp");
         let sum = 15e6 * EFFICIENCY;
@@ -63,9 +63,17 @@ fn copies_go_wherever_there_is_room_and_count_once() {
 
 #[test]
 fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_without() {
-    for scheduler in
-        ["min_srtt", "round_robin", "redundant", "ecf", "blest", "daps", "qaware", "earliest"]
-    {
+    for scheduler in [
+        "min_srtt",
+        "round_robin",
+        "redundant",
+        "ecf",
+        "blest",
+        "daps",
+        "linger",
+        "qaware",
+        "earliest",
+    ] {
         for handler in ["true", "false"] {
             let changes = [
                 "warm_up=0s",

@@ -40,7 +40,7 @@ fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
     if !can_run() {
         return;
     }
-    for scheduler in ["ecf", "blest", "daps", "round_robin", "freshest"] {
+    for scheduler in ["ecf", "blest", "daps", "linger", "round_robin", "freshest"] {
         with_scheduler(scheduler);
     }
     let net = Net::new([10, 5]);

@@ -3,19 +3,28 @@
 //! While a packet lingers on the slow path s, the fast one f sends
 //!
 //! ```text
-//! X = λ·segment·(cwnd_f + (r − 1)/2)·r        r = linger / RTT_f, in congestion avoidance
-//! X = λ·segment·cwnd_f·(2^r − 1)              in slow start
+//! X = λ·segment·(cwnd_f + (r − 1)/2)·r        r = linger / RTT_f
 //! wait for f  if  X > window − in flight on s − segment
 //! ```
 //!
-//! λ rises when the window did block, and falls while it does not. Ferlin, Alay, Mehani, Boreli:
+//! `window` is the whole window of the connection. Packets in flight on f do not count: they are
+//! acknowledged while the packet lingers on s. λ rises when the connection was blocked since its
+//! last change, and falls otherwise, once per round trip of s. Ferlin, Alay, Mehani, Boreli:
 //! BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks, IFIP Networking 2016,
 //! section III.
 //!
 //! # Where the paper is silent
 //!
-//! The steps and bounds of λ, the rounding up of r and its cap of 16 in slow start are those of the
-//! authors' code for Linux. A packet lingers for the smoothed round trip.
+//! These are as in the authors' code for Linux (version 0.95):
+//!
+//! - The steps and bounds of λ, and that r is rounded up.
+//! - In the first slow start, before any loss, X = λ·segment·cwnd_f·(2^r − 1) with r at most 16. In a
+//!   later slow start cwnd_f is taken as ssthresh + 1, as if it were over.
+//! - The connection is blocked when the receive window, or a full send buffer, stops a path that has
+//!   room.
+//!
+//! A packet lingers on s for its smoothed round trip, as in the paper; that code takes the largest
+//! one seen where s is nearly full, and the middle of the extremes for RTT_f.
 
 use super::{Choice, Flow, PathId, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
 use crate::unit::{Span, Time};
@@ -77,11 +86,14 @@ impl Blest {
         } else {
             1.0
         };
-        let window = fast.packets() as f64;
-        let packets = if fast.is_in_slow_start {
-            window * (libm::exp2(rounds.min(MOST_ROUNDS)) - 1.0)
-        } else {
-            (window + (rounds - 1.0) / 2.0) * rounds
+        let window = fast.packets();
+        let packets = match fast.ssthresh {
+            None => window as f64 * (libm::exp2(rounds.min(MOST_ROUNDS)) - 1.0),
+            Some(ssthresh) => {
+                let threshold = ssthresh.get() / fast.segment.get().max(1);
+                let window = window.max(threshold.saturating_add(1)) as f64;
+                (window + (rounds - 1.0) / 2.0) * rounds
+            }
         };
         self.lambda * packets * fast.segment.get() as f64
     }
@@ -99,10 +111,8 @@ impl Scheduler for Blest {
             return send_or_wait(with_room);
         }
         self.adapt(now, slow.round_trip());
-        // What is in flight on the fast path will be acknowledged meanwhile: its part of the window
-        // is free for what follows.
-        let window = flow.window_left.get() as f64 + fast.inflight.get() as f64;
-        let left = window - slow.segment.get() as f64;
+        let lingering = slow.inflight.get() as f64 + slow.segment.get() as f64;
+        let left = flow.window.get() as f64 - lingering;
         if self.sent_meanwhile(fast, slow.round_trip()) > left {
             return Choice::Wait;
         }
@@ -121,20 +131,43 @@ mod tests {
     use crate::unit::Bytes;
 
     fn flow(window: u64) -> Flow {
-        Flow { window_left: SEGMENT * window, ..PLENTY }
+        Flow { window: SEGMENT * window, ..PLENTY }
     }
 
     #[test]
     fn a_slow_path_must_leave_the_fast_one_its_share_of_the_window() {
         let mut blest = Blest::new(BlestParams { lambda: 1.0, ..BlestParams::default() });
-        let paths = [path(0, 10, 10, 10), path(1, 95, 10, 0)];
-        // Ten round trips: (10 + 4.5)·10 = 145 packets, with 10 in flight and one for the slow path.
-        assert_eq!(blest.choose(Time::ZERO, &flow(136), &paths), Choice::Send(PathId(1)));
-        assert_eq!(blest.choose(Time::ZERO, &flow(135), &paths), Choice::Wait);
-        let starting = [PathState { is_in_slow_start: true, ..paths[0] }, paths[1]];
+        let past = PathState { ssthresh: Some(SEGMENT * 9), ..path(0, 10, 10, 10) };
+        let paths = [past, path(1, 95, 10, 0)];
+        // Ten round trips: (10 + 4.5)·10 = 145 packets, and one for the slow path.
+        assert_eq!(blest.choose(Time::ZERO, &flow(146), &paths), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(145), &paths), Choice::Wait);
+        let starting = [PathState { ssthresh: None, ..paths[0] }, paths[1]];
         // 10·(2¹⁰ − 1).
-        assert_eq!(blest.choose(Time::ZERO, &flow(10_221), &starting), Choice::Send(PathId(1)));
-        assert_eq!(blest.choose(Time::ZERO, &flow(10_220), &starting), Choice::Wait);
+        assert_eq!(blest.choose(Time::ZERO, &flow(10_231), &starting), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(10_230), &starting), Choice::Wait);
+    }
+
+    #[test]
+    fn packets_in_flight_on_the_slow_path_use_the_window_and_those_on_the_fast_one_do_not() {
+        let mut blest = Blest::new(BlestParams { lambda: 1.0, ..BlestParams::default() });
+        let fast = PathState { ssthresh: Some(SEGMENT * 9), ..path(0, 10, 10, 10) };
+        let paths = [fast, path(1, 95, 10, 7)];
+        assert_eq!(blest.choose(Time::ZERO, &flow(153), &paths), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(152), &paths), Choice::Wait);
+        // How much of the window is left now does not matter: it is the fast path's again soon.
+        let little = Flow { window_left: SEGMENT, ..flow(153) };
+        assert_eq!(blest.choose(Time::ZERO, &little, &paths), Choice::Send(PathId(1)));
+    }
+
+    #[test]
+    fn a_later_slow_start_is_taken_as_over() {
+        let mut blest = Blest::new(BlestParams { lambda: 1.0, ..BlestParams::default() });
+        // A window of 1 after a timeout, and a threshold of 9: (10 + 4.5)·10 packets again.
+        let fast = PathState { ssthresh: Some(SEGMENT * 9), ..path(0, 10, 1, 1) };
+        let paths = [fast, path(1, 95, 10, 0)];
+        assert_eq!(blest.choose(Time::ZERO, &flow(146), &paths), Choice::Send(PathId(1)));
+        assert_eq!(blest.choose(Time::ZERO, &flow(145), &paths), Choice::Wait);
     }
 
     #[test]
@@ -159,7 +192,7 @@ mod tests {
     fn without_a_window_it_waits_for_the_fast_path() {
         let mut blest = Blest::new(BlestParams::default());
         let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
-        let none = Flow { window_left: Bytes::ZERO, ..PLENTY };
+        let none = Flow { window: Bytes::ZERO, window_left: Bytes::ZERO, ..PLENTY };
         assert_eq!(blest.choose(Time::ZERO, &none, &paths), Choice::Wait);
     }
 }

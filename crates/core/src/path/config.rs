@@ -6,7 +6,8 @@ use core::str::FromStr;
 
 use super::{
     Blest, BlestParams, Daps, Earliest, EarliestParams, Ecf, EcfParams, Estimator, Freshest,
-    FreshestParams, MinSrtt, QAware, QAwareParams, Redundant, RoundRobin, Scheduler,
+    FreshestParams, Linger, LingerParams, MinSrtt, QAware, QAwareParams, Redundant, RoundRobin,
+    Scheduler,
 };
 
 /// A scheduler and its settings. In a file, a string such as `"qaware"`, or a table such as
@@ -27,6 +28,8 @@ pub enum SchedulerConfig {
     Blest(BlestParams),
     /// [`Daps`].
     Daps,
+    /// [`Linger`], the default of mainline Linux.
+    Linger(LingerParams),
     /// [`QAware`].
     #[cfg_attr(feature = "serde", serde(rename = "qaware"))]
     QAware(QAwareParams),
@@ -52,13 +55,14 @@ pub struct SchedulerError {
 
 impl SchedulerConfig {
     /// All schedulers, with their settings as they are unless said.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MinSrtt,
         Self::RoundRobin,
         Self::Redundant,
         Self::Ecf(EcfParams { beta: 0.25 }),
         Self::Blest(BlestParams { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }),
         Self::Daps,
+        Self::Linger(LingerParams::MAINLINE),
         Self::QAware(QAwareParams { alpha: 0.8, estimator: Estimator::PerPacket }),
         Self::Earliest(EarliestParams { beta: 0.25 }),
         Self::Freshest(FreshestParams {
@@ -78,6 +82,7 @@ impl SchedulerConfig {
             Self::Ecf(_) => "ecf",
             Self::Blest(_) => "blest",
             Self::Daps => "daps",
+            Self::Linger(_) => "linger",
             Self::QAware(_) => "qaware",
             Self::Earliest(_) => "earliest",
             Self::Freshest(_) => "freshest",
@@ -101,6 +106,16 @@ impl SchedulerConfig {
                 let mut steps = params.steps.into_iter();
                 steps.try_for_each(|step| {
                     within("steps", step, 0.0..=100.0, ["from 0 to 100", "[0.01, 0.04]"])
+                })
+            }
+            Self::Linger(params) => {
+                let burst = params.burst as f64;
+                within("burst", burst, 1.0..=f64::MAX, ["from 1 on", "65428"])?;
+                within("buffer", params.buffer, 1.0..=100.0, ["from 1 to 100", "2"])?;
+                let mut pacing = params.pacing.into_iter();
+                pacing.try_for_each(|windows| {
+                    let range = f64::MIN_POSITIVE..=100.0;
+                    within("pacing", windows, range, ["above 0 to 100", "[2.0, 1.2]"])
                 })
             }
             Self::QAware(params) => alpha(params.alpha),
@@ -127,6 +142,7 @@ impl SchedulerConfig {
             Self::Ecf(params) => Box::new(Ecf::new(params)),
             Self::Blest(params) => Box::new(Blest::new(params)),
             Self::Daps => Box::new(Daps::new()),
+            Self::Linger(params) => Box::new(Linger::new(params)),
             Self::QAware(params) => Box::new(QAware::new(params)),
             Self::Earliest(params) => Box::new(Earliest::new(params)),
             Self::Freshest(params) => Box::new(Freshest::new(params)),
@@ -179,7 +195,8 @@ mod reading {
     use serde::{Deserialize, Deserializer};
 
     use super::{
-        BlestParams, EarliestParams, EcfParams, FreshestParams, QAwareParams, SchedulerConfig,
+        BlestParams, EarliestParams, EcfParams, FreshestParams, LingerParams, QAwareParams,
+        SchedulerConfig,
     };
     use crate::reading::string_or_table;
 
@@ -193,6 +210,7 @@ mod reading {
         Ecf(EcfParams),
         Blest(BlestParams),
         Daps {},
+        Linger(LingerParams),
         #[serde(rename = "qaware")]
         QAware(QAwareParams),
         Earliest(EarliestParams),
@@ -208,6 +226,7 @@ mod reading {
                 Table::Ecf(params) => Self::Ecf(params),
                 Table::Blest(params) => Self::Blest(params),
                 Table::Daps {} => Self::Daps,
+                Table::Linger(params) => Self::Linger(params),
                 Table::QAware(params) => Self::QAware(params),
                 Table::Earliest(params) => Self::Earliest(params),
                 Table::Freshest(params) => Self::Freshest(params),
@@ -236,9 +255,10 @@ mod tests {
         }
         let error = "fastest".parse::<SchedulerConfig>().unwrap_err().to_string();
         assert!(error.contains("`fastest`") && error.contains("qaware"), "{error}");
-        let [.., ecf, blest, _, qaware, earliest, freshest] = SchedulerConfig::ALL;
+        let [.., ecf, blest, _, linger, qaware, earliest, freshest] = SchedulerConfig::ALL;
         assert_eq!(ecf, SchedulerConfig::Ecf(EcfParams::default()));
         assert_eq!(blest, SchedulerConfig::Blest(BlestParams::default()));
+        assert_eq!(linger, SchedulerConfig::Linger(LingerParams::default()));
         assert_eq!(qaware, SchedulerConfig::QAware(QAwareParams::default()));
         assert_eq!(earliest, SchedulerConfig::Earliest(EarliestParams::default()));
         assert_eq!(freshest, SchedulerConfig::Freshest(FreshestParams::default()));
@@ -253,6 +273,13 @@ mod tests {
         assert_eq!(error.to_string(), text);
         let wrong = BlestParams { bounds: [2.0, 1.0], ..BlestParams::default() };
         assert_eq!(SchedulerConfig::Blest(wrong).build().unwrap_err().field, "bounds[1]");
+        for (wrong, field) in [
+            (LingerParams { burst: 0, ..LingerParams::MAINLINE }, "burst"),
+            (LingerParams { buffer: 0.5, ..LingerParams::MAINLINE }, "buffer"),
+            (LingerParams { pacing: [2.0, 0.0], ..LingerParams::MAINLINE }, "pacing"),
+        ] {
+            assert_eq!(SchedulerConfig::Linger(wrong).build().unwrap_err().field, field);
+        }
         let wrong = FreshestParams { worth: f64::NAN, ..FreshestParams::default() };
         assert_eq!(SchedulerConfig::Freshest(wrong).build().unwrap_err().field, "worth");
     }
@@ -278,6 +305,9 @@ mod tests {
         let table = read("{ scheduler = \"qaware\", estimator = \"per-packet\" }").unwrap();
         assert_eq!(table, SchedulerConfig::QAware(QAwareParams::default()));
         assert!(read("{ scheduler = \"qaware\", estimator = \"algorithm1\" }").is_err());
+        let table = read("{ scheduler = \"linger\", burst = 1500 }").unwrap();
+        let params = LingerParams { burst: 1_500, ..LingerParams::MAINLINE };
+        assert_eq!(table, SchedulerConfig::Linger(params));
         assert!(read("\"lia\"").unwrap_err().to_string().contains("min_srtt, round_robin"));
         assert!(read("{ scheduler = \"daps\", alpha = 0.9 }").is_err());
     }

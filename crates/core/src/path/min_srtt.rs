@@ -1,5 +1,5 @@
-//! The path with the shortest round trip: Linux's default until 5.6, and what it still does where
-//! nothing waits. The plainest scheduler, and the measure of the others.
+//! The path with the shortest round trip: the default of Linux's out-of-tree MPTCP, and the measure
+//! of the other schedulers. Mainline's default is [`Linger`](super::Linger).
 //!
 //! Paasch, Ferlin, Alay, Bonaventure: Experimental Evaluation of Multipath TCP Schedulers, CSWS
 //! 2014, section 3.2 (LowRTT).

@@ -9,12 +9,13 @@
 //!
 //! | scheduler | takes | from |
 //! |---|---|---|
-//! | [`MinSrtt`] | the path with room whose round trip is shortest | Linux's default |
+//! | [`MinSrtt`] | the path with room whose round trip is shortest | default of Linux's out-of-tree MPTCP |
 //! | [`RoundRobin`] | paths with room in turn | Linux |
 //! | [`Redundant`] | all paths with room, with copies of the same packet | Linux |
 //! | [`Ecf`] | waits for the fastest if all is over sooner then | Lim et al. |
 //! | [`Blest`] | waits for the fastest if a slower one would block the receive window | Ferlin et al. |
 //! | [`Daps`] | paths in the order in which packets would arrive, a round ahead | Kuhn et al. |
+//! | [`Linger`] | the path whose unacknowledged bytes last shortest at its pacing rate | mainline Linux |
 //! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | 000 |
 //! | [`Earliest`] | the path on which this packet arrives first, by its queue; waits as ECF does | ours |
 //! | [`Freshest`] | the path on which an update is expected first; copies where that pays | ours |
@@ -33,7 +34,7 @@
 //!     ..PathState::new(PathId(id), segment)
 //! };
 //! let plenty = Bytes::new(1_000_000);
-//! let flow = Flow { unsent: plenty, window_left: plenty, interval: Span::ZERO };
+//! let flow = Flow { unsent: plenty, window_left: plenty, window: plenty, interval: Span::ZERO };
 //! let mut scheduler = MinSrtt::new();
 //! let choice = scheduler.choose(Time::ZERO, &flow, &[path(0, 20, 3), path(1, 50, 0)]);
 //! assert_eq!(choice, Choice::Send(PathId(0)));
@@ -42,6 +43,7 @@
 //! assert_eq!(choice, Choice::Send(PathId(1)));
 //! ```
 
+mod backlog;
 mod blest;
 mod config;
 mod coupling;
@@ -49,6 +51,7 @@ mod daps;
 mod earliest;
 mod ecf;
 mod freshest;
+mod linger;
 mod meter;
 mod min_srtt;
 mod qaware;
@@ -63,6 +66,7 @@ pub use daps::Daps;
 pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};
+pub use linger::{Linger, LingerParams};
 pub use meter::DeviceMeter;
 pub use min_srtt::MinSrtt;
 pub use qaware::{Estimator, QAware, QAwareParams};
@@ -127,8 +131,11 @@ pub struct PathState {
     pub inflight: Bytes,
     /// A full packet of it, above zero.
     pub segment: Bytes,
-    /// Whether the window still grows as in slow start.
-    pub is_in_slow_start: bool,
+    /// The slow-start threshold; `None` before the first loss, while it is infinite, and where the
+    /// congestion law has none.
+    pub ssthresh: Option<Bytes>,
+    /// The rate at which the congestion law paces this path, a second; `None` where it does not pace.
+    pub pacing_rate: Option<Bytes>,
     /// What waits in front of it on this host; `None` where nobody can tell.
     pub queue: Option<DeviceQueue>,
     /// The part of its packets that is lost, 0 to 1.
@@ -150,7 +157,8 @@ impl PathState {
             cwnd: segment * 10,
             inflight: Bytes::ZERO,
             segment,
-            is_in_slow_start: true,
+            ssthresh: None,
+            pacing_rate: None,
             queue: None,
             loss: 0.0,
             is_backup: false,
@@ -208,6 +216,9 @@ pub struct Flow {
     pub unsent: Bytes,
     /// What the receiver takes beyond what is in flight on all paths.
     pub window_left: Bytes,
+    /// The whole receive window: what is in flight on all paths or assembled at the receiver, and
+    /// `window_left`.
+    pub window: Bytes,
     /// The time between two updates, of which each makes those before it worthless; zero for a
     /// stream, of which all counts.
     pub interval: Span,
@@ -265,7 +276,8 @@ pub trait Scheduler: fmt::Debug + Send {
     /// Where the next full packet goes.
     fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice;
 
-    /// The receive window kept `_path` from sending, as what another path has in flight is missing.
+    /// The receive window, or a full send buffer, kept `_path` from sending, as data in flight on
+    /// another path is missing. Call it each time that it does.
     fn on_blocked(&mut self, _now: Time, _path: PathId) {}
 
     /// A packet that was sent once, by `_path`, is acknowledged.
@@ -318,6 +330,7 @@ mod tests {
     pub(super) const PLENTY: Flow = Flow {
         unsent: Bytes::new(10_000_000),
         window_left: Bytes::new(10_000_000),
+        window: Bytes::new(20_000_000),
         interval: Span::ZERO,
     };
 
@@ -327,7 +340,7 @@ mod tests {
             srtt: Some(Span::from_millis(rtt_ms)),
             cwnd: SEGMENT * cwnd,
             inflight: SEGMENT * inflight,
-            is_in_slow_start: false,
+            ssthresh: Some(SEGMENT * cwnd),
             ..PathState::new(PathId(id), SEGMENT)
         }
     }
@@ -394,8 +407,9 @@ mod tests {
         let queue = proptest::option::of((0..2_000u64, 0.0..1e5));
         let time = || proptest::option::of((0..2_000u64).prop_map(Span::from_millis));
         let times = (time(), time(), time());
-        (times, 0..500u64, 0..50u64, 0..50u64, queue, 0.0..=1.0, any::<bool>()).prop_map(
-            move |(times, rttvar, cwnd, inflight, queue, loss, is_in_slow_start)| PathState {
+        let more = (proptest::option::of(0..80u64), proptest::option::of(0..1_000_000_000u64));
+        (times, 0..500u64, 0..50u64, 0..50u64, queue, 0.0..=1.0, more).prop_map(
+            move |(times, rttvar, cwnd, inflight, queue, loss, more)| PathState {
                 srtt: times.0,
                 rttvar: Span::from_millis(rttvar),
                 min_rtt: times.0.map(|srtt| srtt / 2),
@@ -403,7 +417,8 @@ mod tests {
                 unanswered: times.2,
                 cwnd: SEGMENT * cwnd,
                 inflight: SEGMENT * inflight,
-                is_in_slow_start,
+                ssthresh: more.0.map(|packets| SEGMENT * packets),
+                pacing_rate: more.1.map(Bytes::new),
                 queue: queue.map(|(packets, rate)| DeviceQueue { packets, rate }),
                 loss,
                 is_backup: false,
@@ -419,14 +434,16 @@ mod tests {
             steps in prop::collection::vec((any_path(0), any_path(1), any_path(2), 0..1_000u64), 1..60),
             unsent in 1..10_000_000u64,
             window_left in 0..10_000_000u64,
+            used in 0..10_000_000u64,
         ) {
             for mut scheduler in all() {
                 let mut now = Time::ZERO;
                 for (a, b, c, millis) in &steps {
                     now += Span::from_millis(*millis);
+                    let window = Bytes::new(window_left + used);
                     let [unsent, window_left] = [unsent, window_left].map(Bytes::new);
                     let interval = Span::from_millis(millis % 50);
-                    let flow = Flow { unsent, window_left, interval };
+                    let flow = Flow { unsent, window_left, window, interval };
                     let paths = [*a, *b, *c];
                     let room = |id: PathId| paths[usize::from(id.0)].has_room();
                     match scheduler.choose(now, &flow, &paths) {

@@ -1,7 +1,8 @@
 //! Every packet over every path that has room: as fast as the fastest, at the price of all.
 //!
-//! As the scheduler `redundant` of Linux's out-of-tree MPTCP, and Frömmgen et al.: ReMP TCP: Low
-//! Latency Multipath TCP, ICC 2016.
+//! Frömmgen et al.: ReMP TCP: Low Latency Multipath TCP, ICC 2016. The scheduler `redundant` of
+//! Linux's out-of-tree MPTCP queues every segment for every path, also where a window is full; here
+//! a path whose window is full gets no copy.
 
 use super::{Choice, Flow, PathSet, PathState, Scheduler, candidates, fastest_with_room};
 use crate::unit::Time;

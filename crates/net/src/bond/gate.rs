@@ -56,6 +56,8 @@ impl ControllerFactory for Gates {
             inflight: 0,
             most_inflight: 0,
             is_in_slow_start: true,
+            ssthresh: None,
+            pacing_rate: None,
             srtt: None,
             rttvar: Duration::ZERO,
             min_rtt: None,
@@ -86,7 +88,11 @@ pub(super) struct Reading {
     pub(super) inflight: u64,
     /// The most in flight since the last batch of acks.
     most_inflight: u64,
-    pub(super) is_in_slow_start: bool,
+    is_in_slow_start: bool,
+    /// The slow-start threshold, in bytes; `None` before the first loss and for a law without one.
+    pub(super) ssthresh: Option<u64>,
+    /// The law's own pacing rate, in bytes a second.
+    pub(super) pacing_rate: Option<u64>,
     pub(super) srtt: Option<Duration>,
     pub(super) rttvar: Duration,
     pub(super) min_rtt: Option<Duration>,
@@ -194,6 +200,8 @@ impl Gate {
         reading.window = self.real.window();
         reading.is_in_slow_start =
             metrics.ssthresh.is_some_and(|ssthresh| reading.window < ssthresh);
+        reading.ssthresh = metrics.ssthresh.filter(|ssthresh| *ssthresh < u64::MAX);
+        reading.pacing_rate = metrics.pacing_rate;
     }
 }
 

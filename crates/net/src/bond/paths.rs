@@ -185,7 +185,8 @@ impl Path {
             unanswered: self.unanswered(now).map(span),
             cwnd: Bytes::new(reading.window),
             inflight: Bytes::new(reading.inflight),
-            is_in_slow_start: reading.is_in_slow_start,
+            ssthresh: reading.ssthresh.map(Bytes::new),
+            pacing_rate: reading.pacing_rate.map(Bytes::new),
             queue,
             loss: if total == 0 { 0.0 } else { reading.lost_bytes as f64 / total as f64 },
             ..PathState::new(self.slot, Bytes::new(reading.mtu.max(1)))
@@ -504,9 +505,15 @@ impl Paths {
             unsent: Bytes::new(unsent),
             // Each stream has a window of its own, and all together one.
             window_left: Bytes::new(window.saturating_sub(inflight)),
+            window: Bytes::new(window),
             interval: Span::ZERO,
         };
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.origin));
+        let room_of = |state: &&PathState| state.has_room() && flow.window_left < state.segment;
+        if let Some(blocked) = states.iter().find(room_of).filter(|_| datagrams == 0 && unsent > 0)
+        {
+            self.scheduler.on_blocked(at, blocked.id);
+        }
         // noq-proto sends DATAGRAM frames before those of streams.
         let scheduler = self.for_datagrams.as_mut().filter(|_| datagrams > 0);
         match scheduler.unwrap_or(&mut self.scheduler).choose(at, &flow, &states) {

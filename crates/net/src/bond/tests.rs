@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use freshline_core::path::{Choice, Flow, PathState, Scheduler};
+use freshline_core::path::{self, Choice, Flow, PathState, Scheduler};
 use freshline_core::unit::Time;
 use noq_proto::{DatagramEvent, Dir, Endpoint, EndpointConfig, FourTuple, PathStatus, StreamId};
 
@@ -498,6 +498,39 @@ fn the_window_that_is_left_is_that_of_all_streams() {
         let seen = seen.load(Ordering::Relaxed);
         assert!((window - 50_000..=window).contains(&seen), "{seen} of {window}");
     }
+}
+
+/// Counts how often it was told that the receive window is full.
+#[derive(Debug)]
+struct Blocked(Arc<AtomicU64>, Box<dyn Scheduler>);
+
+impl Scheduler for Blocked {
+    fn name(&self) -> &'static str {
+        "blocked"
+    }
+
+    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+        assert!(flow.window >= flow.window_left, "{flow:?}");
+        self.1.choose(now, flow, paths)
+    }
+
+    fn on_blocked(&mut self, _now: Time, _path: path::PathId) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn schedulers_are_told_when_the_receive_window_is_full() {
+    let inner = || Sending::default().scheduler.build().unwrap();
+    let blocked = |sending| {
+        let count = Arc::new(AtomicU64::new(0));
+        let client = Box::new(Blocked(Arc::clone(&count), inner()));
+        let mut world = World::with(client, inner(), sending);
+        assert_eq!(world.upload(200_000, Duration::from_secs(20)), 200_000);
+        count.load(Ordering::Relaxed)
+    };
+    assert_eq!(blocked(Sending::default()), 0);
+    assert!(blocked(Sending { stream_window: 10_000, ..Sending::default() }) > 0);
 }
 
 #[test]

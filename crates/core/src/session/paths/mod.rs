@@ -207,7 +207,8 @@ impl Paths {
             None => Route::by(self.heard_last()?),
             Some(any) => {
                 let plenty = Bytes::new(u64::MAX);
-                let flow = Flow { unsent: plenty, window_left: plenty, interval };
+                let (unsent, window_left, window) = (plenty, plenty, plenty);
+                let flow = Flow { unsent, window_left, window, interval };
                 match self.scheduler.choose(now, &flow, &self.live) {
                     Choice::Send(first) => Route::by(first),
                     Choice::Copies(first, copies) => Route { first, copies },
@@ -373,7 +374,7 @@ mod tests {
             let error = Paths::new(2, &named(name)).unwrap_err();
             assert!(error.to_string().contains("grows old"), "{error}");
         }
-        for name in ["freshest", "qaware", "min_srtt", "round_robin", "redundant"] {
+        for name in ["freshest", "qaware", "min_srtt", "round_robin", "linger", "redundant"] {
             assert_eq!(Paths::new(2, &named(name)).unwrap().scheduler(), name);
         }
         assert_eq!(Paths::new(0, &named("freshest")).unwrap_err(), PathsError::Count(0));

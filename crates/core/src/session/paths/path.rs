@@ -237,7 +237,6 @@ impl Path {
             unanswered: self.unanswered(now),
             cwnd: inflight + Bytes::new(10),
             inflight,
-            is_in_slow_start: false,
             queue: self.queue,
             loss: self.loss,
             ..PathState::new(id, Bytes::new(1))

@@ -119,8 +119,8 @@ impl CongestionControl for Dtpa {
         }
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        self.reno.is_in_slow_start()
+    fn ssthresh(&self) -> Option<f64> {
+        self.reno.ssthresh()
     }
 
     fn on_penalty(&mut self) {

@@ -154,9 +154,10 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// Whether the window grows as in slow start.
-    fn is_in_slow_start(&self) -> bool {
-        false
+    /// The slow-start threshold, in packets; infinite before the first loss, `None` for a law without
+    /// one.
+    fn ssthresh(&self) -> Option<f64> {
+        None
     }
 
     /// Another subflow of the same connection had to wait for what this one has in flight: a law

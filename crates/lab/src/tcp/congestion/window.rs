@@ -149,8 +149,8 @@ impl<L: LikeReno> CongestionControl for L {
         LikeReno::window(self).packets()
     }
 
-    fn is_in_slow_start(&self) -> bool {
-        LikeReno::window(self).in_slow_start()
+    fn ssthresh(&self) -> Option<f64> {
+        Some(LikeReno::window(self).ssthresh)
     }
 
     fn on_penalty(&mut self) {

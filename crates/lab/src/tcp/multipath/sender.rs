@@ -246,6 +246,9 @@ impl MultipathSender {
         if flow.unsent == Bytes::ZERO {
             // What is missing keeps the application from writing.
             let is_full = !self.is_closed && self.writable() < self.params.segment;
+            if let Some(blocked) = paths.iter().find(|path| is_full && path.has_room()) {
+                self.scheduler.on_blocked(now, blocked.id);
+            }
             return self.params.handler && is_full && self.give_what_blocks(now, &flow, &paths);
         }
         let len = flow.unsent.min(self.params.segment);
@@ -284,6 +287,7 @@ impl MultipathSender {
         Flow {
             unsent: Bytes::new(self.written - self.next) + room,
             window_left: Bytes::new(self.window_end.saturating_sub(self.next)),
+            window: Bytes::new(self.window_end.saturating_sub(self.acked_to)),
             interval: Span::ZERO,
         }
     }
@@ -298,5 +302,105 @@ impl Outlet for MultipathSender {
         let taken = bytes.min(self.writable());
         self.written += taken.get();
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use freshline_core::path::MinSrtt;
+    use freshline_core::receiver::Fixed;
+    use freshline_core::unit::Packets;
+
+    use super::*;
+    use crate::tcp::congestion::FixedWindow;
+    use crate::tcp::multipath::MultipathReceiver;
+    use crate::tcp::{ReceiverParams, SenderParams};
+
+    const SEGMENT: Bytes = Bytes::new(1_428);
+
+    /// Counts how often it was told that the connection is blocked.
+    #[derive(Debug)]
+    struct Counts(Arc<AtomicU64>, MinSrtt);
+
+    impl Scheduler for Counts {
+        fn name(&self) -> &'static str {
+            "counts"
+        }
+
+        fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+            assert!(flow.window >= flow.window_left, "{flow:?}");
+            self.1.choose(now, flow, paths)
+        }
+
+        fn on_blocked(&mut self, _now: Time, _path: PathId) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often the scheduler of an unlimited source was told so in a second over two paths of 10
+    /// and 40 ms, each with a window of 50 segments, with buffers of so many segments.
+    fn blocked(send_buffer: u64, receive_window: u64) -> u64 {
+        let count = Arc::new(AtomicU64::new(0));
+        let memory = Bytes::new(send_buffer * SEGMENT.get() * 16 / 9 + 16);
+        let buffer = BufferParams { default: memory, max: memory };
+        let large = Bytes::new(1 << 30);
+        let unbounded = BufferParams { default: large, max: large };
+        let params = SenderParams { segment: SEGMENT, buffer: unbounded, ..Default::default() };
+        let law = || Box::new(FixedWindow::new(Packets::new(50)));
+        let senders = vec![Sender::new(params, law()), Sender::new(params, law())];
+        let params = MultipathParams { segment: SEGMENT, buffer, handler: false };
+        let scheduler = Box::new(Counts(Arc::clone(&count), MinSrtt::new()));
+        let mut sender = MultipathSender::new(params, senders, scheduler);
+        let window = Box::new(Fixed::new(SEGMENT * receive_window));
+        let mut receiver = MultipathReceiver::new(2, ReceiverParams::default(), window);
+        sender.set_unlimited();
+        sender.connect(Time::ZERO);
+        let mut on_the_way = BTreeMap::new();
+        let mut now = Time::ZERO;
+        let mut serial = 0u64;
+        while now < Time::ZERO + Span::from_secs(1) {
+            let mut sent: Vec<(bool, usize, Carried)> = Vec::new();
+            while let Some((path, carried)) = sender.poll_transmit(now) {
+                sent.push((true, path, carried));
+            }
+            while let Some((path, carried)) = receiver.poll_transmit(now) {
+                sent.push((false, path, carried));
+            }
+            for item in sent {
+                serial += 1;
+                let delay = Span::from_millis([5, 20][item.1]);
+                on_the_way.insert((now + delay, serial), item);
+            }
+            let arrival = on_the_way.keys().next().map(|(at, _)| *at);
+            let Some(next) = Time::earliest([arrival, sender.next_event(), receiver.next_event()])
+            else {
+                break;
+            };
+            now = now.max(next);
+            if arrival.is_some_and(|at| at <= now) {
+                let (_, (forth, path, carried)) = on_the_way.pop_first().unwrap();
+                if forth {
+                    receiver.on_segment(now, path, &carried);
+                } else {
+                    sender.on_segment(now, path, &carried);
+                }
+            } else {
+                sender.on_tick(now);
+                receiver.on_tick(now);
+            }
+        }
+        assert!(receiver.delivered() > SEGMENT * 50, "{:?}", receiver.delivered());
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn schedulers_are_told_when_window_or_send_buffer_stop_a_path_with_room() {
+        assert_eq!(blocked(1_000, 1_000), 0, "both windows of 50 fit");
+        assert!(blocked(1_000, 60) > 10, "the receive window is full");
+        assert!(blocked(60, 1_000) > 10, "the send buffer is full");
     }
 }

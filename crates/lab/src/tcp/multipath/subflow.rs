@@ -70,6 +70,7 @@ impl Subflow {
         let unanswered = self.sender.oldest_sent_at().map(|at| now.since(at));
         let Self { sender, id, device, .. } = self;
         let segment = sender.segment_size();
+        let in_bytes = |packets: f64| Bytes::new((packets * segment.get() as f64) as u64);
         let SenderStats { segments, retransmissions, .. } = *sender.stats();
         PathState {
             srtt: sender.srtt(),
@@ -79,7 +80,8 @@ impl Subflow {
             unanswered,
             cwnd: segment * sender.window().get(),
             inflight: segment * sender.outstanding().get(),
-            is_in_slow_start: sender.law().is_in_slow_start(),
+            ssthresh: sender.law().ssthresh().filter(|packets| packets.is_finite()).map(in_bytes),
+            pacing_rate: sender.law().pacing_rate().map(|rate| Bytes::new(rate.as_bps() / 8)),
             queue: Some(device.queue()),
             loss: retransmissions.get() as f64 / segments.get().max(1) as f64,
             is_backup: false,
