@@ -73,6 +73,10 @@ struct Compare {
     /// The values that shall be the best of all, or within 2 % of it.
     #[serde(default)]
     best: Vec<String>,
+    /// The values that are ours: the paper says nothing about them. One of the paper's is compared
+    /// with the paper's only, and the trends of these are marked "ours".
+    #[serde(default)]
+    ours: Vec<String>,
 }
 
 /// One value's number as a multiple of another one's.
@@ -109,6 +113,11 @@ impl Compare {
         }
     }
 
+    /// How a trend among these values begins.
+    fn mark(&self, values: [&String; 2]) -> &'static str {
+        if values.into_iter().any(|value| self.ours.contains(value)) { "ours: " } else { "" }
+    }
+
     fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for value in &self.values {
@@ -136,14 +145,18 @@ impl Compare {
             if self.least {
                 rising.reverse();
             }
-            let what = format!("{}: {of} is better than {over}", self.what);
+            let what =
+                format!("{}: {}{of} is better than {over}", self.what, self.mark([of, over]));
             Trend { what, rising, ..Trend::default() }
         });
-        let best = self.best.iter().map(|best| {
-            let others = self.values.iter().filter(move |value| *value != best);
+        let best = self.best.iter().map(move |best| {
+            let is_ours = self.ours.contains(best);
+            let rivals = move |value: &&String| is_ours || !self.ours.contains(value);
+            let others = self.values.iter().filter(move |value| *value != best).filter(rivals);
             let ids: Vec<_> =
                 core::iter::once(best).chain(others).map(|value| self.id(value)).collect();
-            let what = format!("{}: {best} is the best, or within 2 %", self.what);
+            let mark = self.mark([best, best]);
+            let what = format!("{}: {mark}{best} is the best, or within 2 %", self.what);
             let [most, least] = if self.least { [vec![], ids] } else { [ids, vec![]] };
             Trend { what, most, least, ..Trend::default() }
         });
@@ -283,5 +296,33 @@ mod tests {
             (&["r8-new", "r8-old"].map(String::from)[..], 2)
         );
         assert_eq!(trends[1].least, ["r8-new", "r8-old"]);
+    }
+
+    #[test]
+    fn values_that_are_ours_are_no_rivals_of_the_papers_and_their_trends_say_so() {
+        let text = r#"
+            of = "a figure"
+            [[compare]]
+            id = "r8"
+            what = "8 Mbit/s"
+            key = "flow.x.scheduler"
+            values = ["old", "new", "own"]
+            metric = "goodput"
+            of = "x"
+            gains = [{ of = "new", over = "old" }, { of = "own", over = "old" }]
+            best = ["new", "own"]
+            ours = ["own"]
+        "#;
+        let Reproduction { trends, .. } = toml::from_str(text).unwrap();
+        let told: Vec<_> = trends.iter().map(|trend| trend.what.as_str()).collect();
+        let expected = [
+            "8 Mbit/s: new is better than old",
+            "8 Mbit/s: ours: own is better than old",
+            "8 Mbit/s: new is the best, or within 2 %",
+            "8 Mbit/s: ours: own is the best, or within 2 %",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(trends[2].most, ["r8-new", "r8-old"]);
+        assert_eq!(trends[3].most, ["r8-own", "r8-old", "r8-new"]);
     }
 }

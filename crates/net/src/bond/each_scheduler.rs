@@ -117,8 +117,8 @@ fn rates(scheduler: SchedulerConfig, count: usize, loss: f64) -> Vec<f64> {
     got.into_iter().zip(before.unwrap()).map(rate).collect()
 }
 
-/// Whether a scheduler fills both paths. DAPS keeps to a plan of the round before, and waits for a
-/// path that has no room at its turn, while the other has some.
+/// Whether a scheduler fills both paths. DAPS keeps to the shares of a plan made before the windows
+/// grew: what it queues on one path, up to the receive window, the other path does not get.
 fn aggregates(scheduler: SchedulerConfig) -> bool {
     scheduler != SchedulerConfig::Daps
 }
