@@ -7,6 +7,8 @@ mod report;
 mod sweep;
 mod trial;
 
+use std::cell::RefCell;
+
 use clap::value_parser;
 use freshline_core::session::SourceParams;
 use freshline_core::source::RateBounds;
@@ -131,6 +133,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         payload: args.size.into(),
         interrupt,
         marks: args.marks.are_given().then(Default::default),
+        arrived: RefCell::default(),
     };
     let each = Span::from_secs_f64(args.seconds_per_rate);
     let sweep = Sweep {
@@ -155,7 +158,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let Some(trial) = trial else { break };
         trials[index].1.push(trial);
     }
-    let report = Report::new(probe.payload, rates, trials);
+    let report = Report::new(probe.payload, rates, trials, probe.arrived.into_inner());
     if args.json { print_json(&report) } else { printed(report.print_table()) }
 }
 

@@ -113,6 +113,24 @@ fn a_probe_finds_more_than_it_was_given_and_compares_laws_in_rotation() {
 }
 
 #[test]
+fn a_probe_reports_how_marked_updates_and_acks_arrive() {
+    let report = behind_a_path("rate=10mbit", |path| {
+        let url = format!("udp://{path}");
+        let given = ["--rates", "50/s,100/s", "--refine", "0", "--dscp", "EF", "--ack-dscp", "CS2"];
+        let times = ["--seconds-per-rate", "0.4", "--seconds", "0.4", "--json"];
+        json(&freshline(&[&["probe", &url], &given[..], &times[..]].concat()))
+    });
+    let marks = &report["marks"];
+    assert_eq!(marks["dscp"], 46, "{report}");
+    for (way, mark) in [("forward", 46), ("back", 16)] {
+        let marks = &marks[way];
+        assert_eq!((&marks["arrives_as"], &marks["is_kept"]), (&mark.into(), &true.into()));
+        assert_eq!(number(marks, "changed"), 0.0, "{report}");
+        assert!(number(marks, "kept") > 10.0, "{report}");
+    }
+}
+
+#[test]
 fn a_probe_without_a_monitor_says_so() {
     let done = freshline(&["probe", "udp://127.0.0.1:9", "--rates", "10/s"]);
     let message = String::from_utf8(done.stderr).unwrap();

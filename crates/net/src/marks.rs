@@ -43,7 +43,29 @@ impl MarkReport {
     }
 }
 
+impl MarkReport {
+    /// This session and a later one on the same path: packets of both, and how the last ones arrived.
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            dscp: later.dscp,
+            forward: self.forward.and(later.forward),
+            back: self.back.and(later.back),
+        }
+    }
+}
+
 impl DirectionMarks {
+    /// Where nothing is known of the later session, the earlier one counts.
+    fn and(self, later: Self) -> Self {
+        Self {
+            sent_as: later.sent_as.or(self.sent_as),
+            arrives_as: later.arrives_as.or(self.arrives_as),
+            is_kept: later.is_kept.or(self.is_kept),
+            kept: self.kept + later.kept,
+            changed: self.changed + later.changed,
+        }
+    }
+
     fn of(check: &MarkCheck) -> Self {
         Self {
             sent_as: check.sent(),
@@ -56,5 +78,25 @@ impl DirectionMarks {
             kept: check.kept(),
             changed: check.changed(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sessions_count_together_and_the_later_tells_how_packets_arrive() {
+        let [ef, cs0]: [Dscp; 2] = ["EF", "CS0"].map(|name| name.parse().unwrap());
+        let session = |sent, seen, packets| {
+            let mut marks = PathMarks::default();
+            (0..packets).for_each(|_| marks.forward.record(sent, seen));
+            MarkReport::of(sent, &marks)
+        };
+        let (kept, changed, silent) = (session(ef, ef, 5), session(ef, cs0, 7), session(ef, ef, 0));
+        let both = kept.and(changed).forward;
+        assert_eq!((both.kept, both.changed), (5, 7));
+        assert_eq!((both.arrives_as, both.is_kept), (Some(cs0), Some(false)));
+        assert_eq!(kept.and(changed).and(silent), kept.and(changed));
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use freshline_core::unit::Span;
 use freshline_lab::run::confidence;
+use freshline_net::marks::MarkReport;
 use serde::Serialize;
 
 use super::chart::{Chart, Mark};
@@ -17,6 +18,8 @@ pub(super) struct Report {
     rates: Vec<RateReport>,
     best: Option<RateReport>,
     laws: Vec<LawReport>,
+    /// Over all sessions; none without any.
+    marks: Option<MarkReport>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -96,6 +99,7 @@ impl Report {
         payload: usize,
         points: Vec<Point>,
         laws: Vec<(&'static str, Vec<Trial>)>,
+        marks: Option<MarkReport>,
     ) -> Self {
         let rate = |point: &Point| RateReport {
             rate_per_s: point.rate.per_second(),
@@ -109,6 +113,7 @@ impl Report {
             laws: laws.iter().filter_map(report).collect(),
             rates: points.iter().map(rate).collect(),
             best,
+            marks,
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Probe {
     pub(super) interrupt: Interrupt,
     /// The state of marks as last printed, if marks are requested.
     pub(super) marks: Option<RefCell<Troubles>>,
+    /// How packets of all sessions so far arrived.
+    pub(super) arrived: RefCell<Option<MarkReport>>,
 }
 
 /// How long a law runs once its session is open.
@@ -107,10 +109,13 @@ impl Probe {
         }
     }
 
-    /// Reports once if the path changes marks.
+    /// Counts how packets arrived, and reports once if the path changes marks.
     fn tell_marks(&self, source: &session::Source) {
-        let (Some(told), Some(marks)) = (&self.marks, source.marks(PathId::FIRST)) else { return };
+        let Some(marks) = source.marks(PathId::FIRST) else { return };
         let report = MarkReport::of(source.dscp(), marks);
+        let before = self.arrived.take();
+        self.arrived.replace(Some(before.map_or(report, |before| before.and(report))));
+        let Some(told) = &self.marks else { return };
         for change in mark::changed(&report, ["updates", "acks"]) {
             told.borrow_mut().tell(change);
         }
