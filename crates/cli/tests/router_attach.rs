@@ -25,6 +25,8 @@ fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
     for (flags, named) in [
         ("--queue codel", "`codel`"),
         ("--queue 100p", "`100p`"),
+        ("--isolate host", "`--isolate host`, only `flow`"),
+        ("--queue codel --isolate flow", "--isolate is for `ifil`"),
         ("--scheduler tdm --frame 1us", "give at least 1ms"),
     ] {
         let said = in_kernel(flags);

@@ -209,7 +209,7 @@ fn disciplines(packets: u32) -> [QdiscConfig; 9] {
     let limit = Packets::new(packets.into());
     let bytes = Bytes::new(u64::from(Held::SIZE) * u64::from(packets));
     let fifo = QdiscConfig::Fifo { limit: Limit::Packets(limit) };
-    let ifil = QdiscConfig::Ifil(IfilParams { limit });
+    let ifil = QdiscConfig::Ifil(IfilParams { limit, ..IfilParams::default() });
     let drr = DrrParams::default();
     let each = Packets::new(u64::from((packets / drr.queues).max(1)));
     [

@@ -40,7 +40,8 @@ fn rng() -> Pcg64 {
 }
 
 fn ifil(limit: u64) -> Ifil<Datagram> {
-    Ifil::new(IfilParams { limit: Packets::new(limit) }, &mut rng()).unwrap()
+    let params = IfilParams { limit: Packets::new(limit), ..IfilParams::default() };
+    Ifil::new(params, &mut rng()).unwrap()
 }
 
 fn no_drop(drop: Drop<Datagram>) {
@@ -128,7 +129,7 @@ proptest! {
     ) {
         let mut queue = ifc(IfcConfig {
             scheduler,
-            aoi: QdiscConfig::Ifil(IfilParams { limit: Packets::new(limit) }),
+            aoi: QdiscConfig::Ifil(IfilParams { limit: Packets::new(limit), ..<_>::default() }),
             drop_averse: QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(limit)) },
             ..IfcConfig::default()
         });

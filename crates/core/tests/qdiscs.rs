@@ -59,7 +59,9 @@ fn tight(config: QdiscConfig) -> QdiscConfig {
             queues: 4,
             ..FqCodelParams::default()
         }),
-        QdiscConfig::Ifil(_) => QdiscConfig::Ifil(IfilParams { limit: Packets::new(4) }),
+        QdiscConfig::Ifil(_) => {
+            QdiscConfig::Ifil(IfilParams { limit: Packets::new(4), ..<_>::default() })
+        }
         QdiscConfig::Ifc(_) => QdiscConfig::Ifc(Box::new(IfcConfig {
             scheduler: SchedulerParams::Tdm(TdmParams::default()),
             classifier: "port=1-3 force".parse().unwrap(),
@@ -81,7 +83,7 @@ fn limits(config: &QdiscConfig) -> Vec<Limit> {
         QdiscConfig::Fifo { limit } | QdiscConfig::Lifo { limit } => vec![limit],
         QdiscConfig::Red(RedParams { limit, .. }) => vec![Limit::Bytes(limit)],
         QdiscConfig::Codel(CodelParams { limit, .. }) => vec![limit],
-        QdiscConfig::Ifil(IfilParams { limit }) => vec![Limit::Packets(limit)],
+        QdiscConfig::Ifil(IfilParams { limit, .. }) => vec![Limit::Packets(limit)],
         // Each queue of a flow has the limit of its own.
         QdiscConfig::Drr(DrrParams { limit, memory, queues, .. }) => {
             vec![times(limit, queues), Limit::Bytes(memory)]

@@ -204,3 +204,39 @@ fn no_stream_gains_by_the_mark_of_updates_and_no_update_is_older_for_it() {
     let (lying, _) = beside_liars("dscp=46 force", 1, true);
     assert!(lying > 1.5 * honest, "{lying} for {honest} bit/s");
 }
+
+/// 40 flows of one host that look like updates, 12 Mbit/s in all, with or without the mark: what
+/// they get, and the age of the honest updates.
+fn beside_a_flood(isolate: &str, dscp: u8) -> (f64, f64) {
+    let with_flood = format!(
+        "{LINK}\n[[flow]]\nname = \"flood\"\npath = [\"bottleneck\"]\ncount = 40\none_host = true\n\
+         start_spread = \"40ms\"\ndscp = {dscp}\nupdates = {{ law = \"fixed\", rate = \"25/s\", \
+         payload = \"1472B\", overhead = \"28B\", ack = \"0B\" }}\n"
+    );
+    let queue = format!(
+        "link.bottleneck.there.queue={{ discipline = \"ifc\", classifier = \"dscp=46\", \
+         aoi = {{ discipline = \"ifil\", isolate = \"{isolate}\" }} }}"
+    );
+    let changes = [&queue, "flow.updates.updates.payload=200B", "flow.tcp.count=20"];
+    let changes = changes.map(|change| Change::parse(change).unwrap());
+    let metrics = run(&Scenario::parse_with(&*with_flood, &changes).unwrap(), || {}).unwrap();
+    (value(&metrics, "goodput", "flood"), value(&metrics, "age_mean", "updates"))
+}
+
+#[test]
+fn a_host_with_many_flows_of_updates_does_not_age_those_of_another_host() {
+    let (_, unmarked) = beside_a_flood("host", 0);
+    let (_, by_host) = beside_a_flood("host", 46);
+    let (_, by_flow) = beside_a_flood("flow", 46);
+    assert!(by_host < 1.1 * unmarked, "{by_host} for {unmarked} s");
+    assert!(by_flow > 1.5 * by_host, "{by_flow} for {by_host} s");
+}
+
+#[test]
+fn flows_of_one_host_have_one_source_address_and_keys_of_their_own() {
+    let seen = headers(&["flow.tcp.count=0", "flow.updates.count=5", "flow.updates.one_host=true"]);
+    let keys: HashSet<_> =
+        seen.iter().filter(|header| header.is_update).map(|header| header.flow).collect();
+    let hosts: HashSet<_> = keys.iter().map(|key| key.source).collect();
+    assert_eq!((keys.len(), hosts.len()), (5, 1));
+}

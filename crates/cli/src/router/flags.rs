@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use freshline_core::link::Framing;
 use freshline_core::router::{
-    AoiShare, Classifier, Credit, IfcConfig, QdiscConfig, SchedulerParams, SdmParams, TdmParams,
+    AoiShare, Classifier, Credit, IfcConfig, Isolation, QdiscConfig, SchedulerParams, SdmParams,
+    TdmParams,
 };
 use freshline_core::unit::{BitRate, Bytes, Span};
 use freshline_net::router::{RouterConfig, Via};
@@ -52,6 +53,11 @@ pub(super) struct Flags {
     /// `unlimited`, as in the paper. Default: 65536B.
     #[arg(long, value_name = "BYTES", help_heading = "Freshness control")]
     credit: Option<Credit>,
+    /// Choose what takes turns among updates (ifc, ifil): `host`, source addresses by bytes (of IPv6 the
+    /// first 64 bits), so that a host gains nothing by many ports; or `flow`, each 5-tuple, as in the
+    /// paper. Default: host in user space; the kernel has only flow.
+    #[arg(long, value_name = "WHAT", help_heading = "Freshness control")]
+    isolate: Option<IsolationName>,
     /// Choose which packets are updates (ifc); default: `update`, this project's own protocol.
     ///
     /// Rules such as `dscp=EF`, `udp and dport=5000-5010 and src=10.0.0.0/8` or
@@ -87,6 +93,12 @@ enum SchedulerName {
     Tdm,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum IsolationName {
+    Host,
+    Flow,
+}
+
 impl Flags {
     /// What the file and the flags say together.
     pub(super) fn config(&self) -> miette::Result<RouterConfig> {
@@ -107,6 +119,9 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
     framing.mpu = args.mpu.unwrap_or(framing.mpu);
     let mut queue =
         args.queue.clone().or(file.queue).unwrap_or_else(|| QdiscConfig::Ifc(Box::default()));
+    if let Some(name) = args.isolate {
+        isolate(&mut queue, name)?;
+    }
     match &mut queue {
         QdiscConfig::Ifc(ifc) => adjust(ifc, args)?,
         QdiscConfig::Dual(_) => {
@@ -137,6 +152,28 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
         miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
     })?;
     Ok(RouterConfig { device, via, rate, framing, queue })
+}
+
+/// Has updates take turns by hosts or by flows.
+fn isolate(queue: &mut QdiscConfig, name: IsolationName) -> miette::Result<()> {
+    let isolate = Some(match name {
+        IsolationName::Host => Isolation::Host,
+        IsolationName::Flow => Isolation::Flow,
+    });
+    let updates = match queue {
+        QdiscConfig::Ifc(ifc) => &mut ifc.aoi,
+        other => other,
+    };
+    match updates {
+        QdiscConfig::Ifil(params) => params.isolate = isolate,
+        other => {
+            return Err(miette!(
+                "--isolate is for `ifil`, alone or as the queue of updates in `ifc`; `{other}` does \
+                 not replace updates"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A number of bytes as [`Framing`] takes it, with its unit or without.

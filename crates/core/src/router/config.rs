@@ -10,7 +10,8 @@ use rand_pcg::Pcg32;
 
 use super::{
     Codel, CodelParams, Discipline, Drr, DrrParams, DualConfig, Fifo, FqCodel, FqCodelParams,
-    IfcConfig, Ifil, IfilParams, Lifo, Limit, Packet, ParseLimitError, Red, RedParams,
+    IfcConfig, Ifil, IfilHosts, IfilParams, Isolation, Lifo, Limit, Packet, ParseLimitError, Red,
+    RedParams,
 };
 use crate::unit::{Bytes, Packets, Span};
 
@@ -191,7 +192,10 @@ impl QdiscConfig {
             Self::Codel(params) => Discipline::Codel(Codel::new(*params)?),
             Self::Drr(params) => Discipline::Drr(Drr::new(*params, rng)?),
             Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
-            Self::Ifil(params) => Discipline::Ifil(Ifil::new(*params, rng)?),
+            Self::Ifil(params) => match params.isolate.unwrap_or_default() {
+                Isolation::Host => Discipline::IfilHosts(IfilHosts::new(*params, rng)?),
+                Isolation::Flow => Discipline::Ifil(Ifil::new(*params, rng)?),
+            },
             Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
             Self::Dual(config) => Discipline::Dual(Box::new(config.build(rng)?)),
         })

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use rand_pcg::Pcg32;
 
 use super::{
-    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Ifc, Ifil, Lifo,
-    Packet, Qdisc, Red, Ring,
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Ifc, Ifil, IfilHosts,
+    Lifo, Packet, Qdisc, Red, Ring,
 };
 use crate::unit::{Packets, Time};
 
@@ -28,6 +28,8 @@ pub enum Discipline<P> {
     FqCodel(FqCodel<P>),
     /// The newest packet of each flow.
     Ifil(Ifil<P>),
+    /// The same, with hosts in turn.
+    IfilHosts(IfilHosts<P>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
     /// The dual transmit queue.
@@ -44,6 +46,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Drr(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::IfilHosts(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Dual(qdisc) => qdisc.enqueue(now, packet, drops),
         }
@@ -58,6 +61,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Drr(qdisc) => qdisc.dequeue(now, drops),
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
+            Self::IfilHosts(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
             Self::Dual(qdisc) => qdisc.dequeue(now, drops),
         }
@@ -72,6 +76,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Drr(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::IfilHosts(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
             Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
@@ -86,6 +91,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Drr(qdisc) => qdisc.backlog(),
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
+            Self::IfilHosts(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
             Self::Dual(qdisc) => qdisc.backlog(),
         }
@@ -100,6 +106,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::Drr(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::IfilHosts(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
             Self::Dual(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }

@@ -74,6 +74,13 @@ impl FlowWords {
     }
 }
 
+impl FlowWords {
+    /// Of an address alone. Its words are hashed as those of a flow are.
+    pub(super) fn of_host(address: u128) -> Self {
+        Self([address as u64, (address >> 64) as u64, 0, 0, 0])
+    }
+}
+
 impl From<FlowKey> for FlowWords {
     #[inline]
     fn from(flow: FlowKey) -> Self {

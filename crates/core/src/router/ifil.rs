@@ -39,21 +39,38 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Of how many flows a packet may wait, from 1 to 262144. The memory for all of them, at most
-    /// 24 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
+    /// 160 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
     /// packets it looks each one up by walking its queue. The paper has 10⁴ to 10⁵ (section VI).
     pub limit: Packets,
+    /// What takes turns; hosts if unset. The kernel's program has flows only, and takes unset for those.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub isolate: Option<Isolation>,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Self { limit: Packets::new(2000) }
+        Self { limit: Packets::new(2000), isolate: None }
     }
+}
+
+/// What takes turns among updates. With one flow for each host both are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Isolation {
+    /// Source hosts by bytes, and the flows of a host within its turn
+    /// ([`IfilHosts`](super::IfilHosts)): a host gains nothing by many 5-tuples.
+    #[default]
+    Host,
+    /// Flows in the order in which they joined, as in the paper ([`Ifil`]): a host with n flows has n
+    /// places.
+    Flow,
 }
 
 impl Params {
     const MAX_LIMIT: Packets = Packets::new(1 << 18);
 
-    fn checked(self) -> Result<Self, QdiscError> {
+    pub(super) fn checked(self) -> Result<Self, QdiscError> {
         Limit::Packets(self.limit).checked()?;
         if self.limit > Self::MAX_LIMIT {
             return Err(QdiscError::TooManyFlows { limit: self.limit, most: Self::MAX_LIMIT });
@@ -86,7 +103,10 @@ struct Waiting<P> {
 }
 
 impl<P: Packet> Ifil<P> {
-    /// An empty queue. The secret of its hash comes from `rng`.
+    /// An empty queue, [isolated](Params::isolate) by flow. The secret of its hash comes from `rng`.
+    ///
+    /// # Errors
+    /// [`QdiscError::ZeroLimit`] and [`QdiscError::TooManyFlows`].
     pub fn new(params: Params, rng: &mut impl Rng) -> Result<Self, QdiscError> {
         let limit = params.checked()?.limit.get() as usize;
         Ok(Self {
@@ -187,7 +207,8 @@ mod tests {
     }
 
     fn ifil(limit: u64) -> Ifil<Update> {
-        Ifil::new(Params { limit: Packets::new(limit) }, &mut Pcg64::seed_from_u64(7)).unwrap()
+        let params = Params { limit: Packets::new(limit), ..Params::default() };
+        Ifil::new(params, &mut Pcg64::seed_from_u64(7)).unwrap()
     }
 
     fn offer(queue: &mut Ifil<Update>, ms: u64, flow: u16, seq: u64) -> Option<Drop<Update>> {

@@ -21,6 +21,7 @@ mod fq_codel;
 mod header;
 mod ifc;
 mod ifil;
+mod ifil_hosts;
 mod ip;
 mod lifo;
 mod limit;
@@ -47,7 +48,8 @@ pub use ifc::{
     IfcConfig, Irregularity, ParseClassifierError, Reason, Rule, Scheduler, SchedulerParams, Sdm,
     SdmParams, Tdm, TdmParams, classify,
 };
-pub use ifil::{Ifil, Params as IfilParams};
+pub use ifil::{Ifil, Isolation, Params as IfilParams};
+pub use ifil_hosts::IfilHosts;
 pub use ip::mark_congestion;
 pub use lifo::Lifo;
 pub use limit::{Limit, ParseLimitError};

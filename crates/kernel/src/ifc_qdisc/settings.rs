@@ -3,7 +3,8 @@
 use freshline_core::link::{Cells, Framing};
 use freshline_core::router::{
     AoiShare, Class, Classifier, CodelParams, Credit, Ends, FqCodelParams, IfcConfig, IfilParams,
-    Limit, Literal, QdiscConfig, QdiscError, Rule, SchedulerParams, SdmParams, TdmParams, Test,
+    Isolation, Limit, Literal, QdiscConfig, QdiscError, Rule, SchedulerParams, SdmParams,
+    TdmParams, Test,
 };
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 
@@ -136,11 +137,16 @@ fn millionths(share: AoiShare) -> u64 {
 
 fn flows(ifc: &IfcConfig) -> Result<u64, KernelError> {
     match ifc.aoi {
-        QdiscConfig::Ifil(IfilParams { limit: Packets::ZERO }) => Err(QdiscError::ZeroLimit.into()),
-        QdiscConfig::Ifil(IfilParams { limit }) if limit > MOST_FLOWS => {
+        QdiscConfig::Ifil(IfilParams { limit: Packets::ZERO, .. }) => {
+            Err(QdiscError::ZeroLimit.into())
+        }
+        QdiscConfig::Ifil(IfilParams { limit, .. }) if limit > MOST_FLOWS => {
             Err(QdiscError::TooManyFlows { limit, most: MOST_FLOWS }.into())
         }
-        QdiscConfig::Ifil(IfilParams { limit }) => Ok(limit.get()),
+        QdiscConfig::Ifil(IfilParams { isolate: Some(Isolation::Host), .. }) => {
+            Err(KernelError::NotInKernel("`--isolate host`, only `flow`".into()))
+        }
+        QdiscConfig::Ifil(IfilParams { limit, .. }) => Ok(limit.get()),
         ref other => Err(KernelError::NotInKernel(format!("`aoi = {other}`, only `ifil`"))),
     }
 }
@@ -425,8 +431,11 @@ mod tests {
         let classifier =
             Classifier { rules: vec!["udp".parse::<Classifier>().unwrap().rules[0].clone(); 65] };
         let fifo = |limit| QdiscConfig::Fifo { limit };
+        let by_host =
+            QdiscConfig::Ifil(IfilParams { isolate: Some(Isolation::Host), ..<_>::default() });
         for (ifc, said) in [
             (IfcConfig { aoi: fifo(Limit::default()), ..<_>::default() }, "`aoi = 1000p`"),
+            (IfcConfig { aoi: by_host, ..<_>::default() }, "`--isolate host`, only `flow`"),
             (IfcConfig { drop_averse: "red".parse().unwrap(), ..<_>::default() }, "red"),
             (IfcConfig { drop_averse: "100000p".parse().unwrap(), ..<_>::default() }, "100000p"),
             (IfcConfig { drop_averse: "0p".parse().unwrap(), ..<_>::default() }, "`limit` is zero"),

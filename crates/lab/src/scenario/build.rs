@@ -139,7 +139,8 @@ impl Scenario {
                 if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
                     downlink.set_bottlenecks(bottlenecks.clone());
                 }
-                flows.push(way.routed(flow, config.dscps()));
+                let host = config.one_host.then_some(first as u32);
+                flows.push(Routed { host, ..way.routed(flow, config.dscps()) });
             }
             ranges.push(first..flows.len());
         }

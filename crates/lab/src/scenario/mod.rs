@@ -183,6 +183,10 @@ pub struct FlowConfig {
     pub apart: Span,
     /// When it sends no more; at the end of the run unless said.
     pub stop: Option<Span>,
+    /// Whether flows alike have one source address, as the connections of one host do. They differ in
+    /// the destination.
+    #[serde(default)]
+    pub one_host: bool,
     /// The DSCP of its packets, which decides how they contend in a cell, and by which queues may
     /// tell them apart.
     #[serde(default)]

@@ -33,7 +33,7 @@ use freshline_core::host::Band;
 use freshline_core::link::Hop;
 use freshline_core::path::PathId;
 use freshline_core::router::{Discipline, Drop};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use rand_pcg::Pcg64;
 
 pub use change::{Change, Changed};
@@ -44,7 +44,7 @@ pub use exchange::{Exchange, ExchangeOutcome};
 pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
-pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Update};
+pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Passed, Update};
 pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
@@ -111,6 +111,8 @@ pub struct Routed {
     pub there: u32,
     /// Where further paths begin, and where they turn round.
     pub further: Vec<[u32; 2]>,
+    /// The flow whose source address it has, if not one of its own.
+    pub host: Option<u32>,
     /// The DSCP of its packets there, and of those back.
     pub dscp: [u8; 2],
     /// What its packets did on each leg.
@@ -119,20 +121,12 @@ pub struct Routed {
     pub dropped: u64,
 }
 
-/// What a flow's packets did on a leg.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Passed {
-    /// How many came to its end.
-    pub packets: u64,
-    /// How long they were on it, all together.
-    pub time: Span,
-}
-
 impl Routed {
     /// A flow over `legs`, of which the first `there` lead there.
     pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
-        Self { flow, legs, there, further: Vec::new(), dscp: [0; 2], passed, dropped: 0 }
+        let further = Vec::new();
+        Self { flow, legs, there, further, host: None, dscp: [0; 2], passed, dropped: 0 }
     }
 
     /// Its legs on a path in a direction.
@@ -460,7 +454,8 @@ impl World {
         let leg = routed.stretch(path, direction).start;
         let dscp = routed.dscp[usize::from(direction == Direction::Back)];
         let flow = flow as u32;
-        let parcel = Parcel { flow, path, leg, direction, since: self.now, dscp, load };
+        let host = routed.host.unwrap_or(flow);
+        let parcel = Parcel { flow, host, path, leg, direction, since: self.now, dscp, load };
         self.carry(parcel, None);
     }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use freshline_core::host::Band;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
-use freshline_core::unit::{Bytes, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 
 /// The port of sources, whatever they send.
 const SOURCE_PORT: u16 = 40_000;
@@ -20,6 +20,8 @@ pub(super) const UDP_OVER_IPV4: Bytes = Bytes::new(28);
 pub struct Parcel {
     /// Whose it is.
     pub flow: u32,
+    /// The number of the host at which its flow begins: that of the flow, or of another one.
+    pub host: u32,
     /// Which of its flow's paths it takes; the first is 0.
     pub path: u8,
     /// The leg of its flow's way that it is on.
@@ -32,6 +34,15 @@ pub struct Parcel {
     pub dscp: u8,
     /// What is sent.
     pub load: Load,
+}
+
+/// What a flow's packets did on a leg.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Passed {
+    /// How many came to its end.
+    pub packets: u64,
+    /// How long they were on it, all together.
+    pub time: Span,
 }
 
 /// Which way.
@@ -114,7 +125,7 @@ pub struct Ack {
 }
 
 impl Parcel {
-    /// Flow n goes from 10.0.0.0 + n + 1 to 10.128.0.0 + n + 1.
+    /// Flow n of host m goes from 10.0.0.0 + m + 1 to 10.128.0.0 + n + 1.
     fn flow_key(&self) -> FlowKey {
         const NET: u32 = 0x0A00_0000;
         const FAR_END: u32 = 1 << 23;
@@ -125,11 +136,11 @@ impl Parcel {
             Body::Segment(_) => (FlowKey::TCP, TCP_PORT),
             Body::Filler => (FlowKey::UDP, DISCARD_PORT),
         };
-        let number = (self.flow + 1) % FAR_END;
-        let near = Ipv4Addr::from(NET + number);
+        let number = |number: u32| (number + 1) % FAR_END;
+        let near = Ipv4Addr::from(NET + number(self.host));
         // Paths of one flow differ in the port.
         let source_port = SOURCE_PORT + u16::from(self.path);
-        let far = Ipv4Addr::from(NET + FAR_END + number);
+        let far = Ipv4Addr::from(NET + FAR_END + number(self.flow));
         let ((source, source_port), (destination, destination_port)) = match self.direction {
             Direction::There => ((near, source_port), (far, port)),
             Direction::Back => ((far, port), (near, source_port)),

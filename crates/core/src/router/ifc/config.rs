@@ -200,7 +200,7 @@ mod tests {
             (Packets::ZERO, "`aoi`: `limit` is zero"),
             (Packets::MAX, "`aoi`: `limit` is 18446744073709551615p, and each flow"),
         ] {
-            let aoi = QdiscConfig::Ifil(IfilParams { limit });
+            let aoi = QdiscConfig::Ifil(IfilParams { limit, ..<_>::default() });
             let message = build(IfcConfig { aoi, ..<_>::default() }).unwrap_err().to_string();
             assert!(message.contains(remedy), "{message}");
         }
@@ -216,7 +216,7 @@ mod tests {
     #[cfg(feature = "serde")]
     mod in_files {
         use super::*;
-        use crate::router::{Credit, Limit, SdmParams};
+        use crate::router::{Credit, Isolation, Limit, SdmParams};
         use alloc::string::String;
 
         fn read(text: &str) -> Result<QdiscConfig, String> {
@@ -232,14 +232,17 @@ mod tests {
         fn every_part_can_be_said_and_what_is_written_reads_back() {
             let sdm = read(
                 r#"{ discipline = "ifc", scheduler = "sdm", aoi_share = 0.3, credit = "unlimited",
-                     classifier = "dscp=46", aoi = { discipline = "ifil", limit = "5p" },
+                     classifier = "dscp=46", aoi = { discipline = "ifil", limit = "5p", isolate = "flow" },
                      drop_averse = "64kB" }"#,
             );
             let expected = IfcConfig {
                 scheduler: SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited }),
                 aoi_share: AoiShare::new(0.3).unwrap(),
                 classifier: "dscp=46".parse().unwrap(),
-                aoi: QdiscConfig::Ifil(IfilParams { limit: Packets::new(5) }),
+                aoi: QdiscConfig::Ifil(IfilParams {
+                    limit: Packets::new(5),
+                    isolate: Some(Isolation::Flow),
+                }),
                 drop_averse: QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) },
             };
             assert_eq!(sdm, Ok(QdiscConfig::Ifc(expected.clone().into())));
