@@ -17,8 +17,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use freshline_core::router::{
     AoiShare, Backlog, Class, Classifier, CodelParams, Dequeued, Drop, DropReason, Drops,
-    DrrParams, DualConfig, FlowKey, FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Limit,
-    Packet, Qdisc, QdiscConfig, RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
+    DrrParams, DualConfig, FlowKey, FqCodelParams, Header, Ifc, IfcConfig, IfilParams, Isolation,
+    Limit, Packet, Qdisc, QdiscConfig, RedParams, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::{Rng, SeedableRng};
@@ -209,7 +209,7 @@ fn disciplines(packets: u32) -> [QdiscConfig; 9] {
     let limit = Packets::new(packets.into());
     let bytes = Bytes::new(u64::from(Held::SIZE) * u64::from(packets));
     let fifo = QdiscConfig::Fifo { limit: Limit::Packets(limit) };
-    let ifil = QdiscConfig::Ifil(IfilParams { limit, ..IfilParams::default() });
+    let ifil = QdiscConfig::Ifil(IfilParams { limit, isolate: Some(Isolation::Flow) });
     let drr = DrrParams::default();
     let each = Packets::new(u64::from((packets / drr.queues).max(1)));
     [
