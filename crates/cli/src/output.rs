@@ -139,3 +139,20 @@ pub(crate) fn quoted(field: &str) -> Cow<'_, str> {
         field.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_field_of_a_csv_file_is_quoted_where_it_needs_that() {
+        for (field, expected) in [
+            ("age_mean", "age_mean"),
+            ("a, b", "\"a, b\""),
+            ("the \"best\"", "\"the \"\"best\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+        ] {
+            assert_eq!(quoted(field), expected);
+        }
+    }
+}

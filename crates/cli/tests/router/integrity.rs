@@ -11,6 +11,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::net::{Net, can_run};
 use super::router::passes;
 use super::running::{Router, count};
+use super::traffic::Bulk;
 
 /// Marked as of a sender that takes part in ECN, ECT(0).
 const CAPABLE: i32 = 2;
@@ -91,6 +92,49 @@ fn no_checksum_is_wrong_whoever_sends_and_whether_super_packets_are_cut() {
         }
     }
     assert!(marked > 0);
+}
+
+/// Segments of TCP that came to B with a wrong checksum.
+fn wrong_segments(net: &Net) -> u64 {
+    let table = net.within("b", || fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let mut rows = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let [names, values] = [rows.next(), rows.next()].map(|row| row.unwrap().split(' '));
+    let (_, wrong) = names.zip(values).find(|(name, _)| *name == "InCsumErrors").unwrap();
+    wrong.parse().unwrap()
+}
+
+#[test]
+fn no_checksum_of_tcp_is_wrong_where_super_packets_are_cut_whole_or_come_out_of_a_tun_device() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    for host in ["a", "b"] {
+        net.set(host, "ipv4/tcp_ecn", "1");
+    }
+    let config = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    let queue = "{ discipline = \"fq_codel\", target = \"1ms\", interval = \"20ms\" }";
+    fs::write(config.path(), format!("queue = {queue}\n")).unwrap();
+    let file = config.path().to_str().unwrap();
+    for (kind, rate) in [("cut", "50mbit"), ("whole", "600mbit"), ("TUN", "50mbit")] {
+        let start = if kind == "TUN" { Router::behind_tun } else { Router::start };
+        let before = wrong_segments(&net);
+        let router = start(&net, &["--rate", rate, "--config", file]);
+        let bulk = Bulk::start(&net);
+        let goodput = bulk.goodput(Duration::from_millis(1_500));
+        drop(bulk);
+        let report = router.stop();
+        let class = &report["classes"][1];
+        println!("{kind}: {:.1} Mbit/s, {} marked", goodput / 1e6, class["marked"]);
+        assert_eq!(wrong_segments(&net) - before, 0, "{kind}: {report}");
+        assert!(goodput > 1e6, "{kind}: {goodput} bit/s");
+        if kind == "whole" {
+            let mean = count(&class["bytes_out"]) / count(&class["packets_out"]);
+            assert!(mean > 3_000, "{mean} B");
+        } else {
+            assert!(count(&class["marked"]) > 0, "{kind}: {report}");
+        }
+    }
 }
 
 /// Probes over IPv4 and IPv6 beside a flood from the same host: how many of each come, of a hundred.

@@ -1,6 +1,8 @@
 //! The client's end: programs' connections in, one QUIC connection over several interfaces out.
 
 mod program;
+#[cfg(test)]
+mod tests;
 mod udp;
 mod ways;
 

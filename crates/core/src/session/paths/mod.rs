@@ -377,7 +377,10 @@ mod tests {
         for name in ["freshest", "qaware", "min_srtt", "round_robin", "linger", "redundant"] {
             assert_eq!(Paths::new(2, &named(name)).unwrap().scheduler(), name);
         }
-        assert_eq!(Paths::new(0, &named("freshest")).unwrap_err(), PathsError::Count(0));
+        for count in [0, MOST_PATHS + 1] {
+            let error = Paths::new(count, &named("freshest")).unwrap_err();
+            assert_eq!(error, PathsError::Count(count));
+        }
         let alpha = SchedulerConfig::QAware(QAwareParams { alpha: 2.0, ..QAwareParams::default() });
         assert!(matches!(Paths::new(2, &alpha), Err(PathsError::Scheduler(_))));
     }

@@ -224,7 +224,7 @@ impl Gate for NfqueueGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etherparse::{Ipv4Header, UdpHeader, ip_number};
+    use etherparse::{Ipv4Header, Ipv6Header, TcpHeader, UdpHeader, ip_number};
 
     #[test]
     fn super_packets_stay_whole_where_one_takes_a_millisecond_at_most() {
@@ -272,6 +272,41 @@ mod tests {
         assert_eq!(ip.ecn.value(), 3);
         assert_eq!(ip.header_checksum, ip.calc_header_checksum());
         assert_eq!(udp.checksum, udp.calc_checksum_ipv4(&ip, payload).unwrap());
+    }
+
+    /// ECN-capable TCP over IPv6, as a virtual machine hands it on.
+    fn tcp_of_a_machine(payload: &[u8]) -> (Ipv6Header, Vec<u8>) {
+        let ip = Ipv6Header {
+            payload_length: (20 + payload.len()) as u16,
+            next_header: ip_number::TCP,
+            source: [0xfd; 16],
+            destination: [7; 16],
+            ..Ipv6Header::default()
+        };
+        let mut bytes = ip.to_bytes().to_vec();
+        bytes[1] |= 0x20;
+        let tcp = TcpHeader::new(1000, 2000, 7, 100).to_bytes();
+        (ip, [&bytes[..], &tcp, payload].concat())
+    }
+
+    #[test]
+    fn tcp_is_marked_with_a_whole_checksum_and_super_packets_stay_as_they_are() {
+        let (ip, mut packet) = tcp_of_a_machine(b"state");
+        // The sum of the pseudo header, in which each byte of an address is there eight times.
+        let words = 8 * 0xfdfd + 8 * 0x0707 + 25 + u32::from(ip_number::TCP.0);
+        let pseudo = ((words & 0xffff) + (words >> 16)) as u16;
+        packet[56..58].copy_from_slice(&pseudo.to_be_bytes());
+        let mut whole = ticket(&packet, true, false);
+        assert!(whole.mark() && whole.is_changed);
+        let copy = whole.copy.unwrap();
+        assert_eq!(copy[1] >> 4 & 3, 3);
+        let (tcp, payload) = TcpHeader::from_slice(&copy[40..]).unwrap();
+        assert_eq!(tcp.checksum, tcp.calc_checksum_ipv6(&ip, payload).unwrap());
+        // Of many segments, each of which needs a checksum of its own.
+        for has_partial_checksum in [false, true] {
+            let mut many = ticket(&packet, has_partial_checksum, true);
+            assert!(!many.mark() && !many.is_changed && many.copy.is_none());
+        }
     }
 
     #[test]
