@@ -248,7 +248,7 @@ mod tests {
         let mut program = match program.load() {
             Ok(program) => program,
             Err(error) => {
-                println!("skipped: the kernel takes no such program: {error}");
+                println!("skipped: needs a kernel that takes the program: {error}");
                 return None;
             }
         };
