@@ -302,6 +302,12 @@ fn a_report_of_frames() {
         received: 250,
         seen: Some(seen),
         marks: Marks { seen: None, sent: Dscp::new(8) },
+        delivered: Some(wlan::Delivered {
+            bytes: 258_000,
+            rate: BitRate::from_mbps(100),
+            excess: Span::from_micros(9),
+            gap: Span::from_millis(1),
+        }),
     };
     assert_answer(
         Message::Report(report),
@@ -323,7 +329,11 @@ fn a_report_of_frames() {
             "00 00 00 00 17 3e ed 80", // rate: 390 Mbit/s
             "00",                      // the code point of the packet: unknown
             "48",                      // the report leaves with 8
-            "00 00",                   // reserved
+            "01 00",                   // arrivals follow; reserved
+            "00 00 00 00 00 03 ef d0", // bytes that have come: 258,000
+            "00 01 86 a0",             // lately at 100,000 kbit/s
+            "00 00 00 09",             // excess of the delay: 9 µs
+            "00 00 03 e8",             // longest gap: 1000 µs
         ],
     );
 }

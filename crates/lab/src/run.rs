@@ -387,6 +387,9 @@ impl Group<'_> {
         }
         let overheads = flows.iter().map(|flow| flow.belief.overhead);
         self.mean("overhead", "s", overheads.map(|it| it.map(Span::as_secs_f64)));
+        self.mean("offered_worst", "bit/s", flows.iter().map(|flow| flow.offered_worst));
+        self.mean("offered_ratio", "1", flows.iter().map(|flow| flow.offered_ratio));
+        self.mean("limited", "1", flows.iter().map(|flow| flow.limited));
         self.mean("asked", "packets", flows.iter().map(|flow| flow.belief.asked));
         self.mean("slowest_target", "packets", flows.iter().map(|flow| flow.belief.slowest_target));
         let located = || flows.iter().map(|flow| flow.located);

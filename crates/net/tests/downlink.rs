@@ -352,6 +352,7 @@ impl Stranger {
                 received: self.number,
                 seen: Some(seen),
                 marks: Default::default(),
+                delivered: None,
             };
             // A full buffer is no reason to stop.
             let _ = self.socket.send(&report.bytes());

@@ -109,6 +109,10 @@ pub(crate) struct Args {
     /// To each client [--law fixed], such as 50mbit.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<BitRate>,
+    /// Limit each client's rate to what its reports confirm, so that a backhaul that is slower than the
+    /// Wi-Fi is not overloaded. Clients of earlier versions confirm less.
+    #[arg(long, help_heading = "Rate")]
+    guard: bool,
     /// How often clients report and rates change.
     #[arg(long, value_name = "TIME", default_value_t = DownlinkParams::default().interval, help_heading = "Rate")]
     interval: Span,
@@ -214,6 +218,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             idle: args.idle,
             dscp: args.dscp,
             ack_mark: args.ack_dscp,
+            guard: args.guard,
             ..ServerParams::default()
         },
         payloads: payloads(&args)?,
@@ -368,10 +373,14 @@ fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
 fn line(status: &ClientStatus) -> String {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     format!(
-        "{}: {:.1} Mbit/s, level {} of {}, asked {}, slowest {}, overhead {}, delay {}, {} lost, \
+        "{}: {:.1} Mbit/s{}, level {} of {}, asked {}, slowest {}, overhead {}, delay {}, {} lost, \
          {} dropped, {} packets{}",
         status.client,
         status.rate_bps as f64 * 1e-6,
+        status.limit_bps.map_or(String::new(), |bps| {
+            let what = if status.limited { "limited to" } else { "limit" };
+            format!(", {what} {:.1}", bps as f64 * 1e-6)
+        }),
         number(status.level),
         number(status.target),
         number(status.asked),

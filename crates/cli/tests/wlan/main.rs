@@ -1,5 +1,6 @@
 //! `freshline wlan` as a user meets it.
 
+mod backhaul;
 mod command;
 mod counting;
 mod figures;

@@ -84,6 +84,7 @@ fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
                     received: number as u32,
                     seen: Some(seen),
                     marks: Default::default(),
+                    delivered: None,
                 };
                 let _ = socket.send(&report.bytes());
                 if kind == Beside::Flooder {

@@ -4,7 +4,7 @@ use super::cursor::{Reader, Writer};
 use super::update::{read_opening, write_opening};
 use super::{Ack, AckMark, HEADER_LEN, Marks, Opening, ParseError, SessionId};
 use crate::unit::{BitRate, Span, Time};
-use crate::wlan;
+use crate::wlan::{self, Delivered};
 
 pub(super) const JOIN: u8 = 5;
 pub(super) const PACKET: u8 = 6;
@@ -136,18 +136,25 @@ pub struct Report {
     /// The code points of that packet and of this report. Unknown of a client whose reports end
     /// before these bytes.
     pub marks: Marks,
+    /// Arrivals, for the server's guard. `None` of a client whose reports end before these bytes.
+    pub delivered: Option<Delivered>,
 }
 
 impl Report {
     /// Bytes on the wire.
-    pub const LEN: usize = HEADER_LEN + 64;
+    pub const LEN: usize = HEADER_LEN + 84;
+    /// Bytes of a client that says nothing of arrivals.
+    pub const LEN_WITHOUT_ARRIVALS: usize = HEADER_LEN + 64;
     /// Bytes of a client that says nothing of code points.
     pub const LEN_WITHOUT_MARKS: usize = HEADER_LEN + 60;
 
     /// The report as bytes. Levels, deviations and losses are rounded to 32-bit floats.
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
+        let micros = |span: Span| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let hold_us = micros(self.hold);
+        let delivered = self.delivered.unwrap_or_default();
+        let kbps = u32::try_from(delivered.rate.as_bps() / 1000).unwrap_or(u32::MAX);
         let [came, left] = self.marks.write();
         let nothing = wlan::Report {
             level: 0.0,
@@ -170,7 +177,11 @@ impl Report {
             .put(&(seen.deviation as f32).to_be_bytes())
             .put(&(seen.loss as f32).to_be_bytes())
             .put(&seen.rate.as_bps().to_be_bytes())
-            .put(&[came, left, 0, 0]);
+            .put(&[came, left, u8::from(self.delivered.is_some()), 0])
+            .put(&delivered.bytes.to_be_bytes())
+            .put(&kbps.to_be_bytes())
+            .put(&micros(delivered.excess).to_be_bytes())
+            .put(&micros(delivered.gap).to_be_bytes());
         bytes
     }
 
@@ -186,7 +197,8 @@ impl Report {
         let deviation = finite(&mut reader, "deviation")?;
         let loss = finite(&mut reader, "loss")?;
         let rate = BitRate::from_bps(reader.u64()?);
-        let [came, left, ..]: [u8; 4] = reader.array().unwrap_or_default();
+        let [came, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
+        let delivered = read_delivered(&mut reader).filter(|_| flags & 1 != 0);
         let seen = wlan::Report { level, deviation, frames, rate, loss };
         Ok(Self {
             session,
@@ -198,8 +210,16 @@ impl Report {
             received,
             seen: (frames > 0).then_some(seen),
             marks: Marks::read([came, left]),
+            delivered,
         })
     }
+}
+
+fn read_delivered(reader: &mut Reader<'_>) -> Option<Delivered> {
+    let bytes = reader.u64().ok()?;
+    let rate = BitRate::from_bps(u64::from(reader.u32().ok()?) * 1000);
+    let [excess, gap] = [reader.u32().ok()?, reader.u32().ok()?].map(u64::from);
+    Some(Delivered { bytes, rate, excess: Span::from_micros(excess), gap: Span::from_micros(gap) })
 }
 
 fn finite(reader: &mut Reader<'_>, field: &'static str) -> Result<f64, ParseError> {
@@ -243,20 +263,25 @@ mod tests {
             rate: BitRate::from_mbps(390),
             loss: 0.125,
         };
+        let (rate, hold) = (BitRate::from_mbps(25_000), Span::from_micros(7));
         let report = Report {
             session: SESSION,
             number: 4,
             newest_seq: 77,
             newest_sent_at: Time::from_nanos(5),
             newest_received_at: Time::from_nanos(6),
-            hold: Span::from_micros(7),
+            hold,
             received: 70,
             seen: Some(seen),
             marks: Marks { seen: Dscp::new(46), sent: Dscp::new(0) },
+            delivered: Some(Delivered { bytes: 1 << 40, rate, excess: hold, gap: hold }),
         };
         let bytes = report.bytes();
+        let older = Report { delivered: None, ..report };
         let short = Message::parse(&bytes[..Report::LEN_WITHOUT_MARKS]);
-        assert_eq!(short, Ok(Message::Report(Report { marks: Marks::default(), ..report })));
+        assert_eq!(short, Ok(Message::Report(Report { marks: Marks::default(), ..older })));
+        let short = Message::parse(&bytes[..Report::LEN_WITHOUT_ARRIVALS]);
+        assert_eq!(short, Ok(Message::Report(older)));
         assert_eq!(Message::parse(&bytes), Ok(Message::Report(report)));
         for (at, field) in [(52, "level"), (56, "deviation"), (60, "loss")] {
             for wrong in [f32::NAN, f32::INFINITY, -1.0] {

@@ -131,14 +131,15 @@ impl Algorithm2Law {
     /// (5.40), from the rates in force; `slowest` is station 1.
     fn learn_overhead(&mut self, known: &[&mut Station<Algorithm2State>], slowest: usize) {
         let packets = |rate: BitRate| rate.as_bps() as f64 / self.packet_bits();
-        let used =
-            |station: &&mut Station<Algorithm2State>| station.state.airtime * packets(station.rate);
+        let used = |station: &&mut Station<Algorithm2State>| {
+            station.state.airtime * packets(station.sent())
+        };
         let idle = 1.0 - known.iter().map(used).sum::<f64>();
         let first = known.get(slowest).filter(|station| station.state.is_modelled);
         let Some((first, level)) = first.and_then(|first| Some((first, first.level()?))) else {
             return;
         };
-        let sample = level / packets(first.rate) * idle;
+        let sample = level / packets(first.sent()) * idle;
         if sample > 0.0 && sample.is_finite() {
             let weight = self.params.overhead_gain;
             self.overhead = (1.0 - weight) * self.overhead + weight * sample;

@@ -28,6 +28,7 @@
 //! | [`Algorithm2`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
 //! | [`Nonlinear`] | the same, made robust: the one to take | 5.4 |
 //! | [`Locator`] | whether the bottleneck is the Wi-Fi at all | 4.5 |
+//! | [`Guarded`] | any law, limited to what arrives where the backhaul is slow | 4.5 |
 //!
 //! Sections are of Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks.
 //!
@@ -68,8 +69,10 @@ mod algorithm2;
 mod allocation;
 mod bottleneck;
 mod config;
+mod delivery;
 pub mod estimator;
 mod fixed;
+mod guard;
 mod linear;
 mod link;
 pub mod mac;
@@ -85,7 +88,9 @@ pub use algorithm2::{Algorithm2, Algorithm2Law, Algorithm2Params, Algorithm2Stat
 pub use allocation::{Allocation, AllocationError, Binding, Limits};
 pub use bottleneck::{Bottleneck, FrameSeen, Locator, LocatorError, Training, Weights};
 pub use config::DownlinkLawConfig;
+pub use delivery::{Account, Delivered, Delivery, URGENT_EXCESS, urgent_gap};
 pub use fixed::Fixed;
+pub use guard::Guarded;
 pub use linear::{Linear, LinearLaw, LinearParams, LinearState, Sharing, gain_limit};
 pub use link::{Link, airtime};
 pub use model::{Fluctuation, ModelError, Round};
@@ -176,6 +181,10 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// There was less to send to `station` than its rate allows: its level says nothing of it
     /// until the next slot.
     fn on_app_limited(&mut self, now: Time, station: StationId);
+
+    /// Packets to `station` left at this rate, below the law's own, since the last slot: what is
+    /// learnt from its level is of this rate. Laws that learn nothing from rates ignore it.
+    fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
 
     /// The time of [`DownlinkLaw::next_event`] has come; calls before it change nothing.
     fn on_tick(&mut self, now: Time);

@@ -238,7 +238,7 @@ impl NonlinearLaw {
     /// (5.40), from the rates in force.
     fn learn_overhead(&mut self, stations: &[Known<'_>], model: &Round) {
         let rates: Vec<f64> =
-            stations.iter().map(|station| self.packet_rate(station.rate)).collect();
+            stations.iter().map(|station| self.packet_rate(station.sent())).collect();
         let idle = 1.0 - model.utilisation(&rates);
         if idle <= 0.0 || self.params.overhead_gain == 0.0 {
             return;

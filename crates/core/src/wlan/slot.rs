@@ -55,6 +55,8 @@ pub struct Station<S> {
     pub silence: u32,
     /// The rate in force, of IP packets.
     pub rate: BitRate,
+    /// What was sent in this slot, where that was less.
+    pub(super) paced: Option<BitRate>,
     /// What the law knows of it.
     pub state: S,
 }
@@ -63,6 +65,11 @@ impl<S> Station<S> {
     /// The level of this slot, where it says something of the rate.
     pub fn level(&self) -> Option<f64> {
         self.report.filter(|_| self.is_saturating).map(|report| report.level)
+    }
+
+    /// The rate at which packets left in this slot.
+    pub fn sent(&self) -> BitRate {
+        self.paced.map_or(self.rate, |paced| paced.min(self.rate))
     }
 }
 
@@ -123,6 +130,7 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
             is_saturating: true,
             silence: 0,
             rate: self.params.start,
+            paced: None,
             state: self.law.join(),
         };
         self.stations.insert(at, joined);
@@ -148,6 +156,12 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
         }
     }
 
+    fn on_paced(&mut self, _now: Time, station: StationId, rate: BitRate) {
+        if let Some(station) = self.get_mut(station) {
+            station.paced = Some(rate);
+        }
+    }
+
     fn on_tick(&mut self, now: Time) {
         if self.next_event().is_none_or(|due| now < due) {
             return;
@@ -158,7 +172,7 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
         }
         self.law.step(&mut self.stations);
         for station in &mut self.stations {
-            station.report = None;
+            (station.report, station.paced) = (None, None);
             station.is_saturating = true;
         }
         self.began = now;

@@ -44,6 +44,7 @@ fn report(world: &World, session: SessionId, level: f64) -> Report {
             loss: 0.0,
         }),
         marks: Default::default(),
+        delivered: None,
     }
 }
 

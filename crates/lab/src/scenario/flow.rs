@@ -120,7 +120,7 @@ impl FlowConfig {
             }
             (None, None, None, Some(downlink), None) => {
                 let name = downlink.server.as_ref().unwrap_or(&self.name);
-                let joined = servers.join(name, downlink.law);
+                let joined = servers.join(name, downlink.law, downlink.guard);
                 let (server, station) = joined.map_err(|what| self.refused(what))?;
                 let settings = downlink.settings();
                 let client = downlink.client(streams.stream("kernel", index));
@@ -185,6 +185,7 @@ pub(super) struct Servers(BTreeMap<String, Edge>);
 struct Edge {
     server: Server,
     law: DownlinkLawConfig,
+    guard: bool,
     stations: u32,
 }
 
@@ -194,16 +195,23 @@ impl Servers {
         &mut self,
         name: &str,
         law: DownlinkLawConfig,
+        guard: bool,
     ) -> Result<(Server, StationId), Cow<'static, str>> {
         let edge = match self.0.entry(name.to_owned()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let server = Server::new(law.build().map_err(|error| format!("`law`: {error}"))?);
-                new.insert(Edge { server, law, stations: 0 })
+                let built = law.build().map_err(|error| format!("`law`: {error}"))?;
+                let server = match guard {
+                    true => Server::guarded(built, law.downlink().interval),
+                    false => Server::new(built),
+                };
+                new.insert(Edge { server, law, guard, stations: 0 })
             }
         };
-        if edge.law != law {
-            return Err("flows of one `server` share its `law`; give them the same".into());
+        if edge.law != law || edge.guard != guard {
+            return Err(
+                "flows of one `server` share its `law` and `guard`; give them the same".into()
+            );
         }
         let station = StationId(edge.stations);
         if station.0 >= law.downlink().stations {

@@ -306,6 +306,10 @@ pub struct DownlinkConfig {
     /// Clients look for the bottleneck.
     #[serde(default)]
     pub locate: bool,
+    /// The server limits rates to what clients confirm. Without, the law alone decides, as in the
+    /// thesis.
+    #[serde(default)]
+    pub guard: bool,
 }
 
 /// Cross traffic.

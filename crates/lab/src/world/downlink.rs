@@ -9,16 +9,18 @@
 //! Flows of one server share its law, each as a station of it. Reports are packets like others:
 //! they contend for the air, and may be lost.
 
-use std::cell::RefCell;
+mod edge;
+mod offered;
+
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wlan::{Arrival, Belief, Bottleneck, DownlinkLaw, Locator, Report, StationId};
+use freshline_core::wlan::{Arrival, Belief, Bottleneck, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use self::edge::{Arrivals, Told};
 use super::Landing;
 use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
@@ -26,35 +28,7 @@ use super::measured::Measured;
 use super::memory::Memory;
 use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
 
-/// One law for all stations to which a server sends. Clones are the same one.
-#[derive(Debug, Clone)]
-pub struct Server(Rc<RefCell<Box<dyn DownlinkLaw>>>);
-
-impl Server {
-    /// A server without stations.
-    pub fn new(law: Box<dyn DownlinkLaw>) -> Self {
-        Self(Rc::new(RefCell::new(law)))
-    }
-
-    fn rate(&self, station: StationId) -> BitRate {
-        self.0.borrow().rate(station)
-    }
-
-    fn target(&self, station: StationId) -> Option<f64> {
-        self.0.borrow().target(station)
-    }
-
-    fn belief(&self, station: StationId) -> Belief {
-        self.0.borrow().belief(station)
-    }
-
-    fn tick(&self, now: Time) {
-        let mut law = self.0.borrow_mut();
-        if law.next_event().is_some_and(|due| due <= now) {
-            law.on_tick(now);
-        }
-    }
-}
+pub use self::edge::Server;
 
 /// What both ends have agreed upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +61,10 @@ pub struct Downlink {
     /// What the law believed when the flow ended.
     believed: Option<Belief>,
     next_report_at: Time,
+    /// `None` where the server has no guard.
+    arrivals: Option<Arrivals>,
     /// What is in reports on their way, and the number of the first of them.
-    on_the_way: VecDeque<Report>,
+    on_the_way: VecDeque<Told>,
     first_on_the_way: u32,
     /// The newest level that the client has told.
     level: Option<f64>,
@@ -126,6 +102,8 @@ struct Tally {
     off_target_at: Option<Time>,
     /// Whether the newest told of one on its target; `None` while there is none.
     is_on_target: Option<bool>,
+    /// Whether the guard's limit was below the law's rate, after reports.
+    limited: Moments,
 }
 
 /// Sums for mean and deviation.
@@ -170,6 +148,7 @@ impl Tally {
             memory: Memory::default(),
             off_target_at: None,
             is_on_target: None,
+            limited: Moments::default(),
         }
     }
 }
@@ -214,6 +193,12 @@ pub struct DownlinkOutcome {
     pub located: Option<LocatedOutcome>,
     /// What the law believes at the end.
     pub belief: Belief,
+    /// The most that all flows of the server sent in any 5 s, headers included, in bit/s.
+    pub offered_worst: Option<f64>,
+    /// The same as a multiple of what came to their clients in those 5 s.
+    pub offered_ratio: Option<f64>,
+    /// The part of reports, 0 to 1, after which the guard's limit was below the law's rate.
+    pub limited: Option<f64>,
 }
 
 /// How far a level may be from its target, as a part of that.
@@ -230,6 +215,7 @@ impl Downlink {
         rng: Pcg64,
     ) -> Self {
         Self {
+            arrivals: server.is_guarded().then(Arrivals::default),
             server,
             station,
             settings,
@@ -268,6 +254,7 @@ impl Downlink {
     /// What was before counts no more.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally = Tally::new(now);
+        self.server.begin_measuring(now);
         self.client.begin_measuring();
         if let Some(located) = &mut self.located {
             located.begin_measuring();
@@ -300,13 +287,13 @@ impl Downlink {
     pub fn on_wake(&mut self, now: Time) {
         if self.phase == Phase::Before && now >= self.starts_at {
             self.phase = Phase::Sending;
-            let joined = self.server.0.borrow_mut().on_join(now, self.station);
+            let joined = self.server.on_join(now, self.station);
             debug_assert!(joined.is_ok(), "a scenario has no more stations than its law takes");
         }
         if self.phase == Phase::Sending && now >= self.ends_at {
             self.phase = Phase::Over;
             self.believed = Some(self.belief());
-            self.server.0.borrow_mut().on_leave(now, self.station);
+            self.server.on_leave(now, self.station);
         }
         self.server.tick(now);
     }
@@ -318,9 +305,18 @@ impl Downlink {
         }
         if self.next_report_at <= now {
             self.next_report_at += self.settings.interval;
-            if let Some(report) = self.client.report(now) {
-                return Some((Direction::Back, self.tell(now, report)));
+            let report = self.client.report(now);
+            if let Some(report) = report {
+                self.tally_report(now, report);
             }
+            let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
+            if report.is_some() || delivery.is_some() {
+                return Some((Direction::Back, self.tell(Told { report, delivery })));
+            }
+        }
+        if self.urgent_at().is_some_and(|at| at <= now) {
+            let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
+            return Some((Direction::Back, self.tell(Told { report: None, delivery })));
         }
         (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
     }
@@ -344,6 +340,10 @@ impl Downlink {
             tally.in_last_frame = 1;
         } else if frame.at == tally.last_frame_at && tally.in_last_frame > 0 {
             tally.in_last_frame += 1;
+        }
+        self.server.on_arrived(now, self.settings.packet);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.on_packet(now, packet, self.settings);
         }
         let (stamp, rate) = (frame.at, frame.rate);
         let arrival = Arrival { seq: packet.seq, stamp, rate };
@@ -369,8 +369,11 @@ impl Downlink {
         }
         // Those before it were lost.
         self.first_on_the_way = number.wrapping_add(1);
-        if let Some(report) = self.on_the_way.drain(..=before).next_back() {
-            self.server.0.borrow_mut().on_report(now, self.station, report);
+        if let Some(told) = self.on_the_way.drain(..=before).next_back() {
+            self.server.on_told(now, self.station, &told);
+            if let Some((_, is_limited)) = self.server.limit(self.station) {
+                self.tally.limited.add(1.0, f64::from(u8::from(is_limited)), 0.0);
+            }
         }
     }
 
@@ -384,9 +387,10 @@ impl Downlink {
         match self.phase {
             Phase::Before => Some(self.starts_at).filter(|at| *at < self.ends_at),
             Phase::Sending => {
-                let tick = self.server.0.borrow().next_event();
+                let tick = self.server.next_event();
                 let ends = Some(self.ends_at);
-                Time::earliest([Some(self.leaves_at), Some(self.next_report_at), tick, ends])
+                let reports = [Some(self.next_report_at), self.urgent_at()];
+                Time::earliest([Some(self.leaves_at), Time::earliest(reports), tick, ends])
             }
             Phase::Over => None,
         }
@@ -395,6 +399,16 @@ impl Downlink {
     /// The rate in force, of packets with their headers.
     pub fn rate(&self) -> BitRate {
         self.server.rate(self.station)
+    }
+
+    /// The guard's limit; `None` without a guard.
+    pub fn limit(&self) -> Option<BitRate> {
+        self.server.limit(self.station).map(|(limit, _)| limit)
+    }
+
+    /// When the client has something to tell at once.
+    fn urgent_at(&self) -> Option<Time> {
+        self.arrivals.as_ref()?.urgent_at(self.settings.interval)
     }
 
     /// The level that the law seeks.
@@ -457,6 +471,9 @@ impl Downlink {
             settled: is_settled.then(|| off_target_at.since(since)),
             located: self.located.as_ref().map(Located::outcome),
             belief: self.belief(),
+            offered_worst: self.server.offered(now).0,
+            offered_ratio: self.server.offered(now).1,
+            limited: tally.limited.mean(),
         }
     }
 
@@ -464,12 +481,19 @@ impl Downlink {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.tally.sent += 1;
+        self.server.on_sent(now, self.settings.packet);
         self.turn += self.rate().time_to_send(self.settings.packet);
         self.leaves_at = self.turn + self.settings.jitter.mul_f64(self.rng.random());
         Load::plain(self.settings.packet, Body::Paced(Paced { seq, sent_at: now }))
     }
 
-    fn tell(&mut self, now: Time, report: Report) -> Load {
+    fn tell(&mut self, told: Told) -> Load {
+        let number = self.first_on_the_way.wrapping_add(self.on_the_way.len() as u32);
+        self.on_the_way.push_back(told);
+        Load::plain(self.settings.report, Body::Report(number))
+    }
+
+    fn tally_report(&mut self, now: Time, report: Report) {
         self.level = Some(report.level);
         self.tally.frames.add(report.frames as f64, report.level, report.deviation);
         self.tally.reports.add(1.0, report.level, 0.0);
@@ -478,8 +502,5 @@ impl Downlink {
         if self.tally.is_on_target != Some(true) {
             self.tally.off_target_at = Some(now);
         }
-        let number = self.first_on_the_way.wrapping_add(self.on_the_way.len() as u32);
-        self.on_the_way.push_back(report);
-        Load::plain(self.settings.report, Body::Report(number))
     }
 }

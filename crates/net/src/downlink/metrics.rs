@@ -31,8 +31,14 @@ pub fn serve(
 #[derive(Debug)]
 struct Snapshot(ServerReport);
 
-const GAUGES: [Column<ClientStatus, Option<f64>>; 10] = [
+const GAUGES: [Column<ClientStatus, Option<f64>>; 12] = [
     ("downlink_rate_bps", "Rate of IP packets", |c| Some(c.rate_bps as f64)),
+    ("downlink_limit_bps", "Limit of the rate by what the client's reports confirm", |c| {
+        c.limit_bps.map(|bps| bps as f64)
+    }),
+    ("downlink_limited", "1 while the limit is below the law's rate, else 0", |c| {
+        c.limit_bps.map(|_| f64::from(u8::from(c.limited)))
+    }),
     ("downlink_level", "Packets a frame, as last reported", |c| c.level),
     ("downlink_target", "Packets a frame that the law seeks", |c| c.target),
     (

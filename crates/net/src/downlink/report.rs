@@ -33,8 +33,13 @@ pub struct ClientStatus {
     pub address: SocketAddr,
     /// For how long it has been there, in s.
     pub duration_s: f64,
-    /// The rate of IP packets to it, in bit/s.
+    /// The rate of IP packets to it, in bit/s: the law's, or the limit if that is lower.
     pub rate_bps: u64,
+    /// The limit of that rate, by what the client's reports confirm, in bit/s; `None` without a
+    /// guard, and of a client that has left.
+    pub limit_bps: Option<u64>,
+    /// Whether the limit is below the law's rate: another link than the Wi-Fi is slower.
+    pub limited: bool,
     /// The level that the law seeks for it, in packets a frame.
     pub target: Option<f64>,
     /// ĉ, in ms: what the law believes that one frame costs beside its packets.
@@ -133,8 +138,11 @@ impl Details {
     ) -> ServerReport {
         let clients = server.clients().take(most).map(|(client, record)| {
             let Belief { overhead, slowest_target, asked } = server.law().belief(client.station());
+            let limit = server.limit(client);
             ClientStatus {
                 rate_bps: server.rate(client).as_bps(),
+                limit_bps: limit.map(|(limit, _)| limit.as_bps()),
+                limited: limit.is_some_and(|(_, is_limited)| is_limited),
                 target: server.law().target(client.station()),
                 overhead_ms: overhead.map(Span::as_millis_f64),
                 slowest_target,
@@ -165,6 +173,8 @@ fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> C
         address: record.peer.remote(),
         duration_s: now.since(record.joined_at).as_secs_f64(),
         rate_bps: 0,
+        limit_bps: None,
+        limited: false,
         target: None,
         overhead_ms: None,
         slowest_target: None,

@@ -8,12 +8,12 @@ use crate::dscp::Dscp;
 use crate::session::Clocked;
 use crate::session::backoff::{Backoff, mix};
 use crate::session::clock_offset::ClockOffset;
-use crate::unit::{BitRate, Span, Time};
+use crate::unit::{BitRate, Bytes, Span, Time};
 use crate::wire::{
     self, AckMark, Close, CloseReason, Cookie, Join, Marks, Message, Opening, OpeningTooLong,
     Packet, SessionId,
 };
-use crate::wlan::{Arrival, LevelCounter};
+use crate::wlan::{Account, Arrival, LevelCounter};
 
 /// How far a capture may be in front of the socket, or behind it, in packets.
 const CAPTURE_AHEAD: u64 = 4096;
@@ -141,6 +141,8 @@ pub struct Client {
     params: ClientParams,
     session: SessionId,
     counter: Box<dyn LevelCounter>,
+    /// Arrivals, for the server's guard.
+    account: Account,
     reach: Reach,
     backoff: Backoff,
     cookie: Cookie,
@@ -175,6 +177,7 @@ impl Client {
             params,
             session,
             counter,
+            account: Account::default(),
             reach: Reach::Joining { next_at: now },
             cookie: Cookie::default(),
             newest: None,
@@ -284,8 +287,12 @@ impl Client {
             }
             Reach::Joining { .. } => None,
             Reach::Joined => {
-                let newest = self.newest.filter(|_| self.report_at.is_some_and(|at| at <= now))?;
-                let seen = self.counter.report(now);
+                let is_due = self.report_at.is_some_and(|at| at <= now);
+                let is_urgent = self.urgent_at().is_some_and(|at| at <= now);
+                let newest = self.newest.filter(|_| is_due || is_urgent)?;
+                // Levels are of whole intervals.
+                let seen = if is_due { self.counter.report(now) } else { None };
+                let missing = self.counters.missing;
                 let report = wire::Report {
                     session: self.session,
                     number: self.number,
@@ -296,13 +303,16 @@ impl Client {
                     received: self.counters.packets as u32,
                     seen,
                     marks: Marks { seen: self.dscp, sent: Some(self.mark()) },
+                    delivered: Some(self.account.report(now, missing)),
                 };
                 let bytes = report.bytes();
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
                 self.number = self.number.wrapping_add(1);
-                self.told = Some(boundary(newest.sent_at, newest.interval));
-                // Packets say when; this is for when they stay away.
-                self.report_at = Some(now + newest.interval * 5 / 4);
+                if is_due {
+                    self.told = Some(boundary(newest.sent_at, newest.interval));
+                    // Packets say when; this is for when they stay away.
+                    self.report_at = Some(now + newest.interval * 5 / 4);
+                }
                 self.counters.reports += 1;
                 Some(bytes.len())
             }
@@ -320,7 +330,9 @@ impl Client {
     pub fn next_event(&self) -> Option<Time> {
         match self.reach {
             Reach::Joining { next_at } => Some(next_at),
-            Reach::Joined => Time::earliest([self.report_at, Some(self.silent_at())]),
+            Reach::Joined => {
+                Time::earliest([self.report_at, self.urgent_at(), Some(self.silent_at())])
+            }
         }
     }
 
@@ -402,6 +414,8 @@ impl Client {
         self.heard_at = at.now;
         self.counters.packets += 1;
         self.counters.payload_bytes += packet.payload.len() as u64;
+        let size = Bytes::new((Packet::HEADER_LEN + packet.payload.len()) as u64);
+        self.account.on_packet(received_at, packet.sent_at, size, packet.interval);
         if let Some(Stamp { at: stamp, rate }) = stamp {
             self.counter.on_packet(at.now, Arrival { seq: packet.seq, stamp, rate });
         }
@@ -477,6 +491,7 @@ impl Client {
             self.reach = Reach::Joining { next_at: now };
         }
         self.counter.restart();
+        self.account.restart();
         self.newest = None;
         self.report_at = None;
         self.told = None;
@@ -484,6 +499,11 @@ impl Client {
 
     fn opening(&self) -> Opening<'_> {
         Opening { cookie: self.cookie, name: &self.params.name, token: &self.params.token }
+    }
+
+    /// When the server must hear of losses or of a queue before its turn.
+    fn urgent_at(&self) -> Option<Time> {
+        self.account.urgent_at(self.counters.missing, self.newest?.interval)
     }
 
     fn silent_at(&self) -> Time {

@@ -71,6 +71,8 @@ pub struct ClientRecord<P> {
     sent_at: VecDeque<Time>,
     /// When the last report was taken, its newest packet, and its number.
     pub(super) reported: Option<(Time, u64, u32)>,
+    /// When the last report of a level was taken.
+    pub(super) levelled_at: Option<Time>,
 }
 
 impl<P> ClientRecord<P> {
@@ -95,6 +97,7 @@ impl<P> ClientRecord<P> {
             pace: Pace::new(now),
             sent_at: VecDeque::new(),
             reported: None,
+            levelled_at: None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::unit::{BitRate, Bytes, Span, Time};
 use crate::wire::{
     AckMark, Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
 };
-use crate::wlan::{DownlinkLaw, StationId};
+use crate::wlan::{Delivery, DownlinkLaw, Guarded, StationId, urgent_gap};
 
 /// Settings of [`Server`].
 #[derive(Debug, Clone)]
@@ -40,6 +40,8 @@ pub struct ServerParams {
     pub dscp: Dscp,
     /// The code point that reports shall have; without, the client decides.
     pub ack_mark: Option<AckMark>,
+    /// Whether rates are limited to what clients confirm ([`Guarded`]).
+    pub guard: bool,
 }
 
 impl Default for ServerParams {
@@ -53,6 +55,7 @@ impl Default for ServerParams {
             idle: Span::from_secs(5),
             dscp: Dscp::DEFAULT,
             ack_mark: None,
+            guard: false,
         }
     }
 }
@@ -137,7 +140,7 @@ pub struct ServerCounters {
 #[derive(Debug)]
 pub struct Server<P> {
     params: ServerParams,
-    law: Box<dyn DownlinkLaw>,
+    law: Guarded,
     secret: Secret,
     /// Digests of the accepted tokens.
     tokens: Vec<u128>,
@@ -154,7 +157,11 @@ impl<P: Copy + Eq + Hash> Server<P> {
     pub fn new(params: ServerParams, law: Box<dyn DownlinkLaw>, secret: Secret) -> Self {
         let idle = params.idle.max(params.interval * 2);
         Self {
-            law,
+            law: if params.guard {
+                Guarded::new(law, params.interval)
+            } else {
+                Guarded::without_limits(law)
+            },
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
             by_session: Index::new(secret.table_hasher()),
@@ -312,7 +319,14 @@ impl<P: Copy + Eq + Hash> Server<P> {
 
     /// The law at work.
     pub fn law(&self) -> &dyn DownlinkLaw {
-        &*self.law
+        self.law.law()
+    }
+
+    /// The guard's limit of the rate of IP packets to a client, and whether the law would exceed it;
+    /// `None` without a guard.
+    pub fn limit(&self, client: ClientKey) -> Option<(BitRate, bool)> {
+        let station = client.station();
+        Some((self.law.limit(station)?, self.law.is_limited(station)))
     }
 
     /// What was counted.
@@ -386,8 +400,13 @@ impl<P: Copy + Eq + Hash> Server<P> {
             return self.ignore(ServerIgnored::NeverSent);
         }
         let now = at.received_at;
-        let too_soon = self.params.interval / 4;
-        let is_too_soon = record.reported.is_some_and(|(last, ..)| now.since(last) < too_soon);
+        // Urgent reports tell no level: they do not keep out the next that does.
+        let interval = self.params.interval;
+        let (last, too_soon) = match report.seen {
+            Some(_) => (record.levelled_at, interval / 4),
+            None => (record.reported.map(|(last, ..)| last), urgent_gap(interval) / 2),
+        };
+        let is_too_soon = last.is_some_and(|last| now.since(last) < too_soon);
         if is_too_soon || !record.is_news(report) {
             return self.ignore(ServerIgnored::Untimely);
         }
@@ -411,8 +430,17 @@ impl<P: Copy + Eq + Hash> Server<P> {
             .clock_offset
             .nanos()
             .map(|offset| received_at.since(ClockOffset::translate(sent_at, offset)));
+        let delivery = Delivery {
+            newest_seq: report.newest_seq,
+            newest_sent_at: sent_at,
+            newest_received_at: received_at,
+            packets: report.received,
+            delivered: report.delivered,
+        };
+        self.law.on_delivery(now, StationId(key), &delivery, self.params.headers);
         if let Some(seen) = report.seen {
             record.seen = Some(seen);
+            record.levelled_at = Some(now);
             self.law.on_report(now, StationId(key), seen);
         }
         self.counters.reports += 1;
@@ -545,6 +573,7 @@ mod tests {
                 received: 1,
                 seen: None,
                 marks: Default::default(),
+                delivered: None,
             };
             let at = clocked(Time::ZERO + Span::from_secs(second));
             let verdict = server.on_datagram(at, 1, &report.bytes(), &mut reply).verdict;

@@ -1,0 +1,262 @@
+//! What a client tells of arrivals, so that its server can notice a slow backhaul.
+//!
+//! ```text
+//! excess = min over the last two buckets of (received − sent) − base      queueing delay, any clocks
+//! base   = min of the same over 30 to 60 s
+//! rate   = bytes of the last four whole buckets / their length
+//! bucket = interval/10, from 5 to 50 ms
+//! ```
+//!
+//! The minimum over a bucket leaves out the time that a packet waits for its Wi-Fi frame: some packet
+//! of each frame waits for almost nothing. A queue in front of Wi-Fi delays all of them.
+//!
+//! An *urgent* report leaves before its turn: after losses of 3 % and more, or when the excess is
+//! above [`URGENT_EXCESS`] and has grown, an eighth of the interval after the last report at the
+//! earliest. [`Guarded`](super::Guarded) uses both.
+
+use crate::unit::{BitRate, Bytes, Span, Time};
+
+/// The excess from which on a report is urgent: 20 ms, more than a round of frames lets the minimum
+/// rise.
+pub const URGENT_EXCESS: Span = Span::from_millis(20);
+
+/// By how much the excess grows between urgent reports.
+const GROWTH: Span = Span::from_millis(10);
+/// A longer excess is none.
+const LONGEST: Span = Span::from_secs(10);
+/// How long a minimum of delays counts, at least.
+const BASE: Span = Span::from_secs(30);
+/// The current bucket and those before it.
+const BUCKETS: usize = 5;
+/// With fewer packets than this the last buckets tell no rate.
+const ENOUGH: u64 = 32;
+
+/// What a report tells of arrivals beside its newest packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Delivered {
+    /// Bytes of the datagrams that have come in the session, without headers of IP.
+    pub bytes: u64,
+    /// The rate at which they came lately, in whole kbit/s on the wire; zero where too few came.
+    pub rate: BitRate,
+    /// One-way delay above its minimum, in whole µs on the wire.
+    pub excess: Span,
+    /// The longest time without a packet since the last report, in whole µs on the wire.
+    pub gap: Span,
+}
+
+/// Arrivals until now, as a client's report tells them. Each number is the client's claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// The number of the newest packet, counted from 0.
+    pub newest_seq: u64,
+    /// When that was sent, on the server's clock.
+    pub newest_sent_at: Time,
+    /// When that came, on the client's clock.
+    pub newest_received_at: Time,
+    /// Packets that have come, modulo 2³².
+    pub packets: u32,
+    /// The rest; `None` of a client that does not tell.
+    pub delivered: Option<Delivered>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bucket {
+    packets: u64,
+    bytes: u64,
+    /// The least received − sent, in ns.
+    least: Option<i64>,
+}
+
+/// A client's account of arrivals.
+#[derive(Debug, Clone)]
+pub struct Account {
+    bytes: u64,
+    /// The current bucket first.
+    buckets: [Bucket; BUCKETS],
+    /// How many buckets there have been, up to all.
+    known: usize,
+    /// When the current one began; `None` before the first packet.
+    began: Option<Time>,
+    length: Span,
+    /// Minimum delays of this period and of the one before, in ns.
+    base: [Option<i64>; 2],
+    base_began: Time,
+    newest_at: Option<Time>,
+    gap: Span,
+    /// Since the last report: packets that came, and when the report left.
+    packets: u64,
+    told_at: Option<Time>,
+    told_missing: u64,
+    told_excess: Span,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self {
+            bytes: 0,
+            buckets: [Bucket::default(); BUCKETS],
+            known: 0,
+            began: None,
+            length: Span::from_millis(50),
+            base: [None; 2],
+            base_began: Time::ZERO,
+            newest_at: None,
+            gap: Span::ZERO,
+            packets: 0,
+            told_at: None,
+            told_missing: 0,
+            told_excess: Span::ZERO,
+        }
+    }
+}
+
+impl Account {
+    /// A datagram of this size, sent at `sent_at` by the server's clock, has come at `received_at` by
+    /// the client's. `interval` is that of reports.
+    pub fn on_packet(&mut self, received_at: Time, sent_at: Time, size: Bytes, interval: Span) {
+        self.length = (interval / 10).clamp(Span::from_millis(5), Span::from_millis(50));
+        self.turn(received_at);
+        let delay = (received_at.as_nanos() as i64).wrapping_sub(sent_at.as_nanos() as i64);
+        let bucket = &mut self.buckets[0];
+        bucket.packets += 1;
+        bucket.bytes = bucket.bytes.saturating_add(size.get());
+        bucket.least = Some(bucket.least.map_or(delay, |least| least.min(delay)));
+        self.base[0] = Some(self.base[0].map_or(delay, |least| least.min(delay)));
+        self.bytes = self.bytes.wrapping_add(size.get());
+        self.packets += 1;
+        if let Some(before) = self.newest_at {
+            self.gap = self.gap.max(received_at.since(before));
+        }
+        self.newest_at = Some(self.newest_at.map_or(received_at, |at| at.max(received_at)));
+    }
+
+    /// When an urgent report is due, with so many packets missing so far; `None` without a reason.
+    pub fn urgent_at(&self, missing: u64, interval: Span) -> Option<Time> {
+        let lost = missing.saturating_sub(self.told_missing);
+        let is_lossy = lost >= 3 && lost.saturating_mul(32) >= self.packets;
+        let excess = self.excess();
+        let is_queued = excess >= URGENT_EXCESS && excess >= self.told_excess + GROWTH;
+        (is_lossy || is_queued).then(|| self.told_at.unwrap_or(Time::ZERO) + urgent_gap(interval))
+    }
+
+    /// What a report tells that leaves at `now`, with so many packets missing so far.
+    pub fn report(&mut self, now: Time, missing: u64) -> Delivered {
+        let excess = self.excess();
+        let told = Delivered { bytes: self.bytes, rate: self.rate(), excess, gap: self.gap };
+        (self.told_at, self.told_missing, self.told_excess) = (Some(now), missing, excess);
+        (self.gap, self.packets) = (Span::ZERO, 0);
+        told
+    }
+
+    /// The sender is another, or counts anew.
+    pub fn restart(&mut self) {
+        *self = Self { bytes: self.bytes, ..Self::default() };
+    }
+
+    fn turn(&mut self, now: Time) {
+        let Some(began) = self.began else {
+            (self.began, self.base_began) = (Some(now), now);
+            return;
+        };
+        let over = (now.since(began).as_nanos() / self.length.as_nanos().max(1)) as usize;
+        if over > 0 {
+            self.began = Some(began + self.length * over as u64);
+            let over = over.min(BUCKETS);
+            self.buckets.rotate_right(over % BUCKETS);
+            self.buckets[..over].fill(Bucket::default());
+            self.known = (self.known + over).min(BUCKETS - 1);
+        }
+        if now.since(self.base_began) >= BASE {
+            self.base = [None, self.base[0]];
+            self.base_began = now;
+        }
+    }
+
+    fn excess(&self) -> Span {
+        let [this, before, ..] = &self.buckets;
+        let base = self.base.iter().flatten().min();
+        let least = [this.least, before.least].into_iter().flatten().min();
+        let above = base.zip(least).map_or(0, |(base, least)| least.saturating_sub(*base));
+        // A clock that was set, or a damaged time, is no queue.
+        let above = Span::from_nanos(above.max(0).unsigned_abs());
+        if above <= LONGEST { above } else { Span::ZERO }
+    }
+
+    fn rate(&self) -> BitRate {
+        let whole = &self.buckets[1..][..self.known];
+        let packets: u64 = whole.iter().map(|bucket| bucket.packets).sum();
+        let bytes: u64 = whole.iter().map(|bucket| bucket.bytes).sum();
+        if packets < ENOUGH {
+            return BitRate::default();
+        }
+        let span = self.length.as_secs_f64() * whole.len() as f64;
+        BitRate::from_bps((bytes as f64 * 8.0 / span) as u64)
+    }
+}
+
+/// How far an urgent report keeps from the one before.
+pub fn urgent_gap(interval: Span) -> Span {
+    (interval / 8).min(Span::from_micros(62_500))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELTA: Span = Span::from_millis(500);
+
+    fn us(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    /// Packets of 1000 bytes, a millisecond apart, each as late as `delay` says; the client's clock
+    /// is 7 s behind the server's.
+    fn account(packets: u64, delay: impl Fn(u64) -> u64) -> Account {
+        let mut account = Account::default();
+        for at in 0..packets {
+            let sent_at = us(7_000_000 + 1000 * at);
+            account.on_packet(us(1000 * at + delay(at)), sent_at, Bytes::new(1000), DELTA);
+        }
+        account
+    }
+
+    #[test]
+    fn rate_and_excess_need_no_common_clock() {
+        let mut account = account(1000, |at| 300 + at.saturating_sub(500) * 100);
+        let told = account.report(us(1_050_000), 0);
+        assert_eq!(told.bytes, 1_000_000);
+        // One packet in 1.1 ms.
+        assert!((told.rate.as_bps() as f64 / (8e6 / 1.1) - 1.0).abs() < 0.02, "{told:?}");
+        let excess = told.excess.as_micros();
+        assert!((41_000..50_000).contains(&excess), "the least of 50 to 100 ms: {told:?}");
+        assert_eq!(told.gap, Span::from_micros(1100));
+        assert_eq!(account.report(us(1_050_000), 0).gap, Span::ZERO);
+    }
+
+    #[test]
+    fn the_wait_for_a_frame_is_no_queue() {
+        // Frames end each 10 ms.
+        let account = account(1000, |at| 300 + (9 - at % 10) * 1000);
+        assert_eq!(account.excess(), Span::ZERO);
+    }
+
+    #[test]
+    fn what_is_urgent_waits_an_eighth_of_an_interval() {
+        let mut calm = account(400, |_| 300);
+        assert_eq!(calm.urgent_at(2, DELTA), None);
+        assert_eq!(calm.urgent_at(12, DELTA), None, "3 % and less");
+        assert!(calm.urgent_at(13, DELTA).is_some());
+        calm.report(us(400_000), 13);
+        assert_eq!(calm.urgent_at(13, DELTA), None);
+        let late = account(600, |at| 300 + at.saturating_sub(200) * 100);
+        assert_eq!(late.urgent_at(0, DELTA), Some(us(62_500)));
+    }
+
+    #[test]
+    fn a_pause_is_told_as_a_gap_and_not_as_a_rate() {
+        let mut account = account(400, |_| 300);
+        account.on_packet(us(2_000_000), us(8_999_700), Bytes::new(1000), DELTA);
+        let told = account.report(us(2_000_000), 0);
+        assert_eq!((told.rate, told.gap.as_millis_f64() as u64), (BitRate::default(), 1600));
+    }
+}

@@ -1,0 +1,219 @@
+//! A limit above every law of the downlink, so that a slow backhaul is not overloaded.
+//!
+//! The laws steer by packets a frame, which tell of the Wi-Fi alone. Where another link on the path is
+//! slower, levels are low and a law raises its rate without bound ("detect when this is violated":
+//! Hassani, MSc thesis, section 4.5). The guard limits each client's rate to what its reports confirm.
+//!
+//! ```text
+//! rate = min(law's rate, L)
+//!
+//!                          congestion                    L = C·u
+//!   open ───────────────────────────────────────► limited ◄──┐
+//!   L ≤ 4·(confirmed rate)                          │        │ congestion
+//!                                  clean: L = 0.98·C▼        │
+//!                                                 probing ───┘
+//!                                                  L ← L·(1 + s),  s = 5, 10, 20 … 100 %
+//!
+//! congestion: excess above 20 ms, or more than 0.2 % lost
+//! C = rate of arrivals then       u = 1 − excess/0.5 s − lost/(C·1 s), at least 1/2
+//! clean:      excess up to 10 ms, and no more lost
+//! ```
+//!
+//! Delays, losses and rates are the client's ([`Delivered`](super::Delivered)), counted in bytes with
+//! their headers.
+//!
+//! - **Open.** A client begins at 10 Mbit/s divided by the number of clients. As long as nothing
+//!   shows congestion its limit is four times what it confirmed, or grows by half a report up to the
+//!   law's rate where there was always something to send.
+//! - **Limited.** C is at most what was allowed before, so that packets that were held up do not raise
+//!   it. Losses below 8 % lower the limit once an interval. Reports of packets that were sent before
+//!   the limit was lowered lower it to C at most, not to C·u again.
+//! - **Probing.** A step needs a report of packets that were sent half an interval after the one
+//!   before it, and at least half of the limit must have been sent. It leads to at most twice the
+//!   confirmed rate. The first step is 5 % after a probe that failed, 20 % after other congestion,
+//!   100 % where that took three quarters of the limit. After failed probes the limit holds for one,
+//!   then two intervals.
+//! - **Queues of others.** If the excess does not fall by 30 % in 1.5 s in which no more was sent than
+//!   arrived, it is not charged for 30 s. In this time the
+//!   limit follows the rate of arrivals, and steps do not double.
+//! - **Losses of others.** If up to 5 % are lost for 1.5 s although the limit has fallen, as many are
+//!   not charged for 30 s.
+//! - **Outages.** What was lost in a gap, before and after which packets came as fast as they were
+//!   sent, is not charged.
+//! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves. A
+//!   report of one packet among many does not end silence. The limit goes on from where it was then,
+//!   by steps of 100 %.
+//!
+//! # The law below the guard
+//!
+//! While its rate is above the limit, a station whose level is below its target is application-limited
+//! to the law: integrators (z, x, ν) hold. A level above the target counts, so that a law lowers
+//! its rate where the Wi-Fi becomes the bottleneck. ĉ is learnt from the rate that was sent
+//! ([`DownlinkLaw::on_paced`]).
+//!
+//! # Strangers
+//!
+//! Each client has its own limit, from its own reports: one that lies gets no more than its law's
+//! rate, and does not raise the limit of others.
+
+mod limit;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use self::limit::Limit;
+use super::delivery::Delivery;
+use super::{Belief, DownlinkLaw, Report, StationId, TooManyStations};
+use crate::unit::{BitRate, Bytes, Span, Time};
+
+/// A law with its guard.
+#[derive(Debug)]
+pub struct Guarded {
+    law: Box<dyn DownlinkLaw>,
+    /// How often clients report; `None` where nothing is limited.
+    interval: Option<Span>,
+    /// By their numbers.
+    stations: Vec<Guard>,
+}
+
+/// The guard of one station.
+#[derive(Debug)]
+struct Guard {
+    id: StationId,
+    limit: Limit,
+    /// Whether the limit was below the law's rate since the last report of a level.
+    has_bound: bool,
+}
+
+impl Guarded {
+    /// A law without stations, whose clients report every `interval`.
+    pub fn new(law: Box<dyn DownlinkLaw>, interval: Span) -> Self {
+        Self { law, interval: Some(interval), stations: Vec::new() }
+    }
+
+    /// A law that decides alone.
+    pub fn without_limits(law: Box<dyn DownlinkLaw>) -> Self {
+        Self { law, interval: None, stations: Vec::new() }
+    }
+
+    /// The law.
+    pub fn law(&self) -> &dyn DownlinkLaw {
+        &*self.law
+    }
+
+    /// `station` has told what came, each packet with `headers` around its datagram. Call it before
+    /// [`DownlinkLaw::on_report`] where a report has both.
+    pub fn on_delivery(
+        &mut self,
+        now: Time,
+        station: StationId,
+        delivery: &Delivery,
+        headers: Bytes,
+    ) {
+        self.note_bound(station);
+        let wanted = self.law.rate(station);
+        if let Some(guard) = self.get_mut(station) {
+            guard.limit.on_delivery(now, delivery, headers.get(), wanted);
+        }
+        self.note_bound(station);
+    }
+
+    /// L: no more is sent to `station`, in bit/s of IP packets; `None` of one that is not there, and
+    /// where nothing is limited.
+    pub fn limit(&self, station: StationId) -> Option<BitRate> {
+        self.find(station).ok().map(|at| self.stations[at].limit.rate())
+    }
+
+    /// Whether the law would send more than the limit.
+    pub fn is_limited(&self, station: StationId) -> bool {
+        self.limit(station).is_some_and(|limit| limit < self.law.rate(station))
+    }
+
+    fn note_bound(&mut self, station: StationId) {
+        if self.is_limited(station)
+            && let Some(guard) = self.get_mut(station)
+        {
+            guard.has_bound = true;
+        }
+    }
+
+    fn find(&self, station: StationId) -> Result<usize, usize> {
+        self.stations.binary_search_by_key(&station, |known| known.id)
+    }
+
+    fn get_mut(&mut self, station: StationId) -> Option<&mut Guard> {
+        let at = self.find(station).ok()?;
+        self.stations.get_mut(at)
+    }
+}
+
+impl DownlinkLaw for Guarded {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_join(&mut self, now: Time, station: StationId) -> Result<(), TooManyStations> {
+        self.law.on_join(now, station)?;
+        if let (Some(interval), Err(at)) = (self.interval, self.find(station)) {
+            let limit = Limit::new(now, interval, self.stations.len());
+            self.stations.insert(at, Guard { id: station, limit, has_bound: false });
+        }
+        Ok(())
+    }
+
+    fn on_leave(&mut self, now: Time, station: StationId) {
+        self.law.on_leave(now, station);
+        if let Ok(at) = self.find(station) {
+            self.stations.remove(at);
+        }
+    }
+
+    fn on_report(&mut self, now: Time, station: StationId, report: Report) {
+        self.note_bound(station);
+        self.law.on_report(now, station, report);
+        let limit = self.limit(station);
+        let is_limited = self.is_limited(station);
+        let Some(guard) = self.get_mut(station) else { return };
+        if core::mem::replace(&mut guard.has_bound, is_limited) {
+            self.law.on_paced(now, station, self.law.rate(station).min(limit.unwrap_or_default()));
+            let is_above = self.law.target(station).is_some_and(|target| report.level > target);
+            if !is_above {
+                self.law.on_app_limited(now, station);
+            }
+        }
+    }
+
+    fn on_app_limited(&mut self, now: Time, station: StationId) {
+        self.law.on_app_limited(now, station);
+        if let Some(guard) = self.get_mut(station) {
+            guard.limit.on_app_limited();
+        }
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        if self.law.next_event().is_some_and(|due| due <= now) {
+            self.law.on_tick(now);
+        }
+        for guard in &mut self.stations {
+            guard.limit.on_tick(now);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let silences = self.stations.iter().filter_map(|guard| guard.limit.next_event());
+        self.law.next_event().into_iter().chain(silences).min()
+    }
+
+    fn rate(&self, station: StationId) -> BitRate {
+        let law = self.law.rate(station);
+        self.limit(station).map_or(law, |limit| law.min(limit))
+    }
+
+    fn target(&self, station: StationId) -> Option<f64> {
+        self.law.target(station)
+    }
+
+    fn belief(&self, station: StationId) -> Belief {
+        self.law.belief(station)
+    }
+}

@@ -1,0 +1,339 @@
+//! The guard above the downlink's laws, over a queue whose rate changes.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wlan::{
+    Account, Delivered, Delivery, DownlinkLaw, Fixed, Guarded, Linear, LinearParams, Report,
+    StationId,
+};
+use proptest::prelude::*;
+
+const DELTA: Span = Span::from_millis(500);
+/// One way.
+const DELAY: Span = Span::from_millis(10);
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+fn guarded(mbps: u64) -> Guarded {
+    Guarded::new(Box::new(Fixed::new(BitRate::from_mbps(mbps))), DELTA)
+}
+
+/// Flows of one server behind one drop-tail queue.
+#[derive(Debug, Clone)]
+struct Path {
+    flows: usize,
+    /// From when the queue leaves at which rate, in seconds and Mbit/s.
+    rates: Vec<(f64, f64)>,
+    /// In packets.
+    queue: usize,
+    size: u64,
+    /// Client 0 claims that all came at once.
+    has_liar: bool,
+    seconds: f64,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Send(usize),
+    Arrive(usize, u64, Time),
+    Tell(usize, bool),
+    Hear(usize, usize),
+    Tick,
+}
+
+#[derive(Default)]
+struct Flow {
+    next: u64,
+    account: Account,
+    newest: Option<(u64, Time, Time)>,
+    packets: u64,
+    told: Vec<Delivery>,
+}
+
+impl Flow {
+    fn missing(&self) -> u64 {
+        self.newest.map_or(0, |(seq, ..)| seq + 1 - self.packets)
+    }
+}
+
+/// What was sent, and what the queue could carry and did carry, in bits of 0.1 s from 10 s on.
+struct Load {
+    sent: Vec<f64>,
+    could: Vec<f64>,
+    came: f64,
+}
+
+impl Load {
+    /// The most sent in 5 s, of what the queue could carry.
+    fn worst(&self) -> f64 {
+        let sum = |bins: &[f64]| bins.iter().sum::<f64>();
+        let windows = self.sent.windows(50).zip(self.could.windows(50));
+        windows.map(|(sent, could)| sum(sent) / sum(could)).fold(0.0, f64::max)
+    }
+
+    fn carried(&self) -> f64 {
+        self.came / self.could.iter().sum::<f64>()
+    }
+}
+
+fn run(path: &Path) -> Load {
+    let mut guard = guarded(300);
+    let mut flows: Vec<Flow> = (0..path.flows).map(|_| Flow::default()).collect();
+    let mut agenda = BinaryHeap::new();
+    let mut number = 0;
+    let mut push = |agenda: &mut BinaryHeap<_>, when: Time, event: Event| {
+        number += 1;
+        agenda.push(Reverse((when, number, event)));
+    };
+    for flow in 0..path.flows {
+        guard.on_join(Time::ZERO, StationId(flow as u32)).unwrap();
+        push(&mut agenda, at(0.003 * flow as f64), Event::Send(flow));
+        push(&mut agenda, at(0.5 + 0.007 * flow as f64), Event::Tell(flow, false));
+    }
+    push(&mut agenda, Time::ZERO, Event::Tick);
+    let rate = |now: Time| {
+        let seconds = now.since(Time::ZERO).as_secs_f64();
+        path.rates.iter().rev().find(|(from, _)| *from <= seconds).unwrap().1 * 1e6
+    };
+    let bins = ((path.seconds - 10.0) * 10.0) as usize;
+    let bin = |now: Time| (now.since(at(10.0)).as_secs_f64() * 10.0) as usize;
+    let could = (0..bins).map(|bin| rate(at(10.0 + bin as f64 / 10.0)) / 10.0).collect();
+    let mut load = Load { sent: vec![0.0; bins], could, came: 0.0 };
+    let mut departures: VecDeque<Time> = VecDeque::new();
+    let bits = path.size as f64 * 8.0;
+    while let Some(Reverse((now, _, event))) = agenda.pop() {
+        if now >= at(path.seconds) {
+            break;
+        }
+        match event {
+            Event::Tick => {
+                guard.on_tick(now);
+                push(&mut agenda, now + Span::from_millis(10), Event::Tick);
+            }
+            Event::Send(flow) => {
+                if now >= at(10.0) {
+                    load.sent[bin(now)] += bits;
+                }
+                while departures.front().is_some_and(|leaves| *leaves <= now) {
+                    departures.pop_front();
+                }
+                if departures.len() <= path.queue {
+                    let begins = departures.back().map_or(now, |last| (*last).max(now));
+                    let leaves = begins + Span::from_secs_f64(bits / rate(begins));
+                    departures.push_back(leaves);
+                    let seq = flows[flow].next;
+                    push(&mut agenda, leaves + DELAY, Event::Arrive(flow, seq, now));
+                }
+                flows[flow].next += 1;
+                let takes = guard.rate(StationId(flow as u32)).time_to_send(Bytes::new(path.size));
+                push(&mut agenda, now + takes, Event::Send(flow));
+            }
+            Event::Arrive(index, seq, sent_at) => {
+                let flow = &mut flows[index];
+                flow.account.on_packet(now, sent_at, Bytes::new(path.size), DELTA);
+                flow.packets += 1;
+                flow.newest = Some((seq, sent_at, now));
+                if now >= at(10.0) {
+                    load.came += bits;
+                }
+                if let Some(due) = flow.account.urgent_at(flow.missing(), DELTA) {
+                    push(&mut agenda, due.max(now), Event::Tell(index, true));
+                }
+            }
+            Event::Tell(index, is_urgent) => {
+                let flow = &mut flows[index];
+                let due = flow.account.urgent_at(flow.missing(), DELTA);
+                let has_newest =
+                    flow.newest.filter(|_| !is_urgent || due.is_some_and(|at| at <= now));
+                if let Some((newest_seq, newest_sent_at, newest_received_at)) = has_newest {
+                    let mut delivered = flow.account.report(now, flow.missing());
+                    let mut packets = flow.packets as u32;
+                    if path.has_liar && index == 0 {
+                        packets = newest_seq as u32 + 1;
+                        delivered = Delivered {
+                            bytes: u64::from(packets) * path.size,
+                            rate: BitRate::from_mbps(1_000_000),
+                            ..Delivered::default()
+                        };
+                    }
+                    flow.told.push(Delivery {
+                        newest_seq,
+                        newest_sent_at,
+                        newest_received_at,
+                        packets,
+                        delivered: Some(delivered),
+                    });
+                    push(&mut agenda, now + DELAY, Event::Hear(index, flow.told.len() - 1));
+                }
+                if !is_urgent {
+                    push(&mut agenda, now + DELTA, Event::Tell(index, false));
+                }
+            }
+            Event::Hear(flow, told) => {
+                let delivery = flows[flow].told[told];
+                guard.on_delivery(now, StationId(flow as u32), &delivery, Bytes::default());
+            }
+        }
+    }
+    load
+}
+
+const PLAIN: fn() -> Path = || Path {
+    flows: 1,
+    rates: vec![(0.0, 40.0)],
+    queue: 100,
+    size: 1500,
+    has_liar: false,
+    seconds: 30.0,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_backhaul_is_neither_overloaded_nor_left_idle(
+        flows in 1..5usize,
+        rate in 10.0..60.0,
+        factor in 0.25..2.0,
+        changes_at in 15.0..20.0,
+        queue in prop_oneof![10..50usize, 50..5000usize],
+    ) {
+        let rates = vec![(0.0, rate), (changes_at, f64::clamp(rate * factor, 10.0, 80.0))];
+        let load = run(&Path { flows, rates, queue, ..PLAIN() });
+        prop_assert!(load.worst() <= 1.1, "{}", load.worst());
+        prop_assert!(load.carried() >= 0.9, "{}", load.carried());
+    }
+}
+
+#[test]
+fn small_packets_count_as_small_packets() {
+    let load = run(&Path { size: 200, rates: vec![(0.0, 12.0)], ..PLAIN() });
+    assert!(load.worst() <= 1.05 && load.carried() >= 0.9, "{} {}", load.worst(), load.carried());
+}
+
+#[test]
+fn many_clients_share_little() {
+    let load = run(&Path { flows: 40, rates: vec![(0.0, 10.0)], ..PLAIN() });
+    assert!(load.worst() <= 1.1 && load.carried() >= 0.9, "{} {}", load.worst(), load.carried());
+}
+
+#[test]
+fn a_liar_frees_nobody_but_itself() {
+    let honest = run(&Path { flows: 3, rates: vec![(0.0, 40.0)], ..PLAIN() });
+    assert!(honest.worst() <= 1.1);
+    let load =
+        run(&Path { flows: 3, rates: vec![(0.0, 400.0), (8.0, 330.0)], has_liar: true, ..PLAIN() });
+    // The liar has its law's 300 Mbit/s; the two others keep to what is left.
+    assert!(load.worst() <= 1.1, "{}", load.worst());
+}
+
+/// Reports of a flow that is sent at `mbps`, `came` of each hundred packets, every Δ.
+struct Reporter {
+    guard: Guarded,
+    packets: u64,
+    came: u64,
+    now: Time,
+}
+
+impl Reporter {
+    fn new() -> Self {
+        let mut guard = guarded(100);
+        guard.on_join(Time::ZERO, StationId(0)).unwrap();
+        Self { guard, packets: 0, came: 0, now: Time::ZERO }
+    }
+
+    /// Half a second of `sent` packets of which `came` arrived; the limit in Mbit/s.
+    fn told(&mut self, sent: u64, came: u64) -> f64 {
+        self.now += DELTA;
+        self.guard.on_tick(self.now);
+        (self.packets, self.came) = (self.packets + sent, self.came + came);
+        let delivery = Delivery {
+            newest_seq: self.packets,
+            newest_sent_at: self.now,
+            newest_received_at: self.now,
+            packets: self.came as u32,
+            delivered: Some(Delivered { bytes: self.came * 1500, ..Delivered::default() }),
+        };
+        self.guard.on_delivery(self.now, StationId(0), &delivery, Bytes::default());
+        self.limit()
+    }
+
+    fn silent(&mut self) -> f64 {
+        self.now += DELTA;
+        self.guard.on_tick(self.now);
+        self.limit()
+    }
+
+    fn limit(&self) -> f64 {
+        self.guard.limit(StationId(0)).unwrap().as_bps() as f64 / 1e6
+    }
+
+    /// As many as the rate allows, all of which arrive.
+    fn fill(&mut self) -> f64 {
+        let sent = (self.guard.rate(StationId(0)).as_bps() / 24_000).max(1);
+        self.told(sent, sent)
+    }
+}
+
+#[test]
+fn silence_halves_the_limit_and_one_packet_a_report_is_silence_too() {
+    let mut flow = Reporter::new();
+    (0..8).for_each(|_| _ = flow.fill());
+    let before = flow.limit();
+    assert!(before >= 100.0);
+    let limits: [f64; 8] = std::array::from_fn(|_| flow.silent());
+    assert_eq!(limits[2], before);
+    assert_eq!([3, 4, 7].map(|at| (before / limits[at]).round()), [2.0, 4.0, 32.0]);
+    // A clock that has not been looked at for days.
+    flow.now += Span::from_secs(1_000_000);
+    assert!(flow.silent() < 0.02);
+
+    let mut flow = Reporter::new();
+    (0..8).for_each(|_| _ = flow.fill());
+    let low = (0..12).map(|_| flow.told(4000, 1)).last().unwrap();
+    assert!(low <= 1.0, "{low}");
+}
+
+#[test]
+fn a_flow_with_less_to_send_keeps_its_limit_and_resumes() {
+    let mut flow = Reporter::new();
+    (0..8).for_each(|_| _ = flow.fill());
+    let before = flow.limit();
+    for _ in 0..120 {
+        assert_eq!(flow.told(1, 1), before);
+    }
+}
+
+#[test]
+fn an_integrator_below_its_target_holds_while_the_limit_binds() {
+    let law = LinearParams { gain: BitRate::from_mbps(10), ..LinearParams::default() };
+    let law: Linear = law.build().unwrap();
+    let mut guard = Guarded::new(Box::new(law), DELTA);
+    let station = StationId(0);
+    guard.on_join(Time::ZERO, station).unwrap();
+    let report = |level| Report {
+        level,
+        deviation: 1.0,
+        frames: 100,
+        rate: BitRate::from_mbps(390),
+        loss: 0.0,
+    };
+    let mut now = Time::ZERO;
+    let mut slot = |guard: &mut Guarded, level| {
+        now += DELTA * 3 / 2;
+        guard.on_report(now, station, report(level));
+        guard.on_tick(now);
+        guard.law().rate(station)
+    };
+    // Without a report of arrivals the limit is 10 Mbit/s, and soon less.
+    let first = slot(&mut guard, 1.0);
+    assert!(guard.is_limited(station) && first > BitRate::from_mbps(100));
+    let held: Vec<BitRate> = (0..10).map(|_| slot(&mut guard, 1.0)).collect();
+    assert!(held.iter().all(|rate| *rate == held[0]), "{held:?}");
+    let after = slot(&mut guard, 60.0);
+    assert!(after < held[0], "a level above the target counts");
+}

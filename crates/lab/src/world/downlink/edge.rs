@@ -1,0 +1,178 @@
+//! The server of downlinks: its law, with or without the guard, and what its flows offer.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wlan::{
+    Account, Belief, Delivery, DownlinkLaw, Guarded, Report, StationId, TooManyStations,
+};
+
+use super::DownlinkSettings;
+use super::offered::Offered;
+use crate::world::parcel::Paced;
+
+/// One law for all stations to which a server sends. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Server(Rc<RefCell<Edge>>);
+
+#[derive(Debug)]
+struct Edge {
+    law: Driven,
+    /// What all stations were sent, and what came to them.
+    offered: Offered,
+}
+
+/// A law as it is printed, or as a live server drives it.
+#[derive(Debug)]
+enum Driven {
+    Plain(Box<dyn DownlinkLaw>),
+    Guarded(Guarded),
+}
+
+impl Edge {
+    fn law(&self) -> &dyn DownlinkLaw {
+        match &self.law {
+            Driven::Plain(law) => &**law,
+            Driven::Guarded(law) => law,
+        }
+    }
+
+    fn law_mut(&mut self) -> &mut dyn DownlinkLaw {
+        match &mut self.law {
+            Driven::Plain(law) => &mut **law,
+            Driven::Guarded(law) => law,
+        }
+    }
+}
+
+impl Server {
+    /// A server without stations, whose law alone decides.
+    pub fn new(law: Box<dyn DownlinkLaw>) -> Self {
+        Self::driven(Driven::Plain(law))
+    }
+
+    /// The same, limited to what clients confirm, as a live server is.
+    pub fn guarded(law: Box<dyn DownlinkLaw>, interval: Span) -> Self {
+        Self::driven(Driven::Guarded(Guarded::new(law, interval)))
+    }
+
+    pub(super) fn on_join(&self, now: Time, station: StationId) -> Result<(), TooManyStations> {
+        self.0.borrow_mut().law_mut().on_join(now, station)
+    }
+
+    pub(super) fn on_leave(&self, now: Time, station: StationId) {
+        self.0.borrow_mut().law_mut().on_leave(now, station);
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.0.borrow().law().next_event()
+    }
+
+    pub(super) fn begin_measuring(&self, now: Time) {
+        self.0.borrow_mut().offered = Offered::since(now);
+    }
+
+    pub(super) fn on_sent(&self, now: Time, size: Bytes) {
+        self.0.borrow_mut().offered.on_sent(now, size);
+    }
+
+    pub(super) fn on_arrived(&self, now: Time, size: Bytes) {
+        self.0.borrow_mut().offered.on_arrived(now, size);
+    }
+
+    /// The most that was sent in any 5 s until `now`, in bit/s, and as a multiple of what arrived.
+    pub(super) fn offered(&self, now: Time) -> (Option<f64>, Option<f64>) {
+        let edge = self.0.borrow();
+        (edge.offered.worst(now), edge.offered.worst_ratio(now))
+    }
+
+    fn driven(law: Driven) -> Self {
+        Self(Rc::new(RefCell::new(Edge { law, offered: Offered::default() })))
+    }
+
+    pub(super) fn is_guarded(&self) -> bool {
+        matches!(self.0.borrow().law, Driven::Guarded(_))
+    }
+
+    pub(super) fn rate(&self, station: StationId) -> BitRate {
+        self.0.borrow().law().rate(station)
+    }
+
+    pub(super) fn target(&self, station: StationId) -> Option<f64> {
+        self.0.borrow().law().target(station)
+    }
+
+    pub(super) fn belief(&self, station: StationId) -> Belief {
+        self.0.borrow().law().belief(station)
+    }
+
+    pub(super) fn limit(&self, station: StationId) -> Option<(BitRate, bool)> {
+        match &self.0.borrow().law {
+            Driven::Plain(_) => None,
+            Driven::Guarded(law) => Some((law.limit(station)?, law.is_limited(station))),
+        }
+    }
+
+    pub(super) fn tick(&self, now: Time) {
+        let mut edge = self.0.borrow_mut();
+        if edge.law().next_event().is_some_and(|due| due <= now) {
+            edge.law_mut().on_tick(now);
+        }
+    }
+
+    pub(super) fn on_told(&self, now: Time, station: StationId, told: &Told) {
+        let mut edge = self.0.borrow_mut();
+        if let (Driven::Guarded(law), Some(delivery)) = (&mut edge.law, told.delivery) {
+            // Packets are counted with their headers here.
+            law.on_delivery(now, station, &delivery, Bytes::default());
+        }
+        if let Some(report) = told.report {
+            edge.law_mut().on_report(now, station, report);
+        }
+    }
+}
+
+/// What a report says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) report: Option<Report>,
+    /// `None` where the server has no guard.
+    pub(super) delivery: Option<Delivery>,
+}
+
+/// What a client of a guarded server counts.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    account: Account,
+    /// Number of the newest packet, when it was sent and when it came.
+    newest: Option<(u64, Time, Time)>,
+    packets: u64,
+}
+
+impl Arrivals {
+    /// A packet has come to the client.
+    pub(super) fn on_packet(&mut self, now: Time, packet: Paced, settings: DownlinkSettings) {
+        let DownlinkSettings { packet: size, interval, .. } = settings;
+        self.account.on_packet(now, packet.sent_at, size, interval);
+        self.packets += 1;
+        if self.newest.is_none_or(|(seq, ..)| packet.seq > seq) {
+            self.newest = Some((packet.seq, packet.sent_at, now));
+        }
+    }
+
+    fn missing(&self) -> u64 {
+        self.newest.map_or(0, |(seq, ..)| (seq + 1).saturating_sub(self.packets))
+    }
+
+    pub(super) fn urgent_at(&self, interval: Span) -> Option<Time> {
+        self.account.urgent_at(self.missing(), interval)
+    }
+
+    pub(super) fn report(&mut self, now: Time) -> Option<Delivery> {
+        let (newest_seq, newest_sent_at, newest_received_at) = self.newest?;
+        let delivered = Some(self.account.report(now, self.missing()));
+        let packets = self.packets as u32;
+        Some(Delivery { newest_seq, newest_sent_at, newest_received_at, packets, delivered })
+    }
+}
