@@ -309,6 +309,64 @@ fn a_flow_with_less_to_send_keeps_its_limit_and_resumes() {
 }
 
 #[test]
+fn a_lost_packet_of_a_flow_with_less_to_send_costs_half_of_its_limit_at_most() {
+    let mut flow = Reporter::new();
+    (0..8).for_each(|_| _ = flow.fill());
+    let before = flow.limit();
+    flow.guard.on_app_limited(flow.now, StationId(0));
+    let after = flow.told(2, 1);
+    assert!((before / 2.0..=before).contains(&after), "{after} of {before}");
+}
+
+/// Bursts of which a third is lost are no outage, however long the application pauses between them.
+#[test]
+fn losses_of_an_application_that_pauses_lower_the_limit_to_what_it_sends() {
+    let mut flow = Reporter::new();
+    (0..8).for_each(|_| _ = flow.fill());
+    for _ in 0..20 {
+        flow.guard.on_app_limited(flow.now, StationId(0));
+        flow.told(120, 80);
+    }
+    // 120 packets of 1500 bytes in half a second are 2.9 Mbit/s.
+    assert!(flow.limit() < 2.0 * 2.9, "{}", flow.limit());
+}
+
+/// With one packet in 0.75 s, no interval may be so short that each packet ends a silence.
+#[test]
+fn after_an_outage_the_rate_comes_back_whatever_the_interval() {
+    for interval in [10, 100, 500].map(Span::from_millis) {
+        let law = Box::new(Fixed::new(BitRate::from_mbps(20)));
+        let mut guard = Guarded::new(law, interval);
+        guard.on_join(Time::ZERO, StationId(0)).unwrap();
+        let (mut sent, mut came, mut due, mut told_at) = (0, 0, Time::ZERO, Time::ZERO);
+        for ms in 0..60_000 {
+            let now = Time::ZERO + Span::from_millis(ms);
+            guard.on_tick(now);
+            while due <= now {
+                let packet = 12_000.0 / guard.rate(StationId(0)).as_bps() as f64;
+                (sent, due) = (sent + 1, due.max(now) + Span::from_secs_f64(packet));
+                // Nothing comes in three seconds.
+                came += u64::from(!(5000..8000).contains(&ms));
+            }
+            if now.since(told_at) < interval || (5000..8000).contains(&ms) {
+                continue;
+            }
+            told_at = now;
+            let delivery = Delivery {
+                newest_seq: sent,
+                newest_sent_at: now,
+                newest_received_at: now,
+                packets: came as u32,
+                delivered: Some(Delivered { bytes: came * 1500, ..Delivered::default() }),
+            };
+            guard.on_delivery(now, StationId(0), &delivery, Bytes::default());
+        }
+        let limit = guard.limit(StationId(0)).unwrap();
+        assert!(limit >= BitRate::from_mbps(15), "{limit} with reports every {interval}");
+    }
+}
+
+#[test]
 fn an_integrator_below_its_target_holds_while_the_limit_binds() {
     let law = LinearParams { gain: BitRate::from_mbps(10), ..LinearParams::default() };
     let law: Linear = law.build().unwrap();

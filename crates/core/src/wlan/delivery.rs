@@ -150,7 +150,15 @@ impl Account {
 
     /// The sender is another, or counts anew.
     pub fn restart(&mut self) {
-        *self = Self { bytes: self.bytes, ..Self::default() };
+        // What is the client's own stays: the gap until the first packet afterwards is told.
+        *self = Self {
+            bytes: self.bytes,
+            newest_at: self.newest_at,
+            gap: self.gap,
+            told_at: self.told_at,
+            told_missing: self.told_missing,
+            ..Self::default()
+        };
     }
 
     fn turn(&mut self, now: Time) {

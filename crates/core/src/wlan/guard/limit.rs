@@ -9,6 +9,10 @@ const START: f64 = 10e6;
 const FLOOR: f64 = 500e3;
 /// Silence does, but not below 16 kbit/s: a packet in 0.75 s.
 const SILENT: f64 = 16e3;
+/// Silence is counted in intervals, but not in shorter ones than this.
+const SILENCE: Span = Span::from_millis(500);
+/// So many packets at the limit must have been due before silence means anything.
+const DUE: f64 = 2.5;
 /// No limit is above.
 const CEILING: f64 = 1e12;
 /// An excess up to this is no queue.
@@ -184,16 +188,23 @@ impl Limit {
 
     /// When silence halves it next; `None` where that changes nothing.
     pub(super) fn next_event(&self) -> Option<Time> {
-        let first = self.heard_at + self.interval * 13 / 4;
-        (self.halvings < 64).then(|| first + self.interval * u64::from(self.halvings))
+        let [first, further] = self.silence();
+        (self.halvings < 64).then(|| self.heard_at + first + further * u64::from(self.halvings))
+    }
+
+    /// How long it must be silent for the first halving, and for each further one.
+    fn silence(&self) -> [Span; 2] {
+        let interval = self.interval.max(SILENCE);
+        let due = Span::from_secs_f64(DUE * self.packet / self.rate.max(SILENT));
+        [(interval * 13 / 4).max(due), interval]
     }
 
     /// Time has passed.
     pub(super) fn on_tick(&mut self, now: Time) {
-        let first = self.interval * 13 / 4;
+        let [first, further] = self.silence();
         let silent = now.since(self.heard_at);
         if silent >= first {
-            let over = (silent - first).as_nanos() / self.interval.as_nanos();
+            let over = (silent - first).as_nanos() / further.as_nanos();
             self.halvings = u32::try_from(over + 1).unwrap_or(64).min(64);
         }
     }
@@ -326,7 +337,9 @@ impl Limit {
     fn leave_out_outage(&self, period: &mut Period, gap: Span) {
         let rest = period.span - gap.as_secs_f64();
         let gap = gap.as_secs_f64();
-        if period.packets < 8.0
+        // A gap may be a pause of the application.
+        if self.is_app_limited
+            || period.packets < 8.0
             || gap < GAP.as_secs_f64()
             || gap < 8.0 * self.packet / period.sent
             || rest <= 0.0
@@ -406,11 +419,14 @@ impl Limit {
         let known = self.saturated.map_or(self.rate, |saturated| saturated.max(self.rate));
         // More than was ever sent comes only where something had held it up.
         let saturated = rate.min(known).max(SILENT);
+        // Where little was sent, a late or a lost packet says little of what the path carries.
+        let is_idle = self.is_app_limited && !self.is_tried(period);
+        let saturated = if is_idle { saturated.max(LEAST * self.rate) } else { saturated };
         let stray = self.stray.map_or(0.0, |(part, _)| part);
         let excess = if is_queued { period.excess.as_secs_f64() } else { 0.0 };
         let lost = period.lost_bits - stray * (period.packets + period.lost) * self.packet;
         let used = 1.0 - excess / DRAIN - lost.max(0.0) / saturated;
-        let wanted = saturated * used.clamp(LEAST, 1.0);
+        let wanted = saturated * if is_idle { 1.0 } else { used.clamp(LEAST, 1.0) };
         let rate =
             if straddles && !is_queued { wanted.max(self.rate.min(saturated)) } else { wanted };
         if now.since(self.cut_at) > EPISODE {

@@ -38,9 +38,12 @@
 //!   limit follows the rate of arrivals, and steps do not double.
 //! - **Losses of others.** If up to 5 % are lost for 1.5 s although the limit has fallen, as many are
 //!   not charged for 30 s.
-//! - **Outages.** What was lost in a gap, before and after which packets came as fast as they were
-//!   sent, is not charged.
-//! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves. A
+//! - **Little to send.** Where the application paused and less than half of the limit was sent,
+//!   congestion leaves half of the limit at least.
+//! - **Outages.** What was lost in a gap in which the application did not pause, before and after
+//!   which packets came as fast as they were sent, is not charged.
+//! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves;
+//!   shorter intervals count as 0.5 s here, and 2.5 packets at the limit must have been due. A
 //!   report of one packet among many does not end silence. The limit goes on from where it was then,
 //!   by steps of 100 %.
 //!
