@@ -53,7 +53,7 @@ pub(super) struct Flags {
     /// `unlimited`, as in the paper. Default: 65536B.
     #[arg(long, value_name = "BYTES", help_heading = "Freshness control")]
     credit: Option<Credit>,
-    /// Choose what takes turns among updates (ifc, ifil): `host`, source addresses by bytes (of IPv6 the
+    /// Choose what takes turns among updates (ifc, ifil): `host`, source addresses (of IPv6 the
     /// first 64 bits), so that a host gains nothing by many ports; or `flow`, each 5-tuple, as in the
     /// paper. Default: host in user space; the kernel has only flow.
     #[arg(long, value_name = "WHAT", help_heading = "Freshness control")]

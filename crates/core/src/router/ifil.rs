@@ -58,7 +58,7 @@ impl Default for Params {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Isolation {
-    /// Source hosts by bytes, and the flows of a host within its turn
+    /// Source hosts, and the flows of a host within its turn
     /// ([`IfilHosts`](super::IfilHosts)): a host gains nothing by many 5-tuples.
     #[default]
     Host,

@@ -1,4 +1,4 @@
-//! IFIL with host isolation: source hosts take turns by bytes, and the flows of a host within its turn.
+//! IFIL with host isolation: source hosts take turns, and the flows of a host take its turns in turn.
 //!
 //! [`Ifil`](super::Ifil) holds the newest packet of each flow and serves flows in the order in which they
 //! joined. A host that sends one stream over many 5-tuples then has as many places as it has 5-tuples. Here
@@ -10,19 +10,13 @@
 //! packet ─► its flow has a place: replaces the older packet there
 //!           else: last of the flows of its host; a host that had none joins the end of the turns
 //!
-//! host at the front:  credit ≤ 0 → credit + 300 bytes, to the end
-//!                     else       → its first flow is sent, credit − bytes; without flows it leaves
+//! host at the front: its first flow is sent; it goes to the end, or leaves if that was its only one
 //! ```
 //!
 //! A host is a source address: of IPv4 all of it, of IPv6 the first 64 bits, since a host chooses the others
-//! by itself (RFC 4291 section 2.5.1, RFC 8981). A host joins with a credit, so that one with a single flow
-//! is served at its first turn, whatever the size of the packet: if each host has one flow, this queue is
-//! `Ifil`, packet by packet. While two hosts always have packets, what they were sent differs by less than
-//! two quanta and two of the largest packets (Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
-//! Round Robin").
-//!
-//! The quantum of 300 bytes is smaller than full packets, so that a host that sends those owes bytes after
-//! each of them. A host that has just joined then goes first.
+//! by itself (RFC 4291 section 2.5.1, RFC 8981). Turns are of one packet, as those of flows are in IFIL: if
+//! each host has one flow, this queue is `Ifil`, packet by packet. Turns by bytes cannot have both: a host
+//! with one flow leaves after each packet and owes nothing, and one with two flows would pay for each.
 //!
 //! # At the limit
 //!
@@ -33,8 +27,8 @@
 //!
 //! # Cost
 //!
-//! An arrival costs two hashes and less than four comparisons on average, a departure one turn for each 300
-//! bytes sent. There are no more hosts than flows, so `limit` bounds both tables. Hosts with equally many
+//! An arrival costs two hashes and less than four comparisons on average, a departure one turn. There are no
+//! more hosts than flows, so `limit` bounds both tables. Hosts with equally many
 //! flows are linked, so that no flood makes the search for the largest long.
 
 use alloc::boxed::Box;
@@ -50,11 +44,6 @@ use super::flow_hash::{FlowHash, FlowWords};
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, IfilParams, Packet, Qdisc, QdiscError};
 use crate::unit::{Bytes, Packets, Time};
 
-/// Bytes a turn.
-const QUANTUM: i64 = 300;
-/// A larger packet counts as this much: 64 KiB, the largest that a network card segments. It bounds the
-/// turns until a host is served again.
-const MAX_DEBT: u64 = 1 << 16;
 /// The end of a list.
 const NONE: usize = usize::MAX;
 
@@ -98,8 +87,6 @@ struct Host {
     first: usize,
     last: usize,
     places: usize,
-    /// Bytes that it may still send this turn; not positive if it sent more.
-    credit: i64,
     /// The neighbours among the hosts with as many places.
     before: usize,
     after: usize,
@@ -171,7 +158,6 @@ impl<P: Packet> IfilHosts<P> {
             first: NONE,
             last: NONE,
             places: 0,
-            credit: QUANTUM,
             before: NONE,
             after: NONE,
         });
@@ -180,9 +166,8 @@ impl<P: Packet> IfilHosts<P> {
         at
     }
 
-    /// Forgets the host at the front of the turns, which has no place.
+    /// Forgets a host without places, which has no turn any more.
     fn leave(&mut self, at: usize) {
-        self.turns.pop_front();
         let Host { hash, in_bucket, .. } = self.hosts.remove(at);
         let bucket = self.bucket(hash);
         let mut before = self.host_buckets[bucket];
@@ -293,22 +278,13 @@ impl<P: Packet> Qdisc<P> for IfilHosts<P> {
     }
 
     fn dequeue(&mut self, now: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
-        loop {
-            let at = *self.turns.front()?;
-            let host = &mut self.hosts[at];
-            if host.credit <= 0 {
-                host.credit += QUANTUM;
-                self.turns.rotate_left(1);
-                continue;
-            }
-            let (packet, arrived) = self.take_first(at);
-            let host = &mut self.hosts[at];
-            host.credit -= packet.size().get().min(MAX_DEBT) as i64;
-            if host.places == 0 {
-                self.leave(at);
-            }
-            return Some(Dequeued { packet, sojourn: now.since(arrived) });
+        let at = self.turns.pop_front()?;
+        let (packet, arrived) = self.take_first(at);
+        match self.hosts[at].places {
+            0 => self.leave(at),
+            _ => self.turns.push_back(at),
         }
+        Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
 
     fn backlog(&self) -> Backlog {
@@ -373,16 +349,15 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_many_flows_waits_its_turn_behind_one_that_has_just_joined() {
+    fn a_host_with_many_flows_and_one_with_a_single_flow_take_turns() {
         let mut queue = queue(100);
         for port in 0..40 {
             offer(&mut queue, Time::ZERO, Update { host: 1, port, size: 1500 });
         }
-        assert_eq!(serve(&mut queue, Time::ZERO).unwrap().packet.host, 1);
         for _ in 0..10 {
             offer(&mut queue, Time::ZERO, Update { host: 2, port: 0, size: 228 });
-            assert_eq!(serve(&mut queue, Time::ZERO).unwrap().packet.host, 2);
             assert_eq!(serve(&mut queue, Time::ZERO).unwrap().packet.host, 1);
+            assert_eq!(serve(&mut queue, Time::ZERO).unwrap().packet.host, 2);
         }
     }
 
@@ -478,22 +453,21 @@ mod tests {
         }
 
         #[test]
-        fn hosts_that_always_wait_get_as_many_bytes_whatever_their_flows_and_sizes(
-            flows in (2u16..40, 2u16..40), sizes in (60u64..1500, 60u64..1500),
+        fn hosts_that_always_send_get_as_many_packets_whatever_their_flows_and_sizes(
+            flows in prop::collection::vec(1u16..8, 2..6), size in 60u64..70_000,
         ) {
             let mut queue = queue(100);
-            let mut sent = [0i64; 2];
-            let hosts = [(0, flows.0, sizes.0), (1, flows.1, sizes.1)];
+            let mut sent = vec![0u32; flows.len()];
             for _ in 0..150 {
-                for (host, flows, size) in hosts {
-                    for port in 0..flows {
+                for (host, flows) in (0..).zip(&flows) {
+                    for port in 0..*flows {
                         offer(&mut queue, Time::ZERO, Update { host, port, size });
                     }
                 }
-                let packet = serve(&mut queue, Time::ZERO).unwrap().packet;
-                sent[usize::from(packet.host)] += packet.size as i64;
+                sent[usize::from(serve(&mut queue, Time::ZERO).unwrap().packet.host)] += 1;
             }
-            prop_assert!((sent[0] - sent[1]).abs() <= 2 * (QUANTUM + 1500), "{:?}", sent);
+            let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+            prop_assert!(most - least <= 1, "{:?}", sent);
         }
     }
 }

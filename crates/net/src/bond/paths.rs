@@ -509,7 +509,10 @@ impl Paths {
             interval: Span::ZERO,
         };
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.origin));
-        let room_of = |state: &&PathState| state.has_room() && flow.window_left < state.segment;
+        // What is left may be less than a segment.
+        let room_of = |state: &&PathState| {
+            state.has_room() && flow.window_left < state.segment.min(flow.unsent)
+        };
         if let Some(blocked) = states.iter().find(room_of).filter(|_| datagrams == 0 && unsent > 0)
         {
             self.scheduler.on_blocked(at, blocked.id);
