@@ -228,7 +228,8 @@ fn a_host_with_many_flows_of_updates_does_not_age_those_of_another_host() {
     let (_, unmarked) = beside_a_flood("host", 0);
     let (_, by_host) = beside_a_flood("host", 46);
     let (_, by_flow) = beside_a_flood("flow", 46);
-    assert!(by_host < 1.1 * unmarked, "{by_host} for {unmarked} s");
+    // In turn they wait for one full packet of the flood's, and for what γ leaves to others beside it.
+    assert!(by_host < 1.3 * unmarked, "{by_host} for {unmarked} s");
     assert!(by_flow > 1.5 * by_host, "{by_flow} for {by_host} s");
 }
 
