@@ -31,7 +31,7 @@ impl MarkArgs {
 }
 
 /// A warning for each direction in which the path changes code points; `packets` and `answers` name
-/// what is sent in each. Unmarked packets that arrive marked are not reported.
+/// the packets of each direction. Unmarked packets that arrive marked are not reported.
 pub(crate) fn changed(report: &MarkReport, [packets, answers]: [&str; 2]) -> Vec<String> {
     let changed =
         |marks: &DirectionMarks| marks.arrives_as.filter(|_| marks.is_kept == Some(false));

@@ -107,7 +107,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What is known so far, also to Ctrl-C.
+/// The rows that are finished, shared with the handler of Ctrl-C.
 #[derive(Clone)]
 struct Progress {
     known: Arc<Mutex<Known>>,
@@ -153,7 +153,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Prints what is known and ends the process: a row may take minutes.
+    /// Prints the finished rows and ends the process: a row may take minutes.
     fn interrupt(&self) {
         let mut known = self.known();
         let Known { tables, current } = &mut *known;

@@ -167,7 +167,7 @@ impl Means {
     }
 }
 
-/// So many percent above, or below.
+/// A difference in percent with its direction: "4.2 % below".
 fn beside(above_percent: f64) -> String {
     let side = if above_percent < 0.0 { "below" } else { "above" };
     format!("{:.1} % {side}", above_percent.abs())

@@ -26,7 +26,7 @@ use super::two_paths::BESIDE;
 
 /// Of the thesis.
 const RATES: [u32; 2] = [9, 6];
-/// The program writes so many bytes every 8 ms: 2.5 Mbit/s, which either path can carry alone, in
+/// The program writes this many bytes every 8 ms: 2.5 Mbit/s, which either path can carry alone, in
 /// fewer packets than its window has room for, also while acks come late.
 const PICTURE: usize = 2_500;
 const PICTURES: Duration = Duration::from_millis(8);

@@ -167,9 +167,9 @@ impl Drop for Chain {
     }
 }
 
-/// Lines for `tc` that have a device lose so many of 1000 packets that arrive.
+/// Lines for `tc` with which a device loses `lost_of_1000` of 1000 arriving packets.
 pub(crate) fn lossy(device: &str, lost_of_1000: u32) -> [String; 2] {
-    // The kernel's own dice: a random number of 32 bits; what is above a bound is dropped.
+    // `tc` compares a random number of 32 bits with a bound and drops the packet if it is above.
     let random = u32::MAX - 4095 + 56;
     let bound = u32::MAX / 1000 * (1000 - lost_of_1000);
     let (drop, pass) = (2, 0);

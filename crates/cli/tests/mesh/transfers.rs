@@ -114,7 +114,7 @@ fn listen(variant: Variant) -> TcpListener {
     listener
 }
 
-/// What is after the colon of a word such as `unacked:1`; 0 if there is none.
+/// The number after the colon of a word such as `unacked:1`; 0 if there is none.
 fn number(line: &str, key: &str) -> u64 {
     let named = |word: &str| word.strip_prefix(key)?.strip_prefix(':')?.parse().ok();
     line.split_whitespace().find_map(named).unwrap_or(0)

@@ -1,29 +1,19 @@
 //! A backhaul that is slower than what the law would send, over real sockets.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kit::{Daemon, FRESHLINE, MCS_RATE, alone};
+use crate::kit::{Daemon, MCS_RATE, alone, receive};
 
 /// What a server at 40 Mbit/s tells of a client behind 8 Mbit/s after some seconds, and the part of
 /// its packets that the backhaul dropped.
 fn behind_8_mbit(guard: &[&str]) -> (Value, f64) {
     let law = ["--law", "fixed", "--rate", "40mbit"];
     let server = Daemon::server("udp", &[&law[..], guard].concat());
-    let to = format!("127.0.0.1:{}", server.port);
-    let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to, "--json"];
-    let backhaul = ["--return-hop", "rate=8mbit,queue=50p"];
-    let backhaul = Daemon::start(&[&words[..], &backhaul].concat(), "");
-    let mut client = Command::new(FRESHLINE)
-        .args(["wlan", "receive", &format!("udp://127.0.0.1:{}", backhaul.port)])
-        .args(["--mcs-rate", MCS_RATE, "--duration", "60s"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let backhaul = Daemon::relay(server.port, &["--return-hop", "rate=8mbit,queue=50p"]);
+    let mut client = receive(backhaul.port, 60, &["--mcs-rate", MCS_RATE]);
     thread::sleep(Duration::from_secs(8));
     let told = server.end();
     let _ = client.kill();

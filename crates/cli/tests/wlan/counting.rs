@@ -2,29 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::kit::{CELL, Daemon, FRESHLINE, MCS_RATE, alone, late_ms};
+use crate::kit::{Daemon, FRESHLINE, MCS_RATE, alone, cell, late_ms, receive};
 use crate::verdict::Verdict;
 
 /// Later than this, frames are not those of the cell.
 const TIMELY_MS: f64 = 3.0;
-
-/// A client for so many seconds.
-fn receive(port: u16, seconds: u32, words: &[&str]) -> Child {
-    Command::new(FRESHLINE)
-        .args(["wlan", "receive", &format!("udp://127.0.0.1:{port}"), "--json"])
-        .args(["--duration", &format!("{seconds}s")])
-        .args(words)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
 
 /// What a client told, and said.
 fn end(client: Child) -> (Value, String) {
@@ -36,11 +24,7 @@ fn end(client: Child) -> (Value, String) {
 
 /// An access point whose air is captured.
 fn captured_access_point(server: u16, air: &Path) -> Daemon {
-    let to = format!("127.0.0.1:{server}");
-    let cell: Vec<_> = CELL.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to, "--json"];
-    let rest = ["--wlan", &cell.join(","), "--air", air.to_str().unwrap()];
-    Daemon::start(&[&words[..], &rest].concat(), "")
+    Daemon::relay(server, &["--wlan", &cell(), "--air", air.to_str().unwrap()])
 }
 
 /// Packets in a frame that the only client's radio received.

@@ -23,6 +23,12 @@ pub(crate) const MCS_RATE: &str = "108mbit";
 /// be.
 pub(crate) const TIMELY_MS: f64 = 1.5;
 
+/// The cell as `emulate udp --wlan` takes it.
+pub(crate) fn cell() -> String {
+    let settings: Vec<_> = CELL.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    settings.join(",")
+}
+
 /// Each run takes a core and more: one at a time.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -97,12 +103,14 @@ impl Daemon {
 
     /// An access point between clients and a server, in the relay.
     pub(crate) fn access_point(server: u16) -> Self {
+        Self::relay(server, &["--wlan", &cell(), "--max-flows", "8"])
+    }
+
+    /// A relay in front of a server; `path` describes what lies between.
+    pub(crate) fn relay(server: u16, path: &[&str]) -> Self {
         let to = format!("127.0.0.1:{server}");
-        let cell: Vec<_> = CELL.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let cell = cell.join(",");
-        let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to, "--wlan", &cell];
-        let rest = ["--max-flows", "8", "--json"];
-        Self::start(&[&words[..], &rest].concat(), "")
+        let words = ["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to, "--json"];
+        Self::start(&[&words[..], path].concat(), "")
     }
 
     /// Ends it; what it tells.
@@ -133,6 +141,18 @@ impl Length {
     pub(crate) fn measured(self) -> u32 {
         self.all - self.warm_up
     }
+}
+
+/// A client on udp:// that counts for `seconds`, with further `words`.
+pub(crate) fn receive(port: u16, seconds: u32, words: &[&str]) -> Child {
+    Command::new(FRESHLINE)
+        .args(["wlan", "receive", &format!("udp://127.0.0.1:{port}"), "--json"])
+        .args(["--duration", &format!("{seconds}s")])
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// The words that start a client of `server` at `host`.

@@ -5,7 +5,7 @@
 //! and a path that has room again first sends as many as it was assigned. Which bytes those are
 //! differs from the kernel, how many packets each path carries does not.
 
-use super::{Flow, MOST_PATHS, PathId, PathState};
+use super::{Choice, Flow, MOST_PATHS, PathId, PathState, candidates};
 use crate::unit::Bytes;
 
 /// How many packets are assigned to each path beyond its window.
@@ -22,9 +22,19 @@ impl Backlog {
         self.0.get(usize::from(path.0)).copied().unwrap_or(0)
     }
 
+    /// What comes before the choice of a path for the next packet: nothing while no path has room,
+    /// then what is assigned already. `None` where a path is to be chosen.
+    pub(super) fn resume(&mut self, flow: &Flow, paths: &[PathState]) -> Option<Choice> {
+        if !candidates(paths).any(PathState::has_room) {
+            return Some(Choice::Wait);
+        }
+        self.trim(flow, paths);
+        self.next(candidates(paths)).map(Choice::Send)
+    }
+
     /// Drops the packets of paths that are not among `paths`, and those for which `flow` has no data
     /// any more.
-    pub(super) fn trim(&mut self, flow: &Flow, paths: &[PathState]) {
+    fn trim(&mut self, flow: &Flow, paths: &[PathState]) {
         let segment = paths.iter().map(|path| path.segment).max().unwrap_or(Bytes::new(1));
         let mut left = packets(flow, segment);
         for (id, count) in (0..).map(PathId).zip(&mut self.0) {
@@ -54,10 +64,7 @@ impl Backlog {
     }
 
     /// The first of `paths` that has room and an assigned packet; the packet is its driver's now.
-    pub(super) fn next<'a>(
-        &mut self,
-        mut paths: impl Iterator<Item = &'a PathState>,
-    ) -> Option<PathId> {
+    fn next<'a>(&mut self, mut paths: impl Iterator<Item = &'a PathState>) -> Option<PathId> {
         let path = paths.find(|path| path.has_room() && self.of(path.id) > 0)?;
         self.0[usize::from(path.id.0)] -= 1;
         Some(path.id)

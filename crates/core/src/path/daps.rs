@@ -125,12 +125,8 @@ impl Scheduler for Daps {
     }
 
     fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
-        if !candidates(paths).any(PathState::has_room) {
-            return Choice::Wait;
-        }
-        self.backlog.trim(flow, paths);
-        if let Some(id) = self.backlog.next(candidates(paths)) {
-            return Choice::Send(id);
+        if let Some(choice) = self.backlog.resume(flow, paths) {
+            return choice;
         }
         loop {
             if self.turn().is_none() {

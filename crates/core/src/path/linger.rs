@@ -128,12 +128,8 @@ impl Scheduler for Linger {
     }
 
     fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
-        if !candidates(paths).any(PathState::has_room) {
-            return Choice::Wait;
-        }
-        self.backlog.trim(flow, paths);
-        if let Some(id) = self.backlog.next(candidates(paths)) {
-            return Choice::Send(id);
+        if let Some(choice) = self.backlog.resume(flow, paths) {
+            return choice;
         }
         loop {
             let going = self.burst.filter(|(_, left)| *left > 0).and_then(|(id, _)| {

@@ -72,9 +72,7 @@ impl FlowWords {
         let difference = |sum, (one, other)| sum | (one ^ other);
         self.0.into_iter().zip(other.0).fold(0, difference) == 0
     }
-}
 
-impl FlowWords {
     /// Of an address alone. Its words are hashed as those of a flow are.
     pub(super) fn of_host(address: u128) -> Self {
         Self([address as u64, (address >> 64) as u64, 0, 0, 0])

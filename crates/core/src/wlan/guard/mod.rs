@@ -99,6 +99,11 @@ impl Guarded {
         Self { law, interval: None, stations: Vec::new() }
     }
 
+    /// Whether rates are limited.
+    pub fn is_guarded(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// The law.
     pub fn law(&self) -> &dyn DownlinkLaw {
         &*self.law

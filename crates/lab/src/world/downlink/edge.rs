@@ -18,55 +18,32 @@ pub struct Server(Rc<RefCell<Edge>>);
 
 #[derive(Debug)]
 struct Edge {
-    law: Driven,
+    law: Guarded,
     /// What all stations were sent, and what came to them.
     offered: Offered,
-}
-
-/// A law as it is printed, or as a live server drives it.
-#[derive(Debug)]
-enum Driven {
-    Plain(Box<dyn DownlinkLaw>),
-    Guarded(Guarded),
-}
-
-impl Edge {
-    fn law(&self) -> &dyn DownlinkLaw {
-        match &self.law {
-            Driven::Plain(law) => &**law,
-            Driven::Guarded(law) => law,
-        }
-    }
-
-    fn law_mut(&mut self) -> &mut dyn DownlinkLaw {
-        match &mut self.law {
-            Driven::Plain(law) => &mut **law,
-            Driven::Guarded(law) => law,
-        }
-    }
 }
 
 impl Server {
     /// A server without stations, whose law alone decides.
     pub fn new(law: Box<dyn DownlinkLaw>) -> Self {
-        Self::driven(Driven::Plain(law))
+        Self::driven(Guarded::without_limits(law))
     }
 
     /// The same, limited to what clients confirm, as a live server is.
     pub fn guarded(law: Box<dyn DownlinkLaw>, interval: Span) -> Self {
-        Self::driven(Driven::Guarded(Guarded::new(law, interval)))
+        Self::driven(Guarded::new(law, interval))
     }
 
     pub(super) fn on_join(&self, now: Time, station: StationId) -> Result<(), TooManyStations> {
-        self.0.borrow_mut().law_mut().on_join(now, station)
+        self.0.borrow_mut().law.on_join(now, station)
     }
 
     pub(super) fn on_leave(&self, now: Time, station: StationId) {
-        self.0.borrow_mut().law_mut().on_leave(now, station);
+        self.0.borrow_mut().law.on_leave(now, station);
     }
 
     pub(super) fn next_event(&self) -> Option<Time> {
-        self.0.borrow().law().next_event()
+        self.0.borrow().law.next_event()
     }
 
     pub(super) fn begin_measuring(&self, now: Time) {
@@ -87,48 +64,46 @@ impl Server {
         (edge.offered.worst(now), edge.offered.worst_ratio(now))
     }
 
-    fn driven(law: Driven) -> Self {
+    fn driven(law: Guarded) -> Self {
         Self(Rc::new(RefCell::new(Edge { law, offered: Offered::default() })))
     }
 
     pub(super) fn is_guarded(&self) -> bool {
-        matches!(self.0.borrow().law, Driven::Guarded(_))
+        self.0.borrow().law.is_guarded()
     }
 
     pub(super) fn rate(&self, station: StationId) -> BitRate {
-        self.0.borrow().law().rate(station)
+        self.0.borrow().law.rate(station)
     }
 
     pub(super) fn target(&self, station: StationId) -> Option<f64> {
-        self.0.borrow().law().target(station)
+        self.0.borrow().law.target(station)
     }
 
     pub(super) fn belief(&self, station: StationId) -> Belief {
-        self.0.borrow().law().belief(station)
+        self.0.borrow().law.belief(station)
     }
 
     pub(super) fn limit(&self, station: StationId) -> Option<(BitRate, bool)> {
-        match &self.0.borrow().law {
-            Driven::Plain(_) => None,
-            Driven::Guarded(law) => Some((law.limit(station)?, law.is_limited(station))),
-        }
+        let law = &self.0.borrow().law;
+        Some((law.limit(station)?, law.is_limited(station)))
     }
 
     pub(super) fn tick(&self, now: Time) {
         let mut edge = self.0.borrow_mut();
-        if edge.law().next_event().is_some_and(|due| due <= now) {
-            edge.law_mut().on_tick(now);
+        if edge.law.next_event().is_some_and(|due| due <= now) {
+            edge.law.on_tick(now);
         }
     }
 
     pub(super) fn on_told(&self, now: Time, station: StationId, told: &Told) {
         let mut edge = self.0.borrow_mut();
-        if let (Driven::Guarded(law), Some(delivery)) = (&mut edge.law, told.delivery) {
+        if let Some(delivery) = told.delivery {
             // Packets are counted with their headers here.
-            law.on_delivery(now, station, &delivery, Bytes::default());
+            edge.law.on_delivery(now, station, &delivery, Bytes::default());
         }
         if let Some(report) = told.report {
-            edge.law_mut().on_report(now, station, report);
+            edge.law.on_report(now, station, report);
         }
     }
 }
