@@ -208,14 +208,15 @@ id = "near"
 what = "age"
 metric = "age_mean"
 of = "robot"
-paper = 0.03
+expected = 0.03
 tolerance = 10.0
 [[reproduce.row]]
 id = "far"
 what = "age of long ago"
 metric = "age_mean"
 of = "robot"
-paper = 3000.0
+source = "model"
+expected = 3000.0
 tolerance = 0.1
 [[reproduce.row]]
 what = "age without a number"
@@ -233,6 +234,13 @@ what = "age beyond a bound"
 metric = "age_mean"
 of = "robot"
 at_least = 3.0
+source = "ours"
+[[reproduce.row]]
+what = "age that an input gives"
+metric = "age_mean"
+of = "robot"
+at_least = 0.0
+calibrated = true
 [[reproduce.trend]]
 what = "nothing rises above itself"
 rising = ["near", "far"]
@@ -251,23 +259,64 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
     );
     let rows = document["rows"].as_array().expect("rows");
     let verdicts: Vec<_> = rows.iter().map(|row| row["verdict"].as_str().unwrap_or("")).collect();
-    let expected = [
-        "within",
-        "outside",
-        "no value in the paper",
-        "within",
-        "outside",
-        "trend broken",
-        "trend holds",
-    ];
+    let expected =
+        ["holds", "broken", "not judged", "holds", "broken", "holds", "broken", "not judged"];
     assert_eq!(verdicts, expected);
-    for key in ["what", "unit", "paper", "ours", "ci95", "tolerance", "at_least", "at_most"] {
+    let sources: Vec<_> = rows.iter().map(|row| row["source"].as_str().unwrap_or("")).collect();
+    assert_eq!(sources, ["paper", "model", "paper", "paper", "ours", "paper", "paper", "paper"]);
+    for key in ["what", "unit", "expected", "ours", "ci95", "tolerance", "at_least", "at_most"] {
         assert!(rows.iter().all(|row| row.get(key).is_some()), "{key}");
     }
-    assert_eq!((&rows[0]["unit"], &rows[2]["paper"]), (&"s".into(), &Value::Null));
+    assert_eq!((&rows[0]["unit"], &rows[2]["expected"]), (&"s".into(), &Value::Null));
     assert!(rows[0]["ci95"].is_number() && rows[2]["ci95"].is_null());
     let svg = bench.read("out/s.svg");
-    assert_says(&svg, &["a paper, Figure 1", "age of long ago", "value (s)", "trend broken:"]);
+    assert_says(&svg, &["a paper, Figure 1", "age of long ago", "value (s)", "broken:"]);
+}
+
+#[test]
+fn a_null_test_replaces_the_law_and_counts_only_lines_that_have_it() {
+    let reproduction = r#"
+[reproduce]
+of = "a paper, Figure 1"
+null = [{ from = "acp+d", to = { law = "fixed", rate = "1/s", payload = "500B" } }]
+[[reproduce.row]]
+what = "updates a second under the law"
+metric = "updates"
+of = "robot"
+at_least = 5.0
+[[reproduce.row]]
+what = "updates a second at a fixed rate"
+set = { "flow.robot.updates" = { law = "fixed", rate = "2/s", payload = "500B" } }
+metric = "updates"
+of = "robot"
+at_most = 3.0
+"#;
+    let bench = Bench::with(&(SCENARIO.to_owned() + reproduction));
+    let verdicts = |args: &[&str]| -> Vec<(Value, Value)> {
+        let document = bench.json(&[&["reproduce", "s.toml", "--json"][..], args].concat());
+        let rows = document["rows"].as_array().unwrap();
+        rows.iter().map(|row| (row["verdict"].clone(), row["replaced"].clone())).collect()
+    };
+    assert_eq!(verdicts(&[]), [("holds".into(), false.into()), ("holds".into(), false.into())]);
+    assert_eq!(
+        verdicts(&["--null"]),
+        [("broken".into(), true.into()), ("holds".into(), false.into())]
+    );
+    let said = bench.succeeds(&["reproduce", "s.toml", "--null"]);
+    assert_says(&said, &["numbers, paper", "1 lines show baselines alone"]);
+}
+
+#[test]
+fn a_check_fails_where_a_verdict_is_not_recorded() {
+    let bench = Bench::with(&(SCENARIO.to_owned() + REPRODUCTION));
+    let done = bench.lab(&["reproduce", "s.toml", "--check"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(&text(&done.stderr), &["8 of 8 verdicts differ", "`age`", "not in the record"]);
+    // All that is drawn of a scenario that comes along is as recorded.
+    let sample = ["reproduce", "sorpc/uploads", "--check", "--one-in", "2", "--draw", "3"];
+    assert_says(&text(&bench.lab(&sample).stderr), &["verdicts are as recorded"]);
+    let said = bench.is_refused(&["reproduce", "s.toml", "--record", "."]);
+    assert_says(&said, &["--record", "reproduce all"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod goodput;
 mod mesh;
+mod sampled;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use freshline_core::unit::{Span, Time};
 use goodput::{Period, goodput_sum};
 use rayon::prelude::*;
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use self::sampled::{mean, samples};
 use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
     TOPOLOGY,
@@ -25,6 +26,8 @@ use crate::world::{
     MultipathOutcome, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
+
+pub use self::sampled::{Sampled, confidence};
 
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -94,41 +97,6 @@ pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled
         })
         .collect();
     Ok(samples(runs?))
-}
-
-/// A number with its values in all runs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sampled {
-    /// What was measured.
-    pub name: &'static str,
-    /// Of which flow or link.
-    pub of: String,
-    /// Its unit, as in [`Metric::unit`].
-    pub unit: &'static str,
-    /// The runs that know it, with their values.
-    values: BTreeMap<usize, f64>,
-}
-
-impl Sampled {
-    /// Its mean over the runs that know it.
-    pub fn metric(&self) -> Metric {
-        let Self { name, of, unit, .. } = self.clone();
-        let values: Vec<f64> = self.values.values().copied().collect();
-        Metric { name, of, value: mean(&values), unit, ci95: confidence(&values) }
-    }
-
-    /// This one as a multiple of another one, run by run: both met the same randomness there.
-    /// Runs that do not know both are left out.
-    pub fn over(&self, other: &Self) -> Self {
-        let ratio = |(run, value): (&usize, &f64)| Some((*run, value / other.values.get(run)?));
-        let values = self.values.iter().filter_map(ratio).collect();
-        Self { values, unit: "1", ..self.clone() }
-    }
-
-    /// The standard deviation over the runs; `None` with fewer than two.
-    pub fn deviation(&self) -> Option<f64> {
-        deviation(&self.values.values().copied().collect::<Vec<_>>())
-    }
 }
 
 /// A number of one run.
@@ -506,69 +474,5 @@ impl Group<'_> {
 
     fn add(&mut self, name: &'static str, unit: &'static str, value: f64) {
         self.measured.push(Measured { name, of: self.of.to_owned(), value, unit });
-    }
-}
-
-/// The numbers of all runs, by name. A number that a run does not know is left out there.
-fn samples(runs: Vec<Vec<Measured>>) -> Vec<Sampled> {
-    let mut samples: Vec<Sampled> = Vec::new();
-    for (run, measured) in runs.into_iter().enumerate() {
-        for Measured { name, of, value, unit } in measured {
-            let known = samples.iter_mut().find(|known| known.name == name && known.of == of);
-            if let Some(known) = known {
-                known.values.insert(run, value);
-            } else {
-                samples.push(Sampled { name, of, unit, values: BTreeMap::from([(run, value)]) });
-            }
-        }
-    }
-    samples
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` of fewer than two
-/// values.
-pub fn confidence(values: &[f64]) -> Option<f64> {
-    let count = values.len() as f64;
-    let deviation = deviation(values)?;
-    let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf(0.975);
-    Some(t * deviation / count.sqrt())
-}
-
-/// The standard deviation of what the values were drawn from.
-fn deviation(values: &[f64]) -> Option<f64> {
-    let freedom = values.len().checked_sub(2)? as f64 + 1.0;
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-    Some((squares / freedom).sqrt())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_interval_is_the_one_of_the_tables() {
-        assert_eq!(confidence(&[1.0]), None);
-        // t for 3 degrees of freedom is 3.182; the deviation of 1 2 3 4 is 1.291.
-        let width = confidence(&[1.0, 2.0, 3.0, 4.0]).unwrap();
-        assert!((width - 3.182 * 1.291 / 2.0).abs() < 1e-3, "{width}");
-    }
-
-    #[test]
-    fn a_ratio_is_of_each_run_and_leaves_out_those_that_do_not_know_both() {
-        let sampled = |values: &[(usize, f64)]| Sampled {
-            name: "goodput",
-            of: "tcp".to_owned(),
-            unit: "bit/s",
-            values: values.iter().copied().collect(),
-        };
-        let ratio = sampled(&[(0, 1.0), (1, 3.0), (2, 9.0)]).over(&sampled(&[(0, 2.0), (1, 2.0)]));
-        assert_eq!(ratio, Sampled { unit: "1", ..sampled(&[(0, 0.5), (1, 1.5)]) });
-        assert_eq!(ratio.metric().value, 1.0, "and not 4.3 / 2");
-        assert_eq!(ratio.deviation(), Some(0.5f64.sqrt()));
     }
 }

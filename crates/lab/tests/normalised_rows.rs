@@ -1,6 +1,6 @@
 //! Rows of a reproduction that are given over another one, run by run.
 
-use freshline_lab::reproduce::{ReproduceError, Verdict, reproduce};
+use freshline_lab::reproduce::{Options, ReproduceError, Verdict, reproduce};
 use freshline_lab::run::sample;
 use freshline_lab::scenario::Scenario;
 
@@ -42,16 +42,16 @@ what = "a queue for all"
 metric = "age_mean"
 of = "updates"
 over = "ifc"
-paper = 2.0
-tolerance = 0.9
+expected = 2.0
+tolerance = 9.0
 "#;
 
 #[test]
 fn a_number_is_a_multiple_of_the_other_row_in_the_same_run() {
-    let rows = reproduce(SCENARIO, &[], |_| {}).unwrap();
+    let rows = reproduce(SCENARIO, &[], Options::default(), |_| {}).unwrap();
     let (base, ratio) = (&rows[0], &rows[1]);
-    assert_eq!((base.unit, ratio.unit), ("s", "1"));
-    assert_eq!((base.deviation, ratio.verdict), (None, Verdict::Within));
+    assert_eq!((&*base.unit, &*ratio.unit), ("s", "1"));
+    assert_eq!((base.deviation, ratio.verdict), (None, Verdict::Holds));
 
     let ages = |queue: &str| -> Vec<f64> {
         let text = SCENARIO.replace("\"200p\"", queue);
@@ -78,7 +78,7 @@ fn a_number_is_a_multiple_of_the_other_row_in_the_same_run() {
 #[test]
 fn a_row_over_one_that_is_not_above_it_is_refused() {
     let text = SCENARIO.replace("over = \"ifc\"", "over = \"red\"");
-    let error = reproduce(text.as_str(), &[], |_| {}).unwrap_err();
+    let error = reproduce(text.as_str(), &[], Options::default(), |_| {}).unwrap_err();
     assert!(matches!(error, ReproduceError::UnknownRow { .. }));
     assert_eq!(error.to_string(), "`a queue for all`: no row above has the id `red`");
 }

@@ -65,6 +65,18 @@ fn check(path: &Path, text: &str, reproduction: &Reproduction) {
     let mut ids = BTreeSet::new();
     let mut last: Option<(Vec<Change>, Scenario)> = None;
     let place = |what: &str| format!("{}: `{what}`", path.display());
+    // The record of verdicts knows lines by their words.
+    let judged = reproduction
+        .rows
+        .iter()
+        .filter(|row| row.expected.is_some() || row.at_least.is_some() || row.at_most.is_some());
+    let (mut numbers, mut orders) = (BTreeSet::new(), BTreeSet::new());
+    for what in judged.map(|row| &row.what) {
+        assert!(numbers.insert(what), "{}: two have these words", place(what));
+    }
+    for what in reproduction.trends.iter().map(|trend| &trend.what) {
+        assert!(orders.insert(what), "{}: two have these words", place(what));
+    }
     for row in &reproduction.rows {
         let place = place(&row.what);
         let changes = changes(row);
@@ -77,7 +89,7 @@ fn check(path: &Path, text: &str, reproduction: &Reproduction) {
         assert!(has(scenario, &row.of), "{place}: there is no `{}`", row.of);
         assert!(LAB.contains(&format!("`{}`", row.metric)), "{place}: metric `{}`", row.metric);
         assert!(row.over.iter().all(|id| ids.contains(id)), "{place}: over {:?}", row.over);
-        assert_eq!(row.paper.is_some(), row.tolerance.is_some(), "{place}: `tolerance`");
+        assert_eq!(row.expected.is_some(), row.tolerance.is_some(), "{place}: `tolerance`");
         assert!(row.id.clone().is_none_or(|id| ids.insert(id)), "{place}: two have its id");
     }
     for trend in &reproduction.trends {

@@ -58,8 +58,8 @@ fn the_sweep_has_all_modes_and_each_row_is_the_models() {
         let setting = setting(&row);
         let rates = vec![packets_a_second(&row); setting.1];
         let level = round(setting).free_levels(&rates).unwrap()[0];
-        let paper = row.paper.unwrap();
-        assert!((level / paper - 1.0).abs() < 0.01, "{}: {level} {paper}", row.what);
+        let stated = row.expected.unwrap();
+        assert!((level / stated - 1.0).abs() < 0.01, "{}: {level} {stated}", row.what);
     }
 }
 
@@ -73,8 +73,8 @@ fn rows_with_reports_are_the_models() {
         for _ in 0..stations {
             reports = reports.with(Bytes::new(84), &mode, &timing, &framing, best_effort);
         }
-        let paper = row.paper.unwrap();
-        let rate = reports.rates(&round((mode, stations)), &vec![paper; stations])[0];
+        let stated = row.expected.unwrap();
+        let rate = reports.rates(&round((mode, stations)), &vec![stated; stations])[0];
         let ratio = packets_a_second(&row) / rate;
         assert!((ratio - 1.0).abs() < 1e-3, "{}: {ratio}", row.what);
     }
@@ -84,7 +84,7 @@ fn rows_with_reports_are_the_models() {
 fn with_reports_the_model_is_within_5_percent_of_packets() {
     let slow = rows(REPORTS).into_iter().filter(|row| row.what.contains("10 stations"));
     for row in slow.filter(|row| !row.what.contains("MCS 9")) {
-        let ratio = measured(REPORTS, &row) / row.paper.unwrap();
+        let ratio = measured(REPORTS, &row) / row.expected.unwrap();
         assert!((ratio - 1.0).abs() < 0.05, "{}: {ratio}", row.what);
     }
 }
@@ -121,8 +121,8 @@ fn levels_delays_and_capacity_are_those_of_the_standards_timing() {
             "delay_mean" => delay,
             _ => capacity,
         };
-        let paper = row.paper.unwrap();
-        assert!((paper / expected - 1.0).abs() < 1e-4, "{}: {paper} {expected}", row.what);
+        let stated = row.expected.unwrap();
+        assert!((stated / expected - 1.0).abs() < 1e-4, "{}: {stated} {expected}", row.what);
         // Two stations suffice to show that packets agree; all are in `freshline lab reproduce`.
         if stations == 2 && streams == 1 {
             let ratio = measured(CAPACITY, &row) / expected;

@@ -40,7 +40,7 @@ pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
-pub use reproduction::{Best, ContestConfig, Reproduction, Row, Trend};
+pub use reproduction::{Baseline, Best, ContestConfig, Omitted, Origin, Reproduction, Row, Trend};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};
 

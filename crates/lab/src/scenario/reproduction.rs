@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use freshline_core::unit::UpdateRate;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -20,6 +20,10 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// Orders among them.
     pub trends: Vec<Trend>,
+    /// What stands for each new law in a null test.
+    pub null: Vec<Baseline>,
+    /// What the paper shows and no row does.
+    pub omitted: Vec<Omitted>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
 }
@@ -29,24 +33,75 @@ pub struct Reproduction {
 #[serde(deny_unknown_fields)]
 struct Written {
     of: String,
+    /// Of all rows and trends that do not say their own.
+    #[serde(default)]
+    source: Origin,
     #[serde(default)]
     row: Vec<Row>,
     #[serde(default)]
     trend: Vec<Trend>,
     #[serde(default)]
     compare: Vec<Compare>,
+    #[serde(default)]
+    null: Vec<Baseline>,
+    #[serde(default)]
+    omitted: Vec<Omitted>,
     contest: Option<ContestConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, row: mut rows, trend: mut trends, compare, contest } = written;
+        let Written { of, source, row, trend, compare, null, omitted, contest } = written;
+        let (mut rows, mut trends) = (row, trend);
         for compare in compare {
             rows.extend(compare.rows());
             trends.extend(compare.trends());
         }
-        Self { of, rows, trends, contest }
+        rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
+        trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
+        Self { of, rows, trends, null, omitted, contest }
     }
+}
+
+/// Who says what a number or an order should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The paper prints it, in its text, a table or a figure.
+    #[default]
+    Paper,
+    /// A closed form or arithmetic; agreement shows that the simulator computes what it says.
+    Model,
+    /// We expect it; no paper says it.
+    Ours,
+}
+
+/// What stands for a law in a null test.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// The law's name: the text of a key, or the `law`, `discipline` or `control` of a table.
+    pub from: String,
+    /// What takes the place of the name, and of such a table.
+    pub to: toml::Value,
+    /// Only values of this key, where a table around the law's has the same key.
+    pub key: Option<String>,
+    /// Where such a table has this key, its value takes the table's place: the queue around which
+    /// a discipline was put.
+    pub part: Option<String>,
+    /// Where this is said, only the name changes in such a table, and these keys, which set the law
+    /// alone, are left out.
+    pub without: Option<Vec<String>>,
+}
+
+/// A figure, table or number of the paper that no row shows.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Omitted {
+    /// What it is, with its place.
+    pub what: String,
+    /// Why no row shows it.
+    pub why: String,
 }
 
 /// One metric with several values of a key, beside each other.
@@ -74,7 +129,7 @@ struct Compare {
     #[serde(default)]
     best: Vec<String>,
     /// The values that are ours: the paper says nothing about them. One of the paper's is compared
-    /// with the paper's only, and the trends of these are marked "ours".
+    /// with the paper's only, and the source of these trends is `ours`.
     #[serde(default)]
     ours: Vec<String>,
 }
@@ -85,8 +140,14 @@ struct Compare {
 struct Gain {
     of: String,
     over: String,
-    paper: Option<f64>,
+    expected: Option<f64>,
     tolerance: Option<f64>,
+    #[serde(default)]
+    base: f64,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    quote: Option<String>,
+    why: Option<String>,
 }
 
 impl Compare {
@@ -104,18 +165,15 @@ impl Compare {
             metric: self.metric.clone(),
             of: of.to_owned(),
             set,
-            best: None,
-            over: None,
-            paper: None,
-            tolerance: None,
-            at_least: None,
-            at_most: None,
+            source: self.source([value].into_iter()),
+            ..Row::default()
         }
     }
 
-    /// How a trend among these values begins.
-    fn mark(&self, values: [&String; 2]) -> &'static str {
-        if values.into_iter().any(|value| self.ours.contains(value)) { "ours: " } else { "" }
+    /// Ours, where one of the values is; otherwise that of the file.
+    fn source<'a>(&self, mut values: impl Iterator<Item = &'a str>) -> Option<Origin> {
+        let is_ours = values.any(|value| self.ours.iter().any(|ours| ours == value));
+        is_ours.then_some(Origin::Ours)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -127,12 +185,19 @@ impl Compare {
                 rows.push(self.row(Some(id), &format!("{value}, {of}"), value, of));
             }
         }
-        for Gain { of, over, paper, tolerance } in &self.gains {
+        for gain in &self.gains {
+            let Gain { of, over, expected, tolerance, base, at_least, at_most, quote, why } = gain;
             let row = self.row(None, &format!("{of} over {over}"), of, &self.of);
             rows.push(Row {
                 over: Some(self.id(over)),
-                paper: *paper,
+                source: self.source([of, over].map(String::as_str).into_iter()),
+                expected: *expected,
                 tolerance: *tolerance,
+                base: *base,
+                at_least: *at_least,
+                at_most: *at_most,
+                quote: quote.clone(),
+                why: why.clone(),
                 ..row
             });
         }
@@ -145,9 +210,9 @@ impl Compare {
             if self.least {
                 rising.reverse();
             }
-            let what =
-                format!("{}: {}{of} is better than {over}", self.what, self.mark([of, over]));
-            Trend { what, rising, ..Trend::default() }
+            let what = format!("{}: {of} is better than {over}", self.what);
+            let source = self.source([of, over].map(String::as_str).into_iter());
+            Trend { what, rising, source, ..Trend::default() }
         });
         let best = self.best.iter().map(move |best| {
             let is_ours = self.ours.contains(best);
@@ -155,10 +220,10 @@ impl Compare {
             let others = self.values.iter().filter(move |value| *value != best).filter(rivals);
             let ids: Vec<_> =
                 core::iter::once(best).chain(others).map(|value| self.id(value)).collect();
-            let mark = self.mark([best, best]);
-            let what = format!("{}: {mark}{best} is the best, or within 2 %", self.what);
+            let what = format!("{}: {best} is the best, or within 2 %", self.what);
             let [most, least] = if self.least { [vec![], ids] } else { [ids, vec![]] };
-            Trend { what, most, least, ..Trend::default() }
+            let source = self.source([best.as_str()].into_iter());
+            Trend { what, most, least, source, ..Trend::default() }
         });
         better.chain(best)
     }
@@ -179,7 +244,7 @@ pub struct ContestConfig {
 }
 
 /// One number.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// For trends and other rows; needed only there.
@@ -198,14 +263,27 @@ pub struct Row {
     /// The id of a row above: this number is given as a multiple of that one's, run by run, since
     /// runs of one number meet the same randomness.
     pub over: Option<String>,
-    /// The paper's number, in the metric's unit, or of the multiple; left out where it prints none.
-    pub paper: Option<f64>,
-    /// How far ours may be from it, as a fraction.
+    /// Who says what it should be; that of the file unless said.
+    pub source: Option<Origin>,
+    /// What it should be, in the metric's unit or as a multiple; left out where nobody says.
+    pub expected: Option<f64>,
+    /// How far ours may be from it, as a fraction of its distance from `base`.
     pub tolerance: Option<f64>,
-    /// Where the paper prints a bound in place of a number, such as "more than": the least.
+    /// What it would be whatever the law does, in the same unit: the age of an empty path, a gain
+    /// of 1. 0 unless said.
+    #[serde(default)]
+    pub base: f64,
+    /// Where a bound is printed in place of a number, such as "more than": the least.
     pub at_least: Option<f64>,
     /// Likewise the most, such as "up to".
     pub at_most: Option<f64>,
+    /// The scenario was chosen so that this number comes out: an input, and no result.
+    #[serde(default)]
+    pub calibrated: bool,
+    /// A few words of the paper, and where they stand.
+    pub quote: Option<String>,
+    /// Why ours is not as expected.
+    pub why: Option<String>,
 }
 
 /// Looks for the value of a key for which a metric is least.
@@ -231,9 +309,18 @@ pub struct Best {
 pub struct Trend {
     /// What it says, in words.
     pub what: String,
+    /// Who says it; that of the file unless said.
+    pub source: Option<Origin>,
+    /// A few words of the paper, and where they stand.
+    pub quote: Option<String>,
+    /// Why it does not hold.
+    pub why: Option<String>,
     /// Ids of rows whose numbers rise in this order.
     #[serde(default)]
     pub rising: Vec<String>,
+    /// By which fraction each of them is above the one before, at least. 0.
+    #[serde(default)]
+    pub margin: f64,
     /// Ids of rows whose numbers are within 5 % of the first one's.
     #[serde(default)]
     pub alike: Vec<String>,
@@ -270,7 +357,7 @@ mod tests {
             of = "x"
             least = true
             parts = ["x/1"]
-            gains = [{ of = "new", over = "old", paper = 0.7, tolerance = 0.1 }]
+            gains = [{ of = "new", over = "old", expected = 0.7, tolerance = 0.1 }]
             best = ["new"]
         "#;
         let Reproduction { rows, trends, .. } = toml::from_str(text).unwrap();
@@ -287,7 +374,7 @@ mod tests {
             (rows[0].id.as_deref(), rows[4].over.as_deref()),
             (Some("r8-old"), Some("r8-old"))
         );
-        assert_eq!((rows[4].paper, rows[4].tolerance), (Some(0.7), Some(0.1)));
+        assert_eq!((rows[4].expected, rows[4].tolerance), (Some(0.7), Some(0.1)));
         let set: Vec<_> = rows[4].set.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(set, ["flow.x.rate=\"8mbit\"", "flow.x.scheduler=\"new\""]);
         // Less is better.
@@ -314,12 +401,12 @@ mod tests {
             ours = ["own"]
         "#;
         let Reproduction { trends, .. } = toml::from_str(text).unwrap();
-        let told: Vec<_> = trends.iter().map(|trend| trend.what.as_str()).collect();
+        let told: Vec<_> = trends.iter().map(|trend| (trend.what.as_str(), trend.source)).collect();
         let expected = [
-            "8 Mbit/s: new is better than old",
-            "8 Mbit/s: ours: own is better than old",
-            "8 Mbit/s: new is the best, or within 2 %",
-            "8 Mbit/s: ours: own is the best, or within 2 %",
+            ("8 Mbit/s: new is better than old", Some(Origin::Paper)),
+            ("8 Mbit/s: own is better than old", Some(Origin::Ours)),
+            ("8 Mbit/s: new is the best, or within 2 %", Some(Origin::Paper)),
+            ("8 Mbit/s: own is the best, or within 2 %", Some(Origin::Ours)),
         ];
         assert_eq!(told, expected);
         assert_eq!(trends[2].most, ["r8-new", "r8-old"]);

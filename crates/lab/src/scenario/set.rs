@@ -128,17 +128,31 @@ impl Scenario {
         source: impl Into<Source<'a>>,
         changes: &[Change],
     ) -> Result<Self, SetError> {
-        let source @ Source { text, beside } = source.into();
+        let source = source.into();
+        if changes.is_empty() {
+            return Ok(Self::parse(source)?);
+        }
+        Self::parse_edited(source, changes, |_| ())
+    }
+
+    /// The same, with an edit of the whole table behind the changes.
+    pub(crate) fn parse_edited(
+        source: Source<'_>,
+        changes: &[Change],
+        edit: impl FnOnce(&mut Table),
+    ) -> Result<Self, SetError> {
+        let Source { text, beside } = source;
         // First as it stands: errors of the file point at its lines.
-        let plain = Self::parse(source)?;
-        let Some(last) = changes.last() else { return Ok(plain) };
+        Self::parse(source)?;
         let malformed = |error: toml::de::Error| ScenarioError::Malformed(error.to_string());
         let mut table: Table = text.parse().map_err(malformed)?;
         for change in changes {
             change.apply(&mut table)?;
         }
+        edit(&mut table);
         let changed: Result<Self, _> = table.try_into().map_err(malformed);
         let checked = changed.and_then(|mut scenario| scenario.complete(beside).map(|()| scenario));
-        checked.map_err(|error| SetError::Result { key: last.key.clone(), error })
+        let key = || changes.last().map_or_else(String::new, |last| last.key.clone());
+        checked.map_err(|error| SetError::Result { key: key(), error })
     }
 }

@@ -1,7 +1,7 @@
-//! The figure of a reproduction: the paper's numbers beside ours.
+//! The figure of a reproduction: the expected numbers beside ours.
 //!
 //! ```text
-//!   what a row is   ├──○─[●]──────     ○ paper, on the band of its tolerance
+//!   what a row is   ├──○─[●]──────     ○ expected, on the band of its tolerance
 //!   another         ├──────○──●──      ● ours, with its 95 % interval
 //!                   0           ms     a panel a unit, the trends below
 //! ```
@@ -46,7 +46,7 @@ pub(in crate::lab) fn comparison(title: &str, rows: &[Compared]) -> miette::Resu
 }
 
 /// A unit, and the rows that have a number of it.
-type Panel<'a> = (&'static str, Vec<&'a Compared>);
+type Panel<'a> = (&'a str, Vec<&'a Compared>);
 
 /// In the order in which units appear.
 fn by_unit(rows: &[Compared]) -> Vec<Panel<'_>> {
@@ -54,7 +54,7 @@ fn by_unit(rows: &[Compared]) -> Vec<Panel<'_>> {
     for row in rows.iter().filter(|row| row.ours.is_some()) {
         match panels.iter_mut().find(|(unit, _)| *unit == row.unit) {
             Some((_, rows)) => rows.push(row),
-            None => panels.push((row.unit, vec![row])),
+            None => panels.push((&row.unit, vec![row])),
         }
     }
     panels
@@ -79,8 +79,8 @@ fn draw<'a>(root: &Area<'a>, title: &str, panels: &[Panel<'_>], trends: &[&Compa
     }
     for trend in trends {
         let (verdict, color) = match trend.verdict {
-            Verdict::TrendBroken => ("trend broken", &MISSED),
-            _ => ("trend holds", &BLACK),
+            Verdict::Broken => ("broken", &MISSED),
+            verdict => (verdict.name(), &BLACK),
         };
         let line = format!("{verdict}: {}", trend.what);
         root.draw_text(&line, &text(13, color), (MARGIN as i32, top as i32))?;
@@ -92,9 +92,9 @@ fn draw<'a>(root: &Area<'a>, title: &str, panels: &[Panel<'_>], trends: &[&Compa
 fn legend<'a>(root: &Area<'a>) -> Drawn<'a> {
     let y = 48;
     let entries = [
-        (MARGIN as i32, "paper, on its tolerance", PAPER, false),
+        (MARGIN as i32, "expected, on its tolerance", PAPER, false),
         (230, "ours, with its 95 % interval", OURS, true),
-        (470, "ours, outside the tolerance", MISSED, true),
+        (470, "ours, broken", MISSED, true),
     ];
     for (x, what, color, is_ours) in entries {
         if is_ours {
@@ -110,12 +110,7 @@ fn legend<'a>(root: &Area<'a>) -> Drawn<'a> {
     Ok(())
 }
 
-fn panel<'a>(
-    root: &Area<'a>,
-    area: &Area<'a>,
-    unit: &'static str,
-    rows: &[&Compared],
-) -> Drawn<'a> {
+fn panel<'a>(root: &Area<'a>, area: &Area<'a>, unit: &str, rows: &[&Compared]) -> Drawn<'a> {
     let ends = extent(rows);
     let (factor, unit) = scale(unit, ends.end.max(-ends.start));
     let rooms = rows.len() as f64;
@@ -138,9 +133,9 @@ fn panel<'a>(
     for (place, row) in rows.iter().enumerate() {
         let y = place as f64 + 0.5;
         let ours = row.ours.unwrap_or_default() / factor;
-        let color = if row.verdict == Verdict::Outside { MISSED } else { OURS };
-        if let Some(paper) = row.paper.map(|paper| paper / factor) {
-            let off = paper.abs() * row.tolerance.unwrap_or(0.0);
+        let color = if row.verdict == Verdict::Broken { MISSED } else { OURS };
+        if let Some(paper) = row.expected.map(|paper| paper / factor) {
+            let off = off(row) / factor;
             let band = [(paper - off, y - 0.3), (paper + off, y + 0.3)];
             let band = Rectangle::new(band, PAPER.mix(0.2).filled());
             chart.draw_series([band])?;
@@ -162,9 +157,9 @@ fn panel<'a>(
 fn extent(rows: &[&Compared]) -> Range<f64> {
     let numbers = rows.iter().flat_map(|row| {
         let half = row.ci95.unwrap_or(0.0);
-        let off = row.paper.map_or(0.0, |paper| paper.abs() * row.tolerance.unwrap_or(0.0));
+        let off = off(row);
         let ours = row.ours.map(|ours| [ours - half, ours + half]);
-        let paper = row.paper.map(|paper| [paper - off, paper + off]);
+        let paper = row.expected.map(|paper| [paper - off, paper + off]);
         [ours, paper].into_iter().flatten().flatten()
     });
     let numbers = numbers.filter(|number| number.is_finite());
@@ -173,4 +168,10 @@ fn extent(rows: &[&Compared]) -> Range<f64> {
     let room = 0.04 * (most - least);
     let start = if least < 0.0 { least - room } else { 0.0 };
     if most > least { start..most + room } else { 0.0..1.0 }
+}
+
+/// How far ours may be from what is expected, in the row's unit.
+fn off(row: &Compared) -> f64 {
+    let expected = row.expected.unwrap_or(row.base);
+    (expected - row.base).abs() * row.tolerance.unwrap_or(0.0)
 }

@@ -1,36 +1,42 @@
 //! `freshline lab reproduce`: figures of papers, ours beside theirs.
 
+mod record;
+mod table;
+
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_lab::contest::{self, Contested, contest};
-use freshline_lab::reproduce::{Compared, Verdict, reproduce};
+use freshline_lab::contest::{self, contest};
+use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
 use freshline_lab::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, miette};
-use serde::Serialize;
 
-use super::board;
-use super::figure;
+use self::table::{Summary, Table};
 use super::library::{self, Changed, Text};
+use super::{board, figure};
 use crate::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};
 
-/// Reproduce figures of papers: each number beside the one that the paper printed.
+/// Reproduce figures of papers: each number beside the one that is expected.
 ///
-/// A verdict says whether ours is within the tolerance that the scenario states. A miss is no
-/// failure of the command; its reason stands in the book.
+/// A line says who expects it: the paper, a model (a closed form), or ours. A verdict uses the 95 %
+/// interval over the runs: it holds, is broken, or is undecided where the interval covers both. A
+/// broken line is no failure of the command, unless it is to --check; why it is broken stands in
+/// docs/coverage.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
 
     freshline lab reproduce one-mm1-queue
+    freshline lab reproduce all --check
+    freshline lab reproduce ifc --null
 
 EXIT CODES
 
 0  it ran, whatever the verdicts
-1  a figure cannot be written
+1  a file cannot be written, or a verdict is not the recorded one (--check)
 2  the flags or a scenario cannot be understood
 130  Ctrl-C ended it: the rows that were done have been printed")]
 pub(crate) struct Args {
@@ -44,20 +50,39 @@ pub(crate) struct Args {
     /// Draw each figure as NAME.svg into this folder.
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
+    /// The null test: replace each new law by its baseline, as the scenario's [[reproduce.null]]
+    /// says. A line that still holds shows nothing of the law.
+    #[arg(long)]
+    null: bool,
+    /// Fail where a verdict differs from the recorded one (docs/coverage.json).
+    #[arg(long, conflicts_with_all = ["null", "set", "seed", "runs"])]
+    check: bool,
+    /// Write the record that --check reads, and its page, into this folder; only with `all`.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["null", "check", "one_in", "set", "seed", "runs"])]
+    record: Option<PathBuf>,
+    /// Run only about one in N lines, with the rows that they need.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    one_in: Option<u64>,
+    /// Another number draws other lines.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "one_in")]
+    draw: u64,
 }
 
-/// `docs/lab.md` describes each key.
-#[derive(Clone, Serialize)]
-struct Table {
-    name: String,
-    of: String,
-    rows: Vec<Compared>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    contest: Option<Contested>,
+impl Args {
+    fn options(&self) -> Options {
+        let sample = self.one_in.map(|one_in| Draw { one_in, seed: self.draw });
+        Options { null: self.null, sample }
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let changes = args.changed.changes()?;
+    let options = args.options();
+    if args.record.is_some() && args.name != "all" {
+        return Err(Failure::Usage(miette!(
+            "--record: a record has all scenarios; run `freshline lab reproduce all --record DIR`"
+        )));
+    }
     let mut texts = library::several(&args.name)?;
     let is_alone = texts.len() == 1;
     texts.retain(|text| is_alone || reproduces(text));
@@ -66,14 +91,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     ctrlc::set_handler(move || on_signal.interrupt())
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
-    for text in texts {
+    for text in &texts {
         let name = text.name.clone();
         let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
         let scenario = Scenario::parse(text.source()).map_err(|error| bad(&error))?;
         let reproduction = scenario.reproduce.as_ref();
         let of = reproduction.map(|all| all.of.clone()).unwrap_or_default();
         let rows = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
-        let config = reproduction.and_then(|all| all.contest.as_ref());
+        // A contest has no verdicts.
+        let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
+        let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
         let steps = rows + config.map_or(0, contest::steps);
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
@@ -84,7 +111,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             progress.row(row);
             bar.inc(1);
         };
-        let rows = reproduce(text.source(), &changes, on_row).map_err(|error| bad(&error))?;
+        let rows =
+            reproduce(text.source(), &changes, options, on_row).map_err(|error| bad(&error))?;
         let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
         let contest = contest.map_err(|error| bad(&error))?;
         bar.finish_and_clear();
@@ -100,11 +128,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if !args.json && contests.len() > 1 {
         printed(board::summary(&contests, &mut io::stdout().lock()))?;
     }
-    match &tables[..] {
-        _ if !args.json => Ok(()),
-        [table] if is_alone => print_json(table),
-        tables => print_json(&tables),
+    if !args.json && tables.iter().any(|table| !table.rows.is_empty()) {
+        let rows = tables.iter().flat_map(|table| &table.rows);
+        printed(Summary::of(rows, args.null).print(&mut io::stdout().lock()))?;
     }
+    match &tables[..] {
+        _ if !args.json => {}
+        [table] if is_alone => print_json(table)?,
+        tables => print_json(&tables)?,
+    }
+    if let Some(folder) = &args.record {
+        record::write(folder, &tables, &texts)?;
+    }
+    if args.check {
+        let differences =
+            record::differences(&tables, &record::recorded()?, options.sample.is_none());
+        record::refuse(&differences, tables.iter().map(|table| table.rows.len()).sum())?;
+    }
+    Ok(())
 }
 
 /// The rows that are finished, shared with the handler of Ctrl-C.
@@ -187,53 +228,4 @@ fn print_one(table: &Table, before: Option<&Table>, out: &mut impl Write) -> io:
 
 fn reproduces(text: &Text) -> bool {
     Scenario::parse(text.source()).is_ok_and(|scenario| scenario.reproduce.is_some())
-}
-
-impl Table {
-    fn draw(&self, folder: &Path) -> Result<(), Failure> {
-        let name = Path::new(&self.name).file_stem().unwrap_or_default().to_string_lossy();
-        let title = format!("{name}: {}", self.of);
-        let figure = figure::comparison(&title, &self.rows).map_err(Failure::Runtime)?;
-        figure.write(&folder.join(format!("{name}.svg"))).map_err(Failure::Runtime)
-    }
-
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{}: {}", self.name, self.of)?;
-        for row in &self.rows {
-            let ratio = row.ours.zip(row.paper).map(|(ours, paper)| ours / paper);
-            let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
-            let verdict = match row.verdict {
-                Verdict::Within => "within",
-                Verdict::Outside => "outside",
-                Verdict::TrendHolds => "trend holds",
-                Verdict::TrendBroken => "trend broken",
-                Verdict::NoValue => "no value in the paper",
-            };
-            let ci95 = row.ci95.map_or(String::new(), |half| format!("± {}", short(half)));
-            let deviation = row.deviation.map_or(String::new(), |sd| format!("  sd {}", short(sd)));
-            writeln!(
-                out,
-                "  {:<52} paper {:>8}  ours {:>8} {ci95:<11} {:<8} ratio {ratio:>6}  {verdict}{deviation}",
-                row.what,
-                said(row),
-                row.ours.map_or("-".to_owned(), short),
-                row.unit,
-            )?;
-        }
-        writeln!(out)
-    }
-}
-
-/// What the paper prints: a number, or bounds.
-fn said(row: &Compared) -> String {
-    let least = row.at_least.map(|least| format!("≥ {}", short(least)));
-    let most = row.at_most.map(|most| format!("≤ {}", short(most)));
-    let parts: Vec<_> = [row.paper.map(short), least, most].into_iter().flatten().collect();
-    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
-}
-
-/// Four significant digits.
-fn short(value: f64) -> String {
-    let before_the_point = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
-    format!("{value:.*}", usize::try_from(4 - before_the_point).unwrap_or(0))
 }

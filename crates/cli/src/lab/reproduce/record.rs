@@ -1,0 +1,213 @@
+//! The record of all verdicts, which a later run is checked against, and the page that shows it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use freshline_lab::reproduce::{Compared, Kind, Verdict};
+use freshline_lab::scenario::{Omitted, Scenario};
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::library::Text;
+use super::table::{Summary, Table, expected, origin, short};
+use crate::Failure;
+
+/// The record that comes with the program.
+const RECORD: &str = include_str!("../../../../../docs/coverage.json");
+
+/// Reads the record that comes with the program.
+pub(super) fn recorded() -> Result<Vec<Table>, Failure> {
+    let read = serde_json::from_str(RECORD).into_diagnostic();
+    read.wrap_err("docs/coverage.json is no record of verdicts").map_err(Failure::Runtime)
+}
+
+/// A line by its scenario, kind and words.
+type Key<'a> = (&'a str, Kind, &'a str);
+
+fn verdicts(tables: &[Table]) -> BTreeMap<Key<'_>, Verdict> {
+    let mut verdicts = BTreeMap::new();
+    for table in tables {
+        let rows = table.rows.iter().filter(|row| is_judged(row));
+        verdicts.extend(rows.map(|row| ((&*table.name, row.kind, &*row.what), row.verdict)));
+    }
+    verdicts
+}
+
+/// The record has no lines of which nobody says what they should be.
+fn is_judged(row: &Compared) -> bool {
+    row.verdict != Verdict::NotJudged
+}
+
+/// Each verdict that differs from the recorded one, in words. `all` lines of these scenarios were
+/// run, and not a sample.
+pub(super) fn differences(tables: &[Table], record: &[Table], all: bool) -> Vec<String> {
+    let (now, then) = (verdicts(tables), verdicts(record));
+    let mut differences: Vec<_> = now
+        .iter()
+        .filter_map(|(key @ (name, _, what), verdict)| match then.get(key) {
+            Some(known) if known == verdict => None,
+            Some(known) => {
+                Some(format!("{name}: `{what}`: {}, recorded: {}", verdict.name(), known.name()))
+            }
+            None => Some(format!("{name}: `{what}`: {}, not in the record", verdict.name())),
+        })
+        .collect();
+    let ran = |name: &str| tables.iter().any(|table| table.name == name);
+    let lost = then.keys().filter(|key| all && ran(key.0) && !now.contains_key(*key));
+    differences.extend(lost.map(|(name, _, what)| format!("{name}: `{what}`: no such line")));
+    differences
+}
+
+/// Writes the record and its page into a folder.
+pub(super) fn write(folder: &Path, tables: &[Table], texts: &[Text]) -> Result<(), Failure> {
+    let json = json(tables).into_diagnostic().map_err(Failure::Runtime)?;
+    let files = [("coverage.json", json), ("coverage.md", page(tables, &omitted(texts)))];
+    for (name, text) in files {
+        let path = folder.join(name);
+        fs::write(&path, text)
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot write {}", path.display()))
+            .map_err(Failure::Runtime)?;
+    }
+    Ok(())
+}
+
+/// The record as JSON, a line of the tables on a line of its own.
+fn json(tables: &[Table]) -> serde_json::Result<String> {
+    let mut written = Vec::new();
+    for Table { name, of, rows, .. } in tables {
+        let rows = rows.iter().filter(|row| is_judged(row)).map(serde_json::to_string);
+        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+        let [name, of] = [name, of].map(serde_json::to_string);
+        let rows = rows.join(",\n");
+        written.push(format!("{{\"name\":{},\"of\":{},\"rows\":[\n{rows}\n]}}", name?, of?));
+    }
+    Ok(format!("[\n{}\n]\n", written.join(",\n")))
+}
+
+/// What scenarios say that they leave out, with their names.
+pub(super) fn omitted(texts: &[Text]) -> Vec<(String, Omitted)> {
+    let of_text = |text: &Text| {
+        let scenario = Scenario::parse(text.source()).ok()?;
+        let omitted = scenario.reproduce?.omitted.into_iter();
+        Some(omitted.map(|omitted| (text.name.clone(), omitted)).collect::<Vec<_>>())
+    };
+    texts.iter().filter_map(of_text).flatten().collect()
+}
+
+const HEAD: &str = "\
+# What the papers show, and what the lab has
+
+<!-- Written by `freshline lab reproduce all --record docs`. -->
+
+Each line of the tables is a number or an order that a paper prints (*paper*), that a closed form \
+gives (*model*), or that we expect (*ours*), beside what the lab has, with its 95 % interval. A line \
+*holds* or is *broken* where the whole interval says so, and is *undecided* where the interval \
+covers both. Inputs, chosen so that a number comes out, are marked and not counted. \
+`freshline lab reproduce NAME` runs the scenario of a heading; `freshline lab reproduce all --check` \
+runs all of them and fails where a verdict is no longer the one below. [How scenarios say \
+this](lab.md#figures-of-papers).
+";
+
+/// The page of a record.
+pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
+    let mut page = HEAD.to_owned();
+    let summary = Summary::of(tables.iter().flat_map(|table| &table.rows), false);
+    page += "\n| | judged | hold | broken | undecided |\n|---|---:|---:|---:|---:|\n";
+    for (what, all, [holds, broken, undecided]) in summary.lines() {
+        let _ = writeln!(page, "| {what} | {all} | {holds} | {broken} | {undecided} |");
+    }
+    let _ = writeln!(page, "\n{}", summary.rest());
+    for table in tables {
+        let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, table.of);
+        page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
+        for row in table.rows.iter().filter(|row| is_judged(row)) {
+            let ci95 = row.ci95.map_or(String::new(), |half| format!(" ± {}", short(half)));
+            let ours = row.ours.map_or(String::new(), |ours| {
+                let unit = if row.unit == "1" { String::new() } else { format!(" {}", row.unit) };
+                format!("{}{ci95}{unit}", short(ours))
+            });
+            let quote = row.quote.as_ref().map_or(String::new(), |quote| format!(": {quote}"));
+            let verdict = if row.calibrated { "input" } else { row.verdict.name() };
+            let _ = writeln!(
+                page,
+                "| {} | {}{} | {} | {ours} | {verdict} | {} |",
+                cell(&row.what),
+                origin(row.source),
+                cell(&quote),
+                expected(row),
+                cell(row.why.as_deref().unwrap_or("")),
+            );
+        }
+    }
+    if !omitted.is_empty() {
+        page += "\n## What no row shows\n\n| what | why | said in |\n|---|---|---|\n";
+    }
+    for (name, Omitted { what, why }) in omitted {
+        let _ = writeln!(page, "| {} | {} | {name} |", cell(what), cell(why));
+    }
+    page
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+/// Refuses a run that differs from the record.
+pub(super) fn refuse(differences: &[String], ran: usize) -> Result<(), Failure> {
+    if differences.is_empty() {
+        eprintln!("{ran} verdicts are as recorded");
+        return Ok(());
+    }
+    Err(Failure::Runtime(miette!(
+        "{} of {ran} verdicts differ from the record:\n{}\nIf that is right, `freshline lab reproduce \
+         all --record docs` records it anew.",
+        differences.len(),
+        differences.join("\n")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_that_of_the_record() {
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let page = page(&tables, &omitted(&super::super::library::all()));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        if fs::read_to_string(root.join("docs/coverage.md")).unwrap_or_default() != page {
+            let made = root.join("target/coverage.md");
+            fs::write(&made, page).unwrap();
+            panic!("docs/coverage.md is not what its record says; {} is", made.display());
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let read: Vec<Table> = serde_json::from_str(&json(&tables).unwrap()).unwrap();
+        assert_eq!(verdicts(&read), verdicts(&tables));
+    }
+
+    #[test]
+    fn a_verdict_that_changed_is_a_difference_and_so_is_a_line_that_is_gone() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let table = record.iter().find(|table| table.rows.len() > 1).unwrap().clone();
+        let one = || vec![table.clone()];
+        assert!(differences(&one(), &record, true).is_empty());
+        let mut changed = one();
+        changed[0].rows[0].verdict = match table.rows[0].verdict {
+            Verdict::Holds => Verdict::Broken,
+            _ => Verdict::Holds,
+        };
+        let said = differences(&changed, &record, true);
+        assert!(matches!(&said[..], [line] if line.contains("recorded: ")), "{said:?}");
+        let mut gone = one();
+        gone[0].rows.remove(0);
+        assert_eq!(differences(&gone, &record, true).len(), 1);
+        assert!(differences(&gone, &record, false).is_empty(), "a sample leaves lines out");
+    }
+}
