@@ -119,7 +119,7 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
         let _ = writeln!(page, "| {what} | {all} | {holds} | {broken} | {undecided} |");
     }
     let _ = writeln!(page, "\n{}", summary.rest());
-    for table in tables {
+    for table in tables.iter().filter(|table| table.rows.iter().any(is_judged)) {
         let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, table.of);
         page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {

@@ -117,11 +117,11 @@ impl Summary {
 
     /// What is not in those lines, as a sentence.
     pub(super) fn rest(&self) -> String {
-        let mut rest = format!(
-            "Not counted: {} inputs that a scenario was chosen to meet, and {} lines of which nobody \
-             says what they should be.",
-            self.calibrated, self.not_judged
-        );
+        let mut rest =
+            format!("Not counted: {} inputs that a scenario was chosen to meet.", self.calibrated);
+        if self.not_judged > 0 {
+            rest += &format!(" Of {} lines nobody says what they should be.", self.not_judged);
+        }
         if let Some(untouched) = self.untouched {
             rest += &format!(" {untouched} lines show baselines alone, and nothing was replaced.");
         }
