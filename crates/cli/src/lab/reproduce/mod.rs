@@ -143,7 +143,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.check {
         let differences =
             record::differences(&tables, &record::recorded()?, options.sample.is_none());
-        record::refuse(&differences, tables.iter().map(|table| table.rows.len()).sum())?;
+        record::refuse(&differences, &tables)?;
     }
     Ok(())
 }

@@ -156,7 +156,8 @@ fn cell(text: &str) -> String {
 }
 
 /// Refuses a run that differs from the record.
-pub(super) fn refuse(differences: &[String], ran: usize) -> Result<(), Failure> {
+pub(super) fn refuse(differences: &[String], tables: &[Table]) -> Result<(), Failure> {
+    let ran = verdicts(tables).len();
     if differences.is_empty() {
         eprintln!("{ran} verdicts are as recorded");
         return Ok(());
