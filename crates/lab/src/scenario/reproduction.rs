@@ -205,14 +205,14 @@ impl Compare {
     }
 
     fn trends(&self) -> impl Iterator<Item = Trend> {
-        let better = self.gains.iter().map(|Gain { of, over, .. }| {
+        let better = self.gains.iter().map(|Gain { of, over, why, .. }| {
             let mut rising = vec![self.id(over), self.id(of)];
             if self.least {
                 rising.reverse();
             }
             let what = format!("{}: {of} is better than {over}", self.what);
             let source = self.source([of, over].map(String::as_str).into_iter());
-            Trend { what, rising, source, ..Trend::default() }
+            Trend { what, rising, source, why: why.clone(), ..Trend::default() }
         });
         let best = self.best.iter().map(move |best| {
             let is_ours = self.ours.contains(best);

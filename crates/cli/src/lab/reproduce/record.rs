@@ -16,6 +16,11 @@ use crate::Failure;
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");
 
+/// Whether a line is not as expected, so that a reader asks why.
+fn is_missed(row: &Compared) -> bool {
+    matches!(row.verdict, Verdict::Broken | Verdict::Undecided)
+}
+
 /// Reads the record that comes with the program.
 pub(super) fn recorded() -> Result<Vec<Table>, Failure> {
     let read = serde_json::from_str(RECORD).into_diagnostic();
@@ -137,7 +142,7 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
                 origin(row.source),
                 cell(&quote),
                 expected(row),
-                cell(row.why.as_deref().unwrap_or("")),
+                cell(row.why.as_deref().filter(|_| is_missed(row)).unwrap_or("")),
             );
         }
     }
