@@ -16,6 +16,11 @@ use crate::Failure;
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");
 
+/// Whether a scenario has a line in the record; a contest has none.
+fn has_verdicts(table: &&Table) -> bool {
+    table.rows.iter().any(is_judged)
+}
+
 /// Whether a line is not as expected, so that a reader asks why.
 fn is_missed(row: &Compared) -> bool {
     matches!(row.verdict, Verdict::Broken | Verdict::Undecided)
@@ -81,7 +86,7 @@ pub(super) fn write(folder: &Path, tables: &[Table], texts: &[Text]) -> Result<(
 /// The record as JSON, a line of the tables on a line of its own.
 fn json(tables: &[Table]) -> serde_json::Result<String> {
     let mut written = Vec::new();
-    for Table { name, of, rows, .. } in tables {
+    for Table { name, of, rows, .. } in tables.iter().filter(has_verdicts) {
         let rows = rows.iter().filter(|row| is_judged(row)).map(serde_json::to_string);
         let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
         let [name, of] = [name, of].map(serde_json::to_string);
@@ -124,7 +129,7 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
         let _ = writeln!(page, "| {what} | {all} | {holds} | {broken} | {undecided} |");
     }
     let _ = writeln!(page, "\n{}", summary.rest());
-    for table in tables.iter().filter(|table| table.rows.iter().any(is_judged)) {
+    for table in tables.iter().filter(has_verdicts) {
         let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, table.of);
         page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {
