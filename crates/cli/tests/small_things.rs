@@ -163,7 +163,7 @@ fn an_interrupt_keeps_the_rows_and_the_seeds_that_are_done() {
         .map(|rate| {
             format!(
                 "[[reproduce.row]]\nwhat = 'row {rate}'\nmetric = 'age_mean'\nof = 'source'\n\
-                 set = {{ 'flow.source.updates.rate' = '{rate}/s' }}\npaper = 1.0\n"
+                 set = {{ 'flow.source.updates.rate' = '{rate}/s' }}\nexpected = 1.0\n"
             )
         })
         .collect();
