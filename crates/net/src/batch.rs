@@ -40,6 +40,17 @@ pub(crate) struct Socket {
     refusals: Mutex<Refusals>,
 }
 
+/// The system calls by which datagrams were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// One for all.
+    One,
+    /// One for each, and the kernel took all.
+    Each,
+    /// Some failed.
+    Unknown,
+}
+
 /// Hosts for which the kernel refused segmentation, as their devices do not segment, each with the
 /// number of trains after which it is tried again; the one refused first comes first.
 #[derive(Debug, Default)]
@@ -99,27 +110,29 @@ impl Socket {
 
     /// Sends one datagram, or several of `segment` bytes each, the last of which may be shorter, with
     /// a code point. If the kernel refuses to segment for this destination, they are sent one by one,
-    /// now and for some time; other destinations keep segmentation.
+    /// now and for some time; other destinations keep segmentation. By which calls they left.
     pub(crate) fn send(
         &self,
         to: Address,
         dscp: Dscp,
         contents: &[u8],
         segment: usize,
-    ) -> io::Result<()> {
+    ) -> io::Result<Calls> {
         if segment >= contents.len() {
-            return self.send_at_once(to, dscp, contents, segment);
+            return self.send_at_once(to, dscp, contents, segment).map(|()| Calls::One);
         }
         let host = to.remote.ip();
         let refusals = || self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = Calls::Each;
         if !refusals().take(host) {
             const REFUSED: [i32; 2] = [Errno::EIO as i32, Errno::EINVAL as i32];
             match self.send_at_once(to, dscp, contents, segment) {
                 Err(error) if error.raw_os_error().is_some_and(|it| REFUSED.contains(&it)) => {
                     tracing::debug!("no segmentation for {host}: {error}");
                     refusals().add(host);
+                    calls = Calls::Unknown;
                 }
-                result => return result,
+                result => return result.map(|()| Calls::One),
             }
         }
         let mut datagrams = contents.chunks(segment.max(1));
@@ -127,9 +140,11 @@ impl Socket {
         self.send_at_once(to, dscp, first, segment)?;
         for datagram in datagrams {
             // Lost, as in any full queue: the first ones have left.
-            let _ = self.send_at_once(to, dscp, datagram, segment);
+            if self.send_at_once(to, dscp, datagram, segment).is_err() {
+                calls = Calls::Unknown;
+            }
         }
-        Ok(())
+        Ok(calls)
     }
 
     fn send_at_once(
@@ -203,7 +218,7 @@ impl Inbox {
     pub(crate) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
         self.filled.clear();
         // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
-        let control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, TimeSpec);
+        let control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, TimeSpec, [TimeSpec; 3]);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH_SIZE, Some(control));
         let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_SIZE] =
@@ -284,7 +299,8 @@ mod tests {
         let to = Address { remote: far.local_addr().unwrap(), local: None };
         let before = socket.segments();
         // More segments than any kernel takes: EINVAL.
-        socket.send(to, Dscp::DEFAULT, &[7; DATAGRAMS * 10], 10).unwrap();
+        let send = || socket.send(to, Dscp::DEFAULT, &[7; DATAGRAMS * 10], 10).unwrap();
+        assert_eq!(send(), Calls::Unknown);
         for _ in 0..DATAGRAMS {
             assert_eq!(far.recv(&mut [0; 100]).unwrap(), 10);
         }

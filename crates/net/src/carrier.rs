@@ -184,7 +184,7 @@ impl Carrier {
                 quic.flush(socket, now);
                 Ok(())
             }
-            _ => socket.send(peer.address, dscp, datagram, datagram.len()),
+            _ => socket.send(peer.address, dscp, datagram, datagram.len()).map(drop),
         }
     }
 

@@ -29,6 +29,15 @@ impl Clock {
         Time::ZERO + START + self.origin.elapsed().into()
     }
 
+    /// The time of a moment of the standard library; the start of time for one before that.
+    pub(crate) fn time_of(&self, moment: Instant) -> Time {
+        let start = Time::ZERO + START;
+        match moment.checked_duration_since(self.origin) {
+            Some(later) => start + later.into(),
+            None => Time::ZERO + (START - Span::from(self.origin - moment).min(START)),
+        }
+    }
+
     /// The moment of `time` for interfaces of the standard library; what is beyond their range
     /// becomes a moment a hundred years ahead.
     pub fn instant_of(&self, time: Time) -> Instant {
@@ -53,6 +62,56 @@ pub fn wall_clock_ms() -> u64 {
     u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// One moment by the wall clock and by ours, to convert times that the kernel stamps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anchor {
+    wall: Duration,
+    ours: Time,
+}
+
+impl Anchor {
+    /// How far the wall clock may drift from ours before the offset is taken anew.
+    const TOLERANCE: Span = Span::from_micros(50);
+
+    /// With the offset as of now.
+    pub(crate) fn of_now(clock: Clock) -> Self {
+        Self { ours: clock.now(), wall: wall_clock() }
+    }
+
+    /// As if the wall clock had been behind by this much.
+    #[cfg(test)]
+    pub(crate) fn with_wall_behind(self, by: Duration) -> Self {
+        Self { wall: self.wall - by, ..self }
+    }
+
+    /// The moment by our clock.
+    pub(crate) fn ours(&self) -> Time {
+        self.ours
+    }
+
+    /// The time of a moment of the wall clock since 1970.
+    pub(crate) fn time_of(&self, unix: Duration) -> Time {
+        match unix.checked_sub(self.wall) {
+            Some(later) => self.ours + later.into(),
+            None => {
+                let earlier = Span::from(self.wall - unix);
+                Time::ZERO + (self.ours.since(Time::ZERO) - earlier)
+            }
+        }
+    }
+
+    /// Follows a wall clock that was set or is being slewed; by how much it differs from what was
+    /// expected.
+    pub(crate) fn follow(&mut self, newer: Self) -> Span {
+        let expected = self.time_of(newer.wall);
+        let drift = newer.ours.since(expected).max(expected.since(newer.ours));
+        if drift > Self::TOLERANCE {
+            *self = newer;
+        }
+        drift
+    }
+}
+
 impl Default for Clock {
     fn default() -> Self {
         Self::new()
@@ -73,5 +132,24 @@ mod tests {
         let behind = Clock::new().instant_of(earlier - Span::from_nanos(1));
         assert!(behind < Clock::new().instant_of(earlier));
         assert!(Clock::new().instant_of(Time::MAX) > Instant::now());
+        assert_eq!(Clock::new().time_of(Clock::new().instant_of(moment)), moment);
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_moves_no_time() {
+        let ours = Time::ZERO + Span::from_secs(5);
+        let mut anchor = Anchor { wall: Duration::from_secs(1_000), ours };
+        let stamped = |anchor: &Anchor, micros| anchor.time_of(Duration::from_micros(micros));
+        assert_eq!(stamped(&anchor, 1_000_000_010), ours + Span::from_micros(10));
+        assert_eq!(stamped(&anchor, 999_999_990) + Span::from_micros(10), ours);
+        let later = ours + Span::from_secs(1);
+        // By a little it is the noise of two readings.
+        let drift =
+            anchor.follow(Anchor { wall: Duration::from_micros(1_001_000_020), ours: later });
+        assert_eq!(drift, Span::from_micros(20));
+        assert_eq!(stamped(&anchor, 1_001_000_000), later);
+        let step = anchor.follow(Anchor { wall: Duration::from_secs(50), ours: later });
+        assert!(step > Span::from_secs(1), "{step:?}");
+        assert_eq!(stamped(&anchor, 50_000_001), later + Span::from_micros(1));
     }
 }

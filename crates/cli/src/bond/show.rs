@@ -8,6 +8,7 @@ use std::time::Duration;
 use freshline_core::unit::Span;
 use freshline_net::bond::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 use freshline_net::metrics::{Column, counters, gauges, serve, total, totals};
+use freshline_net::via::WaitsBy;
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
@@ -192,6 +193,14 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
     ("bond_path_queue_wait_seconds", "The wait of a packet that is sent now.", |path| {
         path.queue.queue_wait_ms.map(|wait| wait / 1e3)
     }),
+    (
+        "bond_path_waits_stamped",
+        "Whether the kernel's stamps say when packets left the device.",
+        |path| Some((path.queue.waits_known_by == Some(WaitsBy::Stamps)).into()),
+    ),
+    ("bond_path_stamped_wait_seconds", "The last wait by such a stamp.", |path| {
+        path.queue.stamped_wait_ms.map(|wait| wait / 1e3)
+    }),
     ("bond_path_service_seconds", "The estimated time from the device to the ack.", |path| {
         path.queue.service_ms.map(|service| service / 1e3)
     }),
@@ -247,6 +256,8 @@ mod tests {
                 queue_packets: Some(3),
                 queue_rate_pps: Some(500.0),
                 queue_wait_ms: Some(6.0),
+                waits_known_by: Some(WaitsBy::Stamps),
+                stamped_wait_ms: Some(7.0),
                 service_ms: None,
             },
             sent_bytes: 500,
@@ -269,6 +280,8 @@ mod tests {
             "freshline_bond_path_queue_seen{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
             "freshline_bond_path_queue_rate{link=\"0\",path=\"1\",interface=\"wlan0\"} 500.0",
             "freshline_bond_path_queue_wait_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.006",
+            "freshline_bond_path_waits_stamped{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
+            "freshline_bond_path_stamped_wait_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.007",
             "freshline_bond_path_lost_packets_total{link=\"0\",path=\"1\",interface=\"wlan0\"} 2",
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;
+mod departures;
 mod flood;
 #[path = "../common/hosts.rs"]
 mod hosts;
@@ -214,6 +215,7 @@ fn the_summary_and_the_metrics_tell_of_both_paths() {
         assert!(of(0) + of(1) > 3_000_000 && of(0).min(of(1)) > 100_000, "{report}");
         assert_eq!(report["paths"][0]["queue_packets"], 0, "{report}");
         assert_eq!(report["paths"][0]["queue_seen_by"], "qdisc", "{report}");
+        assert_eq!(report["paths"][0]["waits_known_by"], "stamps", "{report}");
         assert!(report["paths"][0].get("service_ms").is_some(), "{report}");
         asked.join().unwrap()
     });

@@ -576,14 +576,14 @@ impl End for Client {
             .collect();
         let is_full = |network: FourTuple| network.local_ip().is_some_and(|ip| full.contains(&ip));
         let Driver { queues, packet, .. } = driver;
-        link.transmit(now, queues, packet, is_full, |local, mut to, datagram, train| {
+        link.transmit(now, queues, packet, is_full, |local, mut to, parcel| {
             let way = ways.iter_mut().enumerate().find(|(index, way)| match local {
                 Some(ip) => ip == way.label,
                 None => index == dialled,
             });
             // The label is none of this host's addresses: the socket knows its own.
             to.local = None;
-            send_by(way.and_then(|(_, way)| way.outlet.as_mut()), to, datagram, train);
+            send_by(way.and_then(|(_, way)| way.outlet.as_mut()), to, parcel);
         });
         for outlet in self.ways.iter_mut().filter_map(|way| way.outlet.as_mut()) {
             outlet.flush();

@@ -72,6 +72,11 @@ impl Sending {
     /// take turns; so many packets and gaps do not fit in this.
     pub const WIDEST: u32 = 2_000_000;
 
+    /// Whether the scheduler uses the waits of single packets.
+    pub(super) fn wants_waits(&self) -> bool {
+        self.scheduler.build().is_ok_and(|scheduler| scheduler.wants_acks())
+    }
+
     /// The largest interval of keep-alives: an idle connection ends after 30 s.
     pub const MAX_KEEP_ALIVE: Span = Span::from_secs(20);
 
@@ -172,7 +177,7 @@ fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
         .datagram_send_buffer_size(udp::SEND_BUFFER)
         .congestion_controller_factory(Arc::new(Gates {
             real: sending.factory(),
-            keeps_waits: sending.scheduler.build().is_ok_and(|scheduler| scheduler.wants_acks()),
+            keeps_waits: sending.wants_waits(),
         }));
     Arc::new(config)
 }

@@ -192,6 +192,14 @@ impl Driver {
         self.sleeper.registry().register(source, how.into(), both)
     }
 
+    /// Watches a UDP socket, and has it report when packets leave where the scheduler uses that.
+    pub(super) fn watch_outlet(&self, outlet: &mut Outlet, index: usize) -> io::Result<()> {
+        if self.sending.wants_waits() {
+            outlet.stamp_departures(self.clock);
+        }
+        self.watch(&mut outlet.socket.udp, Watched::Socket(index))
+    }
+
     pub(super) fn instant(&self) -> Instant {
         self.clock.instant_of(self.clock.now())
     }
@@ -226,7 +234,10 @@ impl Driver {
         mut on: impl FnMut(&mut Outlet, Address, DatagramEvent, &[u8]),
     ) -> io::Result<bool> {
         for _ in 0..BATCHES_A_TURN {
-            if !self.inbox.fill(&outlet.socket)? {
+            let is_filled = self.inbox.fill(&outlet.socket)?;
+            // A packet's departure comes before its ack.
+            outlet.read_departures();
+            if !is_filled {
                 return Ok(false);
             }
             // Not before: an ack that comes while this process waits for a processor would else show

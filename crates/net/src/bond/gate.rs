@@ -26,7 +26,7 @@ use freshline_core::unit::Span;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use noq_proto::{Connection, PathId, RttEstimator};
 
-use super::waits::Waits;
+use super::waits::{Expected, Waits};
 
 /// What a closed gate gives as its window; zero would trip an assertion of the pacer.
 const CLOSED: u64 = 1;
@@ -158,12 +158,23 @@ impl Handle {
         Some(self.1.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Packets that are sent from now on are expected to spend this time in the device queue; `None`
-    /// where that is unknown.
-    pub(super) fn expect_wait(&self, wait: Option<Span>) {
+    /// Packets that are sent from now on are expected to spend this time in the device queue.
+    pub(super) fn expect_wait(&self, expected: Expected) {
         if let Some(mut waits) = self.waits() {
-            waits.expect(wait);
+            waits.expect(expected);
         }
+    }
+
+    /// The packet that was sent since the last call, if it wants to know when it left its device.
+    pub(super) fn take_pending(&self) -> Option<Pending> {
+        let (number, sent_at) = self.waits()?.take_sent()?;
+        Some(Pending::new(Arc::clone(self.1.as_ref()?), number, sent_at))
+    }
+
+    /// The wait by a departure's stamp of the packet that was acknowledged last; `None` where such
+    /// stamps do not come.
+    pub(super) fn stamped_wait(&self) -> Option<Span> {
+        self.waits()?.stamped()
     }
 
     /// Packets that were acknowledged since the last call. `smoothed` is the path's smoothed round
@@ -183,6 +194,30 @@ impl Handle {
 
     pub(super) fn read(&self) -> Reading {
         *self.lock()
+    }
+}
+
+/// A packet whose departure from the device is to be told.
+#[derive(Debug)]
+pub(super) struct Pending {
+    waits: Arc<Mutex<Waits>>,
+    number: u64,
+    sent_at: Instant,
+}
+
+impl Pending {
+    pub(super) fn new(waits: Arc<Mutex<Waits>>, number: u64, sent_at: Instant) -> Self {
+        Self { waits, number, sent_at }
+    }
+
+    /// When QUIC sent it.
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// It left the device this time after it was sent.
+    pub(super) fn on_left(&self, wait: Span) {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).on_left(self.number, wait);
     }
 }
 
@@ -213,7 +248,7 @@ impl Controller for Gate {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         self.real.on_packet_sent(now, bytes, pn);
         if let Some(mut waits) = self.handle.waits() {
-            waits.on_sent(pn);
+            waits.on_sent(pn, now);
         }
         let mut reading = self.handle.lock();
         reading.inflight += u64::from(bytes);
@@ -406,9 +441,10 @@ mod tests {
     fn waits_are_kept_for_schedulers_that_want_them() {
         for keeps_waits in [true, false] {
             let (mut gate, handle) = gate_that(keeps_waits);
-            handle.expect_wait(Some(Span::from_millis(5)));
+            handle.expect_wait(Expected { wait: Some(Span::from_millis(5)), is_final: false });
             gate.on_packet_sent(now(), 1000, 0);
             assert_eq!(handle.waits().is_some(), keeps_waits);
+            assert_eq!(handle.take_pending().is_some(), keeps_waits);
             assert_eq!(handle.take_acked(None), [], "nothing was acknowledged");
         }
     }

@@ -13,7 +13,7 @@ use noq_proto::{
 use super::Sending;
 use super::credit::Credits;
 use super::paths::{Paths, Queues};
-use super::socket::Outlet;
+use super::socket::{Outlet, Parcel};
 use crate::batch::Address;
 use crate::quic::LostReason;
 
@@ -194,29 +194,30 @@ impl Link {
         rtts.max().unwrap_or_default().into()
     }
 
-    /// Has the connection send what it may, by `send`: for a path's local address, to whom, what,
-    /// and how many such may leave as one. `is_full` says of a path that its socket takes no more.
+    /// Has the connection send what it may, by `send`: for a path's local address, to whom, and
+    /// what. `is_full` says of a path that its socket takes no more.
     pub(super) fn transmit(
         &mut self,
         now: Instant,
         queues: &mut dyn Queues,
         buf: &mut Vec<u8>,
         is_full: impl Fn(FourTuple) -> bool,
-        mut send: impl FnMut(Option<IpAddr>, Address, &[u8], usize),
+        mut send: impl FnMut(Option<IpAddr>, Address, Parcel<'_>),
     ) {
         self.begin(queues, now);
         self.paths.hold(is_full);
         self.has_more = false;
         for _ in 0..DATAGRAMS_A_TURN {
             buf.clear();
-            let Some(leaving) = self.paths.poll_transmit(&mut self.connection, now, buf) else {
+            let Some(mut leaving) = self.paths.poll_transmit(&mut self.connection, now, buf) else {
                 return;
             };
             let transmit = leaving.transmit;
             let to = Address { remote: transmit.destination, local: transmit.src_ip };
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
-            for datagram in buf[..transmit.size].chunks(segment) {
-                send(transmit.src_ip, to, datagram, leaving.train);
+            for contents in buf[..transmit.size].chunks(segment) {
+                let packet = leaving.packet.take();
+                send(transmit.src_ip, to, Parcel { contents, train: leaving.train, packet });
             }
         }
         self.has_more = true;
@@ -249,8 +250,8 @@ fn is_full(reason: &ConnectionError) -> bool {
 }
 
 /// Hands a datagram to a socket; one that is not there loses it.
-pub(super) fn send_by(outlet: Option<&mut Outlet>, to: Address, datagram: &[u8], train: usize) {
+pub(super) fn send_by(outlet: Option<&mut Outlet>, to: Address, parcel: Parcel<'_>) {
     if let Some(outlet) = outlet {
-        outlet.push(to, datagram, train);
+        outlet.push(to, parcel);
     }
 }

@@ -14,6 +14,7 @@ mod client;
 mod config;
 mod coupled;
 mod credit;
+mod departures;
 mod driver;
 #[cfg(test)]
 mod each_scheduler;

@@ -36,8 +36,9 @@ use freshline_core::unit::{Bytes, Span, Time};
 use noq_proto::{Connection, FourTuple, PathId, Transmit};
 
 use super::Sending;
-use super::gate::{Handle, Reading};
-use crate::via::{DeviceQueues, QueueReport, Seen};
+use super::gate::{Handle, Pending, Reading};
+use super::waits::Expected;
+use crate::via::{DeviceQueues, QueueReport, Seen, SeenBy};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
 /// `max_ack_delay`).
@@ -80,6 +81,8 @@ pub(super) struct Leaving {
     pub(super) gated: Option<PathId>,
     /// How many datagrams of this path may leave as one: what it sends within half a ms.
     pub(super) train: usize,
+    /// Its packet, where that wants to know when it left the device.
+    pub(super) packet: Option<Pending>,
 }
 
 /// A path of the connection.
@@ -170,7 +173,10 @@ impl Path {
 
     /// Tells the gate how long the next packet of this path will wait: for the packets now in the queue.
     fn expect_wait(&self) {
-        self.gate.expect_wait(self.queue().map_or(Some(Span::ZERO), |queue| queue.wait()));
+        let wait = self.queue().map_or(Some(Span::ZERO), |queue| queue.wait());
+        // The queues of stations are behind the driver's entry, where a departure is stamped.
+        let is_final = self.seen.is_some_and(|seen| seen.by == SeenBy::Stations);
+        self.gate.expect_wait(Expected { wait, is_final });
     }
 
     fn state(&self, now: Instant) -> PathState {
@@ -273,6 +279,7 @@ impl Paths {
     pub(super) fn queue_of(&self, path: &Path) -> QueueReport {
         let seen_by = path.seen.map(|seen| seen.by);
         QueueReport::of(seen_by, path.queue(), self.scheduler.service(path.slot))
+            .with_stamps(path.gate.stamped_wait())
     }
 
     /// So many bytes were written to streams.
@@ -563,7 +570,9 @@ impl Paths {
         let transmit = connection.poll_transmit(now, most, buf)?;
         self.received_at = None;
         let path = self.paths.iter().find(|path| Some(path.id) == gated);
-        Some(Leaving { transmit, gated, train: path.map_or(1, |path| path.train().max(1)) })
+        let train = path.map_or(1, |path| path.train().max(1));
+        let packet = self.paths.iter().find_map(|path| path.gate.take_pending());
+        Some(Leaving { transmit, gated, train, packet })
     }
 
     /// Closes the gates of all paths that can carry data. The others stay open: what makes them

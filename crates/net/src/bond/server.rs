@@ -14,13 +14,13 @@ use freshline_core::unit::{Span, Time};
 use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Incoming, StreamId};
 use slab::Slab;
 
-use super::driver::{Driver, End, Watched, run};
+use super::driver::{Driver, End, run};
 use super::flow::{self, Pipe, Pumped};
 use super::head::Reply;
 use super::link::{Link, LinkEvent, TOO_MANY, send_by};
 use super::resolve::Resolver;
 use super::rules::{Allow, Rules};
-use super::socket::Outlet;
+use super::socket::{Outlet, Parcel};
 use super::status::Watcher;
 use super::{BondError, Sending, Target, config, system};
 use crate::batch::Address;
@@ -129,7 +129,7 @@ impl Server {
         let address = config.listen;
         let failed = |error| BondError::Listen { address, error };
         let mut outlet = Outlet::listen(address).map_err(failed)?;
-        driver.watch(&mut outlet.socket.udp, Watched::Socket(0)).map_err(failed)?;
+        driver.watch_outlet(&mut outlet, 0).map_err(failed)?;
         Ok(Self {
             resolver: Resolver::new(&driver.sleeper.waker()),
             driver,
@@ -187,7 +187,9 @@ impl Server {
                 }
             }
             DatagramEvent::NewConnection(incoming) => newcomers.push(incoming),
-            DatagramEvent::Response(transmit) => outlet.push(from, &reply[..transmit.size], 1),
+            DatagramEvent::Response(transmit) => {
+                outlet.push(from, Parcel::alone(&reply[..transmit.size]));
+            }
         });
         for incoming in newcomers {
             self.welcome(incoming, now)?;
@@ -238,7 +240,7 @@ impl Server {
         };
         if let Some(transmit) = answer {
             let to = Address { remote: transmit.destination, local: transmit.src_ip };
-            self.outlet.push(to, &reply[..transmit.size], 1);
+            self.outlet.push(to, Parcel::alone(&reply[..transmit.size]));
         }
         Ok(())
     }
@@ -501,9 +503,7 @@ impl End for Server {
         let Self { links, outlet, driver, .. } = self;
         for (link, _) in links.values_mut() {
             let Driver { queues, packet, .. } = &mut *driver;
-            let send = |_, to, datagram: &[u8], train| {
-                send_by(Some(&mut *outlet), to, datagram, train);
-            };
+            let send = |_, to, parcel: Parcel<'_>| send_by(Some(&mut *outlet), to, parcel);
             link.transmit(now, queues, packet, |_| is_full, send);
         }
         outlet.flush();

@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 use freshline_core::dscp::Dscp;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::batch::{Address, Socket};
+use super::departures::Departures;
+use super::gate::Pending;
+use crate::batch::{Address, Calls, Socket};
+use crate::clock::Clock;
 use crate::via::{Via, bind};
 
 /// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
@@ -19,12 +22,31 @@ const MOST_SEGMENTS: usize = 32;
 /// The most that wait while a socket is full: acks and probes, which no gate holds back.
 const MOST_WAITING: usize = 256;
 
+/// A datagram that leaves.
+#[derive(Debug)]
+pub(super) struct Parcel<'a> {
+    pub(super) contents: &'a [u8],
+    /// How many of its path may leave as one.
+    pub(super) train: usize,
+    /// Its packet, where that wants to know when it left the device.
+    pub(super) packet: Option<Pending>,
+}
+
+impl<'a> Parcel<'a> {
+    /// One that leaves by itself.
+    pub(super) fn alone(contents: &'a [u8]) -> Self {
+        Self { contents, train: 1, packet: None }
+    }
+}
+
 /// Datagrams of one length to one address.
 #[derive(Debug)]
 struct Train {
     to: Address,
     segment: usize,
     contents: Vec<u8>,
+    /// The packet in each, as of [`Parcel`].
+    packets: Vec<Option<Pending>>,
     /// A shorter datagram has ended it.
     is_over: bool,
 }
@@ -36,6 +58,8 @@ pub(super) struct Outlet {
     waiting: VecDeque<Train>,
     /// It is full; until the poll says that it is not.
     pub(super) is_full: bool,
+    /// When packets left their device, where that is asked for.
+    departures: Option<Departures>,
 }
 
 impl Outlet {
@@ -56,12 +80,26 @@ impl Outlet {
         let _ = setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER);
         let socket = Socket::from_std(socket)?;
         let _ = setsockopt(&socket.udp, sockopt::SndBufForce, &SEND_BUFFER);
-        Ok(Self { socket, waiting: VecDeque::new(), is_full: false })
+        Ok(Self { socket, waiting: VecDeque::new(), is_full: false, departures: None })
+    }
+
+    /// From now on packets are told when they left their device, where the kernel says.
+    pub(super) fn stamp_departures(&mut self, clock: Clock) {
+        self.departures = Some(Departures::new(clock));
+    }
+
+    /// Tells packets when they left. Before the acks of packets are taken in, this must have been
+    /// called.
+    pub(super) fn read_departures(&mut self) {
+        if let Some(departures) = &mut self.departures {
+            departures.read(&self.socket.udp);
+        }
     }
 
     /// Sends a datagram with the next [`Outlet::flush`], or before; in one call with others to the
-    /// same address, at most `train` together. Loses it where too many wait.
-    pub(super) fn push(&mut self, to: Address, datagram: &[u8], train: usize) {
+    /// same address, at most [`Parcel::train`] together. Loses it where too many wait.
+    pub(super) fn push(&mut self, to: Address, parcel: Parcel<'_>) {
+        let Parcel { contents: datagram, train, packet } = parcel;
         let most = train.min(MOST_SEGMENTS).min(self.socket.segments());
         if self.waiting.len() > 1 && !self.is_full {
             self.flush();
@@ -80,12 +118,14 @@ impl Outlet {
         match last {
             Some(train) => {
                 train.contents.extend_from_slice(datagram);
+                train.packets.push(packet);
                 train.is_over = datagram.len() < train.segment;
             }
             None => self.waiting.push_back(Train {
                 to,
                 segment: datagram.len(),
                 contents: datagram.to_vec(),
+                packets: vec![packet],
                 is_over: false,
             }),
         }
@@ -93,15 +133,30 @@ impl Outlet {
 
     /// Sends what waits, until the socket is full.
     pub(super) fn flush(&mut self) {
-        while let Some(train) = self.waiting.front() {
-            match self.socket.send(train.to, Dscp::DEFAULT, &train.contents, train.segment) {
+        while let Some(train) = self.waiting.front_mut() {
+            let mut departures = self.departures.as_mut();
+            if let Some(departures) = &mut departures {
+                departures.prepare(&self.socket.udp);
+            }
+            let sent = self.socket.send(train.to, Dscp::DEFAULT, &train.contents, train.segment);
+            if let Some(departures) = departures {
+                let packets = std::mem::take(&mut train.packets);
+                match sent {
+                    Ok(Calls::One) => departures.on_sent(packets.into_iter().flatten().collect()),
+                    Ok(Calls::Each) => packets
+                        .into_iter()
+                        .for_each(|packet| departures.on_sent(Vec::from_iter(packet))),
+                    Ok(Calls::Unknown) | Err(_) => departures.on_doubt(&self.socket.udp),
+                }
+            }
+            match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_full = true;
                     return;
                 }
                 // Lost like any other packet: no route, too long a probe, a device that is down.
                 Err(error) => tracing::trace!("a datagram did not leave: {error}"),
-                Ok(()) => {}
+                Ok(_) => {}
             }
             self.waiting.pop_front();
         }

@@ -14,25 +14,48 @@
 //! - **noq-proto 1.4.0 does not give the sample** to a congestion controller, only the smoothed round
 //!   trip, and that after the frame: sample = 8 · new − 7 · old (RFC 9002, section 5.3). It is exact within
 //!   16 ns. Without the subtraction of the ack delay, a path with few packets would look slower by up to 25 ms.
-//! - **The wait** is the meter's estimate when the packet is sent: n / dequeue rate. A packet that is
-//!   sent into a blocked queue, whose rate is unknown, gives no sample.
+//! - **The wait** is that by the stamp of the packet's departure ([`Departures`](super::departures)), where
+//!   the kernel gave one before the ack. Otherwise it is the meter's estimate when the packet is sent: n /
+//!   dequeue rate, from byte queue limits where the driver has them. A packet that is sent into a blocked
+//!   queue, whose rate is unknown, then gives no sample.
+//! - **A queue behind the driver's entry**, such as that of a Wi-Fi device per station: a stamp does
+//!   not contain it, so the estimate counts.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freshline_core::path::Acked;
 use freshline_core::unit::Span;
 
+/// A path's waits are known by stamps while one of this many acknowledged packets had one.
+const STAMPED_OF: u32 = 32;
+
 /// Packets in flight whose waits are kept, at most; of more, the oldest are forgotten.
 const MAX_IN_FLIGHT: usize = 1 << 14;
+
+/// The wait of a packet before its departure is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Expected {
+    /// `None` where it is unknown.
+    pub(super) wait: Option<Span>,
+    /// No stamp replaces it: the packet waits behind the driver's entry.
+    pub(super) is_final: bool,
+}
+
+/// The wait of a packet in flight, and whether it is by a stamp.
+type Wait = (Expected, bool);
 
 /// The packets of one path.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// The expected wait of a packet that is sent now.
-    next: Option<Span>,
-    /// Numbers, which rise, and expected waits.
-    in_flight: VecDeque<(u64, Option<Span>)>,
+    /// For a packet that is sent now.
+    next: Expected,
+    /// Numbers, which rise, and waits.
+    in_flight: VecDeque<(u64, Wait)>,
+    /// The packet that was sent last, and when.
+    sent: Option<(u64, Instant)>,
+    /// The last wait by a stamp, and packets that were acknowledged since without one.
+    stamped: Option<(Span, u32)>,
     /// The largest number that was acknowledged.
     largest: Option<u64>,
     /// The wait of the largest newly acknowledged packet, whose round trip is to come.
@@ -45,12 +68,12 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Packets that are sent from now on are expected to wait for so long in the device queue.
-    pub(super) fn expect(&mut self, wait: Option<Span>) {
-        self.next = wait;
+    /// The wait in the device queue of packets that are sent from now on.
+    pub(super) fn expect(&mut self, expected: Expected) {
+        self.next = expected;
     }
 
-    pub(super) fn on_sent(&mut self, number: u64) {
+    pub(super) fn on_sent(&mut self, number: u64, now: Instant) {
         if self.in_flight.len() == MAX_IN_FLIGHT {
             self.in_flight.pop_front();
         }
@@ -59,7 +82,25 @@ impl Waits {
             self.in_flight.clear();
             self.largest = None;
         }
-        self.in_flight.push_back((number, self.next));
+        self.in_flight.push_back((number, (self.next, false)));
+        self.sent = (!self.next.is_final).then_some((number, now));
+    }
+
+    /// The packet that was sent since the last call, and when, if a stamp would say its wait.
+    pub(super) fn take_sent(&mut self) -> Option<(u64, Instant)> {
+        self.sent.take()
+    }
+
+    /// A packet left its device this time after it was sent.
+    pub(super) fn on_left(&mut self, number: u64, wait: Span) {
+        if let Ok(at) = self.in_flight.binary_search_by_key(&number, |(number, _)| *number) {
+            self.in_flight[at].1 = (Expected { wait: Some(wait), is_final: true }, true);
+        }
+    }
+
+    /// The last wait by a stamp, if such stamps come.
+    pub(super) fn stamped(&self) -> Option<Span> {
+        self.stamped.filter(|(_, without)| *without < STAMPED_OF).map(|(wait, _)| wait)
     }
 
     /// A packet that asks for an ack is acknowledged; `smoothed` is the round trip as of the frame
@@ -72,7 +113,13 @@ impl Waits {
         self.largest = Some(number);
         let at = self.in_flight.binary_search_by_key(&number, |(number, _)| *number);
         let Ok(at) = at else { return };
-        self.newest = Some(self.in_flight[at].1);
+        let (Expected { wait, .. }, is_stamped) = self.in_flight[at].1;
+        match (&mut self.stamped, wait) {
+            (stamped, Some(wait)) if is_stamped => *stamped = Some((wait, 0)),
+            (Some((_, without)), _) => *without = without.saturating_add(1),
+            (None, _) => {}
+        }
+        self.newest = Some(wait);
         // Packets with lower numbers are acknowledged too, or lost, or give no sample any more.
         self.in_flight.drain(..=at);
     }
@@ -95,6 +142,13 @@ impl Waits {
         }
     }
 
+    /// The wait by its stamp of a packet in flight.
+    #[cfg(test)]
+    pub(super) fn stamped_in_flight(&self, number: u64) -> Option<Span> {
+        let (_, (expected, is_stamped)) = self.in_flight.iter().find(|(it, _)| *it == number)?;
+        expected.wait.filter(|_| *is_stamped)
+    }
+
     /// The samples since the last call.
     pub(super) fn take(&mut self) -> Vec<Acked> {
         std::mem::take(&mut self.acked)
@@ -104,8 +158,14 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const MS: Duration = Duration::from_millis(1);
+
+    fn now() -> Instant {
+        let clock = Clock::new();
+        clock.instant_of(clock.now())
+    }
 
     fn acked(round_trip: u64, wait: u64) -> Acked {
         let [round_trip, wait] = [round_trip, wait].map(Span::from_millis);
@@ -113,8 +173,8 @@ mod tests {
     }
 
     fn send(waits: &mut Waits, number: u64, wait: u64) {
-        waits.expect(Some(Span::from_millis(wait)));
-        waits.on_sent(number);
+        waits.expect(Expected { wait: Some(Span::from_millis(wait)), is_final: false });
+        waits.on_sent(number, now());
     }
 
     #[test]
@@ -147,8 +207,8 @@ mod tests {
     fn reordered_blocked_and_unknown_packets_give_no_sample() {
         let mut waits = Waits::default();
         send(&mut waits, 0, 1);
-        waits.expect(None);
-        waits.on_sent(1);
+        waits.expect(Expected::default());
+        waits.on_sent(1, now());
         send(&mut waits, 2, 1);
         for number in [1, 0, 9] {
             waits.on_acked(number, 20 * MS);
@@ -156,6 +216,35 @@ mod tests {
             waits.settle(20 * MS);
         }
         assert_eq!(waits.take(), []);
+    }
+
+    #[test]
+    fn a_stamp_replaces_the_expected_wait_and_without_stamps_that_counts_again() {
+        let mut waits = Waits::default();
+        let ack = |waits: &mut Waits, number, left: Option<u64>| {
+            send(waits, number, 3);
+            let (sent, _) = waits.take_sent().unwrap();
+            assert_eq!((sent, waits.take_sent()), (number, None));
+            left.into_iter().for_each(|wait| waits.on_left(number, Span::from_millis(wait)));
+            waits.on_acked(number, 40 * MS);
+            waits.on_frame_over();
+            waits.settle(40 * MS);
+            waits.take()
+        };
+        assert_eq!((ack(&mut waits, 0, None), waits.stamped()), (vec![acked(40, 3)], None));
+        let stamped = Some(Span::from_millis(9));
+        assert_eq!((ack(&mut waits, 1, Some(9)), waits.stamped()), (vec![acked(40, 9)], stamped));
+        // Too late: it is acknowledged.
+        waits.on_left(1, Span::from_millis(1));
+        for without in 1..=u64::from(STAMPED_OF) {
+            assert_eq!(waits.stamped(), stamped);
+            assert_eq!(ack(&mut waits, 1 + without, None), [acked(40, 3)]);
+        }
+        assert_eq!(waits.stamped(), None);
+        // Behind the driver's entry a stamp says nothing.
+        waits.expect(Expected { wait: Some(Span::from_millis(3)), is_final: true });
+        waits.on_sent(100, now());
+        assert_eq!(waits.take_sent(), None);
     }
 
     #[test]

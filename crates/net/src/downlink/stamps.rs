@@ -2,16 +2,14 @@
 //!
 //! A socket asks for `SO_TIMESTAMPNS`, which needs no privilege, and does not ask for GRO, so that
 //! each datagram has a time of its own. The kernel tells the wall clock; what counts are differences,
-//! so the wall clock's distance from ours is held, and looked at again with each batch: only where
-//! it is off by more than [`TOLERANCE`], because somebody set the wall clock or it is being slewed,
-//! a new one is taken.
+//! so the offset of the wall clock from ours is kept, and checked with each batch ([`Anchor`]).
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use freshline_core::dscp::Dscp;
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use mio::net::UdpSocket;
 use nix::cmsg_space;
 use nix::sys::socket::{
@@ -20,7 +18,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use socket2::SockRef;
 
-use crate::clock::{Clock, wall_clock};
+use crate::clock::{Anchor, Clock};
 use crate::link::Inlet;
 use crate::received::{Info, ask_for_dscp};
 
@@ -32,9 +30,6 @@ pub(super) const LONGEST: usize = 9_000;
 
 /// Wanted size of the kernel's receive buffer: 1 s at 30 Mbit/s and more than any frame.
 const KERNEL_BUFFER: usize = 4 << 20;
-
-/// How far the wall clock may drift from ours before its distance is taken anew.
-const TOLERANCE: Span = Span::from_micros(50);
 
 /// When the kernel got a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,37 +58,6 @@ pub(super) struct Stamps {
     batch: Vec<(Option<usize>, Option<TimeSpec>, Option<Dscp>)>,
     taken: usize,
     anchor: Anchor,
-}
-
-/// One moment by both clocks.
-#[derive(Debug, Clone, Copy)]
-struct Anchor {
-    wall: Duration,
-    ours: Time,
-}
-
-impl Anchor {
-    fn of_now(clock: Clock) -> Self {
-        Self { ours: clock.now(), wall: wall_clock() }
-    }
-
-    fn time_of(&self, unix: Duration) -> Time {
-        match unix.checked_sub(self.wall) {
-            Some(later) => self.ours + later.into(),
-            None => {
-                let earlier = Span::from(self.wall - unix);
-                Time::ZERO + (self.ours.since(Time::ZERO) - earlier)
-            }
-        }
-    }
-
-    /// Follows a wall clock that was set or is being slewed.
-    fn follow(&mut self, newer: Self) {
-        let expected = self.time_of(newer.wall);
-        if newer.ours.since(expected).max(expected.since(newer.ours)) > TOLERANCE {
-            *self = newer;
-        }
-    }
 }
 
 impl Stamps {
@@ -165,7 +129,11 @@ impl Inlet for Stamps {
 
 #[cfg(test)]
 mod tests {
+    use freshline_core::unit::Span;
+
     use super::*;
+    /// The error of the offset between two clocks.
+    const TOLERANCE: Span = Span::from_micros(50);
     use std::net::Ipv4Addr;
 
     fn sockets() -> (std::net::UdpSocket, UdpSocket) {
@@ -198,20 +166,5 @@ mod tests {
         }
         let empty = stamps.receive(&receiver, &mut out).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
-    }
-
-    #[test]
-    fn a_wall_clock_that_was_set_moves_no_time() {
-        let ours = Time::ZERO + Span::from_secs(5);
-        let mut anchor = Anchor { wall: Duration::from_secs(1_000), ours };
-        let stamped = |anchor: &Anchor, micros| anchor.time_of(Duration::from_micros(micros));
-        assert_eq!(stamped(&anchor, 1_000_000_010), ours + Span::from_micros(10));
-        assert_eq!(stamped(&anchor, 999_999_990) + Span::from_micros(10), ours);
-        let later = ours + Span::from_secs(1);
-        // By a little it is the noise of two readings.
-        anchor.follow(Anchor { wall: Duration::from_micros(1_001_000_020), ours: later });
-        assert_eq!(stamped(&anchor, 1_001_000_000), later);
-        anchor.follow(Anchor { wall: Duration::from_secs(50), ours: later });
-        assert_eq!(stamped(&anchor, 50_000_001), later + Span::from_micros(1));
     }
 }

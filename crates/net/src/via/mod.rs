@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, Type};
 pub(crate) use device_queue::{DeviceQueues, Seen};
 pub use discipline::{Told, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;
-pub use queue_report::{QueueReport, SeenBy};
+pub use queue_report::{QueueReport, SeenBy, WaitsBy};
 pub use station_queue::parse as parse_station_queues;
 
 /// By what a path leaves this host.

@@ -35,6 +35,38 @@ impl SeenBy {
     }
 }
 
+/// By which means the time that packets spend in a device queue is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitsBy {
+    /// The kernel's stamp of each departure (`SO_TIMESTAMPING`).
+    Stamps,
+    /// Queued packets over dequeue rate, with the bytes in the driver's rings (byte queue limits).
+    Bql,
+    /// Queued packets over dequeue rate, without rings.
+    Estimate,
+}
+
+impl WaitsBy {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stamps => "stamps",
+            Self::Bql => "bql",
+            Self::Estimate => "estimate",
+        }
+    }
+}
+
+impl From<SeenBy> for WaitsBy {
+    fn from(seen_by: SeenBy) -> Self {
+        match seen_by {
+            SeenBy::DisciplineAndRings | SeenBy::Rings => Self::Bql,
+            SeenBy::Discipline | SeenBy::Stations => Self::Estimate,
+        }
+    }
+}
+
 /// The device queue of a path, as its scheduler sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct QueueReport {
@@ -46,6 +78,10 @@ pub struct QueueReport {
     pub queue_rate_pps: Option<f64>,
     /// How long a packet that is sent now waits in the queue, in ms: packets over rate.
     pub queue_wait_ms: Option<f64>,
+    /// How the waits of packets are known; none: they are not, and count as zero.
+    pub waits_known_by: Option<WaitsBy>,
+    /// The wait of the packet that was acknowledged last, in ms, by the stamp of its departure.
+    pub stamped_wait_ms: Option<f64>,
     /// The scheduler's estimate of the time from the device to the ack, in ms, if it has one (QAware).
     pub service_ms: Option<f64>,
 }
@@ -59,8 +95,17 @@ impl QueueReport {
             queue_packets: queue.map(|queue| queue.packets),
             queue_rate_pps: queue.map(|queue| queue.rate).filter(|rate| *rate > 0.0),
             queue_wait_ms: queue.and_then(|queue| queue.wait()).map(Span::as_millis_f64),
+            waits_known_by: seen_by.map(WaitsBy::from),
+            stamped_wait_ms: None,
             service_ms: service.map(Span::as_millis_f64),
         }
+    }
+
+    /// With the wait of the last packet by the stamp of its departure, if such stamps come.
+    #[must_use]
+    pub fn with_stamps(self, wait: Option<Span>) -> Self {
+        let waits_known_by = wait.map(|_| WaitsBy::Stamps).or(self.waits_known_by);
+        Self { waits_known_by, stamped_wait_ms: wait.map(Span::as_millis_f64), ..self }
     }
 }
 
@@ -76,6 +121,9 @@ impl fmt::Display for QueueReport {
         }
         if let Some(wait) = self.queue_wait_ms {
             write!(f, " wait {wait:.1} ms")?;
+        }
+        if let Some(wait) = self.stamped_wait_ms {
+            write!(f, " stamped {wait:.1} ms")?;
         }
         if let Some(service) = self.service_ms {
             write!(f, " service {service:.1} ms")?;
@@ -97,6 +145,14 @@ mod tests {
         let json = serde_json::to_value(report).unwrap();
         assert_eq!(json["queue_seen_by"], "qdisc");
         assert_eq!(json["queue_rate_pps"], 500.0);
+        assert_eq!(json["waits_known_by"], "estimate");
+        let stamped = report.with_stamps(Some(Span::from_millis(11)));
+        assert_eq!(
+            stamped.to_string(),
+            "queue 6 (qdisc) 500/s wait 12.0 ms stamped 11.0 ms service 20.0 ms"
+        );
+        assert_eq!(serde_json::to_value(stamped).unwrap()["waits_known_by"], "stamps");
+        assert_eq!(report.with_stamps(None), report);
         let unseen = QueueReport::of(None, None, None);
         assert_eq!(unseen.to_string(), "queue not seen");
         assert_eq!(serde_json::to_value(unseen).unwrap()["queue_packets"], serde_json::Value::Null);
@@ -107,6 +163,8 @@ mod tests {
         for by in [SeenBy::Discipline, SeenBy::DisciplineAndRings, SeenBy::Rings, SeenBy::Stations]
         {
             assert_eq!(serde_json::to_value(by).unwrap(), by.name());
+            let waits_by = WaitsBy::from(by);
+            assert_eq!(serde_json::to_value(waits_by).unwrap(), waits_by.name());
         }
     }
 }

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use freshline_core::unit::Time;
 use noq_proto::{FourTuple, PathId, VarInt};
 
-use super::super::driver::Watched;
 use super::super::socket::Outlet;
 use super::super::status::{ViaReport, ViaState};
 use super::{Client, LOOKUP_RETRY, MAX_ADDRESSES};
@@ -176,7 +175,7 @@ impl Client {
             return;
         }
         let opened = Outlet::open(&way.via, way.peer).and_then(|mut outlet| {
-            driver.watch(&mut outlet.socket.udp, Watched::Socket(index))?;
+            driver.watch_outlet(&mut outlet, index)?;
             Ok(outlet)
         });
         match opened {

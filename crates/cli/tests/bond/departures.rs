@@ -1,0 +1,60 @@
+//! The wait of packets in a device queue by the kernel's stamps of their departures.
+//!
+//! ```text
+//!   upload ─► client ─► v1: tbf, 4 Mbit/s, at most 40 kB: 80 ms ─► server
+//! ```
+//!
+//! The upload alone fills the queue: with Cubic it is between 70 and 100 % full.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::net::{Net, can_run};
+use super::{number, number_if};
+
+/// What the queue holds, in s.
+const FULL: f64 = 40_000.0 * 8.0 / 4e6;
+/// How often it is looked at most, and how often a look must find it near that.
+const LOOKS: usize = 40;
+const ENOUGH: usize = 5;
+
+#[test]
+fn stamps_of_departures_show_the_wait_that_the_queue_is_set_to() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new([4, 4]);
+    net.tc("c", "qdisc replace dev v1 root tbf rate 4mbit burst 8k limit 40k");
+    net.serve(|mut stream: TcpStream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let _client = net.client_via("--via v1 --metrics 127.0.0.1:9099");
+    let mut upload = net.connect();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                upload.write_all(&[0; 16 * 1024]).unwrap();
+            }
+        });
+        let (mut near, mut waits) = (0, Vec::new());
+        while near < ENOUGH && waits.len() < LOOKS {
+            thread::sleep(Duration::from_millis(250));
+            let metrics = net.metrics();
+            let stamped = number_if(&metrics, "bond_path_stamped_wait_seconds", "v1");
+            let estimated = number_if(&metrics, "bond_path_queue_wait_seconds", "v1");
+            if let Some(wait) = stamped {
+                assert_eq!(number(&metrics, "bond_path_waits_stamped", "v1"), 1.0);
+                near += usize::from((0.6 * FULL..1.1 * FULL).contains(&wait));
+            }
+            waits.push((stamped, estimated));
+        }
+        stop.store(true, Ordering::Relaxed);
+        println!("stamps | full {FULL:.3} s | stamped, estimated: {waits:.3?}");
+        assert!(near >= ENOUGH, "{waits:?}");
+    });
+}

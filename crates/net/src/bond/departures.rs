@@ -1,0 +1,363 @@
+//! When packets left their device, from the kernel: `SO_TIMESTAMPING` with `TX_SOFTWARE`, read from
+//! the socket's error queue.
+//!
+//! ```text
+//!   sendmsg ─► queueing discipline ─► driver: stamp (wall clock, number of the call) ─► error queue
+//!                                                                                          │
+//!   wait W = stamp − sending, of each packet of that call  ◄───────────────────────────────┘
+//! ```
+//!
+//! # Where the kernel is silent
+//!
+//! - **A train** (GSO) is one call with one stamp, that of its first segment where the kernel
+//!   segments it before the driver. The stamp counts for all of its packets: a train is at most what
+//!   the path sends in half a millisecond.
+//! - **The entry into the discipline** (`TX_SCHED`) is not asked for: RTT − W is the time from the
+//!   departure to the ack, whatever the packet waited for before.
+//! - **Numbers** are counted by the kernel from 0, per call, and wrap. Whether a call that failed was
+//!   counted depends on the kernel (those that would block: not from Linux 6.9 on). So after a failed
+//!   call no stamps are asked for until those of all earlier calls are read or too old, and then the
+//!   numbers start at 0 again. The same where a number shows that the counts differ.
+//! - **The wall clock** may be set: then the stamps of all packets that were sent before are
+//!   discarded. Slower drifts are followed ([`Anchor`]).
+//! - **A driver without stamps** causes no error; its packets keep the estimated wait.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use freshline_core::path::{MAX_STAMPED_WAIT, stamped_wait};
+use freshline_core::unit::{Span, Time};
+use mio::net::UdpSocket;
+use nix::cmsg_space;
+use nix::libc::{sock_extended_err, sockaddr_in6};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, TimestampingFlag, recvmmsg, setsockopt,
+    sockopt::Timestamping,
+};
+use nix::sys::time::TimeSpec;
+
+use super::gate::Pending;
+use crate::clock::{Anchor, Clock};
+
+/// Stamps per system call, and system calls per turn, at most.
+const BATCH: usize = 32;
+const BATCHES: usize = 8;
+
+/// Calls without a stamp that are kept, at most; of more, the oldest are forgotten.
+const MAX_CALLS: usize = 1 << 12;
+
+/// A jump of the wall clock by more is not a drift.
+const STEP: Span = Span::from_millis(1);
+
+/// `SCM_TSTAMP_SND` of <linux/errqueue.h>: the stamp of the driver; `SO_EE_ORIGIN_TIMESTAMPING`.
+const BY_DRIVER: u32 = 0;
+const ORIGIN: u8 = 4;
+
+/// A call whose stamp is to come.
+#[derive(Debug)]
+struct Call {
+    at: Time,
+    /// Empty as soon as a stamp would say nothing.
+    packets: Vec<Pending>,
+    is_stamped: bool,
+}
+
+/// A stamp of the kernel's: the number of a call, and when its packet left, by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    number: u32,
+    left: Duration,
+}
+
+/// The calls of one socket whose stamps are to come.
+#[derive(Debug)]
+pub(super) struct Departures {
+    clock: Clock,
+    anchor: Anchor,
+    /// The kernel is asked for stamps, and the number of its next call is known.
+    is_on: bool,
+    /// The number of the first call in `calls`.
+    first: u32,
+    calls: VecDeque<Call>,
+}
+
+impl Departures {
+    pub(super) fn new(clock: Clock) -> Self {
+        let anchor = Anchor::of_now(clock);
+        Self { clock, anchor, is_on: false, first: 0, calls: VecDeque::new() }
+    }
+
+    /// Asks the kernel for the stamps of the calls from now on, if it is not asked and no earlier stamp
+    /// can come.
+    pub(super) fn prepare(&mut self, socket: &UdpSocket) {
+        if self.is_on {
+            return;
+        }
+        self.prune(self.clock.now());
+        if !self.calls.is_empty() {
+            return;
+        }
+        // Stamps that came too late.
+        for _ in 0..BATCHES {
+            if read(socket).is_ok_and(|stamps| stamps.is_empty()) {
+                self.first = 0;
+                self.is_on = ask(socket, true).is_ok();
+                return;
+            }
+        }
+    }
+
+    /// A call has sent these packets.
+    pub(super) fn on_sent(&mut self, packets: Vec<Pending>) {
+        if !self.is_on {
+            return;
+        }
+        if self.calls.len() == MAX_CALLS {
+            self.calls.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+        self.calls.push_back(Call { at: self.clock.now(), packets, is_stamped: false });
+    }
+
+    /// It is not known which number the next call has.
+    pub(super) fn on_doubt(&mut self, socket: &UdpSocket) {
+        if self.is_on {
+            let _ = ask(socket, false);
+            self.is_on = false;
+        }
+    }
+
+    /// Reads what stamps there are, and tells the packets.
+    pub(super) fn read(&mut self, socket: &UdpSocket) {
+        for _ in 0..BATCHES {
+            if self.calls.is_empty() {
+                return;
+            }
+            let Ok(stamps) = read(socket) else { return };
+            if stamps.is_empty() {
+                return;
+            }
+            if !self.take(&stamps, Anchor::of_now(self.clock)) {
+                self.on_doubt(socket);
+            }
+            if stamps.len() < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Tells the packets of these stamps, which were read at `anchor`; whether the kernel counts as
+    /// this does.
+    fn take(&mut self, stamps: &[Stamp], anchor: Anchor) -> bool {
+        let now = anchor.ours();
+        if self.anchor.follow(anchor) > STEP {
+            self.forget();
+        }
+        let mut is_same = true;
+        for stamp in stamps {
+            let at = stamp.number.wrapping_sub(self.first);
+            if at > u32::MAX / 2 {
+                // Too old: its call is forgotten.
+                continue;
+            }
+            let Some(call) = self.calls.get_mut(at as usize) else {
+                is_same = false;
+                self.forget();
+                break;
+            };
+            call.is_stamped = true;
+            let left = self.anchor.time_of(stamp.left);
+            let is_possible = stamped_wait(call.at, left, now).is_some();
+            for packet in call.packets.drain(..).filter(|_| is_possible) {
+                if let Some(wait) = stamped_wait(self.clock.time_of(packet.sent_at()), left, now) {
+                    packet.on_left(wait);
+                }
+            }
+        }
+        self.prune(now);
+        is_same
+    }
+
+    /// Discards the stamps to come of all calls so far.
+    fn forget(&mut self) {
+        self.calls.iter_mut().for_each(|call| call.packets.clear());
+    }
+
+    /// Forgets calls from the oldest on, while they are stamped or too old to be.
+    fn prune(&mut self, now: Time) {
+        while let Some(call) = self.calls.front()
+            && (call.is_stamped || now.since(call.at) > MAX_STAMPED_WAIT)
+        {
+            self.calls.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+/// Starts or ends stamps of what is sent; numbers start at 0 each time. Those that were made can
+/// still be read.
+fn ask(socket: &UdpSocket, is_on: bool) -> nix::Result<()> {
+    let mut flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+    if is_on {
+        flags |= TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+    }
+    setsockopt(socket, Timestamping, &flags)
+}
+
+/// Up to [`BATCH`] stamps from the error queue; what else is there is dropped.
+fn read(socket: &UdpSocket) -> io::Result<Vec<Stamp>> {
+    let control = cmsg_space!([TimeSpec; 3], sock_extended_err, sockaddr_in6);
+    let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(control));
+    let mut nothing: [[io::IoSliceMut<'_>; 0]; BATCH] = [const { [] }; BATCH];
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let received = match recvmmsg(socket.as_raw_fd(), &mut headers, nothing.iter_mut(), flags, None)
+    {
+        Ok(received) => received,
+        Err(nix::errno::Errno::EAGAIN) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let stamp_of = |messages: &mut dyn Iterator<Item = ControlMessageOwned>| {
+        let (mut number, mut left) = (None, None);
+        for message in messages {
+            match message {
+                ControlMessageOwned::ScmTimestampsns(stamps) => left = Some(stamps.system),
+                ControlMessageOwned::Ipv4RecvErr(error, _)
+                | ControlMessageOwned::Ipv6RecvErr(error, _)
+                    if (error.ee_origin, error.ee_info) == (ORIGIN, BY_DRIVER) =>
+                {
+                    number = Some(error.ee_data);
+                }
+                _ => {}
+            }
+        }
+        Some(Stamp { number: number?, left: left?.into() })
+    };
+    Ok(received.filter_map(|message| stamp_of(&mut message.cmsgs().ok()?)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    use std::sync::{Arc, Mutex};
+
+    use super::super::waits::{Expected, Waits};
+    use super::*;
+
+    /// A path of which packet after packet is sent.
+    #[derive(Default)]
+    struct Path(Arc<Mutex<Waits>>, u64);
+
+    impl Path {
+        fn send(&mut self, clock: Clock) -> Pending {
+            let (number, now) = (self.1, clock.instant_of(clock.now()));
+            self.1 += 1;
+            let mut waits = self.0.lock().unwrap();
+            let wait = Some(Span::from_secs(9));
+            waits.expect(Expected { wait, is_final: false });
+            waits.on_sent(number, now);
+            Pending::new(Arc::clone(&self.0), number, now)
+        }
+
+        /// The wait of a packet in flight by its stamp.
+        fn stamped(&self, number: u64) -> Option<Span> {
+            self.0.lock().unwrap().stamped_in_flight(number)
+        }
+    }
+
+    /// Departures that are on, without a socket.
+    fn counted(first: u32) -> (Departures, Path) {
+        let departures = Departures { is_on: true, first, ..Departures::new(Clock::new()) };
+        (departures, Path::default())
+    }
+
+    /// A stamp of now.
+    fn stamp(number: u32) -> Stamp {
+        Stamp { number, left: crate::clock::wall_clock() }
+    }
+
+    #[test]
+    fn the_stamp_of_a_call_is_that_of_all_its_packets_also_where_numbers_wrap() {
+        let (mut departures, mut path) = counted(u32::MAX);
+        let clock = departures.clock;
+        departures.on_sent(vec![path.send(clock), path.send(clock)]);
+        departures.on_sent(vec![path.send(clock)]);
+        // The first one may have been dropped; an older one is not known.
+        let stamps = [stamp(0), stamp(u32::MAX - 5)];
+        assert!(departures.take(&stamps, Anchor::of_now(clock)));
+        assert_eq!([0, 1].map(|number| path.stamped(number)), [None; 2]);
+        assert!(path.stamped(2).unwrap() < Span::from_secs(2));
+        assert!(departures.take(&[stamp(u32::MAX)], Anchor::of_now(clock)));
+        assert!([0, 1].iter().all(|number| path.stamped(*number).is_some()));
+        assert_eq!((departures.first, departures.calls.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_number_that_was_not_sent_and_a_stamp_before_the_sending_give_no_wait() {
+        let (mut departures, mut path) = counted(0);
+        let clock = departures.clock;
+        let early =
+            Stamp { number: 0, left: crate::clock::wall_clock() - Duration::from_millis(9) };
+        departures.on_sent(vec![path.send(clock)]);
+        departures.on_sent(vec![path.send(clock)]);
+        assert!(departures.take(&[early], Anchor::of_now(clock)));
+        assert!(!departures.take(&[stamp(7), stamp(1)], Anchor::of_now(clock)));
+        assert_eq!([0, 1].map(|number| path.stamped(number)), [None; 2]);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_gives_no_wait_to_packets_sent_before() {
+        let (mut departures, mut path) = counted(0);
+        let clock = departures.clock;
+        departures.on_sent(vec![path.send(clock)]);
+        // Until now the wall clock was 100 ms behind: the stamp is of the new time.
+        departures.anchor = Anchor::of_now(clock).with_wall_behind(Duration::from_millis(100));
+        assert!(departures.take(&[stamp(0)], Anchor::of_now(clock)));
+        assert_eq!(path.stamped(0), None);
+        departures.on_sent(vec![path.send(clock)]);
+        assert!(departures.take(&[stamp(1)], Anchor::of_now(clock)));
+        assert!(path.stamped(1).is_some());
+    }
+
+    #[test]
+    fn memory_is_bounded_where_no_stamps_come() {
+        let (mut departures, mut path) = counted(0);
+        let clock = departures.clock;
+        (0..=MAX_CALLS).for_each(|_| departures.on_sent(vec![path.send(clock)]));
+        assert_eq!((departures.calls.len(), departures.first), (MAX_CALLS, 1));
+        departures.prune(clock.now() + MAX_STAMPED_WAIT + Span::from_millis(1));
+        assert_eq!(departures.calls.len(), 0);
+    }
+
+    /// Loopback gives stamps at once, in the call.
+    #[test]
+    fn stamps_come_from_the_kernel_in_both_families_and_again_after_a_failed_call() {
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            let far = std::net::UdpSocket::bind((ip, 0)).unwrap();
+            let socket = UdpSocket::bind((ip, 0).into()).unwrap();
+            let mut departures = Departures::new(Clock::new());
+            let (clock, mut path) = (departures.clock, Path::default());
+            let send = |departures: &mut Departures, path: &mut Path| {
+                departures.prepare(&socket);
+                let packet = path.send(clock);
+                socket.send_to(&[7; 100], far.local_addr().unwrap()).unwrap();
+                departures.on_sent(vec![packet]);
+            };
+            (0..100).for_each(|_| send(&mut departures, &mut path));
+            departures.read(&socket);
+            assert!((0..100).all(|number| path.stamped(number).is_some()));
+            send(&mut departures, &mut path);
+            departures.on_doubt(&socket);
+            send(&mut departures, &mut path);
+            assert_eq!(departures.calls.len(), 1, "earlier stamps are to come first");
+            departures.read(&socket);
+            send(&mut departures, &mut path);
+            departures.read(&socket);
+            let stamped = [100, 101, 102].map(|number| path.stamped(number).is_some());
+            assert_eq!((stamped, departures.first), ([true, false, true], 1));
+        }
+    }
+}
