@@ -25,7 +25,6 @@ fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
     for (flags, named) in [
         ("--queue codel", "`codel`"),
         ("--queue 100p", "`100p`"),
-        ("--isolate host", "`--isolate host`, only `flow`"),
         ("--queue codel --isolate flow", "--isolate is for `ifil`"),
         ("--scheduler tdm --frame 1us", "give at least 1ms"),
     ] {
@@ -36,6 +35,8 @@ fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
     let slow = refused("attach --dev lo --rate 1bit", 2);
     assert!(slow.contains("give at least 1kbit"), "{slow}");
     assert!(refused("attach --tun x --rate 1mbit", 2).contains("--or-run"));
+    assert!(refused("attach --dev lo --overhead 38", 2).contains("count against a rate"));
+    assert!(refused("attach --dev lo --queue codel --or-run", 2).contains("at which rate?"));
 }
 
 #[test]

@@ -209,7 +209,8 @@ fn disciplines(packets: u32) -> [QdiscConfig; 9] {
     let limit = Packets::new(packets.into());
     let bytes = Bytes::new(u64::from(Held::SIZE) * u64::from(packets));
     let fifo = QdiscConfig::Fifo { limit: Limit::Packets(limit) };
-    let ifil = QdiscConfig::Ifil(IfilParams { limit, isolate: Some(Isolation::Flow) });
+    let isolate = Some(Isolation::Flow);
+    let ifil = QdiscConfig::Ifil(IfilParams { limit, isolate, ..<_>::default() });
     let drr = DrrParams::default();
     let each = Packets::new(u64::from((packets / drr.queues).max(1)));
     [

@@ -11,7 +11,6 @@ use etherparse::{
 };
 use freshline_core::link::Framing;
 use freshline_core::router::{Classifier, Header, IfcConfig, QdiscConfig, StreamProtocol};
-use freshline_core::unit::BitRate;
 use freshline_kernel::ifc_qdisc::Settings;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg32;
@@ -29,9 +28,7 @@ const RULES: &[&str] = &[
 /// As `struct rule` of `packet.h`: how many rows, and the rows.
 fn rows(classifier: &Classifier) -> String {
     let ifc = IfcConfig { classifier: classifier.clone(), ..IfcConfig::default() };
-    let settings =
-        Settings::new(BitRate::from_mbps(1), Framing::default(), &QdiscConfig::Ifc(ifc.into()))
-            .unwrap();
+    let settings = Settings::new(None, Framing::default(), &QdiscConfig::Ifc(ifc.into())).unwrap();
     settings.rules().iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 

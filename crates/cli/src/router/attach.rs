@@ -1,10 +1,11 @@
 //! `freshline router attach`: freshness control that stays, in the kernel where that has it.
 
 use freshline_kernel::ifc_qdisc::{self, Settings};
-use freshline_net::router::{Order, RouterConfig, Via, order};
+use freshline_net::router::{Order, Via, order};
 
-use super::flags::{Flags, say_updates};
+use super::flags::{Chosen, Flags, say_updates};
 use super::run::route;
+use super::table::at_rate;
 use crate::Failure;
 use crate::hold::failure;
 
@@ -14,11 +15,16 @@ use crate::hold::failure;
 /// needs a kernel with queueing disciplines in eBPF (Linux 6.16 with CONFIG_NET_SCH_BPF) and
 /// --queue ifc, whose queue of drop-averse packets is fq_codel (default), codel or a FIFO with a limit.
 /// Otherwise the command fails and says why; with --or-run it shapes in user space until Ctrl-C.
+///
+/// Without --rate packets leave at the device's own rate, and queue here while the device's queue is full
+/// (byte queue limits, or a full ring). A device that never stops its queue, such as veth or a bridge, then
+/// leaves nothing to schedule: shape it with --rate.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
 
     freshline router attach --dev eth1 --rate 19mbit --queue ifc --aoi-share 0.5
+    freshline router attach --dev eth1
     freshline router set --dev eth1 --aoi-share 0.3
     freshline router status --dev eth1
     freshline router detach --dev eth1
@@ -39,8 +45,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let config = args.flags.config().map_err(Failure::Usage)?;
-    let RouterConfig { device, via, rate, framing, queue } = &config;
+    let chosen = args.flags.chosen().map_err(Failure::Usage)?;
+    let Chosen { device, via, rate, framing, queue } = &chosen;
     if *via != Via::default() && !args.or_run {
         return Err(Failure::Usage(miette::miette!(
             "--tun and --queue-number are for user space; use `freshline router run`, or add --or-run"
@@ -59,8 +65,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             }
             ifc_qdisc::attach(device, &settings).map_err(failure)?;
             eprintln!(
-                "{device} at {rate}, queue {queue}: in the kernel, as its own queueing discipline; \
-                 `freshline router detach --dev {device}` ends it"
+                "{device} {}, queue {queue}: in the kernel, as its own queueing discipline; \
+                 `freshline router detach --dev {device}` ends it",
+                at_rate(*rate)
             );
             say_updates(queue, "look like streams by their headers");
             return Ok(());
@@ -69,6 +76,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Err(error) if !args.or_run || !error.is_lack() => return Err(failure(error)),
         Err(error) => error.to_string(),
     };
+    let config = chosen.with_rate().map_err(Failure::Usage)?;
     eprintln!("in user space, until Ctrl-C, and not in the kernel: {why}");
     route(config, None, None, false)
 }

@@ -22,6 +22,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dev", "queue_number"])]
     tun: Option<String>,
     /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
+    /// `attach` works without it, at the device's own rate.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Count what the link adds to each packet: a keyword of `tc-cake` such as ethernet, docsis,
@@ -55,7 +56,7 @@ pub(super) struct Flags {
     credit: Option<Credit>,
     /// Choose what takes turns among updates (ifc, ifil): `host`, source addresses (of IPv6 the
     /// first 64 bits), so that a host gains nothing by many ports; or `flow`, each 5-tuple, as in the
-    /// paper. Default: host in user space; the kernel has only flow.
+    /// paper. Default: host.
     #[arg(long, value_name = "WHAT", help_heading = "Freshness control")]
     isolate: Option<IsolationName>,
     /// Choose which packets are updates (ifc); default: `update`, this project's own protocol.
@@ -99,14 +100,35 @@ enum IsolationName {
     Flow,
 }
 
-impl Flags {
-    /// What the file and the flags say together.
-    pub(super) fn config(&self) -> miette::Result<RouterConfig> {
-        config(self)
+/// What the file and the flags say together: a [`RouterConfig`] of which the rate may be the device's own.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) device: String,
+    pub(super) via: Via,
+    pub(super) rate: Option<BitRate>,
+    pub(super) framing: Framing,
+    pub(super) queue: QdiscConfig,
+}
+
+impl Chosen {
+    /// What a router in user space needs, which always shapes.
+    pub(super) fn with_rate(self) -> miette::Result<RouterConfig> {
+        let Self { device, via, rate, framing, queue } = self;
+        let rate = rate.ok_or_else(|| {
+            miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
+        })?;
+        Ok(RouterConfig { device, via, rate, framing, queue })
     }
 }
 
-fn config(args: &Flags) -> miette::Result<RouterConfig> {
+impl Flags {
+    /// What the file and the flags say together.
+    pub(super) fn chosen(&self) -> miette::Result<Chosen> {
+        chosen(self)
+    }
+}
+
+fn chosen(args: &Flags) -> miette::Result<Chosen> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
     let number = args.queue_number.or(file.queue_number);
     let device = match via(&args.dev, &args.tun, number)? {
@@ -148,10 +170,12 @@ fn config(args: &Flags) -> miette::Result<RouterConfig> {
     }
     let (device, via) =
         device.ok_or_else(|| miette!("which device? give --dev, such as --dev eth1"))?;
-    let rate = rate.ok_or_else(|| {
-        miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
-    })?;
-    Ok(RouterConfig { device, via, rate, framing, queue })
+    if rate.is_none() && framing != Framing::default() {
+        return Err(miette!(
+            "--framing, --overhead and --mpu count against a rate; give --rate, such as 19mbit"
+        ));
+    }
+    Ok(Chosen { device, via, rate, framing, queue })
 }
 
 /// Has updates take turns by hosts or by flows.

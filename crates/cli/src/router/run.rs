@@ -10,7 +10,7 @@ use freshline_net::clock::Clock;
 use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
 use miette::IntoDiagnostic;
 
-use super::flags::{Flags, say_updates};
+use super::flags::{Chosen, Flags, say_updates};
 use super::{is_in_kernel, table};
 use crate::Failure;
 use crate::output::{printed, stop_on_signals};
@@ -65,7 +65,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let config = args.flags.config().map_err(Failure::Usage)?;
+    let config = args.flags.chosen().and_then(Chosen::with_rate).map_err(Failure::Usage)?;
     route(config, args.metrics, args.duration, args.json)
 }
 

@@ -23,14 +23,19 @@ pub(super) fn print_told(told: &Told) -> io::Result<()> {
     write(&mut out, &told.report)
 }
 
+/// The rate as messages name it.
+pub(super) fn at_rate(rate: Option<BitRate>) -> String {
+    rate.map_or_else(|| "at the device's own rate".to_owned(), |rate| format!("at {rate}"))
+}
+
 /// The whole table.
 pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<()> {
     let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
     writeln!(
         out,
-        "{} at {}, queue {}: updates have {} of the link (γ = {}) after {:.1} s",
+        "{} {}, queue {}: updates have {} of the link (γ = {}) after {:.1} s",
         report.device,
-        BitRate::from_bps(report.rate_bps),
+        at_rate(report.rate_bps.map(BitRate::from_bps)),
         report.queue,
         share(report.served_share),
         share(report.aoi_share),

@@ -144,8 +144,18 @@ fn reset(line: &str) -> Option<(f64, f64)> {
 
 /// Sends a datagram of `len` bytes from A to each of these ports at B.
 pub(crate) fn send(net: &Net, len: usize, ports: impl Iterator<Item = u16> + Send) {
+    send_from(net, "0.0.0.0", len, ports);
+}
+
+/// The same, from this address of A.
+pub(crate) fn send_from(
+    net: &Net,
+    source: &str,
+    len: usize,
+    ports: impl Iterator<Item = u16> + Send,
+) {
     net.within("a", || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let socket = UdpSocket::bind((source, 0)).unwrap();
         for port in ports {
             // A port where nobody listens is told of, once; the next one is another.
             while socket.send_to(&vec![0; len], (net.far(), port)).is_err() {}

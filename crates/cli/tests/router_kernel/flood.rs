@@ -1,6 +1,7 @@
 //! What the discipline in the kernel makes of more flows than it has room for, and of being taken away
 //! under load.
 
+use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::attached::{Attached, asked, in_kernel, left_besides, tc};
 use super::guest;
 use super::net::{Net, can_run};
 use super::running::count;
-use super::traffic::{Bulk, Updates, arrived_for_nobody, send};
+use super::traffic::{Bulk, Updates, arrived_for_nobody, send, send_from};
 
 /// Over both classes.
 fn of_all(status: &Value, what: &str) -> u64 {
@@ -84,6 +85,27 @@ fn of_each_flow_of_updates_one_packet_waits() {
     attached.detach();
 }
 
+/// How many packets another host sends in the flood, each of a flow of its own.
+const FEW: usize = 20;
+
+/// How many of those arrive within this time. The queue is full of the flood's, of which 1 ms each
+/// takes one.
+fn arrived_from_another_host(net: &Net, within: Duration) -> usize {
+    net.ip("a", "addr add 10.77.1.3/24 dev r");
+    let sockets: Vec<_> = net.within("b", || {
+        let bind = |port: u16| UdpSocket::bind((net.far(), port)).unwrap();
+        (9000..).take(FEW).map(bind).collect()
+    });
+    send_from(net, "10.77.1.3", 100, (9000..).take(FEW));
+    thread::sleep(within + Duration::from_millis(10));
+    let arrived = |socket: &&UdpSocket| {
+        socket.set_nonblocking(true).unwrap();
+        let from = socket.recv_from(&mut [0; 200]).ok().map(|(_, from)| from.ip().to_string());
+        from.as_deref() == Some("10.77.1.3")
+    };
+    sockets.iter().filter(arrived).count()
+}
+
 #[test]
 fn after_a_flood_of_flows_every_packet_is_accounted_for() {
     const PORTS: usize = 50_000;
@@ -101,9 +123,15 @@ fn after_a_flood_of_flows_every_packet_is_accounted_for() {
     let updates = &status["classes"][0];
     assert_eq!(count(&updates["packets_in"]), 2 * PORTS as u64, "{status}");
     assert!(waiting < 5_000 && count(&updates["queue_full"]) > 90_000, "{status}");
+    let from_other = arrived_from_another_host(&net, 2 * Duration::from_millis(FEW as u64));
     let status = drained(&attached);
+    assert_eq!(from_other, FEW, "{status}");
     assert_conserved(&status);
-    assert_arrived(&net, &status);
+    // What came from the other host found a socket.
+    assert_eq!(
+        arrived_for_nobody(&net) - 1 + FEW as u64,
+        count(&status["classes"][0]["packets_out"])
+    );
     attached.detach();
 }
 

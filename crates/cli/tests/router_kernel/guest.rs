@@ -52,6 +52,8 @@ const MODULES: &[&str] = &[
     "nf_tables",
     "nft_queue",
     "nfnetlink_queue",
+    "virtio_pci",
+    "virtio_net",
 ];
 /// Set where the test runs in the guest.
 const HERE: &str = "FRESHLINE_IN_GUEST";
@@ -88,9 +90,14 @@ impl Done {
 
 /// Runs a script (`bash -eu`) in a new guest; nothing where that cannot be, which is said.
 pub(crate) fn run(script: &str) -> Option<Done> {
+    run_with(&[], script)
+}
+
+/// The same, in a guest with devices: arguments of QEMU.
+fn run_with(devices: &[&str], script: &str) -> Option<Done> {
     static READY: OnceLock<Result<(PathBuf, Vec<u8>), String>> = OnceLock::new();
     match READY.get_or_init(prepared) {
-        Ok((image, files)) => Some(boot(image, files, script)),
+        Ok((image, files)) => Some(boot(image, files, script, devices)),
         Err(missing) => {
             println!("skipped: needs {missing}");
             None
@@ -101,6 +108,11 @@ pub(crate) fn run(script: &str) -> Option<Done> {
 /// Whether the rest of this test is to run here, which is in a guest. Outside it boots one, in which
 /// the same test runs, and asserts that it passes there.
 pub(crate) fn entered() -> bool {
+    entered_with(&[])
+}
+
+/// The same, in a guest with devices: arguments of QEMU.
+pub(crate) fn entered_with(devices: &[&str]) -> bool {
     if env::var_os(HERE).is_some() {
         return true;
     }
@@ -110,7 +122,7 @@ pub(crate) fn entered() -> bool {
     // With a single thread, which is one for each processor, the harness begins lines that we end.
     let script =
         format!("{HERE}=1 exec {} --exact {test} --nocapture --test-threads 2", program.display());
-    if let Some(done) = run(&script) {
+    if let Some(done) = run_with(devices, &script) {
         // Whoever counts results must not count this one twice.
         let of_harness = ["running ", "test ", "test result: "];
         let told =
@@ -161,7 +173,7 @@ fn found(program: &str) -> Result<PathBuf, String> {
     places.find(|place| place.is_file()).ok_or_else(|| program.to_owned())
 }
 
-fn boot(image: &Path, files: &[u8], script: &str) -> Done {
+fn boot(image: &Path, files: &[u8], script: &str, devices: &[&str]) -> Done {
     let mut initramfs = NamedTempFile::new().unwrap();
     initramfs.write_all(files).unwrap();
     let mut more = Initramfs::default();
@@ -176,6 +188,7 @@ fn boot(image: &Path, files: &[u8], script: &str) -> Done {
         .args(["-nodefaults", "-display", "none", "-no-reboot"])
         .args(["-serial", &to(&console), "-serial", &to(&output)])
         .args(["-append", COMMAND_LINE])
+        .args(devices)
         .arg("-kernel")
         .arg(image)
         .arg("-initrd")

@@ -17,6 +17,7 @@ mod guest;
 mod hosts;
 mod initramfs;
 mod kernel;
+mod line_rate;
 #[allow(dead_code)]
 #[path = "../router/net.rs"]
 mod net;

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
 use super::{
-    Codel, CodelParams, Discipline, Drr, DrrParams, DualConfig, Fifo, FqCodel, FqCodelParams,
+    Codel, CodelParams, Discipline, Drr, DrrParams, DualConfig, Fifo, FqCodel, FqCodelParams, Hold,
     IfcConfig, Ifil, IfilHosts, IfilParams, Isolation, Lifo, Limit, Packet, ParseLimitError, Red,
     RedParams,
 };
@@ -192,10 +192,16 @@ impl QdiscConfig {
             Self::Codel(params) => Discipline::Codel(Codel::new(*params)?),
             Self::Drr(params) => Discipline::Drr(Drr::new(*params, rng)?),
             Self::FqCodel(params) => Discipline::FqCodel(FqCodel::new(*params, rng)?),
-            Self::Ifil(params) => match params.isolate.unwrap_or_default() {
-                Isolation::Host => Discipline::IfilHosts(IfilHosts::new(*params, rng)?),
-                Isolation::Flow => Discipline::Ifil(Ifil::new(*params, rng)?),
-            },
+            Self::Ifil(params) => {
+                let updates = match params.isolate.unwrap_or_default() {
+                    Isolation::Host => Discipline::IfilHosts(IfilHosts::new(*params, rng)?),
+                    Isolation::Flow => Discipline::Ifil(Ifil::new(*params, rng)?),
+                };
+                match params.hold {
+                    Some(hold) => Discipline::Hold(Box::new(Hold::new(updates, hold)?)),
+                    None => updates,
+                }
+            }
             Self::Ifc(config) => Discipline::Ifc(Box::new(config.build(rng)?)),
             Self::Dual(config) => Discipline::Dual(Box::new(config.build(rng)?)),
         })
@@ -480,6 +486,10 @@ mod tests {
                 (r#"{ discipline = "drr", queues = 0 }"#, "`queues` is 0; give from 1 to"),
                 (r#"{ discipline = "drr", quantum = "1B" }"#, "`quantum` is 1B; give at"),
                 (r#"{ discipline = "fq_codel", limit = "0p" }"#, "`limit` is zero"),
+                (
+                    r#"{ discipline = "ifil", hold = { update_period = "1ms", output_period = "0s" } }"#,
+                    "`output_period` is zero; give more",
+                ),
                 (r#"{ discipline = "fq_codel", memory = "0B" }"#, "`memory` is zero"),
                 (r#"{ discipline = "fq_codel", interval = "1ms" }"#, "is above `interval` (1ms)"),
                 (r#"{ discipline = "fq_codel", queues = 0 }"#, "`queues` is 0; give from 1 to"),

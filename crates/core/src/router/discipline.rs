@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use rand_pcg::Pcg32;
 
 use super::{
-    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Ifc, Ifil, IfilHosts,
-    Lifo, Packet, Qdisc, Red, Ring,
+    AnyScheduler, Backlog, Codel, Dequeued, Drops, Drr, Dual, Fifo, FqCodel, Hold, Ifc, Ifil,
+    IfilHosts, Lifo, Packet, Qdisc, Red, Ring,
 };
 use crate::unit::{Packets, Time};
 
@@ -30,6 +30,8 @@ pub enum Discipline<P> {
     Ifil(Ifil<P>),
     /// The same, with hosts in turn.
     IfilHosts(IfilHosts<P>),
+    /// Either of these, which holds updates.
+    Hold(Box<Hold<Self>>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),
     /// The dual transmit queue.
@@ -47,6 +49,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifil(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::IfilHosts(qdisc) => qdisc.enqueue(now, packet, drops),
+            Self::Hold(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Ifc(qdisc) => qdisc.enqueue(now, packet, drops),
             Self::Dual(qdisc) => qdisc.enqueue(now, packet, drops),
         }
@@ -62,6 +65,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifil(qdisc) => qdisc.dequeue(now, drops),
             Self::IfilHosts(qdisc) => qdisc.dequeue(now, drops),
+            Self::Hold(qdisc) => qdisc.dequeue(now, drops),
             Self::Ifc(qdisc) => qdisc.dequeue(now, drops),
             Self::Dual(qdisc) => qdisc.dequeue(now, drops),
         }
@@ -77,6 +81,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
             Self::IfilHosts(qdisc) => Qdisc::<P>::next_event(qdisc),
+            Self::Hold(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
             Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
             Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
         }
@@ -92,6 +97,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.backlog(),
             Self::Ifil(qdisc) => qdisc.backlog(),
             Self::IfilHosts(qdisc) => qdisc.backlog(),
+            Self::Hold(qdisc) => qdisc.backlog(),
             Self::Ifc(qdisc) => qdisc.backlog(),
             Self::Dual(qdisc) => qdisc.backlog(),
         }
@@ -107,6 +113,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
             Self::FqCodel(qdisc) => qdisc.marked(),
             Self::Ifil(qdisc) => Qdisc::<P>::marked(qdisc),
             Self::IfilHosts(qdisc) => Qdisc::<P>::marked(qdisc),
+            Self::Hold(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
             Self::Ifc(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
             Self::Dual(qdisc) => Qdisc::<P>::marked(qdisc.as_ref()),
         }

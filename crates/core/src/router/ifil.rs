@@ -30,7 +30,9 @@ use core::mem;
 use rand::Rng;
 
 use super::flow_hash::{FlowHash, FlowWords};
-use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc, QdiscError};
+use super::{
+    Backlog, Dequeued, Drop, DropReason, Drops, HoldParams, Limit, Packet, Qdisc, QdiscError,
+};
 use crate::unit::{Bytes, Packets, Time};
 
 /// Settings of [`Ifil`].
@@ -42,14 +44,18 @@ pub struct Params {
     /// 160 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
     /// packets it looks each one up by walking its queue. The paper has 10⁴ to 10⁵ (section VI).
     pub limit: Packets,
-    /// What takes turns; hosts if unset. The kernel's program has flows only, and takes unset for those.
+    /// What takes turns; hosts if unset.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub isolate: Option<Isolation>,
+    /// Holds an update where its successor is worth the time ([`Hold`](super::Hold)); unset, an update
+    /// leaves as soon as it may. Not in the kernel's program.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub hold: Option<HoldParams>,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Self { limit: Packets::new(2000), isolate: None }
+        Self { limit: Packets::new(2000), isolate: None, hold: None }
     }
 }
 

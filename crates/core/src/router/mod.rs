@@ -19,6 +19,7 @@ mod fifo;
 mod flow_hash;
 mod fq_codel;
 mod header;
+mod hold;
 mod ifc;
 mod ifil;
 mod ifil_hosts;
@@ -43,6 +44,7 @@ pub use dual::{Dual, DualConfig};
 pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
+pub use hold::{Hold, Params as HoldParams};
 pub use ifc::{
     AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Credit, Decision, Guard, Ifc,
     IfcConfig, Irregularity, ParseClassifierError, Reason, Rule, Scheduler, SchedulerParams, Sdm,

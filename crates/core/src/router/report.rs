@@ -14,8 +14,8 @@ pub struct RouterReport {
     pub duration_s: f64,
     /// The discipline, as it is written in a flag.
     pub queue: String,
-    /// The rate to which it shapes, in bit/s.
-    pub rate_bps: u64,
+    /// The rate to which it shapes, in bit/s; none where packets leave at the device's own rate.
+    pub rate_bps: Option<u64>,
     /// The share γ that the AoI class is to have, from 0 to 1; none where the discipline does not
     /// know classes.
     pub aoi_share: Option<f64>,

@@ -3,7 +3,7 @@
 #ifndef FRESHLINE_IFC_ARRIVE_H
 #define FRESHLINE_IFC_ARRIVE_H
 
-#include "lanes.h"
+#include "updates.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -175,24 +175,29 @@ static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, str
 
 static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
-				      __u64 most)
+				      const struct settings *now)
 {
 	struct place *place = bpf_map_lookup_elem(&newest, &header.flow), fresh = {};
-	__u32 key = next[AOI] & tokens_mask;
-	struct flow *token;
+	struct host_address address;
+	__u64 host, victim;
 
 	if (place && place->segments)
 		return replace(skb, qdisc, to_free, arrival, place);
-	token = bpf_map_lookup_elem(&tokens, &key);
-	if (!token || waiting(AOI) >= most)
-		return refuse(skb, qdisc, to_free, arrival);
+	address = host_of(&header.flow);
+	host = now->by_host ? turns_host(&address) : NONE;
+	if (waiting(AOI) >= now->most_flows) {
+		victim = turns_victim(&turns, host);
+		if (victim == NONE)
+			return refuse(skb, qdisc, to_free, arrival);
+		evict(victim);
+		forget_lost(qdisc);
+	}
 	if (!place) {
 		bpf_map_update_elem(&newest, &header.flow, &fresh, BPF_NOEXIST);
 		place = bpf_map_lookup_elem(&newest, &header.flow);
 	}
-	if (!place)
+	if (!place || !turns_join(&turns, &header.flow, host, now->by_host ? &address : NULL))
 		return refuse(skb, qdisc, to_free, arrival);
-	*token = header.flow;
 	next[AOI]++;
 	return settle(skb, qdisc, to_free, arrival, place);
 }

@@ -8,7 +8,7 @@
 
 /* The map `settings`: they may change while it runs. */
 struct settings {
-	/* bit/s, at least 1. */
+	/* bit/s; 0 for the device's own: a packet leaves whenever the device asks for one. */
 	__u64 rate;
 	struct scheduler_settings scheduler;
 	/* Of how many flows an update may wait: no more than the map has room for. */
@@ -25,6 +25,8 @@ struct settings {
 	/* Of each lane. */
 	struct codel_settings codel;
 	struct framing framing;
+	/* Whether updates take turns by source host, in place of by flow. */
+	__u64 by_host;
 	__u64 rules_count;
 	struct rule rules[MOST_RULES];
 };

@@ -110,11 +110,11 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	return skb;
 }
 
-/* Drops a drop-averse packet that was taken, and counts it. */
+/* Drops a packet that was taken, and counts it. */
 static __always_inline void lose(struct sk_buff *skb, const struct place *packet, enum loss loss)
 {
 	struct flow_account *flow = bpf_map_lookup_elem(&flows, &packet->flow);
-	struct account *account = account_of(DROP_AVERSE);
+	struct account *account = account_of(packet->queue);
 
 	if (account && loss == LOST_TO_CODEL)
 		account->congestion += packet->segments;

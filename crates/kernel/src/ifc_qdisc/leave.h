@@ -3,54 +3,29 @@
 #ifndef FRESHLINE_IFC_LEAVE_H
 #define FRESHLINE_IFC_LEAVE_H
 
-#include "lanes.h"
-
-/* The packet of the flow that has waited longest. */
-static __always_inline struct sk_buff *take_newest(struct place *to)
-{
-	__u32 key = first[AOI] & tokens_mask;
-	struct flow *token = bpf_map_lookup_elem(&tokens, &key);
-	struct sk_buff *skb;
-	struct place *place;
-
-	first[AOI]++;
-	if (!token)
-		return NULL;
-	to->flow = *token;
-	place = bpf_map_lookup_elem(&newest, token);
-	if (!place)
-		return NULL;
-	skb = take(place, to);
-	bpf_map_delete_elem(&newest, token);
-	return skb;
-}
+#include "updates.h"
 
 static __always_inline struct sk_buff *take_beside(struct place *to)
 {
 	struct place *place = place_beside(first[BESIDE]);
+	struct account *account = account_of(BESIDE);
+	struct sk_buff *skb;
 
 	first[BESIDE]++;
-	if (!place)
+	to->queue = BESIDE;
+	if (!place || !account)
 		return NULL;
 	to->flow = place->flow;
-	return take(place, to);
+	skb = take(place, to);
+	account->waiting_packets -= to->segments;
+	account->waiting_bytes -= to->bytes;
+	return skb;
 }
 
 /* Takes the next packet of a queue in which there is one, other than the drop-averse one. */
 static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 {
-	struct account *account = account_of(queue);
-	struct sk_buff *skb;
-
-	if (!account)
-		return NULL;
-	to->queue = queue;
-	skb = queue == AOI ? take_newest(to) : take_beside(to);
-	if (skb) {
-		account->waiting_packets -= to->segments;
-		account->waiting_bytes -= to->bytes;
-	}
-	return skb;
+	return queue == AOI ? take_newest(to) : take_beside(to);
 }
 
 /* The queue that is to be served; QUEUES for none. */
@@ -89,7 +64,8 @@ static __always_inline __u64 segment(const struct place *line)
 	return line->bytes * (all - after) / all - line->bytes * (all - segments_left) / all;
 }
 
-/* Begins to send the next packet or segment, if one waits. Whether to go on looking for one. */
+/* Begins to send the next packet or segment, if one waits; at the device's own rate all segments at once.
+ * Whether to go on looking for one. */
 static __always_inline int start(const struct settings *now)
 {
 	__u32 queue = choose(shaper.free_ns, now), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
@@ -105,10 +81,10 @@ static __always_inline int start(const struct settings *now)
 			if (!skb)
 				return 1;
 			occupy(skb, line);
-			segments_left = larger(line->segments, 1);
+			segments_left = now->rate ? larger(line->segments, 1) : 1;
 		}
 		beside_was_last = 0;
-		bytes = segment(line);
+		bytes = now->rate ? segment(line) : line->bytes;
 		scheduler_on_sent(&scheduler, DROP_AVERSE, bytes, &now->scheduler);
 	} else {
 		skb = queue == AOI ? take_next(AOI, line) : take_next(BESIDE, line);
@@ -121,7 +97,8 @@ static __always_inline int start(const struct settings *now)
 			beside_was_last = 1;
 		scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &now->scheduler);
 	}
-	shaper_send(&shaper, segments * on_link(bytes / segments, &now->framing), now->rate);
+	if (now->rate)
+		shaper_send(&shaper, segments * on_link(bytes / segments, &now->framing), now->rate);
 	sending = key + 1;
 	return 0;
 }
@@ -178,7 +155,8 @@ static __always_inline int finish(void)
 }
 
 /* Ends a transmission whose time is over, and begins the next one. Goes on until a packet has left, or
- * nothing is over. */
+ * nothing is over. At the device's own rate the packet leaves as it begins, and the next one does not
+ * begin: what comes until the device asks again may overtake it. */
 static long step(__u64 round, __u64 *now_ns)
 {
 	struct settings *now;
@@ -186,7 +164,14 @@ static long step(__u64 round, __u64 *now_ns)
 	int has_left = 0, looks_on;
 
 	now = bpf_map_lookup_elem(&settings, &zero);
-	if (!now || (sending && *now_ns < shaper.free_ns))
+	if (!now)
+		return 1;
+	if (!now->rate) {
+		shaper_on_arrival(&shaper, *now_ns);
+		looks_on = sending || start(now);
+		return sending ? finish() : !looks_on;
+	}
+	if (sending && *now_ns < shaper.free_ns)
 		return 1;
 	if (sending)
 		has_left = finish();

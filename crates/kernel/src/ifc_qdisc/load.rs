@@ -63,15 +63,18 @@ fn prepare(
     settings: &Settings,
     name: &str,
 ) -> Result<(), KernelError> {
-    let tokens = settings.most_flows().next_power_of_two();
+    let flows = settings.most_flows();
     // One more than may wait: where the limit drops from the longest lane, the newest is in by then.
     let slots = (settings.most_packets() + 1).next_power_of_two();
     let maps = &mut program.maps;
     let constants = maps.rodata_data.as_deref_mut().expect("the program has constants");
-    constants.tokens_mask = tokens - 1;
     constants.slots_mask = slots - 1;
-    size(&mut maps.newest, settings.most_flows())?;
-    size(&mut maps.tokens, tokens)?;
+    size(&mut maps.newest, flows)?;
+    size(&mut maps.turn_flows, flows)?;
+    size(&mut maps.turn_hosts, flows)?;
+    // The numbers of flows that a host may have, and 0.
+    size(&mut maps.hosts_by_flows, flows + 1)?;
+    size(&mut maps.host_rows, if settings.is_by_host() { flows } else { 1 })?;
     size(&mut maps.slots, slots + MOST_BESIDE)?;
     size(&mut maps.lanes, settings.lanes())?;
     let discipline = maps.freshline_ifc.initial_value_mut();

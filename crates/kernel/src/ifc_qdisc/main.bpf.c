@@ -1,11 +1,12 @@
 /* Freshness control as a queueing discipline of the kernel, at the root of one device: the newest update
  * of each flow, FQ-CoDel (or CoDel, or a FIFO) for drop-averse packets, a scheduler between them, and a shaper behind.
  *
- *                ┌ newest: a packet a flow ◄─ tokens: flows in turn ┐
+ *                ┌ newest: a packet a flow ◄─ hosts in turn         ┐
  *  ─► class_of ──┼ lanes: a CoDel queue a hash of flows (lanes.h)   ├─► scheduler ─► link ─►
  *                └ a ring of ARP, LLDP, … (every second turn) ──────┘
  *
- * A packet leaves when its transmission is over. Super-packets cannot be taken apart here: a drop-averse
+ * A packet leaves when its transmission is over, or without a rate as the device asks for one: the queue
+ * is then what the device's own limit (BQL, a full ring) leaves here. Super-packets cannot be taken apart here: a drop-averse
  * one is sent segment by segment, with updates between, and leaves when the last segment is over.
  *
  * The kernel calls one function at a time (the lock of the root). A packet is owned by whoever holds its
@@ -58,7 +59,7 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 	if (!is_busy())
 		shaper_on_arrival(&shaper, arrival.now_ns);
 	if (queue == AOI)
-		return put_newest(skb, qdisc, to_free, &arrival, now->most_flows);
+		return put_newest(skb, qdisc, to_free, &arrival, now);
 	if (queue == BESIDE)
 		return put_beside(skb, qdisc, to_free, &arrival);
 	return put_last(skb, qdisc, to_free, &arrival, now);

@@ -48,7 +48,7 @@ struct flow {
 	__u16 destination_port;
 	__u8 protocol;
 	__u8 zero[3];
-};
+} __attribute__((aligned(8)));
 
 struct header {
 	struct flow flow;

@@ -28,15 +28,19 @@ const SHORTEST: u64 = 64;
 /// Slower than this a packet takes 12 s.
 const SLOWEST: BitRate = BitRate::from_bps(1000);
 
+/// In place of a rate: the device's own.
+const LINE_RATE: u64 = 0;
+
 /// Positions in the row of numbers.
 const RATE: usize = 0;
 const AOI_SHARE: usize = 2;
 const MOST_FLOWS_AT: usize = 5;
 const MOST_PACKETS_AT: usize = 6;
-const RULES_COUNT: usize = 17;
-/// How many numbers come before the rules, and make one.
 const LANES_AT: usize = 8;
-const BEFORE_RULES: usize = 18;
+const BY_HOST: usize = 17;
+const RULES_COUNT: usize = 18;
+/// How many numbers come before the rules, and make one.
+const BEFORE_RULES: usize = 19;
 const A_RULE: usize = 5;
 
 /// Settings that the program can have.
@@ -46,27 +50,37 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Freshness control at this rate, for a link that adds these bytes to each packet.
+    /// Freshness control at this rate, for a link that adds these bytes to each packet; without a rate
+    /// at the device's own, where `framing` has no effect.
     ///
     /// # Errors
     ///
     /// [`KernelError::NotInKernel`] where it has parts that the program has not, and
     /// [`KernelError::Queue`] or [`KernelError::SlowRate`] where it makes no sense.
-    pub fn new(rate: BitRate, framing: Framing, queue: &QdiscConfig) -> Result<Self, KernelError> {
-        check_rate(rate)?;
+    pub fn new(
+        rate: Option<BitRate>,
+        framing: Framing,
+        queue: &QdiscConfig,
+    ) -> Result<Self, KernelError> {
+        rate.map_or(Ok(()), check_rate)?;
         let QdiscConfig::Ifc(ifc) = queue else {
             return Err(KernelError::NotInKernel(format!("queue `{queue}`, only `ifc`")));
         };
         queue.check()?;
-        let (most_flows, lanes) = (flows(ifc)?, Lanes::of(&ifc.drop_averse)?);
+        let ((most_flows, is_by_host), lanes) = (flows(ifc)?, Lanes::of(&ifc.drop_averse)?);
         let [scheduler, credit, frame_ns] = scheduler(ifc.scheduler)?;
         let rules = rules(&ifc.classifier)?;
         let count = rules.len() as u64;
-        let mut numbers = vec![rate.as_bps(), scheduler, millionths(ifc.aoi_share), credit];
+        let mut numbers = vec![
+            rate.map_or(LINE_RATE, BitRate::as_bps),
+            scheduler,
+            millionths(ifc.aoi_share),
+            credit,
+        ];
         numbers.extend([frame_ns, most_flows]);
         numbers.extend(lanes.to_numbers());
         numbers.extend(framing_numbers(framing));
-        numbers.push(count);
+        numbers.extend([is_by_host.into(), count]);
         numbers.extend(rules.into_iter().flatten());
         numbers.resize(BEFORE_RULES + MOST_RULES * A_RULE, 0);
         Ok(Self { numbers })
@@ -90,8 +104,9 @@ impl Settings {
         self.numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
     }
 
-    pub(super) fn rate(&self) -> BitRate {
-        BitRate::from_bps(self.numbers[RATE])
+    /// The rate to which it shapes; none at the device's own.
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        Some(self.numbers[RATE]).filter(|rate| *rate != LINE_RATE).map(BitRate::from_bps)
     }
 
     pub(super) fn set_rate(&mut self, rate: BitRate) -> Result<(), KernelError> {
@@ -111,6 +126,11 @@ impl Settings {
     /// Of how many flows an update may wait.
     pub(super) fn most_flows(&self) -> u32 {
         self.numbers[MOST_FLOWS_AT] as u32
+    }
+
+    /// Whether updates take turns by source host.
+    pub(super) fn is_by_host(&self) -> bool {
+        self.numbers[BY_HOST] != 0
     }
 
     /// How many lanes there are for drop-averse packets.
@@ -135,7 +155,8 @@ fn millionths(share: AoiShare) -> u64 {
     (share.get() * WHOLE_SHARE).round() as u64
 }
 
-fn flows(ifc: &IfcConfig) -> Result<u64, KernelError> {
+/// Of how many flows an update may wait, and whether they take turns by host.
+fn flows(ifc: &IfcConfig) -> Result<(u64, bool), KernelError> {
     match ifc.aoi {
         QdiscConfig::Ifil(IfilParams { limit: Packets::ZERO, .. }) => {
             Err(QdiscError::ZeroLimit.into())
@@ -143,10 +164,12 @@ fn flows(ifc: &IfcConfig) -> Result<u64, KernelError> {
         QdiscConfig::Ifil(IfilParams { limit, .. }) if limit > MOST_FLOWS => {
             Err(QdiscError::TooManyFlows { limit, most: MOST_FLOWS }.into())
         }
-        QdiscConfig::Ifil(IfilParams { isolate: Some(Isolation::Host), .. }) => {
-            Err(KernelError::NotInKernel("`--isolate host`, only `flow`".into()))
+        QdiscConfig::Ifil(IfilParams { hold: Some(_), .. }) => {
+            Err(KernelError::NotInKernel("`hold` of `ifil`".into()))
         }
-        QdiscConfig::Ifil(IfilParams { limit, .. }) => Ok(limit.get()),
+        QdiscConfig::Ifil(IfilParams { limit, isolate, hold: None }) => {
+            Ok((limit.get(), isolate.unwrap_or_default() == Isolation::Host))
+        }
         ref other => Err(KernelError::NotInKernel(format!("`aoi = {other}`, only `ifil`"))),
     }
 }
@@ -371,11 +394,12 @@ fn tests(Literal { test, holds }: Literal<'_>) -> Vec<[u64; A_RULE - 1]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use freshline_core::router::HoldParams;
     use freshline_core::unit::{Bytes, Span};
 
     fn of(ifc: IfcConfig) -> Result<Settings, KernelError> {
         let framing = "overhead 44 mpu 84 atm".parse().unwrap();
-        Settings::new(BitRate::from_bps(20_000_000), framing, &QdiscConfig::Ifc(ifc.into()))
+        Settings::new(Some(BitRate::from_bps(20_000_000)), framing, &QdiscConfig::Ifc(ifc.into()))
     }
 
     #[test]
@@ -391,7 +415,7 @@ mod tests {
         let mut settings = of(ifc).unwrap();
         let fifo = [1000, 64_000, 1, NO_TURNS, 0, 0, 0, 0];
         let expected = [20_000_000, 1, 250_000, 0, 20_000_000, 2000];
-        let expected = [&expected[..], &fifo, &[44, 84, 1, 6]].concat();
+        let expected = [&expected[..], &fifo, &[44, 84, 1, 1, 6]].concat();
         assert_eq!(settings.numbers[..BEFORE_RULES], expected);
         let rules: Vec<_> = settings.numbers[BEFORE_RULES..].chunks(A_RULE).take(7).collect();
         let dscp = 1 << 46 | 1 << 1;
@@ -408,8 +432,29 @@ mod tests {
         assert_eq!(rules, expected);
         settings.set_aoi_share(AoiShare::ONE);
         settings.set_rate(BitRate::from_bps(5000)).unwrap();
-        assert_eq!((settings.aoi_share(), settings.rate().as_bps()), (1.0, 5000));
+        assert_eq!((settings.aoi_share(), settings.rate()), (1.0, Some(BitRate::from_bps(5000))));
         assert!(settings.set_rate(BitRate::from_bps(0)).is_err());
+    }
+
+    #[test]
+    fn without_a_rate_the_device_has_its_own_until_one_is_set() {
+        let queue = QdiscConfig::Ifc(Box::default());
+        let mut settings = Settings::new(None, Framing::default(), &queue).unwrap();
+        assert_eq!((settings.numbers[RATE], settings.rate()), (0, None));
+        let rate = BitRate::from_mbps(1);
+        settings.set_rate(rate).unwrap();
+        assert_eq!(settings.rate(), Some(rate));
+    }
+
+    #[test]
+    fn updates_take_turns_by_host_unless_by_flow_is_asked_for() {
+        for (isolate, is_by_host) in
+            [(None, true), (Some(Isolation::Host), true), (Some(Isolation::Flow), false)]
+        {
+            let aoi = QdiscConfig::Ifil(IfilParams { isolate, ..<_>::default() });
+            let settings = of(IfcConfig { aoi, ..<_>::default() }).unwrap();
+            assert_eq!(settings.is_by_host(), is_by_host);
+        }
     }
 
     #[test]
@@ -431,11 +476,12 @@ mod tests {
         let classifier =
             Classifier { rules: vec!["udp".parse::<Classifier>().unwrap().rules[0].clone(); 65] };
         let fifo = |limit| QdiscConfig::Fifo { limit };
-        let by_host =
-            QdiscConfig::Ifil(IfilParams { isolate: Some(Isolation::Host), ..<_>::default() });
+        let second = Span::from_secs(1);
+        let hold = Some(HoldParams { update_period: second, output_period: second });
+        let holding = QdiscConfig::Ifil(IfilParams { hold, ..<_>::default() });
         for (ifc, said) in [
             (IfcConfig { aoi: fifo(Limit::default()), ..<_>::default() }, "`aoi = 1000p`"),
-            (IfcConfig { aoi: by_host, ..<_>::default() }, "`--isolate host`, only `flow`"),
+            (IfcConfig { aoi: holding, ..<_>::default() }, "`hold` of `ifil`"),
             (IfcConfig { drop_averse: "red".parse().unwrap(), ..<_>::default() }, "red"),
             (IfcConfig { drop_averse: "100000p".parse().unwrap(), ..<_>::default() }, "100000p"),
             (IfcConfig { drop_averse: "0p".parse().unwrap(), ..<_>::default() }, "`limit` is zero"),
@@ -445,7 +491,7 @@ mod tests {
             assert!(message.contains(said), "{message}");
         }
         let codel = Settings::new(
-            BitRate::from_bps(1_000_000),
+            Some(BitRate::from_bps(1_000_000)),
             Framing::default(),
             &"codel".parse().unwrap(),
         );

@@ -6,9 +6,9 @@
 #include "qdisc.h"
 
 #include "intf.h"
+#include "turns.h"
 
-/* How many places the rings have, less one; powers of two, less one. */
-const volatile __u32 tokens_mask;
+/* How many places for drop-averse packets there are, a power of two, less one. */
 const volatile __u32 slots_mask;
 
 /* How long until the kernel asks again should a packet be missing where one is counted. */
@@ -33,9 +33,6 @@ struct place {
 	__u64 next;
 	struct flow flow;
 };
-
-/* The end of a list of slots or lanes. */
-#define NONE (~0ULL)
 
 /* A queue of drop-averse packets: those of the flows with one hash. */
 struct lane {
@@ -73,13 +70,35 @@ struct {
 	__type(value, struct place);
 } newest SEC(".maps");
 
-/* These flows, in the order in which they have come. */
+/* These flows and their hosts in turn (turns.h), the latter also by the numbers of their flows and by their
+ * addresses. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct flow);
-} tokens SEC(".maps");
+	__type(value, struct turn_flow);
+} turn_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct turn_host);
+} turn_hosts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} hosts_by_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct host_address);
+	__type(value, __u64);
+} host_rows SEC(".maps");
 
 /* Places for drop-averse packets, and behind them MOST_BESIDE places for BESIDE. */
 struct {
@@ -158,6 +177,7 @@ struct {
 __u64 owner;
 struct scheduler_state scheduler;
 struct shaper shaper;
+struct turns turns = NO_TURNS;
 /* Lanes that woke since the others had their turns, and the others. */
 struct lane_list new_lanes = { NONE, NONE };
 struct lane_list old_lanes = { NONE, NONE };
@@ -172,7 +192,7 @@ __u64 dropped_on_wire;
 /* The longest lane, while it is looked for, and its bytes. */
 __u64 longest;
 __u64 longest_bytes;
-/* The places of the rings, counted without end; of the lanes, how many came and went. */
+/* The places of BESIDE's ring, counted without end; of the other queues, how many came and went. */
 __u32 first[QUEUES];
 __u32 next[QUEUES];
 /* Which line is in transmission, counted from 1; 0 for none. */

@@ -10,7 +10,7 @@ use freshline_core::router::{
     AccountReport, Class, ClassReport, FlowReport, LostReport, RecentRate, RouterReport,
     WaitingReport,
 };
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{ABOUT, BOOKS, FLOWS, SETTINGS, SOJOURNS, Settings, open, read};
@@ -104,10 +104,10 @@ pub(super) fn report(
         device: device.name.clone(),
         duration_s: now.since(start).as_secs_f64(),
         queue: "ifc".to_owned(),
-        rate_bps: settings.rate().as_bps(),
+        rate_bps: settings.rate().map(BitRate::as_bps),
         aoi_share: Some(settings.aoi_share()),
         served_share: (all_sent > 0.0).then(|| sent[0] / all_sent),
-        super_packets: "interleaved".to_owned(),
+        super_packets: settings.rate().map_or("whole", |_| "interleaved").to_owned(),
         waiting: WaitingReport {
             packets: waits(|account| account.waiting_packets),
             bytes: waits(|account| account.waiting_bytes),

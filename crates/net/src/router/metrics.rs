@@ -45,7 +45,7 @@ const SOJOURNS: [Column<AccountReport, Option<f64>>; 2] = [
 ];
 
 const GAUGES: [Column<RouterReport, Option<f64>>; 5] = [
-    ("router_rate", "Rate to which is shaped, in bit/s", |r| Some(r.rate_bps as f64)),
+    ("router_rate", "Rate to which is shaped, in bit/s", |r| r.rate_bps.map(|bps| bps as f64)),
     ("router_aoi_share", "Share that the AoI class is to have", |r| r.aoi_share),
     ("router_served_share", "Share of the bytes sent that the AoI class had", |r| r.served_share),
     ("router_waiting_packets", "Packets that wait", |r| Some(r.waiting.packets as f64)),
@@ -150,7 +150,7 @@ mod tests {
             device: "eth1".into(),
             duration_s: 1.0,
             queue: "ifc".into(),
-            rate_bps: 20_000_000,
+            rate_bps: Some(20_000_000),
             aoi_share: Some(0.5),
             served_share: None,
             super_packets: "whole".into(),

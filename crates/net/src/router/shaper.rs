@@ -200,7 +200,7 @@ impl<G: Gate> Shaper<G> {
             device: self.settings.device.clone(),
             duration_s: now.since(self.start).as_secs_f64(),
             queue: self.settings.queue.to_string(),
-            rate_bps: self.settings.rate.as_bps(),
+            rate_bps: Some(self.settings.rate.as_bps()),
             aoi_share,
             served_share: self.ledger.served_share(),
             super_packets: status.super_packets.to_owned(),

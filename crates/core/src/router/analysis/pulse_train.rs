@@ -29,6 +29,18 @@ pub struct PulseTrain {
     pub propagation: Span,
 }
 
+/// The cycle of services with the least mean age.
+struct Cycle {
+    /// T, ns.
+    period: f64,
+    /// a: how many updates come in P at least, less one that comes at its end.
+    missed: f64,
+    /// ε = P − aT, ns.
+    slip: f64,
+    /// r.
+    runs: f64,
+}
+
 /// What happens when an update comes at the very moment at which the server takes the next one.
 ///
 /// Only a ratio P/T of small whole numbers makes it matter.
@@ -71,6 +83,24 @@ impl PulseTrain {
     /// It serves `r` times back to back and then waits for the next update (the paper's waiting
     /// policy has `r` = 0), with the `r` that is best.
     pub fn optimal_age(self) -> Span {
+        let Cycle { period, missed, slip, runs } = self.best_cycle();
+        let updates = missed + 1.0 + runs * missed;
+        let twice_waits = missed
+            * (period * (missed + 1.0)
+                + slip * runs * (runs + 1.0)
+                + runs * period * (missed - 1.0));
+        let wait = twice_waits / (2.0 * updates);
+        self.least_age_at_delivery() + Span::from_nanos(libm::round(period / 2.0 + wait) as u64)
+    }
+
+    /// The `r` of [`PulseTrain::optimal_age`]: how many services follow the one before at once before
+    /// one waits for the next update. None where each update is served when it comes.
+    pub fn services_before_a_wait(self) -> Option<u64> {
+        let Cycle { missed, runs, .. } = self.best_cycle();
+        (missed > 0.0).then_some(runs as u64)
+    }
+
+    fn best_cycle(self) -> Cycle {
         let (period, output) = (self.update_period.as_nanos(), self.spacing().as_nanos());
         let missed = output.saturating_sub(1).checked_div(period).unwrap_or(0);
         let slip = (output - missed * period) as f64;
@@ -84,13 +114,7 @@ impl PulseTrain {
         } else {
             0.0
         };
-        let updates = missed + 1.0 + runs * missed;
-        let twice_waits = missed
-            * (period * (missed + 1.0)
-                + slip * runs * (runs + 1.0)
-                + runs * period * (missed - 1.0));
-        let wait = twice_waits / (2.0 * updates);
-        self.least_age_at_delivery() + Span::from_nanos(libm::round(period / 2.0 + wait) as u64)
+        Cycle { period, missed, slip, runs }
     }
 
     /// The least time from the start of one service to the start of the next.

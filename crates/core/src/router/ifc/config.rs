@@ -216,7 +216,7 @@ mod tests {
     #[cfg(feature = "serde")]
     mod in_files {
         use super::*;
-        use crate::router::{Credit, Isolation, Limit, SdmParams};
+        use crate::router::{Credit, HoldParams, Isolation, Limit, SdmParams};
         use alloc::string::String;
 
         fn read(text: &str) -> Result<QdiscConfig, String> {
@@ -232,7 +232,8 @@ mod tests {
         fn every_part_can_be_said_and_what_is_written_reads_back() {
             let sdm = read(
                 r#"{ discipline = "ifc", scheduler = "sdm", aoi_share = 0.3, credit = "unlimited",
-                     classifier = "dscp=46", aoi = { discipline = "ifil", limit = "5p", isolate = "flow" },
+                     classifier = "dscp=46", aoi = { discipline = "ifil", limit = "5p", isolate = "flow",
+                             hold = { update_period = "1ms", output_period = "1.9ms" } },
                      drop_averse = "64kB" }"#,
             );
             let expected = IfcConfig {
@@ -242,6 +243,10 @@ mod tests {
                 aoi: QdiscConfig::Ifil(IfilParams {
                     limit: Packets::new(5),
                     isolate: Some(Isolation::Flow),
+                    hold: Some(HoldParams {
+                        update_period: Span::from_millis(1),
+                        output_period: Span::from_micros(1900),
+                    }),
                 }),
                 drop_averse: QdiscConfig::Fifo { limit: Limit::Bytes(Bytes::new(64_000)) },
             };
