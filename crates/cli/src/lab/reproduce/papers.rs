@@ -42,6 +42,13 @@ pub(super) fn all() -> Vec<Paper> {
     toml::from_str::<File>(PAPERS).map(|file| file.paper).unwrap_or_default()
 }
 
+/// What a scenario reproduces, with the paper's authors in place of its number.
+pub(super) fn cited(of: &str) -> String {
+    let Some(paper) = all().into_iter().find(|paper| paper.has(of)) else { return of.to_owned() };
+    let authors = paper.name.split(':').next().unwrap_or_default();
+    format!("{authors}, {}", of[paper.id.len()..].trim_start())
+}
+
 /// An omitted entry, with the name of its scenario and what that reproduces.
 pub(super) struct Left {
     pub(super) name: String,

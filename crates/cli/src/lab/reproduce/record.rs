@@ -162,7 +162,7 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
         page += &paper.page(tables, omitted);
     }
     for table in tables.iter().filter(has_verdicts) {
-        let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, table.of);
+        let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, papers::cited(&table.of));
         page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {
             let ci95 = row.ci95.map_or(String::new(), |half| format!(" ± {}", short(half)));
@@ -256,5 +256,18 @@ mod tests {
         gone[0].rows.remove(0);
         assert_eq!(differences(&gone, &record, true).len(), 1);
         assert!(differences(&gone, &record, false).is_empty(), "a sample leaves lines out");
+    }
+
+    #[test]
+    fn scenarios_that_did_not_run_keep_their_lines() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let mut ran = record[1].clone();
+        ran.rows.truncate(1);
+        let gone = Table { name: "no such scenario".to_owned(), ..ran.clone() };
+        let known = [record.clone(), vec![gone]].concat();
+        let merged = merged(known, &[ran], &library::all());
+        let names = |tables: &[Table]| tables.iter().map(|t| t.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&merged), names(&record));
+        assert_eq!((merged[1].rows.len(), &merged[0].rows), (1, &record[0].rows));
     }
 }
