@@ -17,6 +17,25 @@ use crate::Failure;
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");
 
+/// Scenarios that the page shows as figures.
+const DRAWN: [&str; 6] = [
+    "dtpa/ten-nodes",
+    "ifc/aoi-load",
+    "ifc/truth-telling",
+    "rtac/lte",
+    "sorpc/interactive",
+    "wlan/several-clients",
+];
+
+/// The folder of figures, beside the page.
+const FIGURES: &str = "figures";
+
+/// Draws those figures into `folder`/[`FIGURES`].
+fn draw(tables: &[Table], folder: &Path) -> Result<(), Failure> {
+    let drawn = tables.iter().filter(|table| DRAWN.contains(&&*table.name));
+    drawn.into_iter().try_for_each(|table| table.draw(&folder.join(FIGURES)))
+}
+
 /// Whether a scenario has a line in the record; a contest has none.
 fn has_verdicts(table: &&Table) -> bool {
     table.rows.iter().any(is_judged)
@@ -92,7 +111,7 @@ pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
             .wrap_err_with(|| format!("cannot write {}", path.display()))
             .map_err(Failure::Runtime)?;
     }
-    Ok(())
+    draw(&tables, folder)
 }
 
 /// What ran in place of what was known, in the order of the scenarios that come along.
@@ -163,6 +182,10 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
     }
     for table in tables.iter().filter(has_verdicts) {
         let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, papers::cited(&table.of));
+        if DRAWN.contains(&&*table.name) {
+            let file = table.name.rsplit('/').next().unwrap_or_default();
+            let _ = writeln!(page, "![What is expected, and ours]({FIGURES}/{file}.svg)\n");
+        }
         page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {
             let ci95 = row.ci95.map_or(String::new(), |half| format!(" ± {}", short(half)));
@@ -229,6 +252,15 @@ mod tests {
             let made = root.join("target/coverage.md");
             fs::write(&made, page).unwrap();
             panic!("docs/coverage.md is not what its record says; {} is", made.display());
+        }
+        let [made, shown] = [root.join("target"), root.join("docs")];
+        draw(&tables, &made).unwrap_or_else(|_| panic!("cannot write to {}", made.display()));
+        for name in DRAWN.map(|name| name.rsplit('/').next().unwrap()) {
+            let read = |folder: &Path| {
+                fs::read_to_string(folder.join(FIGURES).join(format!("{name}.svg")))
+            };
+            let is_same = read(&made).unwrap() == read(&shown).unwrap_or_default();
+            assert!(is_same, "docs/figures/{name}.svg is not of the record; {made:?} has it");
         }
     }
 
