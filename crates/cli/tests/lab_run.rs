@@ -290,6 +290,12 @@ set = { "flow.robot.updates" = { law = "fixed", rate = "2/s", payload = "500B" }
 metric = "updates"
 of = "robot"
 at_most = 3.0
+[[reproduce.row]]
+what = "updates a second under any law"
+unaffected = true
+metric = "updates"
+of = "robot"
+at_least = 0.1
 "#;
     let bench = Bench::with(&(SCENARIO.to_owned() + reproduction));
     let verdicts = |args: &[&str]| -> Vec<(Value, Value)> {
@@ -297,13 +303,40 @@ at_most = 3.0
         let rows = document["rows"].as_array().unwrap();
         rows.iter().map(|row| (row["verdict"].clone(), row["replaced"].clone())).collect()
     };
-    assert_eq!(verdicts(&[]), [("holds".into(), false.into()), ("holds".into(), false.into())]);
-    assert_eq!(
-        verdicts(&["--null"]),
-        [("broken".into(), true.into()), ("holds".into(), false.into())]
-    );
+    let holds = |replaced: bool| ("holds".into(), replaced.into());
+    assert_eq!(verdicts(&[]), [holds(false), holds(false), holds(false)]);
+    let broken = ("broken".into(), true.into());
+    assert_eq!(verdicts(&["--null"]), [broken, holds(false), holds(true)]);
     let said = bench.succeeds(&["reproduce", "s.toml", "--null"]);
-    assert_says(&said, &["numbers, paper", "1 lines show baselines alone"]);
+    let counted = ["1 lines show baselines alone", "1 lines are marked as unaffected"];
+    assert_says(&said, &["numbers, paper", counted[0], counted[1]]);
+}
+
+#[test]
+fn a_full_run_has_the_papers_number_of_runs() {
+    let reproduction = r#"
+[reproduce]
+of = "a paper, Figure 1"
+full = { runs = 3 }
+[[reproduce.row]]
+what = "updates a second"
+set = { runs = 1 }
+metric = "updates"
+of = "robot"
+[[reproduce.row]]
+what = "age"
+metric = "age_mean"
+of = "robot"
+"#;
+    let bench = Bench::with(&(SCENARIO.to_owned() + reproduction));
+    let intervals = |args: &[&str]| -> Vec<bool> {
+        let document = bench.json(&[&["reproduce", "s.toml", "--json"][..], args].concat());
+        let rows = document["rows"].as_array().unwrap();
+        rows.iter().map(|row| row["ci95"].is_number()).collect()
+    };
+    assert_eq!(intervals(&["--runs", "1"]), [false, false]);
+    assert_eq!(intervals(&["--full"]), [false, true], "a row's own keys win");
+    assert!(bench.is_refused(&["reproduce", "s.toml", "--full", "--check"]).contains("--full"));
 }
 
 #[test]
@@ -316,7 +349,7 @@ fn a_check_fails_where_a_verdict_is_not_recorded() {
     let sample = ["reproduce", "sorpc/uploads", "--check", "--one-in", "2", "--draw", "3"];
     assert_says(&text(&bench.lab(&sample).stderr), &["verdicts are as recorded"]);
     let said = bench.is_refused(&["reproduce", "s.toml", "--record", "."]);
-    assert_says(&said, &["--record", "reproduce all"]);
+    assert_says(&said, &["--record", "s.toml does not come with the program"]);
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub struct Compared {
     pub quote: Option<String>,
     /// Why ours is not as expected.
     pub why: Option<String>,
+    /// No new law changes what it is about.
+    #[serde(default)]
+    pub unaffected: bool,
     /// Whether a law was replaced by its baseline in it; only in a null test.
     pub replaced: bool,
     /// What came of it.
@@ -114,6 +117,8 @@ pub enum ReproduceError {
 pub struct Options {
     /// With each new law replaced by its baseline.
     pub null: bool,
+    /// With the paper's number of runs and durations, as the scenario's `full` has them.
+    pub full: bool,
     /// Only a sample of rows and trends, with the rows that they need.
     pub sample: Option<Draw>,
 }
@@ -151,6 +156,9 @@ pub fn reproduce<'a>(
     let reproduction = scenario.reproduce.ok_or(ReproduceError::NothingToReproduce)?;
     let chosen = options.sample.map(|draw| Chosen::draw(draw, &reproduction));
     let null = options.null.then_some(&reproduction.null[..]);
+    let full = reproduction.full.iter().filter(|_| options.full);
+    let full = full.map(|(key, value)| Change::new(key.clone(), value.clone()));
+    let changes = &full.chain(changes.iter().cloned()).collect::<Vec<_>>()[..];
     let mut runs = Runs { source, null, known: BTreeMap::new() };
     let mut table = Vec::new();
     let mut by_id = BTreeMap::new();
@@ -292,6 +300,7 @@ impl Row {
             calibrated: self.calibrated,
             quote: self.quote.clone(),
             why: self.why.clone(),
+            unaffected: self.unaffected,
             replaced: replaced.0,
             verdict: Verdict::of_all(claims.map(|claim| claim.judge(value, ci95))),
         }
@@ -377,6 +386,7 @@ impl Trend {
             calibrated: false,
             quote: self.quote.clone(),
             why: self.why.clone(),
+            unaffected: self.unaffected,
             replaced: numbers.iter().any(|number| number.replaced.0),
             verdict: Verdict::of_all(verdicts),
         })

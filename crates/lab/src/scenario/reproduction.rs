@@ -24,6 +24,8 @@ pub struct Reproduction {
     pub null: Vec<Baseline>,
     /// What the paper shows and no row does.
     pub omitted: Vec<Omitted>,
+    /// Keys that `--full` sets: the paper's number of runs and durations.
+    pub full: BTreeMap<String, toml::Value>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
 }
@@ -46,12 +48,14 @@ struct Written {
     null: Vec<Baseline>,
     #[serde(default)]
     omitted: Vec<Omitted>,
+    #[serde(default)]
+    full: BTreeMap<String, toml::Value>,
     contest: Option<ContestConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, source, row, trend, compare, null, omitted, contest } = written;
+        let Written { of, source, row, trend, compare, null, omitted, full, contest } = written;
         let (mut rows, mut trends) = (row, trend);
         for compare in compare {
             rows.extend(compare.rows());
@@ -59,7 +63,7 @@ impl From<Written> for Reproduction {
         }
         rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
         trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
-        Self { of, rows, trends, null, omitted, contest }
+        Self { of, rows, trends, null, omitted, full, contest }
     }
 }
 
@@ -280,6 +284,10 @@ pub struct Row {
     /// The scenario was chosen so that this number comes out: an input, and no result.
     #[serde(default)]
     pub calibrated: bool,
+    /// The number is that of a baseline, or of something else that no new law changes: the null
+    /// test counts it apart.
+    #[serde(default)]
+    pub unaffected: bool,
     /// A few words of the paper, and where they stand.
     pub quote: Option<String>,
     /// Why ours is not as expected.
@@ -315,6 +323,9 @@ pub struct Trend {
     pub quote: Option<String>,
     /// Why it does not hold.
     pub why: Option<String>,
+    /// No new law changes this order: it compares baselines, or channels under one law.
+    #[serde(default)]
+    pub unaffected: bool,
     /// Ids of rows whose numbers rise in this order.
     #[serde(default)]
     pub rising: Vec<String>,

@@ -1,5 +1,6 @@
 //! `freshline lab reproduce`: figures of papers, ours beside theirs.
 
+mod papers;
 mod record;
 mod table;
 
@@ -57,9 +58,14 @@ pub(crate) struct Args {
     /// Fail where a verdict differs from the recorded one (docs/coverage.json).
     #[arg(long, conflicts_with_all = ["null", "set", "seed", "runs"])]
     check: bool,
-    /// Write the record that --check reads, and its page, into this folder; only with `all`.
+    /// Write the record that --check reads, and its page, into this folder. Scenarios that did not
+    /// run keep what the folder's record has of them.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["null", "check", "one_in", "set", "seed", "runs"])]
     record: Option<PathBuf>,
+    /// Use the paper's number of runs and durations, where the scenario has shorter ones. This can
+    /// take hours.
+    #[arg(long, conflicts_with_all = ["check", "record"])]
+    full: bool,
     /// Run only about one in N lines, with the rows that they need.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     one_in: Option<u64>,
@@ -71,21 +77,23 @@ pub(crate) struct Args {
 impl Args {
     fn options(&self) -> Options {
         let sample = self.one_in.map(|one_in| Draw { one_in, seed: self.draw });
-        Options { null: self.null, sample }
+        Options { null: self.null, full: self.full, sample }
     }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let changes = args.changed.changes()?;
     let options = args.options();
-    if args.record.is_some() && args.name != "all" {
-        return Err(Failure::Usage(miette!(
-            "--record: a record has all scenarios; run `freshline lab reproduce all --record DIR`"
-        )));
-    }
     let mut texts = library::several(&args.name)?;
     let is_alone = texts.len() == 1;
     texts.retain(|text| is_alone || reproduces(text));
+    let is_file = |text: &Text| library::all().iter().all(|known| known.name != text.name);
+    if let Some(text) = texts.iter().find(|text| args.record.is_some() && is_file(text)) {
+        return Err(Failure::Usage(miette!(
+            "--record: {} does not come with the program; `freshline lab list` shows what does",
+            text.name
+        )));
+    }
     let progress = Progress::new(args.json, is_alone);
     let on_signal = progress.clone();
     ctrlc::set_handler(move || on_signal.interrupt())
@@ -138,7 +146,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         tables => print_json(&tables)?,
     }
     if let Some(folder) = &args.record {
-        record::write(folder, &tables, &texts)?;
+        record::write(folder, &tables)?;
     }
     if args.check {
         let differences =

@@ -6,15 +6,35 @@ use std::fs;
 use std::path::Path;
 
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
-use freshline_lab::scenario::{Omitted, Scenario};
+use freshline_lab::scenario::{Omitted, Origin, Scenario};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::library::Text;
+use super::library::{self, Text};
+use super::papers::{self, Left};
 use super::table::{Summary, Table, expected, origin, short};
 use crate::Failure;
 
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");
+
+/// Scenarios that the page shows as figures.
+const DRAWN: [&str; 6] = [
+    "dtpa/ten-nodes",
+    "ifc/aoi-load",
+    "ifc/truth-telling",
+    "rtac/lte",
+    "sorpc/interactive",
+    "wlan/several-clients",
+];
+
+/// The folder of figures, beside the page.
+const FIGURES: &str = "figures";
+
+/// Draws those figures into `folder`/[`FIGURES`].
+fn draw(tables: &[Table], folder: &Path) -> Result<(), Failure> {
+    let drawn = tables.iter().filter(|table| DRAWN.contains(&&*table.name));
+    drawn.into_iter().try_for_each(|table| table.draw(&folder.join(FIGURES)))
+}
 
 /// Whether a scenario has a line in the record; a contest has none.
 fn has_verdicts(table: &&Table) -> bool {
@@ -45,7 +65,7 @@ fn verdicts(tables: &[Table]) -> BTreeMap<Key<'_>, Verdict> {
 }
 
 /// The record has no lines of which nobody says what they should be.
-fn is_judged(row: &Compared) -> bool {
+pub(super) fn is_judged(row: &Compared) -> bool {
     row.verdict != Verdict::NotJudged
 }
 
@@ -69,10 +89,21 @@ pub(super) fn differences(tables: &[Table], record: &[Table], all: bool) -> Vec<
     differences
 }
 
-/// Writes the record and its page into a folder.
-pub(super) fn write(folder: &Path, tables: &[Table], texts: &[Text]) -> Result<(), Failure> {
-    let json = json(tables).into_diagnostic().map_err(Failure::Runtime)?;
-    let files = [("coverage.json", json), ("coverage.md", page(tables, &omitted(texts)))];
+/// Writes the record and its page into a folder. Scenarios that did not run keep what the folder's
+/// record has of them.
+pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
+    let texts = library::all();
+    let path = folder.join("coverage.json");
+    let known: Vec<Table> = match fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text)
+            .into_diagnostic()
+            .wrap_err_with(|| format!("{} is no record of verdicts", path.display()))
+            .map_err(Failure::Runtime)?,
+        Err(_) => Vec::new(),
+    };
+    let tables = merged(known, ran, &texts);
+    let json = json(&tables).into_diagnostic().map_err(Failure::Runtime)?;
+    let files = [("coverage.json", json), ("coverage.md", page(&tables, &omitted(&texts)))];
     for (name, text) in files {
         let path = folder.join(name);
         fs::write(&path, text)
@@ -80,7 +111,16 @@ pub(super) fn write(folder: &Path, tables: &[Table], texts: &[Text]) -> Result<(
             .wrap_err_with(|| format!("cannot write {}", path.display()))
             .map_err(Failure::Runtime)?;
     }
-    Ok(())
+    draw(&tables, folder)
+}
+
+/// What ran in place of what was known, in the order of the scenarios that come along.
+fn merged(known: Vec<Table>, ran: &[Table], texts: &[Text]) -> Vec<Table> {
+    let mut tables: Vec<_> = ran.to_vec();
+    tables.extend(known.into_iter().filter(|known| ran.iter().all(|ran| ran.name != known.name)));
+    tables.retain(|table| texts.iter().any(|text| text.name == table.name));
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    tables
 }
 
 /// The record as JSON, a line of the tables on a line of its own.
@@ -97,11 +137,12 @@ fn json(tables: &[Table]) -> serde_json::Result<String> {
 }
 
 /// What scenarios say that they leave out, with their names.
-pub(super) fn omitted(texts: &[Text]) -> Vec<(String, Omitted)> {
+pub(super) fn omitted(texts: &[Text]) -> Vec<Left> {
     let of_text = |text: &Text| {
-        let scenario = Scenario::parse(text.source()).ok()?;
-        let omitted = scenario.reproduce?.omitted.into_iter();
-        Some(omitted.map(|omitted| (text.name.clone(), omitted)).collect::<Vec<_>>())
+        let reproduce = Scenario::parse(text.source()).ok()?.reproduce?;
+        let (name, of) = (&text.name, &reproduce.of);
+        let left = |omitted| Left { name: name.clone(), of: of.clone(), omitted };
+        Some(reproduce.omitted.into_iter().map(left).collect::<Vec<_>>())
     };
     texts.iter().filter_map(of_text).flatten().collect()
 }
@@ -121,7 +162,7 @@ this](lab.md#figures-of-papers).
 ";
 
 /// The page of a record.
-pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
+pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
     let mut page = HEAD.to_owned();
     let summary = Summary::of(tables.iter().flat_map(|table| &table.rows), false);
     page += "\n| | judged | hold | broken | undecided |\n|---|---:|---:|---:|---:|\n";
@@ -129,8 +170,22 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
         let _ = writeln!(page, "| {what} | {all} | {holds} | {broken} | {undecided} |");
     }
     let _ = writeln!(page, "\n{}", summary.rest());
+    let lines = tables.iter().flat_map(|table| &table.rows);
+    let unaffected = lines.filter(|row| row.source == Origin::Paper && row.unaffected).count();
+    let _ = writeln!(
+        page,
+        "{unaffected} of the papers' lines are *unaffected*: they are about baselines, or about \
+         something else that no new law changes, and tell nothing of one."
+    );
+    for paper in papers::all() {
+        page += &paper.page(tables, omitted);
+    }
     for table in tables.iter().filter(has_verdicts) {
-        let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, table.of);
+        let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, papers::cited(&table.of));
+        if DRAWN.contains(&&*table.name) {
+            let file = table.name.rsplit('/').next().unwrap_or_default();
+            let _ = writeln!(page, "![What is expected, and ours]({FIGURES}/{file}.svg)\n");
+        }
         page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {
             let ci95 = row.ci95.map_or(String::new(), |half| format!(" ± {}", short(half)));
@@ -139,7 +194,11 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
                 format!("{}{ci95}{unit}", short(ours))
             });
             let quote = row.quote.as_ref().map_or(String::new(), |quote| format!(": {quote}"));
-            let verdict = if row.calibrated { "input" } else { row.verdict.name() };
+            let verdict = match row.verdict.name() {
+                _ if row.calibrated => "input".to_owned(),
+                name if row.unaffected => format!("{name}, unaffected"),
+                name => name.to_owned(),
+            };
             let _ = writeln!(
                 page,
                 "| {} | {}{} | {} | {ours} | {verdict} | {} |",
@@ -154,14 +213,14 @@ pub(super) fn page(tables: &[Table], omitted: &[(String, Omitted)]) -> String {
     if !omitted.is_empty() {
         page += "\n## What no row shows\n\n| what | why | said in |\n|---|---|---|\n";
     }
-    for (name, Omitted { what, why }) in omitted {
+    for Left { name, omitted: Omitted { what, why }, .. } in omitted {
         let _ = writeln!(page, "| {} | {} | {name} |", cell(what), cell(why));
     }
     page
 }
 
 /// Text in a cell of a table.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
@@ -194,6 +253,15 @@ mod tests {
             fs::write(&made, page).unwrap();
             panic!("docs/coverage.md is not what its record says; {} is", made.display());
         }
+        let [made, shown] = [root.join("target"), root.join("docs")];
+        draw(&tables, &made).unwrap_or_else(|_| panic!("cannot write to {}", made.display()));
+        for name in DRAWN.map(|name| name.rsplit('/').next().unwrap()) {
+            let read = |folder: &Path| {
+                fs::read_to_string(folder.join(FIGURES).join(format!("{name}.svg")))
+            };
+            let is_same = read(&made).unwrap() == read(&shown).unwrap_or_default();
+            assert!(is_same, "docs/figures/{name}.svg is not of the record; {made:?} has it");
+        }
     }
 
     #[test]
@@ -220,5 +288,18 @@ mod tests {
         gone[0].rows.remove(0);
         assert_eq!(differences(&gone, &record, true).len(), 1);
         assert!(differences(&gone, &record, false).is_empty(), "a sample leaves lines out");
+    }
+
+    #[test]
+    fn scenarios_that_did_not_run_keep_their_lines() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let mut ran = record[1].clone();
+        ran.rows.truncate(1);
+        let gone = Table { name: "no such scenario".to_owned(), ..ran.clone() };
+        let known = [record.clone(), vec![gone]].concat();
+        let merged = merged(known, &[ran], &library::all());
+        let names = |tables: &[Table]| tables.iter().map(|t| t.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&merged), names(&record));
+        assert_eq!((merged[1].rows.len(), &merged[0].rows), (1, &record[0].rows));
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Summary {
     not_judged: usize,
     /// Lines that show baselines alone, in a null test.
     untouched: Option<usize>,
+    /// Lines of which the scenario says that no new law changes them, in a null test.
+    unaffected: usize,
 }
 
 impl Summary {
@@ -93,6 +95,7 @@ impl Summary {
                 _ if row.verdict == Verdict::NotJudged => summary.not_judged += 1,
                 _ if row.calibrated => summary.calibrated += 1,
                 Some(untouched) if !row.replaced => *untouched += 1,
+                Some(_) if row.unaffected => summary.unaffected += 1,
                 _ => {
                     let counts = summary.judged.entry((row.kind, row.source)).or_default();
                     *counts.entry(row.verdict.name()).or_default() += 1;
@@ -124,6 +127,7 @@ impl Summary {
         }
         if let Some(untouched) = self.untouched {
             rest += &format!(" {untouched} lines show baselines alone, and nothing was replaced.");
+            rest += &format!(" {} lines are marked as unaffected by a new law.", self.unaffected);
         }
         rest
     }

@@ -1,0 +1,288 @@
+//! The figures and tables of the papers, and the lines that show each of them.
+//!
+//! ```text
+//!   papers.toml: each figure, table, number ─┐
+//!   a line's `quote` or `what`, otherwise    ├─► one row per figure: lines that hold, are broken, …
+//!   its scenario's `of`: "Figures 4, 15" ────┤                       or why no line shows it
+//!   `omitted`: "Figure 12: …" ───────────────┘
+//! ```
+
+use std::fmt::Write;
+
+use freshline_lab::reproduce::{Compared, Verdict};
+use freshline_lab::scenario::Omitted;
+use serde::Deserialize;
+
+use super::record::{cell, is_judged};
+use super::table::Table;
+
+const PAPERS: &str = include_str!("papers.toml");
+
+/// A paper, and what it shows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Paper {
+    /// As `of` of its scenarios begins.
+    id: String,
+    /// Authors and title.
+    name: String,
+    /// Each figure and table, with what it shows.
+    shows: Vec<(String, String)>,
+    /// Numbers of its text; only a test needs them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the test of completeness alone needs it"))]
+    says: Vec<String>,
+}
+
+/// The papers of which all figures are known.
+pub(super) fn all() -> Vec<Paper> {
+    #[derive(Deserialize)]
+    struct File {
+        paper: Vec<Paper>,
+    }
+    toml::from_str::<File>(PAPERS).map(|file| file.paper).unwrap_or_default()
+}
+
+/// What a scenario reproduces, with the paper's authors in place of its number.
+pub(super) fn cited(of: &str) -> String {
+    let Some(paper) = all().into_iter().find(|paper| paper.has(of)) else { return of.to_owned() };
+    let authors = paper.name.split(':').next().unwrap_or_default();
+    format!("{authors}, {}", of[paper.id.len()..].trim_start())
+}
+
+/// An omitted entry, with the name of its scenario and what that reproduces.
+pub(super) struct Left {
+    pub(super) name: String,
+    pub(super) of: String,
+    pub(super) omitted: Omitted,
+}
+
+impl Paper {
+    fn has(&self, of: &str) -> bool {
+        of.split_whitespace().next() == Some(&self.id)
+    }
+
+    /// One row per figure and table: its lines by verdict, or why there is none.
+    pub(super) fn page(&self, tables: &[Table], left: &[Left]) -> String {
+        let mut rows = String::new();
+        let (mut shown, mut in_part, mut omitted) = (0, 0, 0);
+        for (label, what) in &self.shows {
+            let mut names = Vec::new();
+            let mut counts = [0; 3];
+            for table in tables.iter().filter(|table| self.has(&table.of)) {
+                for row in table.rows.iter().filter(|row| shows(table, row, label)) {
+                    counts[match row.verdict {
+                        Verdict::Holds => 0,
+                        Verdict::Broken => 1,
+                        _ => 2,
+                    }] += 1;
+                    if !names.contains(&table.name.as_str()) {
+                        names.push(&table.name);
+                    }
+                }
+            }
+            let why = self.left_out(left, label);
+            match (names.is_empty(), why.is_empty()) {
+                (false, true) => shown += 1,
+                (false, false) => in_part += 1,
+                (true, _) => omitted += 1,
+            }
+            let counts = counts
+                .map(|count| if names.is_empty() { String::new() } else { count.to_string() });
+            let [holds, broken, undecided] = counts;
+            let names = names.join(", ");
+            let (what, why) = (cell(what), cell(&why.join("; ")));
+            let _ = writeln!(
+                rows,
+                "| {label} | {what} | {names} | {holds} | {broken} | {undecided} | {why} |"
+            );
+        }
+        format!(
+            "\n## {}: figures and tables\n\n{} figures and tables: {shown} have lines for all that \
+             can be judged, {in_part} in part, {omitted} have none, for the reason given.\n\n\
+             | | shows | `lab reproduce` | hold | broken | undecided | not shown, and why |\n\
+             |---|---|---|---:|---:|---:|---|\n{rows}",
+            self.name,
+            self.shows.len()
+        )
+    }
+
+    /// What of a figure no line shows, and why.
+    fn left_out(&self, left: &[Left], label: &str) -> Vec<String> {
+        let of_paper = left.iter().filter(|left| self.has(&left.of));
+        let entries = of_paper.filter(|left| labels(&left.omitted.what).iter().any(|l| l == label));
+        entries
+            .map(|Left { omitted: Omitted { what, why }, .. }| {
+                match what.split_once(": ").filter(|(place, _)| *place == label) {
+                    Some((_, rest)) => format!("{rest}: {why}"),
+                    None if what == label => why.clone(),
+                    None => format!("{what}: {why}"),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Whether a line is of a figure: its quotation or its words name it, or they name none and the
+/// scenario shows it.
+fn shows(table: &Table, row: &Compared, label: &str) -> bool {
+    if !is_judged(row) {
+        return false;
+    }
+    let mut named = labels(&row.what);
+    named.extend(row.quote.as_deref().map(labels).unwrap_or_default());
+    if named.is_empty() {
+        named = labels(&table.of);
+    }
+    named.iter().any(|named| named == label)
+}
+
+/// The figures and tables that a text names: "Figures 2.10 to 2.12, 2.17 and Table II".
+pub(super) fn labels(text: &str) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    let mut kind = None;
+    let mut is_range = false;
+    for word in text.split_whitespace() {
+        let bare = word.trim_matches(&[',', ';', ':', '.', ')', '('][..]);
+        match (bare, kind) {
+            ("Figure" | "Figures", _) => (kind, is_range) = (Some("Figure"), false),
+            ("Table" | "Tables", _) => (kind, is_range) = (Some("Table"), false),
+            ("and", Some(_)) => {}
+            ("to", Some(_)) => is_range = true,
+            // A part of the figure before: "(b)".
+            (_, Some(_)) if word.starts_with('(') && bare.len() <= 1 => {}
+            (_, Some(which)) if is_label(bare) => {
+                if let Some(before) = labels.last().filter(|_| is_range) {
+                    labels.extend(between(before, &format!("{which} {bare}")));
+                }
+                is_range = false;
+                labels.push(format!("{which} {bare}"));
+                if word.ends_with([':', ';', '.']) {
+                    kind = None;
+                }
+            }
+            _ => kind = None,
+        }
+    }
+    labels
+}
+
+/// A number with or without its chapter, or a Roman one.
+fn is_label(word: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_roman = !word.is_empty() && word.bytes().all(|byte| b"IVX".contains(&byte));
+    is_roman || word.splitn(2, '.').all(is_number)
+}
+
+/// The labels between two of one chapter.
+fn between(from: &str, to: &str) -> Vec<String> {
+    let split = |label: &str| {
+        let at = label.rfind(['.', ' '])?;
+        Some((label[..=at].to_owned(), label[at + 1..].parse::<u32>().ok()?))
+    };
+    match (split(from), split(to)) {
+        (Some((chapter, from)), Some((same, to))) if chapter == same => {
+            (from + 1..to).map(|number| format!("{chapter}{number}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::library;
+    use super::super::record::{omitted, recorded};
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_papers_are_cited() {
+        let read = |text| labels(text).join(" ");
+        assert_eq!(
+            read("003 Figures 2.10 to 2.12, 2.17"),
+            "Figure 2.10 Figure 2.11 Figure 2.12 Figure 2.17"
+        );
+        assert_eq!(read("002 Figure 16, Table II"), "Figure 16 Table II");
+        assert_eq!(read("Table I: (13.57 ms, 7.52 Mbps)"), "Table I");
+        assert_eq!(read("004 Figures 4.12 (b), (c) and 4.13 (c), (d)"), "Figure 4.12 Figure 4.13");
+        assert_eq!(read("Figure 2.8 with 8 flows"), "Figure 2.8");
+        assert_eq!(read("section 3.4.2: less than 300 msec"), "");
+    }
+
+    /// The lines of the papers' scenarios, and their omitted entries.
+    fn known() -> (Vec<Table>, Vec<Left>) {
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        (tables, omitted(&library::all()))
+    }
+
+    #[test]
+    fn each_figure_and_table_has_a_line_or_an_omitted_entry() {
+        let (tables, left) = known();
+        let papers = all();
+        assert!(!papers.is_empty(), "papers.toml is not read");
+        for paper in &papers {
+            let tables = || tables.iter().filter(|table| paper.has(&table.of));
+            let missing: Vec<_> = paper
+                .shows
+                .iter()
+                .map(|(label, _)| label)
+                .filter(|label| {
+                    let is_shown =
+                        tables().any(|table| table.rows.iter().any(|row| shows(table, row, label)));
+                    !is_shown && paper.left_out(&left, label).is_empty()
+                })
+                .collect();
+            assert!(missing.is_empty(), "{}: no line and no omitted entry: {missing:?}", paper.id);
+            let known: BTreeSet<_> = paper.shows.iter().map(|(label, _)| label.as_str()).collect();
+            let of_tables = tables().flat_map(|table| {
+                let quotes = table.rows.iter().filter_map(|row| row.quote.as_deref());
+                quotes.chain([&*table.of]).flat_map(labels).collect::<Vec<_>>()
+            });
+            let unknown: BTreeSet<_> =
+                of_tables.filter(|label| !known.contains(label.as_str())).collect();
+            assert!(unknown.is_empty(), "{}: the paper has no {unknown:?}", paper.id);
+        }
+    }
+
+    #[test]
+    fn each_printed_number_is_quoted_or_omitted() {
+        let (tables, left) = known();
+        for paper in all() {
+            let quotes = tables
+                .iter()
+                .filter(|table| paper.has(&table.of))
+                .flat_map(|table| table.rows.iter().filter_map(|row| row.quote.clone()));
+            let omitted = left.iter().filter(|left| paper.has(&left.of));
+            let texts: Vec<_> =
+                quotes.chain(omitted.map(|left| left.omitted.what.clone())).collect();
+            let missing: Vec<_> = paper
+                .says
+                .iter()
+                .filter(|says| !texts.iter().any(|text| text.contains(*says)))
+                .collect();
+            assert!(missing.is_empty(), "{}: not quoted, not omitted: {missing:#?}", paper.id);
+        }
+    }
+
+    #[test]
+    fn each_line_of_a_paper_has_its_place() {
+        let (tables, _) = known();
+        let papers = all();
+        let mut without = Vec::new();
+        for table in tables.iter().filter(|table| papers.iter().any(|paper| paper.has(&table.of))) {
+            let of_paper = table.rows.iter().filter(|row| {
+                row.source == freshline_lab::scenario::Origin::Paper && is_judged(row)
+            });
+            let has_place = |row: &&Compared| {
+                let quote = row.quote.as_deref().unwrap_or_default();
+                ["Figure", "Table", "section", "abstract"].iter().any(|word| quote.contains(word))
+            };
+            without.extend(
+                of_paper
+                    .filter(|row| !has_place(row))
+                    .map(|row| format!("{}: {}", table.name, row.what)),
+            );
+        }
+        assert!(without.is_empty(), "no figure, table or section: {without:#?}");
+    }
+}
