@@ -3,7 +3,7 @@
 use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, Fixed, Lazy,
-    LazyParams, RateBounds, RateLaw, Tenth, TenthParams, Tie,
+    LazyParams, RateBounds, RateLaw, SendTime, Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::UpdateRate;
 use miette::miette;
@@ -58,6 +58,15 @@ enum EpochName {
     Moving,
 }
 
+/// When the next update of lazy leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SendTimeName {
+    /// One smoothed round trip after the previous update, fixed when that one left, as published.
+    Fixed,
+    /// One smoothed round trip after the previous update, moved by each ack.
+    Moving,
+}
+
 /// Settings of single laws.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
@@ -78,6 +87,9 @@ pub(crate) struct Settings {
     /// acp [default: 10].
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000), help_heading = "Rate")]
     epoch_length: Option<u32>,
+    /// When the next update of lazy leaves [default: fixed].
+    #[arg(long, value_enum, value_name = "TIME", help_heading = "Rate")]
+    send_time: Option<SendTimeName>,
     /// Mean number of queued updates of tenth: more for more throughput, up to the highest rate
     /// [default: 0.14].
     #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
@@ -130,13 +142,14 @@ impl LawArgs {
 impl Settings {
     /// Refuses a setting that none of `laws`, given by `flag`, has.
     pub(crate) fn check(&self, flag: &str, laws: &[LawName]) -> Result<(), Failure> {
-        use LawName::{Acp, AcpPlus, AcpPlusD, Tenth};
-        let settings: [(&str, bool, &[LawName]); 6] = [
+        use LawName::{Acp, AcpPlus, AcpPlusD, Lazy, Tenth};
+        let settings: [(&str, bool, &[LawName]); 7] = [
             ("--kappa", self.kappa.is_some(), &[Acp]),
             ("--estimates", self.estimates.is_some(), &[AcpPlusD, AcpPlus, Acp]),
             ("--tie", self.tie.is_some(), &[AcpPlusD, AcpPlus, Acp]),
             ("--epoch", self.epoch.is_some(), &[Acp]),
             ("--epoch-length", self.epoch_length.is_some(), &[AcpPlusD, AcpPlus, Acp]),
+            ("--send-time", self.send_time.is_some(), &[Lazy]),
             ("--waiting", self.waiting.is_some(), &[Tenth]),
         ];
         for (setting, is_given, owners) in settings {
@@ -171,7 +184,14 @@ impl Settings {
                 let waiting = self.waiting.unwrap_or(params.waiting);
                 Box::new(Tenth::new(TenthParams { waiting, ..params }))
             }
-            LawName::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() })),
+            LawName::Lazy => Box::new(Lazy::new(LazyParams {
+                bounds,
+                send_time: match self.send_time {
+                    Some(SendTimeName::Moving) => SendTime::Moving,
+                    _ => SendTime::Fixed,
+                },
+                ..LazyParams::default()
+            })),
             LawName::AcpPlus => self.acp_plus(bounds, Estimates::Printed),
             LawName::AcpPlusD => self.acp_plus(bounds, Estimates::Departure),
         }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use freshline_core::source::{
     Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, DelaySource, EpochEnd, EstimatorParams, Fixed,
-    Lazy, LazyParams, MultiplicativeDecrease, Phase, RateBounds, RateLaw, Reset, ShortfallCheck,
-    Tenth, TenthParams, Tie,
+    Lazy, LazyParams, MultiplicativeDecrease, Phase, RateBounds, RateLaw, Reset, SendTime,
+    ShortfallCheck, Tenth, TenthParams, Tie,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use proptest::prelude::*;
@@ -67,6 +67,11 @@ fn laws() -> Vec<Box<dyn Law>> {
             ..tenth()
         })),
         Box::new(Lazy::new(LazyParams { bounds: bounds(), ..LazyParams::default() })),
+        Box::new(Lazy::new(LazyParams {
+            bounds: bounds(),
+            send_time: SendTime::Moving,
+            ..LazyParams::default()
+        })),
         Box::new(Fixed::new(UpdateRate::saturating(CEILING))),
     ]
 }

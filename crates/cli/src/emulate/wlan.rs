@@ -46,7 +46,7 @@ mod tests {
     fn a_flag_reads_as_it_prints() {
         let cell = parse("standard=802.11ac, rate=mcs9,width=80MHz,streams=2").unwrap();
         let printed = "guard=long,lifetime=500ms,max_mpdus=64,max_msdus=1,queue=500p,rate=mcs9,\
-                       standard=802.11ac,streams=2,width=80MHz";
+                       slot=short,standard=802.11ac,streams=2,width=80MHz";
         assert_eq!(print(&cell), printed);
         assert_eq!(parse(printed).unwrap(), cell);
         assert_eq!(parse("").unwrap(), CellConfig::default());

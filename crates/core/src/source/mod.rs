@@ -44,7 +44,7 @@ pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
 pub use epoch::{Backlog, Losses};
 pub use estimator::{Estimates, GapSource, Params as EstimatorParams, Silence};
 pub use fixed::Fixed;
-pub use lazy::{Lazy, Params as LazyParams};
+pub use lazy::{Lazy, Params as LazyParams, SendTime};
 pub use log::EpochRecord;
 pub use sparse::Acks;
 pub use startup::Params as StartupParams;

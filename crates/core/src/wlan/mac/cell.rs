@@ -421,7 +421,10 @@ impl<P: Packet> Cell<P> {
         if medium.is_collision() {
             stats.stations[from as usize].collisions += 1;
             let senders = medium.sendings.iter().map(|other| other.by.station);
-            let Some(ratio) = parts.channel.captured(from, to, senders) else { return 0 };
+            let captured = parts.channel.captured(from, to, senders, rng);
+            let Some(ratio) = captured else { return 0 };
+            log_success = log_success_per_bit(&mode, ratio);
+        } else if let Some(ratio) = parts.channel.faded(from, to, rng) {
             log_success = log_success_per_bit(&mode, ratio);
         }
         let arrives = |size: Bytes| {

@@ -5,8 +5,9 @@
 //! noise      = k·T·B · noise figure
 //! ```
 //!
-//! Everybody senses everybody, however weak: one collision domain. Shadowing is drawn once a pair
-//! of stations, the same in both directions. Acknowledgements, short and robust, are never lost.
+//! Every station senses every other one, however weak: one collision domain. Shadowing is drawn
+//! once per pair of stations, the same in both directions, or for each frame and receiver anew
+//! ([`Shadowing`]). Acknowledgements, short and robust, are never lost.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,6 +31,8 @@ pub struct Propagation {
     pub exponent: f64,
     /// The standard deviation of log-normal shadowing, in dB; at least zero.
     pub shadowing_db: f64,
+    /// How long a drawn shadowing lasts.
+    pub per: Shadowing,
     /// What the receiver adds to thermal noise, in dB.
     pub noise_figure_db: f64,
     /// By how many dB a frame must stand out from those that collide with it to be captured;
@@ -47,10 +50,23 @@ impl Default for Propagation {
             reference_loss_db: 46.6777,
             exponent: 3.0,
             shadowing_db: 0.0,
+            per: Shadowing::Place,
             noise_figure_db: 7.0,
             capture_db: Some(5.0),
         }
     }
+}
+
+/// How long a drawn shadowing lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Shadowing {
+    /// For ever: it belongs to the places of both stations.
+    #[default]
+    Place,
+    /// For one frame at one receiver, as ns-3's `RandomPropagationLossModel` draws it.
+    Frame,
 }
 
 /// A place, in m.
@@ -79,12 +95,14 @@ pub struct Channel {
     ratios: Vec<f64>,
     /// How many times stronger than its interference a captured frame is.
     capture: Option<f64>,
+    /// The gain of a frame in dB, where each has one of its own.
+    fading: Option<Normal<f64>>,
 }
 
 impl Channel {
     /// A channel over which everything arrives, unless it collides.
     pub fn ideal(stations: usize) -> Self {
-        Self { stations, ratios: Vec::new(), capture: None }
+        Self { stations, ratios: Vec::new(), capture: None, fading: None }
     }
 
     /// The channel between stations at these places.
@@ -95,7 +113,11 @@ impl Channel {
         rng: &mut impl Rng,
     ) -> Self {
         let stations = places.len();
-        let shadowing = Normal::new(0.0, propagation.shadowing_db.max(0.0)).ok();
+        let normal = Normal::new(0.0, propagation.shadowing_db.max(0.0)).ok();
+        let (shadowing, fading) = match propagation.per {
+            Shadowing::Place => (normal, None),
+            Shadowing::Frame => (None, normal),
+        };
         let mut ratios = vec![0.0; stations * stations];
         for (a, place) in places.iter().enumerate() {
             for (b, other) in places.iter().enumerate().take(a) {
@@ -110,7 +132,7 @@ impl Channel {
                 ratios[b * stations + a] = ratio;
             }
         }
-        Self { stations, ratios, capture: propagation.capture_db.map(linear) }
+        Self { stations, ratios, capture: propagation.capture_db.map(linear), fading }
     }
 
     /// The ratio of signal to noise at `to` when only `from` transmits; infinite if ideal.
@@ -119,19 +141,34 @@ impl Channel {
         ratio.copied().unwrap_or(f64::INFINITY)
     }
 
+    /// The same for one frame, if that differs from frame to frame.
+    pub fn faded(&self, from: u32, to: u32, rng: &mut impl Rng) -> Option<f64> {
+        let gain = linear(self.fading?.sample(rng));
+        Some(self.signal_to_noise(from, to) * gain)
+    }
+
     /// The ratio of signal to interference and noise at `to` for the frame of `from` among those
     /// of all `senders`, if `to` captures it.
-    pub fn captured(&self, from: u32, to: u32, senders: impl Iterator<Item = u32>) -> Option<f64> {
+    pub fn captured(
+        &self,
+        from: u32,
+        to: u32,
+        senders: impl Iterator<Item = u32>,
+        rng: &mut impl Rng,
+    ) -> Option<f64> {
         let capture = self.capture?;
+        let mut received = |sender| {
+            self.faded(sender, to, rng).unwrap_or_else(|| self.signal_to_noise(sender, to))
+        };
+        let signal = received(from);
         let mut interference = 0.0;
         for sender in senders.filter(|sender| *sender != from) {
             if sender == to {
                 // Who transmits hears nothing.
                 return None;
             }
-            interference += self.signal_to_noise(sender, to);
+            interference += received(sender);
         }
-        let signal = self.signal_to_noise(from, to);
         (signal >= capture * interference).then_some(signal / (1.0 + interference))
     }
 }
@@ -187,11 +224,30 @@ mod tests {
     #[test]
     fn the_strongest_frame_is_captured_if_it_stands_out() {
         let channel = line(&Propagation::default(), &[0.0, 1.0, 10.0, 10.5]);
-        let captured = |from, senders: &[u32]| channel.captured(from, 0, senders.iter().copied());
+        let mut rng = Pcg64::new(7, 7);
+        let mut captured =
+            |from, senders: &[u32]| channel.captured(from, 0, senders.iter().copied(), &mut rng);
         assert!(db(captured(1, &[1, 2]).unwrap()) > 29.0);
         assert_eq!(captured(2, &[1, 2]), None);
         assert_eq!(captured(2, &[2, 3]), None, "0.6 dB are not enough");
         assert_eq!(captured(1, &[0, 1]), None, "the receiver transmits");
-        assert_eq!(Channel::ideal(3).captured(1, 0, [1, 2].into_iter()), None);
+        assert_eq!(Channel::ideal(3).captured(1, 0, [1, 2].into_iter(), &mut rng), None);
+    }
+
+    #[test]
+    fn shadowing_per_frame_has_its_deviation_around_the_ratio_of_the_place() {
+        let propagation =
+            Propagation { shadowing_db: 12.0, per: Shadowing::Frame, ..Propagation::default() };
+        let channel = line(&propagation, &[0.0, 10.0]);
+        let place = db(channel.signal_to_noise(0, 1));
+        assert!((place - 33.31).abs() < 0.01, "{place}");
+        let mut rng = Pcg64::new(7, 7);
+        let frames: Vec<_> =
+            (0..10_000).map(|_| db(channel.faded(1, 0, &mut rng).unwrap()) - place).collect();
+        let mean = frames.iter().sum::<f64>() / 1e4;
+        let deviation = libm::sqrt(frames.iter().map(|gain| gain * gain).sum::<f64>() / 1e4);
+        assert!(mean.abs() < 0.4 && (deviation - 12.0).abs() < 0.3, "{mean} {deviation}");
+        let place = line(&Propagation { per: Shadowing::Place, ..propagation }, &[0.0, 10.0]);
+        assert_eq!(place.faded(1, 0, &mut rng), None);
     }
 }

@@ -15,7 +15,7 @@ use super::frame::Framing;
 use super::mode::{Guard, Mode, Width};
 use super::rate::RateChoice;
 use super::rules::Rules;
-use super::timing::{Standard, Timing};
+use super::timing::{Slot, Standard, Timing};
 use crate::router::Packet;
 use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 
@@ -36,6 +36,8 @@ use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 pub struct CellConfig {
     /// The standard.
     pub standard: Standard,
+    /// The slot: `long` ones are those of 802.11g without the announcement of short ones.
+    pub slot: Slot,
     /// The rate: `12mbit` for 802.11a and g, `mcs7` for n and ac, or `minstrel`.
     pub rate: RateConfig,
     /// The width of the channel; 802.11a and g know 20 MHz only.
@@ -81,6 +83,7 @@ impl Default for CellConfig {
     fn default() -> Self {
         Self {
             standard: Standard::A,
+            slot: Slot::Short,
             rate: RateConfig::Legacy(BitRate::from_mbps(12)),
             width: Width::Mhz20,
             guard: Guard::Long,
@@ -201,6 +204,9 @@ pub enum CellError {
     /// A-MSDUs where there are none.
     #[error("`max_msdus` is {0}, but 802.11a and g have no A-MSDUs; give 1, or 802.11n or ac")]
     NoMsdus(u8),
+    /// Long slots where there are none.
+    #[error("`slot` is long, but only 802.11g has long slots, not {0}; leave it out")]
+    Slot(Standard),
     /// HT and VHT stations have EDCA.
     #[error("`access` is dcf, but 802.11n and ac always contend by edca; leave it out")]
     Access,
@@ -241,7 +247,7 @@ impl CellConfig {
         };
         let parts = CellParts {
             stations: self.stations,
-            timing: Timing::of(self.standard),
+            timing: self.timing(),
             framing: Framing::new(self.standard, &access, self.max_mpdus)
                 .with_msdus(self.max_msdus),
             modes,
@@ -266,6 +272,11 @@ impl CellConfig {
         }
     }
 
+    fn timing(&self) -> Timing {
+        let timing = Timing::of(self.standard);
+        if self.slot == Slot::Long { timing.with_long_slot() } else { timing }
+    }
+
     fn check(&self) -> Result<(), CellError> {
         if !(2..=Self::MAX_STATIONS).contains(&self.stations) {
             return Err(CellError::Stations(self.stations));
@@ -284,6 +295,9 @@ impl CellConfig {
         }
         if self.max_msdus > 1 && !self.standard.aggregates() {
             return Err(CellError::NoMsdus(self.max_msdus));
+        }
+        if self.slot == Slot::Long && self.standard != Standard::G {
+            return Err(CellError::Slot(self.standard));
         }
         if self.standard.aggregates() && self.access == Some(AccessConfig::Dcf) {
             return Err(CellError::Access);
@@ -401,10 +415,10 @@ mod tests {
         for file in [
             "",
             "access = 'edca'\nrate = '24mbit'",
-            "standard = '802.11g'\nrate = '54mbit'\nstations = 10",
+            "standard = '802.11g'\nrate = '54mbit'\nstations = 10\nslot = 'long'",
             "standard = '802.11n'\nrate = 'mcs7'\nwidth = '40MHz'\nguard = 'short'\nstreams = 2",
             "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nqueue = '100p'",
-            "side_m = 20.0\nlifetime = '1s'\n[propagation]\nshadowing_db = 12.0",
+            "side_m = 20.0\nlifetime = '1s'\n[propagation]\nshadowing_db = 12.0\nper = 'frame'",
             "places = [{ x_m = 0, y_m = 0 }, { x_m = 3, y_m = 4 }]\n[propagation]\nexponent = 2",
         ] {
             assert!(built(file).is_ok(), "{file}: {:?}", built(file).err());
@@ -426,6 +440,7 @@ mod tests {
             ("standard = '802.11ac'\nrate = 'mcs0'\naccess = 'dcf'", "`access` is dcf"),
             ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),
             ("max_msdus = 33", "`max_msdus` is 33; give 1 for no A-MSDUs, up to 32"),
+            ("slot = 'long'", "only 802.11g has long slots, not 802.11a"),
             ("max_msdus = 2", "802.11a and g have no A-MSDUs"),
             ("[propagation]\nexponent = 3", "give either `side_m` or one of `places`"),
             ("side_m = 3.0", "need `propagation`"),

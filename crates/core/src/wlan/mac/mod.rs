@@ -79,7 +79,7 @@ mod timing;
 
 pub use category::{Access, Category, CategoryParams, user_priority};
 pub use cell::{Cell, CellParts, Delivered, Transmission};
-pub use channel::{Channel, Place, Propagation};
+pub use channel::{Channel, Place, Propagation, Shadowing};
 pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
 pub use contention::Countdown;
 pub use error_model::log_success_per_bit;
@@ -88,4 +88,4 @@ pub use mode::{CodeRate, Guard, Mode, Modulation, Width};
 pub use rate::RateChoice;
 pub use rules::{Recovery, Rules};
 pub use stats::{CellStats, StationStats};
-pub use timing::{Standard, Timing};
+pub use timing::{Slot, Standard, Timing};

@@ -23,7 +23,7 @@ pub enum Standard {
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "802.11a"))]
     A,
-    /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations and so with short slots.
+    /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations; [`Slot`] is its own choice.
     #[cfg_attr(feature = "serde", serde(rename = "802.11g"))]
     G,
     /// 802.11n: HT in mixed format at 5 GHz, 20 or 40 MHz.
@@ -53,10 +53,22 @@ impl Standard {
     }
 }
 
+/// The slot of an 802.11g cell (18.5.4, Table 18-5); the other standards have 9 µs alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Slot {
+    /// 9 µs: all stations of the cell support short slots and the access point announces them.
+    #[default]
+    Short,
+    /// 20 µs: without that announcement.
+    Long,
+}
+
 /// The times of a standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// What backoff is counted in: 9 µs everywhere here.
+    /// What backoff is counted in: 9 µs, or 20 µs in 802.11g cells with long slots.
     pub slot: Span,
     /// Between a frame and its acknowledgement.
     pub sifs: Span,
@@ -81,6 +93,11 @@ impl Timing {
             rx_start_delay: Span::from_micros(20),
             slowest_ack: Mode::control(standard, BitRate::from_mbps(6)).duration(ACK),
         }
+    }
+
+    /// The same times with long slots.
+    pub fn with_long_slot(self) -> Self {
+        Self { slot: Span::from_micros(20), ..self }
     }
 
     /// How long a legacy station finds the medium idle before it transmits or counts down.
@@ -125,5 +142,8 @@ mod tests {
         assert_eq!(micros(Standard::N), [34, 43, 94, 45]);
         // With 6 µs of signal extension behind each frame: 10 + 50 + 28.
         assert_eq!(micros(Standard::G), [28, 37, 88, 39]);
+        let long = Timing::of(Standard::G).with_long_slot();
+        let micros = [long.difs(), long.aifs(3), long.eifs(), long.ack_timeout()];
+        assert_eq!(micros.map(Span::as_micros), [50, 70, 110, 50]);
     }
 }
