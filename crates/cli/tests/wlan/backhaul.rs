@@ -142,7 +142,7 @@ fn a_slow_backhaul_before_the_access_point_is_used_and_not_overloaded() {
     assert!(measure().or_again(measure));
 }
 
-/// Prints the table of docs/downlink.md; takes ten minutes.
+/// Prints the table of docs/downlink.md; takes six minutes.
 #[test]
 #[ignore = "figures for the documentation"]
 fn figures_of_slow_backhauls() {
