@@ -1,6 +1,8 @@
 //! Every message of the protocol, byte by byte, as `docs/protocol.md` lays it out. The bytes
 //! are written by hand: code that writes and reads the same mistake does not pass.
 
+use std::num::NonZeroU16;
+
 use freshline_core::dscp::Dscp;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
@@ -308,6 +310,7 @@ fn a_report_of_frames() {
             excess: Span::from_micros(9),
             gap: Span::from_millis(1),
         }),
+        max_packets: NonZeroU16::new(128),
     };
     assert_answer(
         Message::Report(report),
@@ -334,6 +337,7 @@ fn a_report_of_frames() {
             "00 01 86 a0",             // lately at 100,000 kbit/s
             "00 00 00 09",             // excess of the delay: 9 µs
             "00 00 03 e8",             // longest gap: 1000 µs
+            "00 80 00 00",             // at most 128 packets in a frame; reserved
         ],
     );
 }

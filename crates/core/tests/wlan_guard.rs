@@ -166,6 +166,7 @@ fn run(path: &Path) -> Load {
                         newest_received_at,
                         packets,
                         delivered: Some(delivered),
+                        given_up: 0,
                     });
                     push(&mut agenda, now + DELAY, Event::Hear(index, flow.told.len() - 1));
                 }
@@ -257,6 +258,7 @@ impl Reporter {
             newest_received_at: self.now,
             packets: self.came as u32,
             delivered: Some(Delivered { bytes: self.came * 1500, ..Delivered::default() }),
+            given_up: 0,
         };
         self.guard.on_delivery(self.now, StationId(0), &delivery, Bytes::default());
         self.limit()
@@ -358,6 +360,7 @@ fn after_an_outage_the_rate_comes_back_whatever_the_interval() {
                 newest_received_at: now,
                 packets: came as u32,
                 delivered: Some(Delivered { bytes: came * 1500, ..Delivered::default() }),
+                given_up: 0,
             };
             guard.on_delivery(now, StationId(0), &delivery, Bytes::default());
         }

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use freshline_core::unit::BitRate;
 use freshline_core::wlan::air::{Ampdu, DataFrame, Phy, Radiotap, Stamp, Width};
 use freshline_core::wlan::mac::Guard;
-use freshline_net::wlan::capture::{Capture, CaptureError, CaptureSource, Captured};
+use freshline_net::wlan::capture::{Capture, CaptureError, CaptureSource, Captured, Others, Seen};
 use mio::{Poll, Token, Waker};
 use nix::sched::{CloneFlags, unshare};
 
 const SERVER: &str = "192.0.2.7:3775";
+const STATION: [u8; 6] = [0; 6];
 
 /// A record: radiotap, 802.11, IPv4 and UDP from the port given, with one byte of payload.
 fn record(port: u16, reference: u32, byte: u8) -> Vec<u8> {
@@ -46,12 +47,25 @@ fn pcap(link: u32, records: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// All that comes until the source ends, or `enough` are there.
+/// All packets of the server that come until the source ends, or `enough` are there.
 fn collect(
     source: &CaptureSource,
     enough: usize,
     feed: impl FnOnce(),
 ) -> Result<Vec<Captured>, CaptureError> {
+    let all = collect_all(source, enough, feed)?;
+    let packet = |seen| match seen {
+        Seen::Packet(packet) => Some(packet),
+        Seen::Others(_) => None,
+    };
+    Ok(all.into_iter().filter_map(packet).collect())
+}
+
+fn collect_all(
+    source: &CaptureSource,
+    enough: usize,
+    feed: impl FnOnce(),
+) -> Result<Vec<Seen>, CaptureError> {
     let mut poll = Poll::new().unwrap();
     let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
     let mut capture = Capture::open(source, SERVER.parse().unwrap(), waker)?;
@@ -61,20 +75,51 @@ fn collect(
     loop {
         let has_ended = capture.has_ended();
         all.extend(std::iter::from_fn(|| capture.next()));
-        if has_ended || all.len() >= enough {
+        let packets = all.iter().filter(|seen| matches!(seen, Seen::Packet(_))).count();
+        if has_ended || packets >= enough {
+            assert_eq!(capture.counts().packets, packets as u64);
             break;
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", capture.counts());
         poll.poll(&mut events, Some(Duration::from_secs(1))).unwrap();
     }
-    assert_eq!(capture.counts().packets, all.len() as u64);
     capture.take_error().map_or(Ok(all), Err)
 }
 
 fn expected(reference: u32, byte: u8) -> Captured {
     let to: SocketAddr = "192.0.2.8:9".parse().unwrap();
     let (stamp, rate) = (Stamp::Reference(reference).as_time(), Some(BitRate::from_mbps(390)));
-    Captured { stamp, rate, to, payload: vec![byte] }
+    Captured { station: STATION, stamp, rate, to, payload: vec![byte] }
+}
+
+#[test]
+fn packets_of_others_to_the_same_station_are_counted_per_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("air.pcap");
+    // An encrypted frame and one for another station.
+    let mut hidden = record(99, 1, 0);
+    let frame_control = hidden.len() - 29 - 8 - 24;
+    assert_eq!(hidden[frame_control], 0x08);
+    hidden[frame_control + 1] |= 0x40;
+    let mut elsewhere = record(99, 1, 0);
+    elsewhere[frame_control + 4] ^= 8;
+    let records = [
+        record(99, 1, 0), // before the station is known
+        record(3775, 1, 1),
+        record(99, 1, 2),
+        elsewhere,
+        hidden,
+        record(3775, 2, 3),
+        record(99, 2, 4),
+    ];
+    std::fs::write(&path, pcap(127, &records)).unwrap();
+    let all = collect_all(&CaptureSource::File(path), usize::MAX, || ()).unwrap();
+    let others = |reference, packets| {
+        let stamp = Stamp::Reference(reference).as_time();
+        Seen::Others(Others { station: STATION, stamp, packets })
+    };
+    let packet = |reference, byte| Seen::Packet(expected(reference, byte));
+    assert_eq!(all, [packet(1, 1), packet(2, 3), others(1, 2), others(2, 1)]);
 }
 
 #[test]

@@ -353,6 +353,7 @@ impl Stranger {
                 seen: Some(seen),
                 marks: Default::default(),
                 delivered: None,
+                max_packets: None,
             };
             // A full buffer is no reason to stop.
             let _ = self.socket.send(&report.bytes());

@@ -109,9 +109,12 @@ pub(crate) struct Args {
     /// To each client [--law fixed], such as 50mbit.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<BitRate>,
-    /// Limit each client's rate to what its reports confirm, so that a backhaul that is slower than the
-    /// Wi-Fi is not overloaded. Clients of earlier versions confirm less.
+    /// Send as fast as the law says. By default, the rate to each client is limited to what its
+    /// reports confirm, so that a backhaul slower than the Wi-Fi is not overloaded.
     #[arg(long, help_heading = "Rate")]
+    no_guard: bool,
+    /// The default; for scripts of earlier versions.
+    #[arg(long, hide = true, conflicts_with = "no_guard")]
     guard: bool,
     /// How often clients report and rates change.
     #[arg(long, value_name = "TIME", default_value_t = DownlinkParams::default().interval, help_heading = "Rate")]
@@ -218,7 +221,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             idle: args.idle,
             dscp: args.dscp,
             ack_mark: args.ack_dscp,
-            guard: args.guard,
+            guard: args.guard || !args.no_guard,
             ..ServerParams::default()
         },
         payloads: payloads(&args)?,

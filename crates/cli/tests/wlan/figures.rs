@@ -148,7 +148,8 @@ fn delay_is_low_at_a_high_rate_and_a_tenth_of_that_of_tcp() {
         return;
     }
     let _alone = alone();
-    let full = Flow::Downlink("udp", &["--law", "fixed", "--rate", TOO_MUCH]).measure();
+    let full =
+        Flow::Downlink("udp", &["--no-guard", "--law", "fixed", "--rate", TOO_MUCH]).measure();
     let cubic = Flow::Tcp("cubic").measure();
     Flow::Tcp("bbr").measure();
     let wanted = |flow: Flow, least: f64| {

@@ -180,10 +180,15 @@ pub(crate) struct Behind {
 impl Behind {
     /// Runs `script` with Wi-Fi in front of it.
     pub(crate) fn run(script: &str) -> Self {
+        Self::run_over("", script)
+    }
+
+    /// The same, with further tables of the path file: hops between the host and the Wi-Fi.
+    pub(crate) fn run_over(hops: &str, script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("path.toml");
         let cell = CELL.iter().map(|(key, value)| format!("{key} = \"{value}\"\n"));
-        fs::write(&file, format!("[wlan]\n{}", cell.collect::<String>())).unwrap();
+        fs::write(&file, format!("{hops}\n[wlan]\n{}", cell.collect::<String>())).unwrap();
         let script = script.replace("FOLDER", folder.path().to_str().unwrap());
         let done = Command::new(FRESHLINE)
             .args(["emulate", "run"])

@@ -85,6 +85,7 @@ fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
                     seen: Some(seen),
                     marks: Default::default(),
                     delivered: None,
+                    max_packets: None,
                 };
                 let _ = socket.send(&report.bytes());
                 if kind == Beside::Flooder {

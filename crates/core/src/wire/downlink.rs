@@ -1,5 +1,7 @@
 //! The downlink's messages: a client joins, packets come, reports go back.
 
+use core::num::NonZeroU16;
+
 use super::cursor::{Reader, Writer};
 use super::update::{read_opening, write_opening};
 use super::{Ack, AckMark, HEADER_LEN, Marks, Opening, ParseError, SessionId};
@@ -138,11 +140,16 @@ pub struct Report {
     pub marks: Marks,
     /// Arrivals, for the server's guard. `None` of a client whose reports end before these bytes.
     pub delivered: Option<Delivered>,
+    /// Nmax: the maximum number of packets in a frame, as far as the client counts. `None` of a client
+    /// that does not know it, or whose reports end before these bytes.
+    pub max_packets: Option<NonZeroU16>,
 }
 
 impl Report {
     /// Bytes on the wire.
-    pub const LEN: usize = HEADER_LEN + 84;
+    pub const LEN: usize = HEADER_LEN + 88;
+    /// Bytes of a client that says nothing of the maximum number of packets in a frame.
+    pub const LEN_WITHOUT_MAX_PACKETS: usize = HEADER_LEN + 84;
     /// Bytes of a client that says nothing of arrivals.
     pub const LEN_WITHOUT_ARRIVALS: usize = HEADER_LEN + 64;
     /// Bytes of a client that says nothing of code points.
@@ -181,7 +188,9 @@ impl Report {
             .put(&delivered.bytes.to_be_bytes())
             .put(&kbps.to_be_bytes())
             .put(&micros(delivered.excess).to_be_bytes())
-            .put(&micros(delivered.gap).to_be_bytes());
+            .put(&micros(delivered.gap).to_be_bytes())
+            .put(&self.max_packets.map_or(0, NonZeroU16::get).to_be_bytes())
+            .put(&[0; 2]);
         bytes
     }
 
@@ -199,6 +208,7 @@ impl Report {
         let rate = BitRate::from_bps(reader.u64()?);
         let [came, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
         let delivered = read_delivered(&mut reader).filter(|_| flags & 1 != 0);
+        let max_packets = reader.u16().ok().and_then(NonZeroU16::new);
         let seen = wlan::Report { level, deviation, frames, rate, loss };
         Ok(Self {
             session,
@@ -211,6 +221,7 @@ impl Report {
             seen: (frames > 0).then_some(seen),
             marks: Marks::read([came, left]),
             delivered,
+            max_packets,
         })
     }
 }
@@ -275,9 +286,13 @@ mod tests {
             seen: Some(seen),
             marks: Marks { seen: Dscp::new(46), sent: Dscp::new(0) },
             delivered: Some(Delivered { bytes: 1 << 40, rate, excess: hold, gap: hold }),
+            max_packets: NonZeroU16::new(128),
         };
         let bytes = report.bytes();
-        let older = Report { delivered: None, ..report };
+        let older = Report { max_packets: None, ..report };
+        let short = Message::parse(&bytes[..Report::LEN_WITHOUT_MAX_PACKETS]);
+        assert_eq!(short, Ok(Message::Report(older)));
+        let older = Report { delivered: None, ..older };
         let short = Message::parse(&bytes[..Report::LEN_WITHOUT_MARKS]);
         assert_eq!(short, Ok(Message::Report(Report { marks: Marks::default(), ..older })));
         let short = Message::parse(&bytes[..Report::LEN_WITHOUT_ARRIVALS]);

@@ -120,12 +120,13 @@ impl Algorithm2Law {
 
     /// (5.45).
     fn hold_level(&self, station: &mut Station<Algorithm2State>) {
-        let error = station.level().map_or(0.0, |level| station.state.target - level);
+        let target = station.reachable(station.state.target);
+        let error = station.level().map_or(0.0, |level| target - level);
         let mut asked = station.state.asked + self.params.inner_gain * error;
         if station.silence > self.params.downlink.patience {
             asked /= 2.0;
         }
-        station.state.asked = asked.clamp(1.0, self.params.level);
+        station.state.asked = asked.clamp(1.0, station.reachable(self.params.level));
     }
 
     /// (5.40), from the rates in force; `slowest` is station 1.

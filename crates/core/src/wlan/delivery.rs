@@ -1,14 +1,18 @@
 //! What a client tells of arrivals, so that its server can notice a slow backhaul.
 //!
 //! ```text
-//! excess = min over the last two buckets of (received − sent) − base      queueing delay, any clocks
+//! excess = min of (received − sent) − base    over the last two buckets and eight slots;
+//!                                             queueing delay, any clocks
 //! base   = min of the same over 30 to 60 s
 //! rate   = bytes of the last four whole buckets / their length
-//! bucket = interval/10, from 5 to 50 ms
+//! bucket = interval/10, from 5 to 50 ms, of arrivals
+//! slot   = bucket/5, of the server's clock; only those count in which a packet was sent
 //! ```
 //!
 //! The minimum over a bucket leaves out the time that a packet waits for its Wi-Fi frame: some packet
-//! of each frame waits for almost nothing. A queue in front of Wi-Fi delays all of them.
+//! of each frame waits for almost nothing. A queue in front of Wi-Fi delays all of them. Where packets
+//! are rare, or come in bursts from a busy server, those that a busy host or radio held up would pass
+//! for a queue: so the minimum is over eight slots of sending at least.
 //!
 //! An *urgent* report leaves before its turn: after losses of 3 % and more, or when the excess is
 //! above [`URGENT_EXCESS`] and has grown, an eighth of the interval after the last report at the
@@ -28,6 +32,10 @@ const LONGEST: Span = Span::from_secs(10);
 const BASE: Span = Span::from_secs(30);
 /// The current bucket and those before it.
 const BUCKETS: usize = 5;
+/// The fewest slots in which all packets were late where there is a queue.
+const SLOTS: usize = 8;
+/// Slots of a bucket.
+const SLOTS_A_BUCKET: u64 = 5;
 /// With fewer packets than this the last buckets tell no rate.
 const ENOUGH: u64 = 32;
 
@@ -57,6 +65,9 @@ pub struct Delivery {
     pub packets: u32,
     /// The rest; `None` of a client that does not tell.
     pub delivered: Option<Delivered>,
+    /// The server's own: for how long it could have sent more until that packet, because it was late
+    /// or had nothing to send. In µs modulo 2³² since the client joined.
+    pub given_up: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,6 +86,8 @@ pub struct Account {
     buckets: [Bucket; BUCKETS],
     /// How many buckets there have been, up to all.
     known: usize,
+    /// The latest slots: their number, and the minimum delay of their packets in ns.
+    slots: [(u64, i64); SLOTS],
     /// When the current one began; `None` before the first packet.
     began: Option<Time>,
     length: Span,
@@ -96,6 +109,7 @@ impl Default for Account {
             bytes: 0,
             buckets: [Bucket::default(); BUCKETS],
             known: 0,
+            slots: [(0, i64::MIN); SLOTS],
             began: None,
             length: Span::from_millis(50),
             base: [None; 2],
@@ -122,6 +136,7 @@ impl Account {
         bucket.bytes = bucket.bytes.saturating_add(size.get());
         bucket.least = Some(bucket.least.map_or(delay, |least| least.min(delay)));
         self.base[0] = Some(self.base[0].map_or(delay, |least| least.min(delay)));
+        self.note_slot(sent_at, delay);
         self.bytes = self.bytes.wrapping_add(size.get());
         self.packets += 1;
         if let Some(before) = self.newest_at {
@@ -161,6 +176,18 @@ impl Account {
         };
     }
 
+    fn note_slot(&mut self, sent_at: Time, delay: i64) {
+        let slot = sent_at.as_nanos() / (self.length.as_nanos() / SLOTS_A_BUCKET).max(1);
+        let (newest, least) = &mut self.slots[0];
+        if slot > *newest {
+            self.slots.rotate_right(1);
+            self.slots[0] = (slot, delay);
+        } else {
+            // Late packets are rare: they count in the newest.
+            *least = delay.min(*least);
+        }
+    }
+
     fn turn(&mut self, now: Time) {
         let Some(began) = self.began else {
             (self.began, self.base_began) = (Some(now), now);
@@ -183,7 +210,8 @@ impl Account {
     fn excess(&self) -> Span {
         let [this, before, ..] = &self.buckets;
         let base = self.base.iter().flatten().min();
-        let least = [this.least, before.least].into_iter().flatten().min();
+        let slots = self.slots.iter().map(|(_, least)| *least);
+        let least = [this.least, before.least].into_iter().flatten().chain(slots).min();
         let above = base.zip(least).map_or(0, |(base, least)| least.saturating_sub(*base));
         // A clock that was set, or a damaged time, is no queue.
         let above = Span::from_nanos(above.max(0).unsigned_abs());

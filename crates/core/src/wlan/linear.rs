@@ -175,10 +175,13 @@ impl LinearLaw {
             .collect();
         let Some(level) = median(&mut levels) else { return };
         let gain = self.gain(stations.len());
-        let leading = rate.as_bps() as f64 - gain * (level - self.params.target);
+        let mut targets: Vec<f64> =
+            stations.iter().map(|station| station.reachable(self.params.target)).collect();
+        let target = median(&mut targets).unwrap_or(self.params.target);
+        let leading = rate.as_bps() as f64 - gain * (level - target);
         for station in stations.iter_mut().filter(|station| !station.state.is_gone) {
             let Some(mcs_rate) = station.state.mcs_rate else { continue };
-            station.state.target = Some(self.params.target * mcs_rate / fastest);
+            station.state.target = Some(target * mcs_rate / fastest);
             let wanted = BitRate::from_bps((leading * mcs_rate / fastest) as u64);
             station.rate = wanted.min(most).max(start);
         }
@@ -190,8 +193,9 @@ impl LinearLaw {
         let gain = self.gain(stations.len());
         for station in stations {
             let Some(level) = station.level() else { continue };
-            station.state.target = Some(self.params.target);
-            let wanted = station.rate.as_bps() as f64 - gain * (level - self.params.target);
+            let target = station.reachable(self.params.target);
+            station.state.target = Some(target);
+            let wanted = station.rate.as_bps() as f64 - gain * (level - target);
             station.rate = BitRate::from_bps(wanted as u64).min(most).max(start);
         }
     }

@@ -101,6 +101,7 @@ pub use reports::Reports;
 pub use slot::{SlotLaw, Slotted, Station};
 
 use core::fmt;
+use core::num::NonZeroU16;
 
 use crate::unit::{BitRate, Span, Time};
 
@@ -134,6 +135,11 @@ pub trait LevelCounter: fmt::Debug + Send {
     /// this stamp. They take places there: the level is of all packets. Counters that do not know
     /// frames by their stamps ignore it.
     fn on_others(&mut self, _stamp: Time, _packets: u64) {}
+
+    /// Nmax: how many packets a frame can have for this counter; `None` if it does not know.
+    fn max_packets(&self) -> Option<NonZeroU16> {
+        None
+    }
 
     /// What has been seen since the last report; `None` if that is too little to tell.
     fn report(&mut self, now: Time) -> Option<Report>;
@@ -185,6 +191,11 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// Packets to `station` left at this rate, below the law's own, since the last slot: what is
     /// learnt from its level is of this rate. Laws that learn nothing from rates ignore it.
     fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
+
+    /// Frames to `station` have at most this many packets, as its client says: Nmax for this station
+    /// in place of [`DownlinkParams::most`]. It is brought into 2 to 1024. Laws without levels ignore
+    /// it.
+    fn on_max_packets(&mut self, _station: StationId, _packets: u16) {}
 
     /// The time of [`DownlinkLaw::next_event`] has come; calls before it change nothing.
     fn on_tick(&mut self, now: Time);

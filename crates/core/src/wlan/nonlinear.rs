@@ -210,7 +210,7 @@ impl NonlinearLaw {
         self.target = (self.target * factor).clamp(1.0, self.cap(slowest));
         for station in stations {
             let before = station.state.target;
-            let after = self.target_of(station.state.airtime, slowest);
+            let after = station.reachable(self.target_of(station.state.airtime, slowest));
             if before > 0.0 {
                 station.state.asked *= after / before;
             }
@@ -229,7 +229,7 @@ impl NonlinearLaw {
             if station.silence > patience {
                 asked /= 2.0;
             }
-            let most = self.cap(station.state.airtime);
+            let most = station.reachable(self.cap(station.state.airtime));
             let fair = OVERASK * station.state.target.max(1.0);
             station.state.asked = asked.clamp(1.0, if is_shared { most.min(fair) } else { most });
         }
@@ -251,7 +251,9 @@ impl NonlinearLaw {
                 let level = station.level()?;
                 let sample = level / rate * idle / frames;
                 Some(match level {
-                    level if self.params.downlink.is_full(level) => sample.max(self.overhead),
+                    level if station.is_full(level, &self.params.downlink) => {
+                        sample.max(self.overhead)
+                    }
                     level if level < ALONE => sample.min(self.overhead),
                     _ => sample,
                 })
@@ -378,7 +380,8 @@ impl SlotLaw for NonlinearLaw {
         self.seek_delay(&known, &model);
         let slowest = slowest(&model);
         for station in &mut known {
-            station.state.target = self.target_of(station.state.airtime, slowest);
+            let target = self.target_of(station.state.airtime, slowest);
+            station.state.target = station.reachable(target);
         }
     }
 

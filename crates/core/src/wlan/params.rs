@@ -95,21 +95,17 @@ impl DownlinkParams {
     }
 
     /// The report with its numbers in their ranges; `None` if it says nothing.
-    pub(super) fn sane(&self, report: Report) -> Option<Report> {
+    /// Frames have at most `most` packets.
+    pub(super) fn sane(&self, report: Report, most: f64) -> Option<Report> {
         let Report { level, deviation, frames, rate, loss } = report;
         let is_said = frames > 0 && [level, deviation, loss].iter().all(|said| said.is_finite());
         is_said.then(|| Report {
-            level: level.clamp(1.0, self.most_level()),
-            deviation: deviation.clamp(0.0, self.most_level()),
+            level: level.clamp(1.0, most),
+            deviation: deviation.clamp(0.0, most),
             frames,
             rate: rate.clamp(SLOWEST, self.fastest),
             loss: loss.clamp(0.0, 1.0),
         })
-    }
-
-    /// Whether frames of such a level are full, so that the true one may be anything above.
-    pub(super) fn is_full(&self, level: f64) -> bool {
-        level >= self.most_level() - 1.0
     }
 }
 
@@ -184,11 +180,11 @@ mod tests {
         let params = DownlinkParams::default();
         let rate = BitRate::from_bps(u64::MAX);
         let wild = Report { level: 1e9, deviation: -1.0, frames: 1, rate, loss: -3.0 };
-        let sane = params.sane(wild).unwrap();
+        let sane = params.sane(wild, 64.0).unwrap();
         assert_eq!((sane.level, sane.deviation, sane.loss), (64.0, 0.0, 0.0));
         assert_eq!(sane.rate, params.fastest);
-        assert_eq!(params.sane(Report { frames: 0, ..wild }), None);
-        assert_eq!(params.sane(Report { level: f64::NAN, ..wild }), None);
-        assert_eq!(params.sane(Report { loss: f64::INFINITY, ..wild }), None);
+        assert_eq!(params.sane(Report { frames: 0, ..wild }, 64.0), None);
+        assert_eq!(params.sane(Report { level: f64::NAN, ..wild }, 64.0), None);
+        assert_eq!(params.sane(Report { loss: f64::INFINITY, ..wild }, 64.0), None);
     }
 }

@@ -57,6 +57,8 @@ pub struct Station<S> {
     pub rate: BitRate,
     /// What was sent in this slot, where that was less.
     pub(super) paced: Option<BitRate>,
+    /// Nmax as its client says.
+    max_packets: Option<f64>,
     /// What the law knows of it.
     pub state: S,
 }
@@ -65,6 +67,21 @@ impl<S> Station<S> {
     /// The level of this slot, where it says something of the rate.
     pub fn level(&self) -> Option<f64> {
         self.report.filter(|_| self.is_saturating).map(|report| report.level)
+    }
+
+    /// A target that its frames can reach: where they are full, the level says too little.
+    pub(super) fn reachable(&self, target: f64) -> f64 {
+        self.max_packets.map_or(target, |most| target.min((most - 2.0).max(1.0)))
+    }
+
+    /// Nmax.
+    pub(super) fn max_packets(&self, params: &DownlinkParams) -> f64 {
+        self.max_packets.unwrap_or(params.most_level())
+    }
+
+    /// Whether frames of such a level are full, so that the true one may be anything above.
+    pub(super) fn is_full(&self, level: f64, params: &DownlinkParams) -> bool {
+        level >= self.max_packets(params) - 1.0
     }
 
     /// The rate at which packets left in this slot.
@@ -131,6 +148,7 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
             silence: 0,
             rate: self.params.start,
             paced: None,
+            max_packets: None,
             state: self.law.join(),
         };
         self.stations.insert(at, joined);
@@ -144,9 +162,10 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     }
 
     fn on_report(&mut self, _now: Time, station: StationId, report: Report) {
-        let report = self.params.sane(report);
-        if let (Some(station), Some(_)) = (self.get_mut(station), report) {
-            station.report = report;
+        let params = self.params;
+        let Some(station) = self.get_mut(station) else { return };
+        if let Some(report) = params.sane(report, station.max_packets(&params)) {
+            station.report = Some(report);
         }
     }
 
@@ -159,6 +178,12 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     fn on_paced(&mut self, _now: Time, station: StationId, rate: BitRate) {
         if let Some(station) = self.get_mut(station) {
             station.paced = Some(rate);
+        }
+    }
+
+    fn on_max_packets(&mut self, station: StationId, packets: u16) {
+        if let Some(station) = self.get_mut(station) {
+            station.max_packets = Some(f64::from(packets).clamp(2.0, 1024.0));
         }
     }
 
@@ -300,5 +325,28 @@ mod tests {
         assert_eq!(median(&mut [3.0]), Some(3.0));
         assert_eq!(median(&mut [3.0, 1.0]), Some(3.0));
         assert_eq!(median(&mut [9.0, 1.0, 2.0]), Some(2.0));
+    }
+
+    #[test]
+    fn a_client_s_own_maximum_counts_for_its_station_and_stays_in_its_range() {
+        let mut law = law();
+        let [one, other] = [StationId(0), StationId(1)];
+        law.on_join(ms(0), one).unwrap();
+        law.on_join(ms(0), other).unwrap();
+        law.on_max_packets(one, 128);
+        law.on_max_packets(StationId(9), 128);
+        for station in [one, other] {
+            law.on_report(ms(1), station, Report { level: 100.0, ..REPORT });
+        }
+        let params = DownlinkParams::default();
+        let [first, second] = [&law.stations[0], &law.stations[1]];
+        assert_eq!([first.level(), second.level()], [Some(100.0), Some(64.0)]);
+        assert_eq!([first, second].map(|one| one.is_full(64.0, &params)), [false, true]);
+        assert_eq!([first, second].map(|one| one.reachable(200.0)), [126.0, 200.0]);
+        for (said, taken) in [(0, 2.0), (1, 2.0), (32, 32.0), (u16::MAX, 1024.0)] {
+            law.on_max_packets(one, said);
+            assert_eq!(law.stations[0].max_packets(&params), taken);
+            assert!(law.stations[0].reachable(60.0) >= 1.0);
+        }
     }
 }

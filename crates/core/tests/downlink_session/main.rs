@@ -45,6 +45,7 @@ fn report(world: &World, session: SessionId, level: f64) -> Report {
         }),
         marks: Default::default(),
         delivered: None,
+        max_packets: None,
     }
 }
 

@@ -12,7 +12,9 @@ use mio::Waker;
 use serde::Serialize;
 
 use super::client::SharedRate;
-use crate::wlan::capture::{Capture, CaptureCounts, CaptureError, CaptureSource};
+use crate::wlan::capture::{
+    Capture, CaptureCounts, CaptureError, CaptureSource, Captured, Others, Seen, Station,
+};
 
 /// Packets taken before the socket is looked at again.
 const TAKEN_A_TURN: usize = 1024;
@@ -27,6 +29,8 @@ pub struct CaptureReport {
     pub counts: CaptureCounts,
     /// Packets of this client's session among those of the server.
     pub ours: u64,
+    /// Packets of other flows to the same station, which take places in its frames.
+    pub others: u64,
     /// Those of them that were counted in no frame, as neither the capture nor anybody else knows
     /// their rate.
     pub unrated: u64,
@@ -47,6 +51,8 @@ pub enum CaptureTrouble {
 pub(super) struct Air {
     capture: Capture,
     report: CaptureReport,
+    /// Where this session's packets go, by the newest one.
+    station: Option<Station>,
     /// Packets by socket and by capture, when that was last looked at.
     looked: Option<(Time, [u64; 2])>,
     told_unseen: bool,
@@ -63,6 +69,7 @@ impl Air {
         Ok(Self {
             capture: Capture::open(source, server, waker)?,
             report: CaptureReport::default(),
+            station: None,
             looked: None,
             told_unseen: false,
             told_unrated: false,
@@ -78,18 +85,43 @@ impl Air {
     /// Hands over what was captured; whether there may be more.
     pub(super) fn feed(&mut self, now: Time, session: &mut Session, rate: &SharedRate) -> bool {
         for _ in 0..TAKEN_A_TURN {
-            let Some(captured) = self.capture.next() else { return false };
-            let rate = captured.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
-            let stamp = Stamp { at: captured.stamp, rate: rate.unwrap_or_default() };
-            if rate.is_none() {
-                let is_ours = session.is_captured(&captured.payload);
-                self.report.ours += u64::from(is_ours);
-                self.report.unrated += u64::from(is_ours);
-            } else if session.on_captured(now, stamp, &captured.payload).is_ok() {
-                self.report.ours += 1;
+            match self.capture.next() {
+                Some(Seen::Packet(packet)) => self.on_packet(now, &packet, session, rate),
+                Some(Seen::Others(others)) => self.on_others(others, session),
+                None => return false,
             }
         }
         true
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Time,
+        packet: &Captured,
+        session: &mut Session,
+        rate: &SharedRate,
+    ) {
+        let Captured { station, stamp, payload, .. } = packet;
+        if !session.is_captured(payload) {
+            // Of another client, perhaps on the same machine.
+            return self
+                .on_others(Others { station: *station, stamp: *stamp, packets: 1 }, session);
+        }
+        self.station = Some(*station);
+        self.report.ours += 1;
+        let rate = packet.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
+        match rate {
+            Some(rate) => _ = session.on_captured(now, Stamp { at: *stamp, rate }, payload),
+            None => self.report.unrated += 1,
+        }
+    }
+
+    /// They take places in frames to this station.
+    fn on_others(&mut self, others: Others, session: &mut Session) {
+        if self.station == Some(others.station) {
+            self.report.others += others.packets;
+            session.on_captured_others(others.stamp, others.packets);
+        }
     }
 
     pub(super) fn report(&self) -> CaptureReport {
@@ -118,5 +150,98 @@ impl Air {
             return None;
         }
         Some(CaptureTrouble::Unseen(self.report()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freshline_core::session::Clocked;
+    use freshline_core::session::downlink::ClientParams;
+    use freshline_core::unit::BitRate;
+    use freshline_core::wire::{Message, Packet, SessionId};
+    use freshline_core::wlan::air::{Ampdu, DataFrame, Phy, Radiotap, Width};
+    use freshline_core::wlan::mac::Guard;
+    use freshline_core::wlan::{Aggregation, AggregationParams};
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(500);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn packet(session: u64, seq: u64) -> Vec<u8> {
+        let packet = Packet {
+            session: SessionId(session),
+            seq,
+            sent_at: at(1000),
+            clock_offset: None,
+            interval: INTERVAL,
+            ack_mark: None,
+            payload: b"",
+        };
+        let mut out = vec![0; Packet::HEADER_LEN];
+        packet.write(&mut out).unwrap();
+        out
+    }
+
+    /// A record of pcap: an MPDU of an A-MPDU to a station, from this port of the server.
+    fn record(station: u8, ampdu: u32, port: u16, payload: &[u8]) -> Vec<u8> {
+        let phy = Phy::Vht { mcs: 9, streams: 1, width: Width::Mhz80, guard: Guard::Long };
+        let ampdu = Some(Ampdu { reference: ampdu, is_last: false });
+        let radio = Radiotap { tsft: Some(7), phy: Some(phy), ampdu, ..Radiotap::default() };
+        let len = |headers: usize| ((headers + payload.len()) as u16).to_be_bytes();
+        let ip =
+            [&[0x45, 0][..], &len(28), &[0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 7, 192, 0, 2, 8]];
+        let udp = [&port.to_be_bytes()[..], &[0, 9], &len(8), &[0, 0], payload];
+        let mut bytes = Vec::new();
+        radio.write(&mut bytes);
+        let station = [2, 0, 0, 0, 0, station];
+        DataFrame { from_ap: true, station, ..DataFrame::default() }
+            .write(&[ip.concat(), udp.concat()].concat(), &mut bytes);
+        let len = (bytes.len() as u32).to_le_bytes();
+        [&[0; 8][..], &len, &len, &bytes].concat()
+    }
+
+    #[test]
+    fn levels_count_packets_of_other_flows_in_the_same_frames() {
+        let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0];
+        file.extend(127u32.to_le_bytes());
+        for frame in 0..20u32 {
+            let own =
+                |of_frame| record(1, frame, 3775, &packet(5, u64::from(frame * 3 + of_frame)));
+            // Of another session on the same machine, and of another server.
+            let others = [record(1, frame, 3775, &packet(6, 0)), record(1, frame, 99, b"x")];
+            let elsewhere = record(2, frame, 99, b"x");
+            file.extend([own(0), others.concat(), own(1), elsewhere, own(2)].concat());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("air.pcap");
+        std::fs::write(&path, file).unwrap();
+
+        let counter = Box::new(Aggregation::new(AggregationParams::default()));
+        let mut session =
+            Session::new(ClientParams::default(), SessionId(5), counter, at(0)).unwrap();
+        for seq in 0..60 {
+            let clocked = Clocked { received_at: at(1), now: at(1) };
+            session.on_datagram(clocked, None, &packet(5, seq)).unwrap();
+        }
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let server = "192.0.2.7:3775".parse().unwrap();
+        let mut air = Air::open(&CaptureSource::File(path), server, waker).unwrap();
+        while !air.capture.has_ended() {
+            std::thread::yield_now();
+        }
+        while air.feed(at(2), &mut session, &SharedRate::new(BitRate::from_mbps(1))) {}
+        let report = air.report();
+        assert_eq!((report.ours, report.others, report.unrated), (60, 40, 0));
+        let mut out = [0; 200];
+        let len = session.write(at(1000), &mut out).unwrap();
+        let Ok(Message::Report(told)) = Message::parse(&out[..len]) else { panic!("no report") };
+        let seen = told.seen.unwrap();
+        assert_eq!((seen.level, seen.frames, seen.loss), (5.0, 20, 0.0));
     }
 }

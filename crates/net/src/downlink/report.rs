@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::link::SpanHistogram;
@@ -54,6 +55,8 @@ pub struct ClientStatus {
     pub deviation: Option<f64>,
     /// The rate of its frames' data symbols in bit/s, as it said.
     pub mcs_rate_bps: Option<u64>,
+    /// The maximum number of packets in a frame, as it said; `None` if it did not.
+    pub max_packets: Option<NonZeroU16>,
     /// The part of packets that did not come, of its last report.
     pub loss: Option<f64>,
     /// How long the packet took of which the last report told, in ms.
@@ -182,6 +185,7 @@ fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> C
         level: seen.map(|seen| seen.level),
         deviation: seen.map(|seen| seen.deviation),
         mcs_rate_bps: seen.map(|seen| seen.rate.as_bps()),
+        max_packets: record.max_packets,
         loss: seen.map(|seen| seen.loss),
         delay_ms: record.delay.map(Span::as_millis_f64),
         rtt_ms: record.rtt.map(Span::as_millis_f64),

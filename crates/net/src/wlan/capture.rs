@@ -6,7 +6,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use freshline_net::wlan::capture::{Capture, CaptureSource};
+//! use freshline_net::wlan::capture::{Capture, CaptureSource, Seen};
 //! use mio::{Poll, Token, Waker};
 //!
 //! let mut poll = Poll::new()?;
@@ -14,7 +14,8 @@
 //! let source: CaptureSource = "mon0".parse()?;
 //! let mut capture = Capture::open(&source, "192.0.2.7:3775".parse()?, waker)?;
 //! // After each event of the waker:
-//! while let Some(packet) = capture.next() {
+//! while let Some(seen) = capture.next() {
+//!     let Seen::Packet(packet) = seen else { continue };
 //!     // Wire: `Message::parse(&packet.payload)`; then, of a `Packet`, an `Arrival` with its `seq`,
 //!     // `packet.stamp` and `packet.rate`.
 //! }
@@ -54,6 +55,8 @@ const WAITING: usize = 4096;
 const BUFFER: usize = 1 << 20;
 /// How many interfaces a file may have captured on.
 const INTERFACES: usize = 1024;
+/// Of how many stations other packets are counted.
+const STATIONS: usize = 64;
 /// In front of a datagram's payload (RFC 768).
 const UDP_HEADER: usize = 8;
 
@@ -77,9 +80,34 @@ impl FromStr for CaptureSource {
     }
 }
 
+/// What a capture shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// A packet of the server.
+    Packet(Captured),
+    /// Other packets in a frame to a station to which the server has sent some.
+    Others(Others),
+}
+
+/// The receiver address of a frame.
+pub type Station = [u8; 6];
+
+/// Packets of other senders to a station, encrypted ones included, each as often as it was on the air.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Others {
+    /// The station.
+    pub station: Station,
+    /// That of their frame, as in [`Captured`].
+    pub stamp: Time,
+    /// How many.
+    pub packets: u64,
+}
+
 /// A packet of the server, seen on the air.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
+    /// The receiver of its frame.
+    pub station: Station,
     /// The same for all packets of one frame, and for no others near it: see
     /// [`Stamp`](freshline_core::wlan::air::Stamp).
     pub stamp: Time,
@@ -161,7 +189,7 @@ pub enum CaptureError {
 /// A capture that is being read.
 #[derive(Debug)]
 pub struct Capture {
-    packets: Receiver<Captured>,
+    packets: Receiver<Seen>,
     shared: Arc<Shared>,
 }
 
@@ -202,7 +230,14 @@ impl Capture {
             unstamped: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
-        let sniffer = Sniffer { send, waker, shared: Arc::clone(&shared), is_new: false };
+        let sniffer = Sniffer {
+            send,
+            waker,
+            shared: Arc::clone(&shared),
+            is_new: false,
+            stations: Vec::new(),
+            others: None,
+        };
         match source {
             CaptureSource::Interface(interface) => {
                 let socket = MonitorSocket::open(interface)?;
@@ -233,9 +268,9 @@ impl Capture {
         *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
-    /// The next packet of the server; `None` if there is none yet.
+    /// What comes next; `None` if there is nothing yet.
     #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
-    pub fn next(&mut self) -> Option<Captured> {
+    pub fn next(&mut self) -> Option<Seen> {
         self.packets.try_recv().ok()
     }
 
@@ -321,11 +356,15 @@ fn fill(file: &mut File, out: &mut [u8]) -> io::Result<usize> {
 
 /// Picks the server's packets out of captured frames.
 struct Sniffer {
-    send: SyncSender<Captured>,
+    send: SyncSender<Seen>,
     waker: Arc<Waker>,
     shared: Arc<Shared>,
     /// Whether packets were handed over since the waker was last woken.
     is_new: bool,
+    /// Receivers of the server's packets, up to [`STATIONS`].
+    stations: Vec<Station>,
+    /// Of the newest frame, not handed over yet.
+    others: Option<Others>,
 }
 
 impl Sniffer {
@@ -415,35 +454,66 @@ impl Sniffer {
 
     /// A frame, with its radiotap header.
     fn on_record(&mut self, record: &[u8]) {
-        let Self { send, shared, is_new, .. } = self;
+        let shared = Arc::clone(&self.shared);
         let server = *shared.server.lock().unwrap_or_else(PoisonError::into_inner);
         shared.frames.fetch_add(1, Ordering::Relaxed);
         let Ok((radio, mpdu)) = Radiotap::parse(record) else { return };
         let parsed = DataFrame::parse(mpdu, radio.is_padded);
-        let Some((_, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
-        if payload.is_protected() {
-            shared.protected.fetch_add(1, Ordering::Relaxed);
-        }
-        for (from, to, datagram) in payload.packets().filter_map(datagram) {
-            if from != server {
+        let Some((header, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
+        let station = if header.from_ap { header.station } else { header.peer };
+        let stamp = radio.stamp().map(|stamp| stamp.as_time());
+        // One that cannot be read is a packet, too.
+        let mut others = u64::from(payload.is_protected());
+        shared.protected.fetch_add(others, Ordering::Relaxed);
+        for packet in payload.packets() {
+            let Some((_, to, datagram)) = datagram(packet).filter(|(from, ..)| *from == server)
+            else {
+                others += 1;
                 continue;
-            }
-            let Some(stamp) = radio.stamp() else {
+            };
+            let Some(stamp) = stamp else {
                 shared.unstamped.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            let rate = radio.phy.and_then(|phy| phy.rate());
-            let captured = Captured { stamp: stamp.as_time(), rate, to, payload: datagram.into() };
-            match send.try_send(captured) {
-                Ok(()) => {
-                    shared.packets.fetch_add(1, Ordering::Relaxed);
-                    *is_new = true;
-                }
-                Err(TrySendError::Full(_)) => {
-                    shared.dropped.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(TrySendError::Disconnected(_)) => shared.stop.store(true, Ordering::Release),
+            if self.stations.len() < STATIONS && !self.stations.contains(&station) {
+                self.stations.push(station);
             }
+            let rate = radio.phy.and_then(|phy| phy.rate());
+            let payload = datagram.into();
+            self.hand_over(Seen::Packet(Captured { station, stamp, rate, to, payload }));
+        }
+        if let Some(stamp) = stamp.filter(|_| others > 0 && self.stations.contains(&station)) {
+            self.count(Others { station, stamp, packets: others });
+        }
+    }
+
+    /// Other packets are handed over once per frame.
+    fn count(&mut self, more: Others) {
+        match &mut self.others {
+            Some(Others { station, stamp, packets })
+                if (*station, *stamp) == (more.station, more.stamp) =>
+            {
+                *packets = packets.saturating_add(more.packets);
+            }
+            others => {
+                let before = others.replace(more);
+                before.into_iter().for_each(|before| self.hand_over(Seen::Others(before)));
+            }
+        }
+    }
+
+    fn hand_over(&mut self, seen: Seen) {
+        let Self { send, shared, is_new, .. } = self;
+        let packets = u64::from(matches!(seen, Seen::Packet(_)));
+        match send.try_send(seen) {
+            Ok(()) => {
+                shared.packets.fetch_add(packets, Ordering::Relaxed);
+                *is_new = true;
+            }
+            Err(TrySendError::Full(_)) => {
+                shared.dropped.fetch_add(packets, Ordering::Relaxed);
+            }
+            Err(TrySendError::Disconnected(_)) => shared.stop.store(true, Ordering::Release),
         }
     }
 
@@ -452,6 +522,9 @@ impl Sniffer {
     }
 
     fn wake(&mut self) {
+        if let Some(others) = self.others.take() {
+            self.hand_over(Seen::Others(others));
+        }
         if std::mem::take(&mut self.is_new) {
             // It fails only if the poll is gone, and then nobody waits.
             let _ = self.waker.wake();

@@ -248,6 +248,12 @@ impl Client {
         Ok(())
     }
 
+    /// So many packets that are not of this session were seen on the air in the station's frame of
+    /// this stamp. They take places there, and the level is of all packets.
+    pub fn on_captured_others(&mut self, stamp: Time, packets: u64) {
+        self.counter.on_others(stamp, packets);
+    }
+
     /// Whether [`Client::on_captured`] would take this.
     pub fn is_captured(&self, datagram: &[u8]) -> bool {
         self.captured_seq(datagram).is_ok()
@@ -304,6 +310,7 @@ impl Client {
                     seen,
                     marks: Marks { seen: self.dscp, sent: Some(self.mark()) },
                     delivered: Some(self.account.report(now, missing)),
+                    max_packets: self.counter.max_packets(),
                 };
                 let bytes = report.bytes();
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);

@@ -2,25 +2,32 @@
 
 use crate::unit::{Span, Time};
 
+/// A late driver may make up this many packets, however slow they are: at a low rate the driver
+/// wakes for each single packet, and would lose the time of several each time. Fewer than a frame has.
+const BURST: u64 = 6;
+
 /// Spaces packets evenly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     due: Time,
     /// There was nothing to send.
     is_idle: bool,
+    /// The time in which more could have been sent, so far.
+    given_up: Span,
 }
 
 impl Pace {
     /// The first packet may leave at once.
     pub(super) fn new(now: Time) -> Self {
-        Self { due: now, is_idle: false }
+        Self { due: now, is_idle: false, given_up: Span::ZERO }
     }
 
     /// A packet has left that takes the path so long. What the driver was late is made up, up to
-    /// `catch_up`.
+    /// `catch_up` or [`BURST`] packets, whichever is longer.
     pub(super) fn on_sent(&mut self, now: Time, takes: Span, catch_up: Span) {
-        let oldest = Time::ZERO + (now.since(Time::ZERO) - catch_up);
-        self.due = self.due.max(oldest) + takes;
+        let oldest = Time::ZERO + (now.since(Time::ZERO) - catch_up.max(takes * BURST));
+        self.give_up_until(oldest);
+        self.due += takes;
         self.is_idle = false;
     }
 
@@ -31,9 +38,15 @@ impl Pace {
     pub(super) fn on_something_to_send(&mut self, now: Time) {
         if self.is_idle {
             // The time without packets is no credit.
-            self.due = self.due.max(now);
+            self.give_up_until(now);
             self.is_idle = false;
         }
+    }
+
+    /// For how long more could have been sent, in all, because the driver was late or had nothing to
+    /// send.
+    pub(super) fn given_up(&self) -> Span {
+        self.given_up
     }
 
     /// `None` while there is nothing to send.
@@ -43,6 +56,11 @@ impl Pace {
 
     pub(super) fn is_idle(&self) -> bool {
         self.is_idle
+    }
+
+    fn give_up_until(&mut self, time: Time) {
+        self.given_up += time.since(self.due);
+        self.due = self.due.max(time);
     }
 }
 
@@ -62,9 +80,13 @@ mod tests {
             pace.on_sent(us(now), takes, catch_up);
             assert_eq!(pace.due(), Some(us(next)));
         }
-        // A millisecond late: 250 µs of it are made up, the rest is gone.
+        assert_eq!(pace.given_up(), Span::ZERO);
+        // A millisecond late: six packets of it are made up, the rest is gone.
         pace.on_sent(us(2_400), takes, catch_up);
-        assert_eq!(pace.due(), Some(us(2_250)));
+        assert_eq!((pace.due(), pace.given_up()), (Some(us(1_900)), Span::from_micros(400)));
+        // Of packets that take less, as much as they take in 250 µs.
+        pace.on_sent(us(3_000), Span::from_micros(10), catch_up);
+        assert_eq!((pace.due(), pace.given_up()), (Some(us(2_760)), Span::from_micros(1_250)));
     }
 
     #[test]
@@ -73,7 +95,7 @@ mod tests {
         pace.on_nothing_to_send();
         assert_eq!(pace.due(), None);
         pace.on_something_to_send(us(5_000));
-        assert_eq!(pace.due(), Some(us(5_000)));
+        assert_eq!((pace.due(), pace.given_up()), (Some(us(5_000)), Span::from_millis(5)));
         pace.on_sent(us(5_000), Span::from_micros(100), Span::from_millis(10));
         pace.on_nothing_to_send();
         pace.on_something_to_send(us(5_050));

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::cmp::Ordering;
+use core::num::NonZeroU16;
 
 use super::pace::Pace;
 use crate::session::PathMarks;
@@ -11,7 +12,7 @@ use crate::unit::{Span, Time};
 use crate::wire::{Join, Report, SessionId};
 use crate::wlan::{self, StationId};
 
-/// How many packets of a client are remembered: the last second at 200 Mbit/s. 128 kB a client.
+/// How many packets of a client are remembered: the last second at 200 Mbit/s. 192 kB a client.
 pub const REMEMBERED: usize = 16_384;
 
 /// Finds a client in its server as long as it is there.
@@ -55,6 +56,8 @@ pub struct ClientRecord<P> {
     pub seen: Option<wlan::Report>,
     /// Packets that have come, as the last one said, modulo 2³².
     pub received: u32,
+    /// The maximum number of packets in a frame, as the last one said.
+    pub max_packets: Option<NonZeroU16>,
     /// The round trip of the last one, without the time that the client held it.
     pub rtt: Option<Span>,
     /// How long the packet took of which the last one told; at most half the shortest round trip
@@ -69,6 +72,8 @@ pub struct ClientRecord<P> {
     pub(super) pace: Pace,
     /// When the last packets were sent, the oldest first.
     sent_at: VecDeque<Time>,
+    /// What had been given up before each of them ([`Pace::given_up`]), in µs modulo 2³².
+    given_up: VecDeque<u32>,
     /// When the last report was taken, its newest packet, and its number.
     pub(super) reported: Option<(Time, u64, u32)>,
     /// When the last report of a level was taken.
@@ -89,6 +94,7 @@ impl<P> ClientRecord<P> {
             reports: 0,
             seen: None,
             received: 0,
+            max_packets: None,
             rtt: None,
             delay: None,
             clock_offset: ClockOffset::default(),
@@ -96,6 +102,7 @@ impl<P> ClientRecord<P> {
             token,
             pace: Pace::new(now),
             sent_at: VecDeque::new(),
+            given_up: VecDeque::new(),
             reported: None,
             levelled_at: None,
         }
@@ -108,9 +115,19 @@ impl<P> ClientRecord<P> {
 
     /// Whether the packet of which a report tells was sent, and then: that proves that it came.
     pub(super) fn has_sent(&self, report: &Report) -> bool {
-        let back = self.packets.checked_sub(report.newest_seq).filter(|back| *back > 0);
-        let at = back.and_then(|back| (self.sent_at.len() as u64).checked_sub(back));
-        at.is_some_and(|at| self.sent_at[at as usize] == report.newest_sent_at)
+        self.remembered(report.newest_seq)
+            .is_some_and(|at| self.sent_at.get(at) == Some(&report.newest_sent_at))
+    }
+
+    /// For how long more could have been sent, in all, until this packet was: in µs modulo 2³².
+    pub(super) fn given_up_before(&self, seq: u64) -> u32 {
+        self.remembered(seq).and_then(|at| self.given_up.get(at)).copied().unwrap_or_default()
+    }
+
+    /// Where a packet is in the lists of the last ones.
+    fn remembered(&self, seq: u64) -> Option<usize> {
+        let back = self.packets.checked_sub(seq).filter(|back| *back > 0)?;
+        (self.sent_at.len() as u64).checked_sub(back).map(|at| at as usize)
     }
 
     /// Whether a report is newer than the last one. What packet it tells of was proven; its number,
@@ -123,12 +140,16 @@ impl<P> ClientRecord<P> {
         })
     }
 
-    /// A packet with so much payload leaves now.
-    pub(super) fn on_sent(&mut self, now: Time, payload: usize) {
+    /// A packet with so much payload leaves now. The path takes it for so long, and a late driver
+    /// makes up so much.
+    pub(super) fn on_sent(&mut self, now: Time, payload: usize, takes: Span, catch_up: Span) {
+        self.pace.on_sent(now, takes, catch_up);
         if self.sent_at.len() == REMEMBERED {
             self.sent_at.pop_front();
+            self.given_up.pop_front();
         }
         self.sent_at.push_back(now);
+        self.given_up.push_back(self.pace.given_up().as_micros() as u32);
         self.packets += 1;
         self.payload_bytes += payload as u64;
     }

@@ -30,8 +30,9 @@ pub struct ServerParams {
     /// Headers around a datagram, that of IP with them: the law's rates are of IP packets. 28 bytes:
     /// UDP over IPv4.
     pub headers: Bytes,
-    /// How late a driver may be and make it up by packets that follow closely. 500 µs: timers are
-    /// late by a tenth of that, and six packets at 100 Mbit/s are a queue of half a ms.
+    /// How late a driver may be and make it up by packets that follow closely; at low rates, six
+    /// packets. 500 µs: timers are late by a tenth of that, and six packets at 100 Mbit/s are a queue
+    /// of half a ms.
     pub catch_up: Span,
     /// A client that has not been heard for this long is forgotten; at least two intervals. 5 s: by
     /// then a law has halved its rate several times.
@@ -40,7 +41,7 @@ pub struct ServerParams {
     pub dscp: Dscp,
     /// The code point that reports shall have; without, the client decides.
     pub ack_mark: Option<AckMark>,
-    /// Whether rates are limited to what clients confirm ([`Guarded`]).
+    /// Whether rates are limited to what clients confirm ([`Guarded`]). By default they are.
     pub guard: bool,
 }
 
@@ -55,7 +56,7 @@ impl Default for ServerParams {
             idle: Span::from_secs(5),
             dscp: Dscp::DEFAULT,
             ack_mark: None,
-            guard: false,
+            guard: true,
         }
     }
 }
@@ -261,12 +262,11 @@ impl<P: Copy + Eq + Hash> Server<P> {
             payload,
         };
         let len = packet.write(out)?;
-        record.on_sent(now, payload.len());
-        self.counters.packets += 1;
-        self.counters.payload_bytes += payload.len() as u64;
         let size = Bytes::new(len as u64) + self.params.headers;
         let takes = self.law.rate(client.station()).time_to_send(size);
-        record.pace.on_sent(now, takes, self.params.catch_up);
+        record.on_sent(now, payload.len(), takes, self.params.catch_up);
+        self.counters.packets += 1;
+        self.counters.payload_bytes += payload.len() as u64;
         Some(len)
     }
 
@@ -416,12 +416,14 @@ impl<P: Copy + Eq + Hash> Server<P> {
         record.heard_at = now;
         record.reports += 1;
         record.received = report.received;
+        record.max_packets = report.max_packets;
         if let Some(seen) = report.marks.seen.filter(|_| is_newer) {
             record.marks.forward.record(self.params.dscp, seen);
         }
         if let (Some(sent), Some(seen)) = (report.marks.sent, dscp) {
             record.marks.back.record(sent, seen);
         }
+        let given_up = record.given_up_before(report.newest_seq);
         let rtt = now.since(report.newest_sent_at) - report.hold;
         record.rtt = Some(rtt);
         let [sent_at, received_at] = [report.newest_sent_at, report.newest_received_at];
@@ -436,8 +438,12 @@ impl<P: Copy + Eq + Hash> Server<P> {
             newest_received_at: received_at,
             packets: report.received,
             delivered: report.delivered,
+            given_up,
         };
         self.law.on_delivery(now, StationId(key), &delivery, self.params.headers);
+        if let Some(packets) = report.max_packets {
+            self.law.on_max_packets(StationId(key), packets.get());
+        }
         if let Some(seen) = report.seen {
             record.seen = Some(seen);
             record.levelled_at = Some(now);
@@ -574,6 +580,7 @@ mod tests {
                 seen: None,
                 marks: Default::default(),
                 delivered: None,
+                max_packets: None,
             };
             let at = clocked(Time::ZERO + Span::from_secs(second));
             let verdict = server.on_datagram(at, 1, &report.bytes(), &mut reply).verdict;

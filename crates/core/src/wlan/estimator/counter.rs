@@ -8,6 +8,7 @@
 //! level is one from 1 on.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU16;
 
 use super::super::{Aggregation, AggregationParams, Arrival, FrameSeen, LevelCounter, Report};
 use super::{FrameEstimator, FrameWeights, LevelWeights, SLOT, SlotSeen, Svm, WeightsError};
@@ -210,6 +211,10 @@ impl LevelCounter for KernelCounter {
         }
         let Some(stamp) = self.kernel.on_packet(packet.stamp) else { return };
         self.frames.on_packet(now, Arrival { stamp, ..packet });
+    }
+
+    fn max_packets(&self) -> Option<NonZeroU16> {
+        u16::try_from(self.kernel.most).ok().and_then(NonZeroU16::new)
     }
 
     fn report(&mut self, now: Time) -> Option<Report> {

@@ -25,7 +25,7 @@ const DRAIN: f64 = 0.5;
 const LEAST: f64 = 0.5;
 /// By what part confirmed rates are exceeded before the first congestion, in multiples.
 const OPEN: f64 = 4.0;
-/// The same afterwards.
+/// The same afterwards, unless the sender was late: then it is as before.
 const CAREFUL: f64 = 2.0;
 /// By how many times a limit that was not reached may grow a report before the first congestion.
 const UNTRIED: f64 = 1.5;
@@ -57,6 +57,10 @@ const SHARED: Span = Span::from_secs(30);
 const SLOW: f64 = 0.97;
 /// For how long small losses are no congestion, if there was none.
 const STARTING: Span = Span::from_secs(10);
+/// A sender that gave up more of the time than this was the limit itself.
+const LATE: f64 = 0.1;
+/// What such a sender sent is taken to have taken this part of the time at least.
+const BUSY: f64 = 0.05;
 /// A shorter time without packets is no outage.
 const GAP: Span = Span::from_millis(60);
 
@@ -70,6 +74,8 @@ struct Period {
     /// How long those packets were sent, and took to arrive, in seconds.
     sending: f64,
     span: f64,
+    /// How much of `sending` the sender gave up.
+    given_up: f64,
     /// Packets that came, and that did not.
     packets: f64,
     lost: f64,
@@ -81,6 +87,17 @@ struct Period {
 impl Period {
     fn loss(&self) -> f64 {
         self.lost / (self.packets + self.lost).max(1.0)
+    }
+
+    /// Whether the sender was late or had little to send, so that arrivals are no measure of what the
+    /// path carries.
+    fn is_sender_limited(&self) -> bool {
+        self.given_up > LATE * self.sending
+    }
+
+    /// The rate of arrivals, without the time that the sender gave up.
+    fn busy_rate(&self) -> f64 {
+        self.mean * self.span / (self.span - self.given_up).max(BUSY * self.span)
     }
 }
 
@@ -312,6 +329,7 @@ impl Limit {
             sent: numbered as f64 * self.packet / sending,
             sending,
             span,
+            given_up: (f64::from(after.given_up.wrapping_sub(before.given_up)) / 1e6).min(sending),
             packets: packets as f64,
             lost,
             lost_bits: lost * self.packet,
@@ -326,7 +344,8 @@ impl Limit {
         let gap = told.max(before);
         self.gap = Some((since, gap));
         let rest = period.span - gap.as_secs_f64();
-        let is_gap = gap > GAP && gap.as_secs_f64() > 8.0 * self.packet / period.sent;
+        let is_own = period.given_up > gap.as_secs_f64() / 2.0;
+        let is_gap = gap > GAP && !is_own && gap.as_secs_f64() > 8.0 * self.packet / period.sent;
         is_gap
             && rest < (self.interval.as_secs_f64() / 4.0).min(0.1)
             && now.since(since) < self.interval
@@ -337,8 +356,9 @@ impl Limit {
     fn leave_out_outage(&self, period: &mut Period, gap: Span) {
         let rest = period.span - gap.as_secs_f64();
         let gap = gap.as_secs_f64();
-        // A gap may be a pause of the application.
+        // A gap may be a pause of the application, or of the sender.
         if self.is_app_limited
+            || period.given_up > gap / 2.0
             || period.packets < 8.0
             || gap < GAP.as_secs_f64()
             || gap < 8.0 * self.packet / period.sent
@@ -416,6 +436,8 @@ impl Limit {
         // The time since the last urgent report is newer than what the client calls its latest.
         let is_short = (0.05..0.2).contains(&period.span) && period.packets >= 32.0;
         let rate = if is_short && !is_small { period.rate.min(period.mean) } else { period.rate };
+        // A late sender would lower its limit to what it sends, and send less below it: again and again.
+        let rate = if period.is_sender_limited() { rate.max(period.busy_rate()) } else { rate };
         let known = self.saturated.map_or(self.rate, |saturated| saturated.max(self.rate));
         // More than was ever sent comes only where something had held it up.
         let saturated = rate.min(known).max(SILENT);
@@ -477,13 +499,16 @@ impl Limit {
             (self.rate, self.changed_at) = (back, now);
             return;
         }
-        if now < self.hold_until || since < self.interval / 2 || !self.is_tried(period) {
+        // At such a sender's bursts the path is tried at the limit.
+        let is_late = period.is_sender_limited() && !self.is_app_limited;
+        let is_tried = is_late || self.is_tried(period);
+        if now < self.hold_until || since < self.interval / 2 || !is_tried {
             return;
         }
         if self.step > 2.0 * STEP {
             self.failures = 0;
         }
-        let most = CAREFUL * period.rate.min(period.sent);
+        let most = if is_late { OPEN } else { CAREFUL } * period.rate.min(period.sent);
         let raised = (self.rate * (1.0 + self.step)).min(most);
         self.rate = self.rate.max(raised);
         self.step = if self.shared_until.is_some() { STEP } else { (2.0 * self.step).min(1.0) };

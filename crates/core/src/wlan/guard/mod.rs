@@ -40,7 +40,10 @@
 //!   not charged for 30 s.
 //! - **Little to send.** Where the application paused and less than half of the limit was sent,
 //!   congestion leaves half of the limit at least.
-//! - **Outages.** What was lost in a gap in which the application did not pause, before and after
+//! - **A late sender.** On a busy host packets leave late, and arrivals measure the sender. Where it gave
+//!   up more than a tenth of the time ([`Delivery::given_up`](super::Delivery::given_up)), C is the rate
+//!   of arrivals without that time, and a step leads to at most four times the confirmed rate.
+//! - **Outages.** What was lost in a gap in which neither application nor sender paused, before and after
 //!   which packets came as fast as they were sent, is not charged.
 //! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves;
 //!   shorter intervals count as 0.5 s here, and 2.5 packets at the limit must have been due. A
@@ -189,6 +192,10 @@ impl DownlinkLaw for Guarded {
                 self.law.on_app_limited(now, station);
             }
         }
+    }
+
+    fn on_max_packets(&mut self, station: StationId, packets: u16) {
+        self.law.on_max_packets(station, packets);
     }
 
     fn on_app_limited(&mut self, now: Time, station: StationId) {

@@ -148,6 +148,13 @@ impl Arrivals {
         let (newest_seq, newest_sent_at, newest_received_at) = self.newest?;
         let delivered = Some(self.account.report(now, self.missing()));
         let packets = self.packets as u32;
-        Some(Delivery { newest_seq, newest_sent_at, newest_received_at, packets, delivered })
+        Some(Delivery {
+            newest_seq,
+            newest_sent_at,
+            newest_received_at,
+            packets,
+            delivered,
+            given_up: 0,
+        })
     }
 }

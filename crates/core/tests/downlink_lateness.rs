@@ -1,0 +1,233 @@
+//! Downlinks of busy hosts: server, relay and client are stalled again and again, in virtual time.
+
+use std::collections::VecDeque;
+
+use freshline_core::session::downlink::{Client, ClientParams, Server, ServerParams, Stamp};
+use freshline_core::session::{Admission, Clocked, Secret};
+use freshline_core::unit::{BitRate, Span, Time};
+use freshline_core::wire::SessionId;
+use freshline_core::wlan::{Aggregation, AggregationParams, Fixed};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// One way.
+const DELAY: Span = Span::from_millis(5);
+/// IP packets.
+const BITS: f64 = 12_000.0;
+const PAYLOAD: usize = 1500 - 28 - freshline_core::wire::Packet::HEADER_LEN;
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+/// When a process has the processor: for `runs`, then not for `stalls`, in turn, both in ms and drawn
+/// anew each time.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    runs: (f64, f64),
+    stalls: (f64, f64),
+}
+
+const IDLE: Busy = Busy { runs: (1e9, 2e9), stalls: (0.0, 0.1) };
+
+struct Processor {
+    busy: Busy,
+    rng: Pcg64,
+    /// The next stall.
+    from: Time,
+    until: Time,
+}
+
+impl Processor {
+    fn new(busy: Busy, seed: u64) -> Self {
+        let rng = Pcg64::seed_from_u64(seed);
+        let mut processor = Self { busy, rng, from: Time::ZERO, until: Time::ZERO };
+        processor.draw();
+        processor
+    }
+
+    fn draw(&mut self) {
+        let Busy { runs, stalls } = self.busy;
+        let mut ms = |(from, to): (f64, f64)| self.rng.random_range(from..to) / 1e3;
+        let [runs, stalls] = [runs, stalls].map(&mut ms).map(Span::from_secs_f64);
+        self.from = self.until + runs;
+        self.until = self.from + stalls;
+    }
+
+    /// When it gets to what is due at `due`; calls go forward in time.
+    fn gets_to(&mut self, due: Time) -> Time {
+        while self.until <= due {
+            self.draw();
+        }
+        if due < self.from { due } else { self.until }
+    }
+}
+
+/// What lies between, and how busy the hosts are.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    law_mbps: u64,
+    link_mbps: f64,
+    /// In packets.
+    queue: usize,
+    server: Busy,
+    relay: Busy,
+    client: Busy,
+    guard: bool,
+    seed: u64,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    /// From 10 s to 25 s, in Mbit/s.
+    goodput: f64,
+    /// The most sent in 5 s of these.
+    worst: f64,
+    /// The lowest limit in this time.
+    limit: Option<f64>,
+}
+
+fn run(setup: Setup) -> Outcome {
+    let params = ServerParams {
+        admission: Admission::Proven,
+        guard: setup.guard,
+        ..ServerParams::default()
+    };
+    let law = Box::new(Fixed::new(BitRate::from_mbps(setup.law_mbps)));
+    let mut server: Server<u8> = Server::new(params, law, Secret::new([7; 16]));
+    let counter = Box::new(Aggregation::new(AggregationParams::default()));
+    let mut client =
+        Client::new(ClientParams::default(), SessionId(5), counter, Time::ZERO).unwrap();
+    let processor = |busy, number| Processor::new(busy, setup.seed * 10 + number);
+    let mut of_server = processor(setup.server, 1);
+    let mut of_relay = processor(setup.relay, 2);
+    let mut of_client = processor(setup.client, 3);
+    let mut departures: VecDeque<Time> = VecDeque::new();
+    let mut to_client: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
+    let mut to_server: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
+    let (end, mut came, mut limit) = (at(25.0), 0.0, None::<f64>);
+    let mut sent = vec![0.0; 150];
+    let (mut out, mut reply) = ([0; 1500], [0; Server::<u8>::MAX_REPLY]);
+    // Each host's clock: it goes on only when the host runs.
+    let (mut server_now, mut client_now) = (Time::ZERO, Time::ZERO);
+    loop {
+        let packet_at = server.next_packet_at();
+        let heard = to_server.front().map(|(at, _)| *at);
+        let server_due = Time::earliest([packet_at, server.next_event(), heard]);
+        let came_at = to_client.front().map(|(at, _)| *at);
+        let client_due = Time::earliest([came_at, client.next_event()]).unwrap();
+        if server_due.is_none_or(|due| due > client_due) {
+            client_now = of_client.gets_to(client_due.max(client_now));
+            if client_now >= end {
+                break;
+            }
+            while let Some((received_at, bytes)) = to_client.pop_front() {
+                if received_at > client_now {
+                    to_client.push_front((received_at, bytes));
+                    break;
+                }
+                let clocked = Clocked { received_at, now: client_now };
+                let stamp = Stamp { at: received_at, rate: BitRate::from_mbps(390) };
+                _ = client.on_datagram(clocked, stamp, &bytes);
+                if received_at >= at(10.0) {
+                    came += BITS;
+                }
+            }
+            client.on_tick(client_now);
+            if let Some(len) = client.write(client_now, &mut out) {
+                to_server.push_back((client_now + DELAY, out[..len].to_vec()));
+            }
+            continue;
+        }
+        server_now = of_server.gets_to(server_due.unwrap().max(server_now));
+        if server_now >= end {
+            break;
+        }
+        while let Some((received_at, bytes)) = to_server.pop_front() {
+            if received_at > server_now {
+                to_server.push_front((received_at, bytes));
+                break;
+            }
+            let clocked = Clocked { received_at, now: server_now };
+            server.on_datagram(clocked, 1, &bytes, &mut reply);
+        }
+        server.on_tick(server_now, |_, _| {});
+        if let Some(key) = server.due(server_now) {
+            let payload = [7; PAYLOAD];
+            let len = server.write_packet(server_now, key, &payload, &mut out).unwrap();
+            if server_now >= at(10.0) {
+                sent[(server_now.since(at(10.0)).as_secs_f64() * 10.0) as usize] += BITS;
+                let now = server.limit(key).map(|(limit, _)| limit.as_bps() as f64 / 1e6);
+                limit = now.map(|now| limit.unwrap_or(now).min(now));
+            }
+            while departures.front().is_some_and(|leaves| *leaves <= server_now) {
+                departures.pop_front();
+            }
+            if departures.len() <= setup.queue {
+                let begins = departures.back().map_or(server_now, |last| (*last).max(server_now));
+                let leaves = begins + Span::from_secs_f64(BITS / setup.link_mbps / 1e6);
+                departures.push_back(leaves);
+                let comes = of_relay.gets_to(leaves + DELAY);
+                to_client.push_back((comes, out[..len].to_vec()));
+            }
+        }
+    }
+    let worst = sent.windows(50).map(|bins| bins.iter().sum::<f64>() / 5e6).fold(0.0, f64::max);
+    Outcome { goodput: came / 15e6, worst, limit }
+}
+
+/// Each runs a third of the time.
+const BUSY: Busy = Busy { runs: (0.5, 25.0), stalls: (5.0, 50.0) };
+/// It gets the processor for a moment now and then.
+const OVERLOADED: Busy = Busy { runs: (0.05, 1.0), stalls: (5.0, 50.0) };
+
+const PLAIN: Setup = Setup {
+    law_mbps: 40,
+    link_mbps: 1000.0,
+    queue: 500,
+    server: IDLE,
+    relay: IDLE,
+    client: IDLE,
+    guard: true,
+    seed: 0,
+};
+
+#[test]
+fn busy_hosts_are_not_taken_for_a_slow_backhaul() {
+    let setups = [
+        Setup { server: BUSY, ..PLAIN },
+        Setup { relay: BUSY, client: BUSY, ..PLAIN },
+        Setup { server: BUSY, relay: BUSY, client: BUSY, ..PLAIN },
+        Setup { server: OVERLOADED, relay: OVERLOADED, client: OVERLOADED, ..PLAIN },
+    ];
+    for (setup, seed) in setups.into_iter().flat_map(|setup| (1..4).map(move |seed| (setup, seed)))
+    {
+        let alone = run(Setup { guard: false, seed, ..setup });
+        let guarded = run(Setup { seed, ..setup });
+        println!("{seed}: {guarded:?}, {:.2} without", alone.goodput);
+        assert!(guarded.goodput >= 0.95 * alone.goodput, "{guarded:?} for {alone:?}: {setup:?}");
+        assert!(guarded.limit >= Some(40.0), "below the law's rate: {guarded:?}, {setup:?}");
+    }
+}
+
+#[test]
+fn behind_a_slow_backhaul_busy_hosts_keep_the_bound_and_use_it() {
+    let all = [(BUSY, IDLE), (IDLE, BUSY), (BUSY, BUSY)];
+    for (link_mbps, queue) in [(12.0, 20), (12.0, 100), (6.0, 500)] {
+        for ((server, others), seed) in all.into_iter().zip(1..) {
+            let [relay, client] = [others; 2];
+            let setup = Setup { link_mbps, queue, server, relay, client, seed, ..PLAIN };
+            let alone = run(Setup { guard: false, ..setup });
+            let guarded = run(setup);
+            println!("{guarded:?}, {:.2} without: {link_mbps} {queue} {seed}", alone.goodput);
+            assert!(guarded.worst <= 1.1 * link_mbps, "{guarded:?}: {setup:?}");
+            // A server that runs a third of the time would need three times the rate while it runs,
+            // and its limit is raised to what is safe if it runs all the time.
+            let least = if server.stalls.1 > 1.0 { 0.6 } else { 0.9 };
+            assert!(
+                guarded.goodput >= least * alone.goodput,
+                "{guarded:?} for {alone:?}: {setup:?}"
+            );
+        }
+    }
+}
