@@ -295,7 +295,7 @@ mod tests {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::path::QAwareParams;
+    use crate::path::{PathSet, QAwareParams};
     use proptest::prelude::*;
 
     const INTERVAL: Span = Span::from_millis(20);
