@@ -52,8 +52,9 @@ fn qaware_delivers_what_both_paths_carry_where_the_shortest_round_trip_leaves_on
     println!("13 Mbit/s: qaware {all}, min_srtt {min_srtt}");
     assert!(min_srtt < 0.95 * all, "{min_srtt}");
     assert!(value(&other, "refused", "mptcp") > 0.0, "its sockets were full");
-    let [fast, slow] = ["mptcp/1", "mptcp/2"].map(|of| value(&other, "longest_run", of));
-    assert!(fast.max(slow) > 5.0 * value(&metrics, "longest_run", "mptcp/1"), "{fast} {slow}");
+    // Its slow path is left with a round trip that was long once, and is never measured again.
+    let [run, others] = [&metrics, &other].map(|metrics| value(metrics, "longest_run", "mptcp/1"));
+    assert!(others > 5.0 * run, "{run} {others}");
 }
 
 #[test]
