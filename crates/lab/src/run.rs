@@ -244,18 +244,20 @@ fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) 
         let again = subflows.iter().map(|subflow| Some(subflow.retransmitted));
         group.mean("retransmitted", "1", again);
         group.mean("device_mean", "packets", subflows.iter().map(|subflow| subflow.device_mean));
+        group.mean("longest_run", "packets", subflows.iter().map(|subflow| subflow.longest_run));
     }
 }
 
 type Count = fn(&MultipathStats) -> u64;
 
 /// What is counted of a stream over several paths.
-const MULTIPATH_COUNTS: [(&str, Count); 5] = [
+const MULTIPATH_COUNTS: [(&str, Count); 6] = [
     ("copies", |stats| stats.copies),
     ("opportunistic", |stats| stats.opportunistic),
     ("reinjections", |stats| stats.reinjections),
     ("penalties", |stats| stats.penalties),
     ("window_blocked", |stats| stats.blocked),
+    ("refused", |stats| stats.refused),
 ];
 
 /// Adds the numbers of a group of flows, or of a link.

@@ -37,7 +37,7 @@ fn sender(scheduler: usize, handler: bool, subflows: usize) -> MultipathSender {
     let law = || Box::new(Reno::new(Packets::new(10)));
     let senders = (0..subflows).map(|_| Sender::new(params, law())).collect();
     let buffer = BufferParams::SEND;
-    let params = MultipathParams { segment: SEGMENT, buffer, handler };
+    let params = MultipathParams { segment: SEGMENT, buffer, handler, independent: false };
     MultipathSender::new(params, senders, SchedulerConfig::ALL[scheduler].build().unwrap())
 }
 

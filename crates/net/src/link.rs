@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use freshline_core::dscp::Dscp;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
@@ -15,7 +15,7 @@ use crate::marked::Marked;
 use crate::quic::{self, Client, ClientEvent, LostReason, SendOutcome};
 use crate::received::{ask_for_dscp, receive};
 use crate::system::{SystemError, system};
-use crate::via::{self, Via};
+use crate::via::{self, Departures, Via};
 
 /// How datagrams are carried.
 #[derive(Debug, Clone)]
@@ -125,6 +125,8 @@ pub(crate) struct Link<I: Inlet> {
     /// Of the packet that came last.
     mark: I::Mark,
     quic: Option<Quic>,
+    /// When packets left their device, where that is asked for.
+    departures: Option<Departures<u64>>,
     events: VecDeque<LinkEvent>,
     /// Received bytes: of the socket, and of QUIC's last datagram.
     buffer: Vec<u8>,
@@ -133,8 +135,11 @@ pub(crate) struct Link<I: Inlet> {
 struct Quic {
     client: Client,
     state: State,
-    /// An outgoing packet, kept while the socket is full.
+    /// The datagram that has not left yet, as of [`Link::send`], and when it was given to QUIC.
+    tag: Option<(Time, u64)>,
+    /// An outgoing packet, kept while the socket is full, and the datagram in it.
     packet: Vec<u8>,
+    packet_tag: Option<(Time, u64)>,
     /// Its code point.
     dscp: Dscp,
     unsent: bool,
@@ -167,7 +172,9 @@ impl<I: Inlet> Link<I> {
                 Some(Quic {
                     client,
                     state: State::Dialling,
+                    tag: None,
                     packet: Vec::new(),
+                    packet_tag: None,
                     dscp: Dscp::DEFAULT,
                     unsent: false,
                 })
@@ -177,10 +184,17 @@ impl<I: Inlet> Link<I> {
         inlet.open(&socket).map_err(system("prepare a UDP socket"))?;
         let (buffer, mark) = (vec![0; MAX_UDP_PAYLOAD], I::Mark::default());
         let events = VecDeque::new();
-        let ends = (via, remote);
-        let mut link = Self { clock, ends, token, socket, inlet, mark, quic, events, buffer };
+        let (ends, departures) = ((via, remote), None);
+        let mut link =
+            Self { clock, ends, token, socket, inlet, mark, quic, departures, events, buffer };
         link.flush(clock.now())?;
         Ok(link)
+    }
+
+    /// From now on [`Link::fetch`] says when datagrams with a tag left their device, where the kernel
+    /// does.
+    pub(crate) fn stamp_departures(&mut self) {
+        self.departures = Some(Departures::new(self.clock));
     }
 
     pub(crate) fn is_dialling(&self) -> bool {
@@ -194,8 +208,12 @@ impl<I: Inlet> Link<I> {
     /// The length of the next datagram of the protocol that has come, now at the front of
     /// [`Link::buffer`], and what is known of it. Read the clock afterwards: before, a datagram that
     /// came while this process waited for a processor would seem to have come too early, and round
-    /// trips too short.
-    pub(crate) fn fetch(&mut self) -> Result<Option<(usize, I::Mark)>, LinkError> {
+    /// trips too short. Before that, `on_left` gets the tags of datagrams that left their device, each
+    /// with the time since [`Link::send`].
+    pub(crate) fn fetch(
+        &mut self,
+        on_left: &mut dyn FnMut(u64, Span),
+    ) -> Result<Option<(usize, I::Mark)>, LinkError> {
         loop {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
@@ -203,7 +221,12 @@ impl<I: Inlet> Link<I> {
                 self.buffer[..datagram.len()].copy_from_slice(&datagram);
                 return Ok(Some((datagram.len(), self.mark)));
             }
-            match self.inlet.receive(&self.socket, &mut self.buffer) {
+            let received = self.inlet.receive(&self.socket, &mut self.buffer);
+            // A departure comes before its ack.
+            if let Some(departures) = &mut self.departures {
+                departures.read(&self.socket, &mut *on_left);
+            }
+            match received {
                 Ok((len, mark)) => match &mut self.quic {
                     None => return Ok(Some((len, mark))),
                     Some(quic) => {
@@ -231,15 +254,19 @@ impl<I: Inlet> Link<I> {
         Some(self.socket.local_addr().ok()?.ip())
     }
 
-    /// Sends a datagram with this code point.
+    /// Sends a datagram with this code point. With a tag, [`Link::fetch`] says when it left its device,
+    /// if departures are stamped.
     pub(crate) fn send(
         &mut self,
         now: Time,
         dscp: Dscp,
         datagram: &[u8],
+        tag: Option<u64>,
     ) -> Result<Sent, LinkError> {
-        let Some(quic) = &mut self.quic else {
-            return Ok(match send_by(&self.socket, self.ends.1, dscp, datagram) {
+        let tag = tag.map(|tag| (now, tag));
+        let Self { socket, ends: (_, remote), departures, quic, .. } = self;
+        let Some(quic) = quic else {
+            return Ok(match send_by(socket, departures, *remote, dscp, datagram, tag) {
                 Ok(()) => Sent::Gone,
                 Err(error) => {
                     self.notice(&error);
@@ -248,6 +275,7 @@ impl<I: Inlet> Link<I> {
             });
         };
         let outcome = quic.client.send_marked(datagram, dscp);
+        quic.tag = tag;
         self.flush(now)?;
         Ok(if outcome == SendOutcome::Replaced { Sent::Replaced } else { Sent::Gone })
     }
@@ -291,6 +319,7 @@ impl<I: Inlet> Link<I> {
         {
             // Dropping the old socket takes it out of the poll.
             self.socket = socket;
+            self.departures = self.departures.take().map(|_| Departures::new(self.clock));
         }
         if let Some(quic) = &mut self.quic {
             quic.client.redial(self.clock.instant_of(now));
@@ -301,7 +330,7 @@ impl<I: Inlet> Link<I> {
 
     /// Sends the last words; whether they arrive is the network's affair.
     pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
-        let _ = self.send(now, Dscp::DEFAULT, farewell);
+        let _ = self.send(now, Dscp::DEFAULT, farewell, None);
         self.hang_up(now);
     }
 
@@ -315,7 +344,8 @@ impl<I: Inlet> Link<I> {
 
     /// Hands QUIC's packets to the socket until either has enough.
     fn flush(&mut self, now: Time) -> Result<(), LinkError> {
-        let Some(quic) = &mut self.quic else { return Ok(()) };
+        let Self { socket, ends: (_, remote), departures, quic, .. } = self;
+        let Some(quic) = quic else { return Ok(()) };
         let now = self.clock.instant_of(now);
         loop {
             if !quic.unsent {
@@ -323,9 +353,12 @@ impl<I: Inlet> Link<I> {
                     return Ok(());
                 };
                 quic.dscp = transmit.dscp;
+                let is_waiting = quic.client.is_datagram_waiting();
+                quic.packet_tag = quic.tag.take_if(|_| !is_waiting);
             }
             quic.unsent = false;
-            match send_by(&self.socket, self.ends.1, quic.dscp, &quic.packet) {
+            let tag = quic.packet_tag;
+            match send_by(socket, departures, *remote, quic.dscp, &quic.packet, tag) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     quic.unsent = true;
@@ -349,13 +382,30 @@ impl<I: Inlet> Link<I> {
     }
 }
 
-/// Sends by a socket that is connected to `remote`.
-fn send_by(socket: &UdpSocket, remote: SocketAddr, dscp: Dscp, contents: &[u8]) -> io::Result<()> {
-    if dscp == Dscp::DEFAULT {
-        return socket.send(contents).map(drop);
+/// Sends by a socket that is connected to `remote`, and notes the call where departures are stamped.
+fn send_by(
+    socket: &UdpSocket,
+    departures: &mut Option<Departures<u64>>,
+    remote: SocketAddr,
+    dscp: Dscp,
+    contents: &[u8],
+    tag: Option<(Time, u64)>,
+) -> io::Result<()> {
+    if let Some(departures) = departures {
+        departures.prepare(socket);
     }
     let (local, segment) = (None, None);
-    Marked { dscp, remote, is_connected: true, local, segment, contents }.send(socket)
+    let sent = match dscp {
+        Dscp::DEFAULT => socket.send(contents).map(drop),
+        _ => Marked { dscp, remote, is_connected: true, local, segment, contents }.send(socket),
+    };
+    if let Some(departures) = departures {
+        match sent {
+            Ok(()) => departures.on_sent(Vec::from_iter(tag)),
+            Err(_) => departures.on_doubt(socket),
+        }
+    }
+    sent
 }
 
 /// A socket that talks with `remote` alone: the kernel drops what others send to it.

@@ -11,6 +11,7 @@ use nix::cmsg_space;
 use nix::libc::{in_pktinfo, in6_pktinfo};
 use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
 use socket2::SockRef;
 
 /// What came with a datagram.
@@ -89,7 +90,8 @@ pub(crate) fn ask_for_dscp(socket: &UdpSocket) -> io::Result<()> {
 
 /// The next datagram, into `scratch`, which takes any.
 pub(crate) fn receive(socket: &UdpSocket, scratch: &mut [u8]) -> io::Result<Received> {
-    let mut control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32);
+    // The last is of sockets that ask for stamps of departures, whose kernel may stamp arrivals too.
+    let mut control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, [TimeSpec; 3]);
     let mut into = [IoSliceMut::new(scratch)];
     let got = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),

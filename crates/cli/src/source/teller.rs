@@ -121,7 +121,8 @@ impl Teller {
                 let sent = after.sent - before.sent;
                 let copies = after.copies - before.copies;
                 *before = after;
-                let queue = QueueReport::of(*seen_by, status.state.queue, status.service);
+                let queue = QueueReport::of(*seen_by, status.state.queue, status.service)
+                    .with_stamps(status.stamped_wait);
                 (via, status, sent, copies, queue)
             })
             .collect();

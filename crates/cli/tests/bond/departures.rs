@@ -6,13 +6,13 @@
 //!
 //! The upload alone fills the queue: with Cubic it is between 70 and 100 % full.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::net::{Net, can_run};
+use super::net::{Net, can_run, is_whole};
 use super::{number, number_if};
 
 /// What the queue holds, in s.
@@ -57,4 +57,43 @@ fn stamps_of_departures_show_the_wait_that_the_queue_is_set_to() {
         println!("stamps | full {FULL:.3} s | stamped, estimated: {waits:.3?}");
         assert!(near >= ENOUGH, "{waits:?}");
     });
+}
+
+/// The client's CPU time per MB with stamps and without, in turn. Nothing is claimed but that both carry
+/// all: the figures are for docs/bond.md.
+#[test]
+fn an_upload_with_stamps_and_one_without_cost_this_much() {
+    if !can_run() {
+        return;
+    }
+    let (rounds, megabytes) = if is_whole() { (6, 60) } else { (1, 2) };
+    let net = Net::new([100, 100]);
+    net.serve(|mut stream: TcpStream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        let _ = stream.write_all(b"!");
+    });
+    let _server = net.server("--allow 10.79.9.9:8000");
+    let mut costs = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (estimator, costs) in ["per-packet", "algorithm-1"].iter().zip(&mut costs) {
+            let flags = format!("--via v1,v2 --estimator {estimator} --metrics 127.0.0.1:9099");
+            let client = net.client_via(&flags);
+            let mut upload = net.connect();
+            let before = client.ran();
+            for _ in 0..megabytes {
+                upload.write_all(&[0; 1_000_000]).unwrap();
+            }
+            upload.shutdown(std::net::Shutdown::Write).unwrap();
+            upload.read_exact(&mut [0]).unwrap();
+            costs.push((client.ran() - before).as_secs_f64() * 1e3 / f64::from(megabytes));
+            let is_stamped = number(&net.metrics(), "bond_path_waits_stamped", "v1");
+            assert_eq!(is_stamped, f64::from(*estimator == "per-packet"));
+        }
+    }
+    let [with, without] = costs.map(|mut costs| {
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2]
+    });
+    println!("stamps | CPU ms/MB, median of {rounds}: with {with:.2}, without {without:.2}");
+    println!("stamps | ratio {:.3}", with / without);
 }

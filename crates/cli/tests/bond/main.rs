@@ -16,6 +16,7 @@ mod orphans;
 mod programs;
 #[path = "../common/promtool.rs"]
 mod promtool;
+mod seen;
 mod sum;
 #[path = "../common/two_paths.rs"]
 mod two_paths;

@@ -234,6 +234,14 @@ impl Running {
         Duration::from_secs_f64(ticks as f64 / TICKS)
     }
 
+    /// The same to the ns, of the threads that it has now.
+    pub(crate) fn ran(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+        let ran = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
+        Duration::from_nanos(ran.sum())
+    }
+
     fn proc(&self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
     }

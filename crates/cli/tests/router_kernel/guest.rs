@@ -9,7 +9,8 @@
 //! Both boot a packaged kernel (`kernel.rs`) under `qemu-system-x86_64`, without hardware's help, with
 //! an initramfs: `freshline` and this very test program, at the paths that they have here, `ip`, `tc`,
 //! `ss`, `bpftool`, `nsenter`, `bash`, and busybox for all else. `freshline` is in the script's PATH.
-//! The modules of [`MODULES`] are loaded. There are no disks and no network but the guest's own.
+//! The test program's `GUEST` says which kernel it is, which tools it has beside these, and which modules
+//! are loaded. There are no disks and no network but the guest's own.
 //!
 //! Where something is missing that they need, that is said (`skipped: needs …`), and `run` gives
 //! nothing.
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
+use super::GUEST;
 use super::initramfs::Initramfs;
 use super::kernel::Kernel;
 
@@ -39,22 +41,16 @@ const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 const QEMU: &str = "qemu-system-x86_64";
 /// Beside busybox's commands; all of them are programs of this machine.
 const TOOLS: &[&str] = &["ip", "tc", "ss", "bpftool", "nsenter", "bash"];
-/// What the kernel has not built in; those that they need come along.
-const MODULES: &[&str] = &[
-    "veth",
-    "tun",
-    "sch_netem",
-    "sch_fq",
-    "sch_tbf",
-    "sch_ingress",
-    "cls_bpf",
-    "tcp_bbr",
-    "nf_tables",
-    "nft_queue",
-    "nfnetlink_queue",
-    "virtio_pci",
-    "virtio_net",
-];
+/// What the guests of a test program have, in its constant `GUEST`.
+pub(crate) struct Guest {
+    /// The kernel package's flavour, such as `cloud-amd64`.
+    pub(crate) flavour: &'static str,
+    /// Programs of this machine beside [`TOOLS`].
+    pub(crate) tools: &'static [&'static str],
+    /// What the kernel has not built in; those that they need come along.
+    pub(crate) modules: &'static [&'static str],
+}
+
 /// Set where the test runs in the guest.
 const HERE: &str = "FRESHLINE_IN_GUEST";
 /// A guest that has not ended by then hangs: time outside, several times what the longest test takes on a
@@ -144,14 +140,15 @@ fn prepared() -> Result<(PathBuf, Vec<u8>), String> {
         return Err("an x86-64 machine, whose programs the guest runs".to_owned());
     }
     let busybox = found("busybox")?;
-    let tools = TOOLS.iter().map(|tool| found(tool)).collect::<Result<Vec<_>, _>>()?;
+    let tools = || TOOLS.iter().chain(GUEST.tools);
+    let places = tools().map(|tool| found(tool)).collect::<Result<Vec<_>, _>>()?;
     found(QEMU)?;
-    let kernel = Kernel::newest()?;
+    let kernel = Kernel::newest(GUEST.flavour)?;
     let mut files = Initramfs::default();
     files.console();
     files.file("init", include_bytes!("init.sh"));
     files.program("bin/busybox", &busybox)?;
-    for (tool, path) in TOOLS.iter().zip(&tools) {
+    for (tool, path) in tools().zip(&places) {
         files.program(&format!("usr/bin/{tool}"), path)?;
     }
     let this_program = this_program();
@@ -159,7 +156,7 @@ fn prepared() -> Result<(PathBuf, Vec<u8>), String> {
     files.program(this_program.to_str().ok_or("a path in UTF-8")?, &this_program)?;
     let shortcut = format!("#!/bin/busybox sh\nexec {FRESHLINE} \"$@\"\n");
     files.file("usr/bin/freshline", shortcut.as_bytes());
-    for module in MODULES {
+    for module in GUEST.modules {
         files.module(&kernel, module)?;
     }
     Ok((kernel.image(), files.archive()))

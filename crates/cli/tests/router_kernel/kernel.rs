@@ -11,8 +11,6 @@ use std::time::{Duration, SystemTime};
 
 /// Where Debian keeps new kernels.
 const SUITE: &str = "trixie-backports";
-/// The flavour without drivers for hardware: a guest has none, and it is a third of the others.
-const FLAVOUR: &str = "cloud-amd64";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const INDEX_IS_FRESH: Duration = Duration::from_secs(86_400);
 
@@ -23,12 +21,12 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The newest that the suite has, or, without a network, that was fetched before; else what is
-    /// missing.
-    pub(crate) fn newest() -> Result<Self, String> {
+    /// The newest of a flavour that the suite has, or, without a network, that was fetched before; else
+    /// what is missing. `cloud-amd64` has no drivers for hardware, and is a quarter of `amd64`.
+    pub(crate) fn newest(flavour: &str) -> Result<Self, String> {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
         let fetched = Apt::new(&home).and_then(|apt| {
-            let version = apt.newest()?;
+            let version = apt.newest(flavour)?;
             let folder = home.join(&version);
             if !folder.exists() {
                 apt.unpack(&version, &folder)?;
@@ -37,7 +35,7 @@ impl Kernel {
         });
         let version = match fetched {
             Ok(version) => version,
-            Err(missing) => unpacked(&home).ok_or(missing)?,
+            Err(missing) => unpacked(&home, flavour).ok_or(missing)?,
         };
         let folder = home.join(&version).join("usr/lib/modules").join(version);
         Ok(Self { folder })
@@ -64,11 +62,17 @@ impl Kernel {
     }
 }
 
+/// Whether a version such as `7.3.4+deb13-cloud-amd64` is of a flavour.
+fn is_of(version: &str, flavour: &str) -> bool {
+    version.starts_with(char::is_numeric)
+        && version.split_once('-').is_some_and(|(_, rest)| rest == flavour)
+}
+
 /// The newest version that is there.
-fn unpacked(home: &Path) -> Option<String> {
+fn unpacked(home: &Path, flavour: &str) -> Option<String> {
     let names = fs::read_dir(home).ok()?.flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.ends_with(FLAVOUR)).max_by_key(|version| numbers(version))
+    names.filter(|name| is_of(name, flavour)).max_by_key(|version| numbers(version))
 }
 
 /// `apt-get` and its kin with files of their own.
@@ -137,12 +141,12 @@ impl Apt {
     }
 
     /// The newest version of which there are image and modules.
-    fn newest(&self) -> Result<String, String> {
+    fn newest(&self, flavour: &str) -> Result<String, String> {
         let names = said(self.command("apt-cache").args(["pkgnames", "linux-"]))?;
         let names: Vec<&str> = names.lines().collect();
         let versions = names.iter().filter_map(|name| name.strip_prefix("linux-modules-"));
         let newest = versions
-            .filter(|version| version.ends_with(FLAVOUR) && version.starts_with(char::is_numeric))
+            .filter(|version| is_of(version, flavour))
             .filter(|version| names.contains(&&*format!("linux-binary-{version}")))
             .max_by_key(|version| numbers(version));
         newest.map(str::to_owned).ok_or_else(|| format!("a kernel in Debian's {SUITE}"))

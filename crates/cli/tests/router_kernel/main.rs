@@ -35,6 +35,27 @@ use common::{assert_fails, text};
 use net::{DEVICE, Net, can_run};
 use running::{Router, count};
 
+/// A kernel without drivers for hardware, of which a guest has none.
+const GUEST: guest::Guest = guest::Guest {
+    flavour: "cloud-amd64",
+    tools: &[],
+    modules: &[
+        "veth",
+        "tun",
+        "sch_netem",
+        "sch_fq",
+        "sch_tbf",
+        "sch_ingress",
+        "cls_bpf",
+        "tcp_bbr",
+        "nf_tables",
+        "nft_queue",
+        "nfnetlink_queue",
+        "virtio_pci",
+        "virtio_net",
+    ],
+};
+
 #[test]
 fn the_guest_has_what_the_tests_need() {
     let script = "

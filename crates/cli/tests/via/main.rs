@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
+mod departures;
 #[path = "../common/hosts.rs"]
 mod hosts;
 #[path = "../common/orphans.rs"]

@@ -148,6 +148,12 @@ impl SchedulerConfig {
             Self::Freshest(params) => Box::new(Freshest::new(params)),
         })
     }
+
+    /// Whether it uses the waits of single packets, so that stamps of their departures are worth their
+    /// cost ([`Scheduler::wants_acks`]).
+    pub fn wants_waits(&self) -> bool {
+        self.build().is_ok_and(|scheduler| scheduler.wants_acks())
+    }
 }
 
 /// A name that no scheduler has.

@@ -24,6 +24,29 @@ pub fn stamped_wait(sent: Time, left: Time, now: Time) -> Option<Span> {
     (is_possible && wait <= MAX_STAMPED_WAIT).then_some(wait)
 }
 
+/// Waits are known by stamps while one of this many acknowledged packets had one.
+const STAMPED_OF: u32 = 32;
+
+/// The last wait of a path's packets by a stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LastStamp(Option<(Span, u32)>);
+
+impl LastStamp {
+    /// A packet is acknowledged; `wait` is that by its stamp, if it had one.
+    pub fn on_acked(&mut self, wait: Option<Span>) {
+        match (&mut self.0, wait) {
+            (last, Some(wait)) => *last = Some((wait, 0)),
+            (Some((_, without)), None) => *without = without.saturating_add(1),
+            (None, None) => {}
+        }
+    }
+
+    /// The wait of the last packet with a stamp; `None` if the last 32 packets had none.
+    pub fn wait(&self) -> Option<Span> {
+        self.0.filter(|(_, without)| *without < STAMPED_OF).map(|(wait, _)| wait)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -43,6 +66,21 @@ mod tests {
         assert_eq!((wait(9_700), wait(90_300)), (None, None));
         let late = at(10_001) + MAX_STAMPED_WAIT;
         assert_eq!(stamped_wait(at(10_000), late, late), None);
+    }
+
+    #[test]
+    fn the_last_stamp_counts_until_32_packets_had_none() {
+        let mut last = LastStamp::default();
+        last.on_acked(None);
+        assert_eq!(last.wait(), None);
+        let wait = Some(Span::from_millis(9));
+        last.on_acked(wait);
+        for _ in 0..31 {
+            last.on_acked(None);
+            assert_eq!(last.wait(), wait);
+        }
+        last.on_acked(None);
+        assert_eq!(last.wait(), None);
     }
 
     proptest! {

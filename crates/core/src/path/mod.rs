@@ -64,7 +64,7 @@ pub use blest::{Blest, BlestParams};
 pub use config::{ParseSchedulerError, SchedulerConfig, SchedulerError};
 pub use coupling::{CoupledLaw, Share};
 pub use daps::Daps;
-pub use departure::{MAX_STAMPED_WAIT, stamped_wait};
+pub use departure::{LastStamp, MAX_STAMPED_WAIT, stamped_wait};
 pub use earliest::{Earliest, EarliestParams};
 pub use ecf::{Ecf, EcfParams};
 pub use freshest::{Freshest, FreshestParams};

@@ -44,6 +44,13 @@ pub struct MultipathConfig {
     pub send_buffer: Option<[Bytes; 2]>,
     /// Writes blocks of `block` bytes at this rate instead.
     pub rate: Option<BitRate>,
+    /// With `rate`: a block that the send buffer does not take whole is lost, and does not wait.
+    #[serde(default)]
+    pub drop: bool,
+    /// Paths carry TCP streams of their own, each with a send buffer and a receive window of its own;
+    /// the scheduler assigns each block of a `rate` with `drop` to one of them.
+    #[serde(default)]
+    pub independent: bool,
     /// With `rate` or `pages`: the size of a block; a full segment unless said.
     pub block: Option<Bytes>,
     /// Sends this much and closes instead.
@@ -187,13 +194,25 @@ impl MultipathConfig {
             .into());
         }
         let scheduler = self.scheduler.build().map_err(|error| format!("`scheduler`: {error}"))?;
-        let window = self.receiver.build(receive.windows(), remote);
-        let window = window.map_err(|error| format!("`receiver`: {error}"))?;
+        if self.drop && self.rate.is_none() {
+            return Err("`drop` needs a `rate`".into());
+        }
+        if self.independent && !self.drop {
+            return Err(
+                "`independent` needs a `rate` and `drop = true`: each block is assigned when it \
+                        is written"
+                    .into(),
+            );
+        }
+        let window = || {
+            let window = self.receiver.build(receive.windows(), remote);
+            window.map_err(|error| format!("`receiver`: {error}"))
+        };
         let source = self.source(between.0, segment, streams.stream("pages", index))?;
-        // Each subflow has as much room as it can use: the buffer over all is what counts.
+        // Each subflow has as much room as it can use where the buffer over all is what counts.
         let params = SenderParams {
             segment,
-            buffer: UNBOUNDED,
+            buffer: if self.independent { send } else { UNBOUNDED },
             least_variation: self
                 .least_variation
                 .unwrap_or(SenderParams::default().least_variation),
@@ -205,9 +224,16 @@ impl MultipathConfig {
             Sender::new(params, self.control.build(&coupling, segment, rng))
         };
         let senders = (0..self.paths.len()).map(sender).collect();
-        let params = MultipathParams { segment, buffer: send, handler: self.handler };
+        let Self { handler, independent, .. } = *self;
+        let params = MultipathParams { segment, buffer: send, handler, independent };
         let sender = MultipathSender::new(params, senders, scheduler);
-        let receiver = MultipathReceiver::new(self.paths.len(), ReceiverParams::default(), window);
+        let params = ReceiverParams::default();
+        let receiver = if independent {
+            let windows = self.paths.iter().map(|_| window()).collect::<Result<_, _>>()?;
+            MultipathReceiver::independent(params, windows)
+        } else {
+            MultipathReceiver::new(self.paths.len(), params, window()?)
+        };
         Ok(Flow::Multipath(Multipath::new(sender, receiver, source, between)))
     }
 
@@ -236,7 +262,8 @@ impl MultipathConfig {
             if rate == BitRate::from_bps(0) {
                 return Err("`rate` is zero");
             }
-            return Ok(MultipathSource::Cbr(Cbr::new(starts_at, block, rate)));
+            let cbr = Cbr::new(starts_at, block, rate);
+            return Ok(MultipathSource::Cbr(if self.drop { cbr.dropping() } else { cbr }));
         }
         if let Some(file) = self.file {
             return Ok(MultipathSource::File(file));

@@ -60,6 +60,8 @@ struct Tally {
     delivered: Bytes,
     before: MultipathStats,
     subflows: Vec<SubflowTally>,
+    /// The subflow that sent last, and how many segments in a row.
+    run: (usize, u64),
 }
 
 /// The same of a subflow.
@@ -72,6 +74,8 @@ struct SubflowTally {
     delivered: Bytes,
     /// Packets in its device, added up over the segments that it sent.
     held: u64,
+    /// The most segments with data that it sent in a row, no other subflow between them.
+    longest_run: u64,
 }
 
 /// What a stream over several paths was like.
@@ -111,6 +115,9 @@ pub struct SubflowOutcome {
     pub retransmitted: f64,
     /// Packets in its device when it sent a segment, on average; `None` if it sent none.
     pub device_mean: Option<f64>,
+    /// The most segments with data that it sent in a row, no other subflow between them; `None` if it
+    /// sent none.
+    pub longest_run: Option<f64>,
 }
 
 impl Tally {
@@ -122,13 +129,24 @@ impl Tally {
             delivered_before: receiver.delivered_by(at),
             delivered: receiver.delivered_by(at),
             held: 0,
+            longest_run: 0,
         });
         Self {
             delivered_before: receiver.delivered(),
             delivered: receiver.delivered(),
             before: *sender.stats(),
             subflows: subflows.collect(),
+            run: (0, 0),
         }
+    }
+
+    /// A subflow sends a segment with data while its device holds so many packets.
+    fn on_data(&mut self, path: usize, held: u64) {
+        let before = if self.run.0 == path { self.run.1 } else { 0 };
+        self.run = (path, before + 1);
+        let subflow = &mut self.subflows[path];
+        subflow.held += held;
+        subflow.longest_run = subflow.longest_run.max(self.run.1);
     }
 }
 
@@ -182,7 +200,9 @@ impl Multipath {
                 self.sender.set_unlimited();
             }
         }
-        self.write(now);
+        if !self.sender.is_independent() {
+            self.write(now);
+        }
         self.sender.on_tick(now);
         self.receiver.on_tick(now);
     }
@@ -190,11 +210,15 @@ impl Multipath {
     /// The next segment to send, from either end, with its path; call it until there is none, and
     /// [`Multipath::look`] before each call.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
+        // Each block is assigned by what the devices hold now.
+        if self.sender.is_independent() {
+            self.write(now);
+        }
         let (direction, (path, carried)) = match self.sender.poll_transmit(now) {
             Some((path, carried)) => {
                 if carried.segment.len > 0 {
                     let held = self.sender.subflows()[path].device().queue().packets;
-                    self.tally.subflows[path].held += held;
+                    self.tally.on_data(path, held);
                 }
                 (Direction::There, (path, carried))
             }
@@ -247,7 +271,9 @@ impl Multipath {
                     let round_trip = after.rtt_sum - before.rtt_sum;
                     self.tally.subflows[path].round_trips.record(round_trip);
                 }
-                self.write(now);
+                if !self.sender.is_independent() {
+                    self.write(now);
+                }
             }
         }
     }
@@ -298,6 +324,7 @@ impl Multipath {
             let sent = stats.segments.get() - tally.before.segments.get();
             let again = stats.retransmissions.get() - tally.before.retransmissions.get();
             SubflowOutcome {
+                longest_run: (sent > 0).then_some(tally.longest_run as f64),
                 goodput_bps: bps(tally.delivered - tally.delivered_before),
                 rtt: RoundTrips::of(&tally.round_trips),
                 retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },

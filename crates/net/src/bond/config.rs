@@ -74,7 +74,7 @@ impl Sending {
 
     /// Whether the scheduler uses the waits of single packets.
     pub(super) fn wants_waits(&self) -> bool {
-        self.scheduler.build().is_ok_and(|scheduler| scheduler.wants_acks())
+        self.scheduler.wants_waits()
     }
 
     /// The largest interval of keep-alives: an idle connection ends after 30 s.

@@ -14,7 +14,6 @@ mod client;
 mod config;
 mod coupled;
 mod credit;
-mod departures;
 mod driver;
 #[cfg(test)]
 mod each_scheduler;

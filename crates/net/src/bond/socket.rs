@@ -7,11 +7,10 @@ use std::net::SocketAddr;
 use freshline_core::dscp::Dscp;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::departures::Departures;
 use super::gate::Pending;
 use crate::batch::{Address, Calls, Socket};
 use crate::clock::Clock;
-use crate::via::{Via, bind};
+use crate::via::{Departures, Via, bind};
 
 /// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
 const SEND_BUFFER: usize = 4 << 20;
@@ -59,7 +58,7 @@ pub(super) struct Outlet {
     /// It is full; until the poll says that it is not.
     pub(super) is_full: bool,
     /// When packets left their device, where that is asked for.
-    departures: Option<Departures>,
+    departures: Option<Departures<Pending>>,
 }
 
 impl Outlet {
@@ -92,7 +91,7 @@ impl Outlet {
     /// called.
     pub(super) fn read_departures(&mut self) {
         if let Some(departures) = &mut self.departures {
-            departures.read(&self.socket.udp);
+            departures.read(&self.socket.udp, |packet, wait| packet.on_left(wait));
         }
     }
 
@@ -140,12 +139,13 @@ impl Outlet {
             }
             let sent = self.socket.send(train.to, Dscp::DEFAULT, &train.contents, train.segment);
             if let Some(departures) = departures {
-                let packets = std::mem::take(&mut train.packets);
+                let packets = std::mem::take(&mut train.packets).into_iter();
+                let clock = departures.clock();
+                let timed = |packet: Pending| (clock.time_of(packet.sent_at()), packet);
                 match sent {
-                    Ok(Calls::One) => departures.on_sent(packets.into_iter().flatten().collect()),
+                    Ok(Calls::One) => departures.on_sent(packets.flatten().map(timed).collect()),
                     Ok(Calls::Each) => packets
-                        .into_iter()
-                        .for_each(|packet| departures.on_sent(Vec::from_iter(packet))),
+                        .for_each(|packet| departures.on_sent(Vec::from_iter(packet.map(timed)))),
                     Ok(Calls::Unknown) | Err(_) => departures.on_doubt(&self.socket.udp),
                 }
             }

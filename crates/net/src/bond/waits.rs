@@ -14,7 +14,7 @@
 //! - **noq-proto 1.4.0 does not give the sample** to a congestion controller, only the smoothed round
 //!   trip, and that after the frame: sample = 8 · new − 7 · old (RFC 9002, section 5.3). It is exact within
 //!   16 ns. Without the subtraction of the ack delay, a path with few packets would look slower by up to 25 ms.
-//! - **The wait** is that by the stamp of the packet's departure ([`Departures`](super::departures)), where
+//! - **The wait** is that by the stamp of the packet's departure ([`Departures`](crate::via::Departures)), where
 //!   the kernel gave one before the ack. Otherwise it is the meter's estimate when the packet is sent: n /
 //!   dequeue rate, from byte queue limits where the driver has them. A packet that is sent into a blocked
 //!   queue, whose rate is unknown, then gives no sample.
@@ -24,11 +24,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use freshline_core::path::Acked;
+use freshline_core::path::{Acked, LastStamp};
 use freshline_core::unit::Span;
-
-/// A path's waits are known by stamps while one of this many acknowledged packets had one.
-const STAMPED_OF: u32 = 32;
 
 /// Packets in flight whose waits are kept, at most; of more, the oldest are forgotten.
 const MAX_IN_FLIGHT: usize = 1 << 14;
@@ -54,8 +51,8 @@ pub(super) struct Waits {
     in_flight: VecDeque<(u64, Wait)>,
     /// The packet that was sent last, and when.
     sent: Option<(u64, Instant)>,
-    /// The last wait by a stamp, and packets that were acknowledged since without one.
-    stamped: Option<(Span, u32)>,
+    /// The last wait by a stamp.
+    stamped: LastStamp,
     /// The largest number that was acknowledged.
     largest: Option<u64>,
     /// The wait of the largest newly acknowledged packet, whose round trip is to come.
@@ -100,7 +97,7 @@ impl Waits {
 
     /// The last wait by a stamp, if such stamps come.
     pub(super) fn stamped(&self) -> Option<Span> {
-        self.stamped.filter(|(_, without)| *without < STAMPED_OF).map(|(wait, _)| wait)
+        self.stamped.wait()
     }
 
     /// A packet that asks for an ack is acknowledged; `smoothed` is the round trip as of the frame
@@ -114,11 +111,7 @@ impl Waits {
         let at = self.in_flight.binary_search_by_key(&number, |(number, _)| *number);
         let Ok(at) = at else { return };
         let (Expected { wait, .. }, is_stamped) = self.in_flight[at].1;
-        match (&mut self.stamped, wait) {
-            (stamped, Some(wait)) if is_stamped => *stamped = Some((wait, 0)),
-            (Some((_, without)), _) => *without = without.saturating_add(1),
-            (None, _) => {}
-        }
+        self.stamped.on_acked(wait.filter(|_| is_stamped));
         self.newest = Some(wait);
         // Packets with lower numbers are acknowledged too, or lost, or give no sample any more.
         self.in_flight.drain(..=at);
@@ -140,13 +133,6 @@ impl Waits {
         if let Some(wait) = wait {
             self.acked.push(Acked { round_trip: sample.into(), wait });
         }
-    }
-
-    /// The wait by its stamp of a packet in flight.
-    #[cfg(test)]
-    pub(super) fn stamped_in_flight(&self, number: u64) -> Option<Span> {
-        let (_, (expected, is_stamped)) = self.in_flight.iter().find(|(it, _)| *it == number)?;
-        expected.wait.filter(|_| *is_stamped)
     }
 
     /// The samples since the last call.
@@ -236,7 +222,7 @@ mod tests {
         assert_eq!((ack(&mut waits, 1, Some(9)), waits.stamped()), (vec![acked(40, 9)], stamped));
         // Too late: it is acknowledged.
         waits.on_left(1, Span::from_millis(1));
-        for without in 1..=u64::from(STAMPED_OF) {
+        for without in 1..=32 {
             assert_eq!(waits.stamped(), stamped);
             assert_eq!(ack(&mut waits, 1 + without, None), [acked(40, 3)]);
         }

@@ -50,6 +50,8 @@ pub(crate) struct Settings<I> {
     pub(crate) clock: Clock,
     /// Whether lost QUIC connections are dialled again without [`Dialler::renew`].
     pub(crate) redials: bool,
+    /// Whether [`Dialler::receive`] says when datagrams with a tag left their device.
+    pub(crate) stamps_departures: bool,
     /// Woken with the resolver's answers.
     pub(crate) waker: Arc<Waker>,
 }
@@ -138,7 +140,10 @@ impl<I: Inlet> Dialler<I> {
             let ends = (via.clone(), address);
             let place = (registry, *token);
             match Link::open(transport.clone(), ends, place, inlet(*clock), *clock) {
-                Ok(link) => {
+                Ok(mut link) => {
+                    if self.settings.stamps_departures {
+                        link.stamp_departures();
+                    }
                     if !link.is_dialling() {
                         self.events.push_back(LinkEvent::Ready);
                     }
@@ -161,10 +166,14 @@ impl<I: Inlet> Dialler<I> {
         Ok(())
     }
 
-    /// The next datagram that has come; the attempt that it came by has succeeded.
-    pub(crate) fn receive(&mut self) -> Result<Option<Came<'_, I>>, LinkError> {
+    /// The next datagram that has come; the attempt that it came by has succeeded. `on_left` gets the
+    /// tags of datagrams that left their device, and how long after they were sent.
+    pub(crate) fn receive(
+        &mut self,
+        on_left: &mut dyn FnMut(u64, Span),
+    ) -> Result<Option<Came<'_, I>>, LinkError> {
         for at in 0..self.attempts.len() {
-            if let Some((len, mark)) = self.attempts[at].link.fetch()? {
+            if let Some((len, mark)) = self.attempts[at].link.fetch(on_left)? {
                 self.on_success(at);
                 return Ok(Some((&self.attempts[0].link.buffer()[..len], mark)));
             }
@@ -172,16 +181,18 @@ impl<I: Inlet> Dialler<I> {
         Ok(None)
     }
 
-    /// Sends by all attempts; what cannot leave is as good as replaced.
+    /// Sends by all attempts; what cannot leave is as good as replaced. The tag is that of
+    /// [`Dialler::receive`].
     pub(crate) fn send(
         &mut self,
         now: Time,
         dscp: Dscp,
         datagram: &[u8],
+        tag: Option<u64>,
     ) -> Result<Sent, LinkError> {
         let mut all = Sent::Replaced;
         for attempt in &mut self.attempts {
-            if attempt.link.send(now, dscp, datagram)? == Sent::Gone {
+            if attempt.link.send(now, dscp, datagram, tag)? == Sent::Gone {
                 all = Sent::Gone;
             }
         }
@@ -356,6 +367,7 @@ mod tests {
             inlet: |_| Plain,
             clock: Clock::new(),
             redials: false,
+            stamps_departures: false,
             waker,
         }
     }
@@ -384,13 +396,14 @@ mod tests {
         let now = Clock::new().now();
         dialler.turn(now + Span::from_millis(250), poll.registry()).unwrap();
         assert_eq!(dialler.attempts.len(), 2);
-        assert_eq!(dialler.send(now, Dscp::DEFAULT, b"anyone?").unwrap(), Sent::Gone);
+        assert_eq!(dialler.send(now, Dscp::DEFAULT, b"anyone?", None).unwrap(), Sent::Gone);
 
         let mut buffer = [0; 10];
         let (len, from) = alive.recv_from(&mut buffer).unwrap();
         alive.send_to(&buffer[..len], from).unwrap();
         poll.poll(&mut Events::with_capacity(4), None).unwrap();
-        assert_eq!(dialler.receive().unwrap().map(|(datagram, _)| datagram), Some(&b"anyone?"[..]));
+        let came = dialler.receive(&mut |_, _| {}).unwrap();
+        assert_eq!(came.map(|(datagram, _)| datagram), Some(&b"anyone?"[..]));
         assert_eq!((dialler.attempts.len(), dialler.address()), (1, Some(addresses[1])));
 
         // It is remembered: after an outage it is tried first, and the other one a little later.

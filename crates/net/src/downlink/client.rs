@@ -207,6 +207,7 @@ impl Client {
             inlet: Stamps::new,
             clock,
             redials: false,
+            stamps_departures: false,
             waker: sleeper.waker(),
         };
         let link = Dialler::new(settings, sleeper.registry())?;
@@ -299,7 +300,7 @@ impl Client {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let Self { link, session, rate, air, gathered, clock, .. } = self;
-            let Some((datagram, Stamped { kernel, dscp })) = link.receive()? else {
+            let Some((datagram, Stamped { kernel, dscp })) = link.receive(&mut |_, _| {})? else {
                 busy = false;
                 break;
             };
@@ -374,7 +375,7 @@ impl Client {
             watch.reported(now, report.seen);
         }
         // A join that meets a link that is dialled goes out when it is ready.
-        self.link.send(now, dscp, message)?;
+        self.link.send(now, dscp, message, None)?;
         Ok(())
     }
 }

@@ -175,6 +175,11 @@ impl Client {
         }
     }
 
+    /// Whether a datagram waits to leave.
+    pub(crate) fn is_datagram_waiting(&mut self) -> bool {
+        self.link.as_mut().is_some_and(|link| outbox::is_waiting(&mut link.connection))
+    }
+
     /// Drops the connection, if there is one, and makes a new one from the same socket.
     /// For the layer above to call, with its backoff, after [`ClientEvent::Lost`] or when
     /// it hears nothing from the monitor.

@@ -288,7 +288,9 @@ impl Source {
     fn receive_by(&mut self, id: PathId, watch: &mut dyn Watch) -> Result<bool, SourceError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let Some((datagram, dscp)) = self.links.receive(id)? else {
+            let Self { links, session, .. } = self;
+            let on_left = |seq, wait| session.on_left(id, seq, wait);
+            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
                 busy = false;
                 break;
             };
@@ -367,7 +369,8 @@ impl Source {
                 false => self.session.write_copy(now, path, sample, out),
             };
             let Some(len) = written else { return Ok(()) };
-            let sent = self.links.send(path, now, dscp, &self.datagram[..len])?;
+            let seq = self.session.last_seq();
+            let sent = self.links.send(path, now, dscp, &self.datagram[..len], seq)?;
             if is_first && sent == Sent::Replaced {
                 self.session.on_replaced();
             }

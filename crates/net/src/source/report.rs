@@ -108,7 +108,7 @@ impl PathReport {
         all: u64,
         duration_s: f64,
     ) -> Self {
-        let PathStatus { phase, state, counters, service } = status;
+        let PathStatus { phase, state, counters, service, stamped_wait } = status;
         Self {
             via,
             monitor,
@@ -122,7 +122,7 @@ impl PathReport {
             silences: counters.silences,
             srtt_ms: state.srtt.map(Span::as_millis_f64),
             one_way_ms: state.one_way.map(Span::as_millis_f64),
-            queue: QueueReport::of(seen_by, state.queue, *service),
+            queue: QueueReport::of(seen_by, state.queue, *service).with_stamps(*stamped_wait),
             marks,
         }
     }

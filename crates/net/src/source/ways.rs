@@ -83,6 +83,8 @@ pub(super) struct Links {
     /// Whether interfaces were named, which come and go.
     are_named: bool,
     queues: DeviceQueues,
+    /// Whether packets say when they left their device.
+    stamps_departures: bool,
     look_at: Time,
 }
 
@@ -114,6 +116,7 @@ impl Links {
             ways: vias.iter().enumerate().map(way).collect(),
             are_named: !ways.vias.is_empty(),
             queues: DeviceQueues::new(),
+            stamps_departures: ways.vias.len() > 1 && ways.scheduler.wants_waits(),
             look_at: clock.now(),
         };
         if !links.are_named {
@@ -132,6 +135,7 @@ impl Links {
             inlet: |_| Plain,
             clock: self.clock,
             redials: self.are_named,
+            stamps_departures: self.stamps_departures,
             waker: Arc::clone(&self.waker),
         }
     }
@@ -189,21 +193,30 @@ impl Links {
         Ok(())
     }
 
-    /// The next datagram that has come by a way, and its code point.
-    pub(super) fn receive(&mut self, id: PathId) -> Result<Option<Came<'_, Plain>>, LinkError> {
+    /// The next datagram that has come by a way, and its code point; `on_left` gets the numbers of
+    /// updates that left the way's device, and how long after they were sent.
+    pub(super) fn receive(
+        &mut self,
+        id: PathId,
+        mut on_left: impl FnMut(u64, Span),
+    ) -> Result<Option<Came<'_, Plain>>, LinkError> {
         let Some(dial) = self.dial(id) else { return Ok(None) };
-        dial.receive()
+        dial.receive(&mut on_left)
     }
 
-    /// Sends by a way; what cannot leave is as good as replaced.
+    /// Sends update `seq` by a way; what cannot leave is as good as replaced.
     pub(super) fn send(
         &mut self,
         id: PathId,
         now: Time,
         dscp: Dscp,
         datagram: &[u8],
+        seq: Option<u64>,
     ) -> Result<Sent, LinkError> {
-        self.dial(id).map_or(Ok(Sent::Replaced), |dial| dial.send(now, dscp, datagram))
+        let Some(way) = self.ways.get_mut(usize::from(id.0)) else { return Ok(Sent::Replaced) };
+        // The queues of stations are behind the driver's entry, where a departure is stamped.
+        let tag = seq.filter(|_| way.seen_by != Some(SeenBy::Stations));
+        way.dial.as_mut().map_or(Ok(Sent::Replaced), |dial| dial.send(now, dscp, datagram, tag))
     }
 
     /// Lets a link look at the time.
@@ -335,7 +348,7 @@ mod tests {
         assert_eq!(opened, [PathId(0)]);
         assert!(links.is_ready(PathId(0)) && !links.is_ready(PathId(1)));
         assert_eq!(
-            links.send(PathId(1), clock.now(), Dscp::DEFAULT, b"x").unwrap(),
+            links.send(PathId(1), clock.now(), Dscp::DEFAULT, b"x", None).unwrap(),
             Sent::Replaced
         );
     }

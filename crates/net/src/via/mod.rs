@@ -1,6 +1,7 @@
-//! By what packets leave this host: an interface or an address, which of them there are now, and what
-//! waits in front of their devices.
+//! By what packets leave this host: an interface or an address, which of them there are now, the queues
+//! in front of their devices, and when packets left those.
 
+mod departures;
 mod device_queue;
 mod discipline;
 mod interfaces;
@@ -12,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Type};
 
+pub(crate) use departures::Departures;
 pub(crate) use device_queue::{DeviceQueues, Seen};
 pub use discipline::{Told, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;

@@ -32,51 +32,25 @@
 //! - **Where none is live** the update takes the one heard last, with copies to others as above.
 
 mod path;
+mod route;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::path::{
-    Choice, DeviceQueue, Flow, MOST_PATHS, PathId, PathSet, PathState, Scheduler, SchedulerConfig,
+    Choice, DeviceQueue, Flow, MOST_PATHS, PathId, PathState, Scheduler, SchedulerConfig,
     SchedulerError,
 };
 use crate::unit::{Bytes, Span, Time};
 use path::Path;
 pub use path::{PathAck, PathCounters, PathPhase};
+pub use route::Route;
 
 /// How many probes there may be for each update.
 pub const PROBE_SHARE: f64 = 0.04;
 
 /// So many probes may be saved.
 const MOST_CREDIT: f64 = 4.0;
-
-/// Where an update goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
-    /// By this path.
-    pub first: PathId,
-    /// And as a copy by these.
-    pub copies: PathSet,
-}
-
-impl Route {
-    /// By one path alone.
-    pub fn by(first: PathId) -> Self {
-        Self { first, copies: PathSet::EMPTY }
-    }
-
-    /// By each of these; `None` if there are none.
-    pub fn over(mut paths: impl Iterator<Item = PathId>) -> Option<Self> {
-        let first = paths.next()?;
-        Some(Self { first, copies: paths.fold(PathSet::EMPTY, PathSet::with) })
-    }
-
-    /// All paths that it takes, the first one first.
-    pub fn all(self) -> impl Iterator<Item = PathId> {
-        let copies = self.copies.iter().filter(move |path| *path != self.first);
-        core::iter::once(self.first).chain(copies)
-    }
-}
 
 /// Why there are no such paths.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -106,6 +80,9 @@ pub struct PathStatus {
     pub counters: PathCounters,
     /// The scheduler's estimate of the time from its device to the ack, if it has one.
     pub service: Option<Span>,
+    /// The wait in the device queue, by a stamp, of the update that was answered last; `None` where
+    /// such stamps do not come.
+    pub stamped_wait: Option<Span>,
 }
 
 /// The paths of one source.
@@ -175,6 +152,13 @@ impl Paths {
     pub fn on_sent_unasking(&mut self, now: Time, path: PathId) {
         if let Some(path) = self.path_mut(path) {
             path.on_sent_unasking(now);
+        }
+    }
+
+    /// Update `seq` left the device of a path this time after it was sent.
+    pub fn on_left(&mut self, path: PathId, seq: u64, wait: Span) {
+        if let Some(path) = self.path_mut(path) {
+            path.on_left(seq, wait);
         }
     }
 
@@ -260,6 +244,7 @@ impl Paths {
             state: path.state(now, id, clock_offset),
             counters: path.counters,
             service: self.scheduler.service(id),
+            stamped_wait: path.stamped.wait(),
         })
     }
 
@@ -310,7 +295,7 @@ mod tests {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::path::QAwareParams;
+    use crate::path::{PathSet, QAwareParams};
     use proptest::prelude::*;
 
     const INTERVAL: Span = Span::from_millis(20);

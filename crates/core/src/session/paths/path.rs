@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::path::{Acked, DeviceQueue, PathId, PathState};
+use crate::path::{Acked, DeviceQueue, LastStamp, PathId, PathState};
 use crate::session::ClockOffset;
 use crate::unit::{Bytes, Span, Time};
 
@@ -83,8 +83,9 @@ pub struct PathCounters {
 struct Sent {
     seq: u64,
     at: Time,
-    /// Its expected time in the device queue; `None` if that was blocked.
+    /// Its expected time in the device queue, or that by a stamp; `None` if that was blocked.
     wait: Option<Span>,
+    is_stamped: bool,
 }
 
 /// What an ack says of the path by which it came.
@@ -106,6 +107,8 @@ pub(super) struct Path {
     /// When something was sent by it last.
     pub(super) used_at: Option<Time>,
     pub(super) heard_at: Option<Time>,
+    /// The last wait by a stamp of an update's departure.
+    pub(super) stamped: LastStamp,
     in_flight: VecDeque<Sent>,
     srtt: Option<Span>,
     rttvar: Span,
@@ -127,6 +130,7 @@ impl Path {
             queue: None,
             used_at: None,
             heard_at: None,
+            stamped: LastStamp::default(),
             in_flight: VecDeque::new(),
             srtt: None,
             rttvar: Span::ZERO,
@@ -178,7 +182,15 @@ impl Path {
             self.in_flight.pop_front();
         }
         let wait = self.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        self.in_flight.push_back(Sent { seq, at: now, wait });
+        self.in_flight.push_back(Sent { seq, at: now, wait, is_stamped: false });
+    }
+
+    /// An update left its device this time after it was sent.
+    pub(super) fn on_left(&mut self, seq: u64, wait: Span) {
+        if let Ok(at) = self.in_flight.binary_search_by_key(&seq, |sent| sent.seq) {
+            let sent = &mut self.in_flight[at];
+            (sent.wait, sent.is_stamped) = (Some(wait), true);
+        }
     }
 
     /// An update has left by it that asks for no ack: nothing is waited for.
@@ -197,6 +209,7 @@ impl Path {
         self.counters.answered += 1;
         self.loss -= self.loss * LOSS_GAIN;
         let span = self.heard_at.map_or(MEMORY, |heard| now.since(heard));
+        self.stamped.on_acked(sent.wait.filter(|_| sent.is_stamped));
         self.measure(now, sent, ack, span);
         self.heard_at = Some(now);
         (self.phase, self.probe_wait) = (PathPhase::Live, FIRST_WAIT);
@@ -405,6 +418,24 @@ mod tests {
         }
         assert!((0.05..0.15).contains(&path.loss), "{}", path.loss);
         assert!(path.in_flight.len() < 10);
+    }
+
+    #[test]
+    fn a_stamp_replaces_the_expected_wait_also_of_a_blocked_queue() {
+        let mut path = Path::new();
+        path.queue = Some(DeviceQueue { packets: 4, rate: 0.0 });
+        for (seq, left) in [(0, None), (1, Some(6)), (2, None)] {
+            path.on_sent(at(20 * seq), seq, false);
+            if let Some(left) = left {
+                path.on_left(seq, Span::from_millis(left));
+            }
+            let acked = path.on_ack(at(20 * seq + 10), &ack(seq, at(20 * seq + 8)));
+            assert_eq!(acked.map(|acked| acked.wait), left.map(Span::from_millis));
+        }
+        assert_eq!(path.stamped.wait(), Some(Span::from_millis(6)));
+        path.on_left(2, Span::from_millis(1));
+        path.set_up(false);
+        assert_eq!(path.stamped.wait(), None);
     }
 
     #[test]

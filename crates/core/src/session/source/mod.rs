@@ -172,6 +172,12 @@ impl Source {
         self.paths.set_queue(by, queue);
     }
 
+    /// Update `seq` left the device of a path this time after [`Source::write_update`], by the kernel's
+    /// stamp: its wait counts instead of the one that the queue let expect.
+    pub fn on_left(&mut self, by: PathId, seq: u64, wait: Span) {
+        self.paths.on_left(by, seq, wait);
+    }
+
     /// There is no connection below and a new one is being made: counts as an opening.
     pub fn on_attempt(&mut self, now: Time) {
         if self.reach != Reach::Open {
@@ -231,10 +237,15 @@ impl Source {
         sample: Sample<'_>,
         out: &mut [u8],
     ) -> Option<usize> {
-        let seq = self.sent.next_seq().checked_sub(1)?;
+        let seq = self.last_seq()?;
         let len = self.update(seq, by, sample).write(out)?;
         self.on_sent_by(now, by, seq, true);
         Some(len)
+    }
+
+    /// The number of the update that was written last.
+    pub fn last_seq(&self) -> Option<u64> {
+        self.sent.next_seq().checked_sub(1)
     }
 
     /// The message with which a source takes its leave.

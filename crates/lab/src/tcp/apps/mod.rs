@@ -22,30 +22,49 @@ use super::Sender;
 pub trait Outlet {
     /// Writes up to `bytes`: how many of them it takes.
     fn write(&mut self, bytes: Bytes) -> Bytes;
+
+    /// Writes a whole block, or refuses it where it does not fit.
+    fn offer(&mut self, now: Time, block: Bytes) -> bool;
 }
 
 impl Outlet for Sender {
     fn write(&mut self, bytes: Bytes) -> Bytes {
         self.write(bytes)
     }
+
+    fn offer(&mut self, _now: Time, block: Bytes) -> bool {
+        let fits = self.writable() >= block;
+        if fits {
+            self.write(block);
+        }
+        fits
+    }
 }
 
 /// Writes blocks of one size at a constant rate.
 ///
 /// What the send buffer does not take waits in the application, so that no byte is left out and
-/// the load offered is the same over any path.
+/// the load offered is the same over any path; or it is lost ([`Cbr::dropping`]).
 #[derive(Debug, Clone)]
 pub struct Cbr {
     block: Bytes,
     period: Span,
     next: Time,
     waiting: Bytes,
+    drops: bool,
 }
 
 impl Cbr {
     /// Writes `block` bytes at a time, the first of them at `start`, at `rate` of payload.
     pub fn new(start: Time, block: Bytes, rate: BitRate) -> Self {
-        Self { block, period: rate.time_to_send(block), next: start, waiting: Bytes::ZERO }
+        let period = rate.time_to_send(block);
+        Self { block, period, next: start, waiting: Bytes::ZERO, drops: false }
+    }
+
+    /// Loses a block that the send buffer does not take whole, as with ns-3's sockets.
+    #[must_use]
+    pub fn dropping(self) -> Self {
+        Self { drops: true, ..self }
     }
 
     /// When the next block is due.
@@ -56,7 +75,11 @@ impl Cbr {
     /// Writes what is due, and what waits as far as it fits.
     pub fn on_tick(&mut self, now: Time, sender: &mut impl Outlet) {
         while self.next <= now {
-            self.waiting += self.block;
+            if self.drops {
+                sender.offer(now, self.block);
+            } else {
+                self.waiting += self.block;
+            }
             // A rate beyond measure still lets time pass.
             self.next += self.period.max(Span::from_nanos(1));
         }

@@ -142,6 +142,10 @@ mod tests {
             self.1 += taken;
             taken
         }
+
+        fn offer(&mut self, _now: Time, _block: Bytes) -> bool {
+            unreachable!("only a constant bit rate offers whole blocks")
+        }
     }
 
     #[test]

@@ -176,6 +176,10 @@ mod tests {
             self.1 += bytes;
             bytes
         }
+
+        fn offer(&mut self, _now: Time, _block: Bytes) -> bool {
+            unreachable!("only a constant bit rate offers whole blocks")
+        }
     }
 
     /// Watches over a way of a rate.

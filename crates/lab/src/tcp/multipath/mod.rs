@@ -34,6 +34,7 @@
 //!   (RFC 8684 section 3.3, 4-byte numbers, no checksum).
 
 mod handler;
+mod independent;
 mod receiver;
 mod sender;
 mod subflow;

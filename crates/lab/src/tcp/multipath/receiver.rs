@@ -35,6 +35,8 @@ pub struct MultipathReceiver {
     edge: u64,
     largest: u64,
     reordering: Reordering,
+    /// Each subflow is a stream of its own, with a window of its own.
+    is_independent: bool,
 }
 
 /// A subflow's receiver.
@@ -70,14 +72,8 @@ impl WindowLaw for Unbounded {
 impl MultipathReceiver {
     /// An end with so many subflows, and one window over all as `law` wants it.
     pub fn new(subflows: usize, params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
-        let inlet = |_| Inlet {
-            receiver: Receiver::with_law(params, Box::new(Unbounded)),
-            mappings: VecDeque::new(),
-            last_echo: None,
-            round_trip: None,
-        };
         Self {
-            subflows: (0..subflows).map(inlet).collect(),
+            subflows: (0..subflows).map(|_| Inlet::new(params, Box::new(Unbounded))).collect(),
             expected: 0,
             beyond: Ranges::default(),
             waiting: VecDeque::new(),
@@ -85,11 +81,22 @@ impl MultipathReceiver {
             edge: 0,
             largest: 0,
             reordering: Reordering { waits: SpanHistogram::new() },
+            is_independent: false,
         }
     }
 
-    /// How many bytes have been delivered in order.
-    pub const fn delivered(&self) -> Bytes {
+    /// The ends of independent streams, a law of the window for each.
+    pub fn independent(params: ReceiverParams, laws: Vec<Box<dyn WindowLaw>>) -> Self {
+        let subflows = laws.into_iter().map(|law| Inlet::new(params, law)).collect();
+        Self { subflows, is_independent: true, ..Self::new(0, params, Box::new(Unbounded)) }
+    }
+
+    /// How many bytes have been delivered in order; of independent streams, each in its own order.
+    pub fn delivered(&self) -> Bytes {
+        if self.is_independent {
+            let delivered = self.subflows.iter().map(|inlet| inlet.receiver.delivered().get());
+            return Bytes::new(delivered.sum());
+        }
         Bytes::new(self.expected)
     }
 
@@ -110,7 +117,12 @@ impl MultipathReceiver {
 
     /// A segment has come over a subflow. Says whether more has been delivered.
     pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) -> bool {
+        let before = self.delivered();
         let inlet = &mut self.subflows[subflow];
+        if self.is_independent {
+            inlet.receiver.on_segment(now, &carried.segment);
+            return self.delivered() > before;
+        }
         if let Some(mapping) = carried.mapping {
             inlet.insert(mapping);
         }
@@ -141,7 +153,8 @@ impl MultipathReceiver {
             subflows.find_map(|(at, inlet)| Some((at, inlet.receiver.poll_transmit(now)?)))?;
         self.edge = self.edge.max(self.expected + self.law.window().get());
         let data_ack = DataAck { acked_to: self.expected, window_end: self.edge };
-        Some((subflow, Carried { segment, mapping: None, data_ack: Some(data_ack) }))
+        let data_ack = (!self.is_independent).then_some(data_ack);
+        Some((subflow, Carried { segment, mapping: None, data_ack }))
     }
 
     /// When to call [`MultipathReceiver::on_tick`] next.
@@ -187,6 +200,11 @@ impl MultipathReceiver {
 }
 
 impl Inlet {
+    fn new(params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
+        let receiver = Receiver::with_law(params, law);
+        Self { receiver, mappings: VecDeque::new(), last_echo: None, round_trip: None }
+    }
+
     /// In order, each once, and none of what is delivered.
     fn insert(&mut self, mapping: Mapping) {
         if mapping.end() <= self.receiver.delivered().get() {

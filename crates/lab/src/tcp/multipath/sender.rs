@@ -20,6 +20,8 @@ pub struct MultipathParams {
     pub buffer: BufferParams,
     /// Opportunistic retransmission, penalisation and reinjection.
     pub handler: bool,
+    /// Subflows are streams of their own ([`independent`](super::independent)).
+    pub independent: bool,
 }
 
 /// What a sender has done so far.
@@ -37,6 +39,8 @@ pub struct MultipathStats {
     pub penalties: u64,
     /// How often the receive window kept a segment from being sent that a subflow had room for.
     pub blocked: u64,
+    /// Blocks of the application that found no room.
+    pub refused: u64,
 }
 
 impl MultipathStats {
@@ -49,6 +53,7 @@ impl MultipathStats {
             reinjections: self.reinjections - before.reinjections,
             penalties: self.penalties - before.penalties,
             blocked: self.blocked - before.blocked,
+            refused: self.refused - before.refused,
         }
     }
 }
@@ -63,7 +68,7 @@ pub struct MultipathSender {
     pub(super) params: MultipathParams,
     pub(super) subflows: Vec<Subflow>,
     pub(super) scheduler: Box<dyn Scheduler>,
-    written: u64,
+    pub(super) written: u64,
     is_unlimited: bool,
     is_closed: bool,
     /// Given to subflows and not acknowledged, in order, without gaps.
@@ -141,6 +146,11 @@ impl MultipathSender {
     /// Whether nothing more is written.
     pub const fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Whether subflows are streams of their own.
+    pub const fn is_independent(&self) -> bool {
+        self.params.independent
     }
 
     /// Bytes written so far.
@@ -221,7 +231,7 @@ impl MultipathSender {
             if next.is_some() {
                 return next;
             }
-            if !self.give(now) {
+            if self.params.independent || !self.give(now) {
                 return None;
             }
         }
@@ -303,6 +313,15 @@ impl Outlet for MultipathSender {
         self.written += taken.get();
         taken
     }
+
+    fn offer(&mut self, now: Time, block: Bytes) -> bool {
+        let fits = match self.params.independent {
+            true => self.assign(now, block),
+            false => self.writable() >= block && self.write(block) == block,
+        };
+        self.stats.refused += u64::from(!fits);
+        fits
+    }
 }
 
 #[cfg(test)]
@@ -352,7 +371,8 @@ mod tests {
         let params = SenderParams { segment: SEGMENT, buffer: unbounded, ..Default::default() };
         let law = || Box::new(FixedWindow::new(Packets::new(50)));
         let senders = vec![Sender::new(params, law()), Sender::new(params, law())];
-        let params = MultipathParams { segment: SEGMENT, buffer, handler: false };
+        let params =
+            MultipathParams { segment: SEGMENT, buffer, handler: false, independent: false };
         let scheduler = Box::new(Counts(Arc::clone(&count), MinSrtt::new()));
         let mut sender = MultipathSender::new(params, senders, scheduler);
         let window = Box::new(Fixed::new(SEGMENT * receive_window));

@@ -38,7 +38,6 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::gate::Pending;
 use crate::clock::{Anchor, Clock};
 
 /// Stamps per system call, and system calls per turn, at most.
@@ -57,10 +56,10 @@ const ORIGIN: u8 = 4;
 
 /// A call whose stamp is to come.
 #[derive(Debug)]
-struct Call {
+struct Call<P> {
     at: Time,
-    /// Empty as soon as a stamp would say nothing.
-    packets: Vec<Pending>,
+    /// Each with the time of its sending; empty as soon as a stamp would say nothing.
+    packets: Vec<(Time, P)>,
     is_stamped: bool,
 }
 
@@ -71,27 +70,32 @@ struct Stamp {
     left: Duration,
 }
 
-/// The calls of one socket whose stamps are to come.
+/// The calls of one socket whose stamps are to come; `P` names a packet.
 #[derive(Debug)]
-pub(super) struct Departures {
+pub(crate) struct Departures<P> {
     clock: Clock,
     anchor: Anchor,
     /// The kernel is asked for stamps, and the number of its next call is known.
     is_on: bool,
     /// The number of the first call in `calls`.
     first: u32,
-    calls: VecDeque<Call>,
+    calls: VecDeque<Call<P>>,
 }
 
-impl Departures {
-    pub(super) fn new(clock: Clock) -> Self {
+impl<P> Departures<P> {
+    pub(crate) fn new(clock: Clock) -> Self {
         let anchor = Anchor::of_now(clock);
         Self { clock, anchor, is_on: false, first: 0, calls: VecDeque::new() }
     }
 
+    /// The clock by which packets are sent.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Asks the kernel for the stamps of the calls from now on, if it is not asked and no earlier stamp
     /// can come.
-    pub(super) fn prepare(&mut self, socket: &UdpSocket) {
+    pub(crate) fn prepare(&mut self, socket: &UdpSocket) {
         if self.is_on {
             return;
         }
@@ -109,8 +113,9 @@ impl Departures {
         }
     }
 
-    /// A call has sent these packets.
-    pub(super) fn on_sent(&mut self, packets: Vec<Pending>) {
+    /// A call has sent these packets, each at its time; those whose departure nobody asks for are left
+    /// out.
+    pub(crate) fn on_sent(&mut self, packets: Vec<(Time, P)>) {
         if !self.is_on {
             return;
         }
@@ -122,15 +127,16 @@ impl Departures {
     }
 
     /// It is not known which number the next call has.
-    pub(super) fn on_doubt(&mut self, socket: &UdpSocket) {
+    pub(crate) fn on_doubt(&mut self, socket: &UdpSocket) {
         if self.is_on {
             let _ = ask(socket, false);
             self.is_on = false;
         }
     }
 
-    /// Reads what stamps there are, and tells the packets.
-    pub(super) fn read(&mut self, socket: &UdpSocket) {
+    /// Reads the stamps that have come: `on_left` gets each packet, and how long after its sending it
+    /// left the device.
+    pub(crate) fn read(&mut self, socket: &UdpSocket, mut on_left: impl FnMut(P, Span)) {
         for _ in 0..BATCHES {
             if self.calls.is_empty() {
                 return;
@@ -139,7 +145,7 @@ impl Departures {
             if stamps.is_empty() {
                 return;
             }
-            if !self.take(&stamps, Anchor::of_now(self.clock)) {
+            if !self.take(&stamps, Anchor::of_now(self.clock), &mut on_left) {
                 self.on_doubt(socket);
             }
             if stamps.len() < BATCH {
@@ -148,9 +154,13 @@ impl Departures {
         }
     }
 
-    /// Tells the packets of these stamps, which were read at `anchor`; whether the kernel counts as
-    /// this does.
-    fn take(&mut self, stamps: &[Stamp], anchor: Anchor) -> bool {
+    /// Takes in stamps that were read at `anchor`; whether the kernel counts calls as this does.
+    fn take(
+        &mut self,
+        stamps: &[Stamp],
+        anchor: Anchor,
+        on_left: &mut impl FnMut(P, Span),
+    ) -> bool {
         let now = anchor.ours();
         if self.anchor.follow(anchor) > STEP {
             self.forget();
@@ -170,9 +180,9 @@ impl Departures {
             call.is_stamped = true;
             let left = self.anchor.time_of(stamp.left);
             let is_possible = stamped_wait(call.at, left, now).is_some();
-            for packet in call.packets.drain(..).filter(|_| is_possible) {
-                if let Some(wait) = stamped_wait(self.clock.time_of(packet.sent_at()), left, now) {
-                    packet.on_left(wait);
+            for (sent_at, packet) in call.packets.drain(..).filter(|_| is_possible) {
+                if let Some(wait) = stamped_wait(sent_at, left, now) {
+                    on_left(packet, wait);
                 }
             }
         }
@@ -242,36 +252,29 @@ fn read(socket: &UdpSocket) -> io::Result<Vec<Stamp>> {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-    use std::sync::{Arc, Mutex};
 
-    use super::super::waits::{Expected, Waits};
     use super::*;
 
-    /// A path of which packet after packet is sent.
-    #[derive(Default)]
-    struct Path(Arc<Mutex<Waits>>, u64);
-
-    impl Path {
-        fn send(&mut self, clock: Clock) -> Pending {
-            let (number, now) = (self.1, clock.instant_of(clock.now()));
-            self.1 += 1;
-            let mut waits = self.0.lock().unwrap();
-            let wait = Some(Span::from_secs(9));
-            waits.expect(Expected { wait, is_final: false });
-            waits.on_sent(number, now);
-            Pending::new(Arc::clone(&self.0), number, now)
-        }
-
-        /// The wait of a packet in flight by its stamp.
-        fn stamped(&self, number: u64) -> Option<Span> {
-            self.0.lock().unwrap().stamped_in_flight(number)
-        }
+    /// Departures that are on, without a socket.
+    fn counted(first: u32) -> Departures<u64> {
+        Departures { is_on: true, first, ..Departures::new(Clock::new()) }
     }
 
-    /// Departures that are on, without a socket.
-    fn counted(first: u32) -> (Departures, Path) {
-        let departures = Departures { is_on: true, first, ..Departures::new(Clock::new()) };
-        (departures, Path::default())
+    /// One call with these packets.
+    fn send(departures: &mut Departures<u64>, numbers: impl IntoIterator<Item = u64>) {
+        let now = departures.clock.now();
+        departures.on_sent(numbers.into_iter().map(|number| (now, number)).collect());
+    }
+
+    /// The packets that these stamps give a wait, and whether calls are counted as the kernel does.
+    fn take(departures: &mut Departures<u64>, stamps: &[Stamp]) -> (Vec<u64>, bool) {
+        let mut left = Vec::new();
+        let anchor = Anchor::of_now(departures.clock);
+        let is_same = departures.take(stamps, anchor, &mut |number, wait| {
+            assert!(wait < Span::from_secs(2));
+            left.push(number);
+        });
+        (left, is_same)
     }
 
     /// A stamp of now.
@@ -281,54 +284,45 @@ mod tests {
 
     #[test]
     fn the_stamp_of_a_call_is_that_of_all_its_packets_also_where_numbers_wrap() {
-        let (mut departures, mut path) = counted(u32::MAX);
-        let clock = departures.clock;
-        departures.on_sent(vec![path.send(clock), path.send(clock)]);
-        departures.on_sent(vec![path.send(clock)]);
+        let mut departures = counted(u32::MAX);
+        send(&mut departures, [0, 1]);
+        send(&mut departures, [2]);
         // The first one may have been dropped; an older one is not known.
         let stamps = [stamp(0), stamp(u32::MAX - 5)];
-        assert!(departures.take(&stamps, Anchor::of_now(clock)));
-        assert_eq!([0, 1].map(|number| path.stamped(number)), [None; 2]);
-        assert!(path.stamped(2).unwrap() < Span::from_secs(2));
-        assert!(departures.take(&[stamp(u32::MAX)], Anchor::of_now(clock)));
-        assert!([0, 1].iter().all(|number| path.stamped(*number).is_some()));
+        assert_eq!(take(&mut departures, &stamps), (vec![2], true));
+        assert_eq!(take(&mut departures, &[stamp(u32::MAX)]), (vec![0, 1], true));
         assert_eq!((departures.first, departures.calls.len()), (1, 0));
     }
 
     #[test]
     fn a_number_that_was_not_sent_and_a_stamp_before_the_sending_give_no_wait() {
-        let (mut departures, mut path) = counted(0);
-        let clock = departures.clock;
+        let mut departures = counted(0);
         let early =
             Stamp { number: 0, left: crate::clock::wall_clock() - Duration::from_millis(9) };
-        departures.on_sent(vec![path.send(clock)]);
-        departures.on_sent(vec![path.send(clock)]);
-        assert!(departures.take(&[early], Anchor::of_now(clock)));
-        assert!(!departures.take(&[stamp(7), stamp(1)], Anchor::of_now(clock)));
-        assert_eq!([0, 1].map(|number| path.stamped(number)), [None; 2]);
+        send(&mut departures, [0]);
+        send(&mut departures, [1]);
+        assert_eq!(take(&mut departures, &[early]), (vec![], true));
+        assert_eq!(take(&mut departures, &[stamp(7), stamp(1)]), (vec![], false));
     }
 
     #[test]
     fn a_step_of_the_wall_clock_gives_no_wait_to_packets_sent_before() {
-        let (mut departures, mut path) = counted(0);
-        let clock = departures.clock;
-        departures.on_sent(vec![path.send(clock)]);
+        let mut departures = counted(0);
+        send(&mut departures, [0]);
         // Until now the wall clock was 100 ms behind: the stamp is of the new time.
-        departures.anchor = Anchor::of_now(clock).with_wall_behind(Duration::from_millis(100));
-        assert!(departures.take(&[stamp(0)], Anchor::of_now(clock)));
-        assert_eq!(path.stamped(0), None);
-        departures.on_sent(vec![path.send(clock)]);
-        assert!(departures.take(&[stamp(1)], Anchor::of_now(clock)));
-        assert!(path.stamped(1).is_some());
+        let anchor = Anchor::of_now(departures.clock);
+        departures.anchor = anchor.with_wall_behind(Duration::from_millis(100));
+        assert_eq!(take(&mut departures, &[stamp(0)]), (vec![], true));
+        send(&mut departures, [1]);
+        assert_eq!(take(&mut departures, &[stamp(1)]), (vec![1], true));
     }
 
     #[test]
     fn memory_is_bounded_where_no_stamps_come() {
-        let (mut departures, mut path) = counted(0);
-        let clock = departures.clock;
-        (0..=MAX_CALLS).for_each(|_| departures.on_sent(vec![path.send(clock)]));
+        let mut departures = counted(0);
+        (0..=MAX_CALLS as u64).for_each(|number| send(&mut departures, [number]));
         assert_eq!((departures.calls.len(), departures.first), (MAX_CALLS, 1));
-        departures.prune(clock.now() + MAX_STAMPED_WAIT + Span::from_millis(1));
+        departures.prune(departures.clock.now() + MAX_STAMPED_WAIT + Span::from_millis(1));
         assert_eq!(departures.calls.len(), 0);
     }
 
@@ -339,25 +333,26 @@ mod tests {
             let far = std::net::UdpSocket::bind((ip, 0)).unwrap();
             let socket = UdpSocket::bind((ip, 0).into()).unwrap();
             let mut departures = Departures::new(Clock::new());
-            let (clock, mut path) = (departures.clock, Path::default());
-            let send = |departures: &mut Departures, path: &mut Path| {
+            let sent = |departures: &mut Departures<u64>, number| {
                 departures.prepare(&socket);
-                let packet = path.send(clock);
+                let now = departures.clock.now();
                 socket.send_to(&[7; 100], far.local_addr().unwrap()).unwrap();
-                departures.on_sent(vec![packet]);
+                departures.on_sent(vec![(now, number)]);
             };
-            (0..100).for_each(|_| send(&mut departures, &mut path));
-            departures.read(&socket);
-            assert!((0..100).all(|number| path.stamped(number).is_some()));
-            send(&mut departures, &mut path);
+            let left = |departures: &mut Departures<u64>| {
+                let mut left = Vec::new();
+                departures.read(&socket, |number, _| left.push(number));
+                left
+            };
+            (0..100).for_each(|number| sent(&mut departures, number));
+            assert_eq!(left(&mut departures), (0..100).collect::<Vec<_>>());
+            sent(&mut departures, 100);
             departures.on_doubt(&socket);
-            send(&mut departures, &mut path);
+            sent(&mut departures, 101);
             assert_eq!(departures.calls.len(), 1, "earlier stamps are to come first");
-            departures.read(&socket);
-            send(&mut departures, &mut path);
-            departures.read(&socket);
-            let stamped = [100, 101, 102].map(|number| path.stamped(number).is_some());
-            assert_eq!((stamped, departures.first), ([true, false, true], 1));
+            assert_eq!(left(&mut departures), [100]);
+            sent(&mut departures, 102);
+            assert_eq!((left(&mut departures), departures.first), (vec![102], 1));
         }
     }
 }
