@@ -6,13 +6,12 @@
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId};
-use freshline_core::session::{PathPhase, Paths, Reach, Sample, Source, SourceParams};
+use freshline_core::session::{PathPhase, Paths, Reach, Sample, Secret, Source, SourceParams};
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks, SessionId};
+use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks};
 use libfuzzer_sys::fuzz_target;
 
-const SESSION: SessionId = SessionId(7);
 
 #[derive(Debug, Arbitrary)]
 enum Law {
@@ -41,6 +40,8 @@ enum Step<'a> {
         marks: [u8; 3],
     },
     Challenge(u8, [u8; 16]),
+    /// From now on each update is answered with a challenge and a new cookie, or not any more.
+    ChallengeAll(bool),
     Close(u8, u8),
     TransportLost(u8),
     TransportReady(u8),
@@ -61,6 +62,11 @@ struct Endpoint {
     source: Source,
     now: Time,
     sent: Vec<Time>,
+    /// Whether the monitor answers each update with a challenge, and how many it has sent.
+    challenges: bool,
+    cookies: u128,
+    /// Openings so far.
+    openings: u64,
 }
 
 impl Endpoint {
@@ -73,11 +79,12 @@ impl Endpoint {
             Law::Fixed => Box::new(Fixed::new(UpdateRate::saturating(50.0))),
         };
         let params = SourceParams::default();
-        let source = Source::new(params, SESSION, law, Time::ZERO).expect("an empty name fits");
+        let secret = Secret::new([7; 16]);
+        let source = Source::new(params, secret, law, Time::ZERO).expect("an empty name fits");
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
         let scheduler = names[usize::from(scheduler) % names.len()].parse();
         let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
-        Self { source: source.over(paths), now: Time::ZERO, sent: Vec::new() }
+        Self { source: source.over(paths), now: Time::ZERO, sent: Vec::new(), challenges: false, cookies: 0, openings: 0 }
     }
 
     fn step(&mut self, step: Step<'_>) {
@@ -88,7 +95,7 @@ impl Endpoint {
             Step::Ack { by, back, was_fresh, hold_us, received_at, fresh, marks } => {
                 let Some(seq) = self.sent.len().checked_sub(1 + usize::from(back)) else { return };
                 let ack = Ack {
-                    session: SESSION,
+                    session: self.source.session(),
                     seq: seq as u64,
                     generated_at: self.sent[seq],
                     received_at: Time::from_nanos(received_at),
@@ -102,14 +109,17 @@ impl Endpoint {
                 self.receive_marked(by, Dscp::new(marks[2]), &ack.bytes());
             }
             Step::Challenge(by, cookie) => {
-                self.receive(by, &Challenge { session: SESSION, cookie: Cookie(cookie) }.bytes());
+                let session = self.source.session();
+                self.receive(by, &Challenge { session, cookie: Cookie(cookie) }.bytes());
             }
             Step::Close(by, reason) => {
                 let reason = CloseReason::ALL[usize::from(reason) % CloseReason::ALL.len()];
-                self.receive(by, &Close { session: SESSION, reason }.bytes());
+                let session = self.source.session();
+                self.receive(by, &Close { session, reason }.bytes());
             }
             Step::TransportLost(by) => self.source.on_transport_lost(self.now, path(by)),
             Step::TransportReady(by) => self.source.on_transport_ready(self.now, path(by)),
+            Step::ChallengeAll(challenges) => self.challenges = challenges,
             Step::Queue(by, queue) => {
                 let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate: rate.into() });
                 self.source.on_queue(path(by), queue);
@@ -148,11 +158,22 @@ impl Endpoint {
             written.expect("it fits");
         }
         self.sent.push(self.now);
+        self.openings += u64::from(!is_open);
+        if self.challenges {
+            let session = self.source.session();
+            for by in route.all() {
+                self.cookies += 1;
+                let cookie = Cookie(self.cookies.to_be_bytes());
+                self.receive(by.0, &Challenge { session, cookie }.bytes());
+            }
+        }
     }
 
     /// Does what the source wants for `length`.
     fn live(&mut self, length: Span) {
         let end = self.now + length;
+        // One opening a wait, and one more for a challenge by each path.
+        let openings = self.openings + 5 * (length.as_micros() / 200_000 + 2);
         // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
         let mut steps = 2 * (length.as_micros() / 100) + 16;
         loop {
@@ -160,6 +181,7 @@ impl Endpoint {
             let wants = Time::earliest([timer, self.source.next_update_at()]);
             let next = wants.expect("a source always wants something").max(self.now);
             if next > end {
+                assert!(self.openings <= openings, "the monitor sets the pace");
                 self.now = end;
                 return;
             }

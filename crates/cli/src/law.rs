@@ -116,6 +116,11 @@ pub(crate) struct LawArgs {
 }
 
 impl LawArgs {
+    /// No update leaves faster, openings of the session included.
+    pub(crate) fn max_rate(&self) -> UpdateRate {
+        self.rate.unwrap_or(self.max_rate)
+    }
+
     /// Whether the law has control epochs.
     pub(crate) fn has_epochs(&self) -> bool {
         [LawName::AcpPlusD, LawName::AcpPlus, LawName::Acp].contains(&self.law)

@@ -8,7 +8,7 @@ use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::Failure;
-use crate::url::{MonitorUrl, Scheme};
+use crate::url::{DEFAULT_PORT, MonitorUrl, Scheme};
 
 /// Identity and admission on quic://.
 #[derive(Debug, clap::Args)]
@@ -63,6 +63,27 @@ impl ListenArgs {
             .into_diagnostic()
             .map_err(Failure::Usage)?;
         Ok(Some((config, identity)))
+    }
+
+    /// Where to listen if nothing is said: at all addresses only where not everybody is let in.
+    pub(crate) fn default_url(&self) -> MonitorUrl {
+        let host = if self.is_open() { "127.0.0.1" } else { "0.0.0.0" };
+        MonitorUrl { scheme: Scheme::Quic, host: host.to_owned(), port: DEFAULT_PORT }
+    }
+
+    /// Whether neither a token nor a certificate is asked for.
+    fn is_open(&self) -> bool {
+        self.token_file.is_none() && self.client_ca.is_none()
+    }
+
+    /// Warns on standard error where others than this host's users may send.
+    pub(crate) fn warn_if_open(&self, address: SocketAddr) {
+        if self.is_open() && !address.ip().is_loopback() {
+            eprintln!(
+                "anyone who can reach {address} may send; --token-file or --client-ca on quic:// \
+                 lets only known peers in"
+            );
+        }
     }
 
     /// The tokens that are let in, none for everybody.

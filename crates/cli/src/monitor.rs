@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::value_parser;
-use freshline_core::session::MonitorParams;
+use freshline_core::session::{MonitorParams, Names};
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
@@ -15,7 +15,7 @@ use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
 };
 use freshline_net::quic::Limits;
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
@@ -44,19 +44,24 @@ Only sources with a token may send; each fresh state goes to a program as a line
 EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
-1  cannot bind the address or open the file, or out of system resources
+1  cannot bind the address or open the file, out of system resources, or some states could not be
+   written to --out
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
-    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT on trusted links. Port 0 takes
-    /// a free one.
-    #[arg(default_value = "quic://0.0.0.0:3774")]
-    listen: MonitorUrl,
+    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT on trusted links. Port 0 takes a free
+    /// one. Default: quic://0.0.0.0:3774 with --token-file or --client-ca, otherwise
+    /// quic://127.0.0.1:3774.
+    listen: Option<MonitorUrl>,
     #[command(flatten)]
     listening: ListenArgs,
     /// Hold at most N sources; others are refused.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     max_sources: u32,
+    /// Names of sources to take: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or `any`.
+    /// Programs of --exec and readers of --out can use plain names as file names and arguments.
+    #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
+    names: WhichNames,
     /// Take payloads of at most this size.
     #[arg(long, value_name = "BYTES", default_value = "1400B", help_heading = "Limits")]
     max_payload: Bytes,
@@ -120,12 +125,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         idle_timeout: args.idle.into(),
         ..Limits::default()
     };
-    let quic = args.listening.quic(&args.listen, limits)?;
+    let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
+    let quic = args.listening.quic(&url, limits)?;
     let mut monitor = Monitor::bind(MonitorConfig {
-        listen: args.listen.resolve().map_err(Failure::Usage)?,
+        listen: url.resolve().map_err(Failure::Usage)?,
         quic: quic.as_ref().map(|(config, _)| config.clone()),
         params: MonitorParams {
             tokens: args.listening.tokens()?,
+            names: match args.names {
+                WhichNames::Plain => Names::Plain,
+                WhichNames::Any => Names::Any,
+            },
             max_sources: args.max_sources as usize,
             max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
             idle: args.idle,
@@ -155,6 +165,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(runtime)?;
     // Nothing can fail any more before it listens.
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
+    args.listening.warn_if_open(address);
     if let Some(address) = metrics {
         eprintln!("metrics at http://{address}/metrics");
     }
@@ -166,9 +177,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
-    outputs.finish();
+    let written = outputs.finish().into_diagnostic().map_err(Failure::Runtime);
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)
+    result.and(told).and(written)
+}
+
+/// Which names of sources are taken.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum WhichNames {
+    Plain,
+    Any,
 }
 
 fn failure(error: MonitorError) -> Failure {
@@ -180,16 +198,7 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     match &args.out {
         None => {}
         Some(path) if path.as_os_str() == "-" => outputs.write_lines(Box::new(io::stdout())),
-        Some(path) => {
-            let file = std::fs::File::options()
-                .create(true)
-                .append(true)
-                .open(path)
-                .into_diagnostic()
-                .wrap_err_with(|| format!("cannot write {}", path.display()))
-                .map_err(Failure::Usage)?;
-            outputs.write_lines(Box::new(file));
-        }
+        Some(path) => outputs.append_lines(path).into_diagnostic().map_err(Failure::Usage)?,
     }
     if let Some(command) = &args.exec {
         // Standard output holds one document, or lines of JSON.

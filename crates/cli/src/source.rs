@@ -156,6 +156,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             name: args.name.clone(),
             token: args.transport.token(&args.url)?,
             keep_alive: args.keep_alive,
+            max_rate: args.law.max_rate(),
             dscp: args.marks.dscp,
             ack_mark: args.marks.ack_dscp,
             ..SourceParams::default()

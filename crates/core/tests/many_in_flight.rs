@@ -8,7 +8,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, SessionId};
+use freshline_core::wire::Ack;
 
 /// Base RTTs of both paths: the first is better until it is cut.
 const RTTS: [Span; 2] = [Span::from_millis(300), Span::from_millis(400)];
@@ -128,7 +128,7 @@ fn a_path_with_full_memory_is_taken_again_after_a_cut() {
 /// fresh.
 fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
     let law = Box::new(Fixed::new(UpdateRate::saturating(rate)));
-    let source = Source::new(SourceParams::default(), SessionId(7), law, Time::ZERO);
+    let source = Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO);
     let mut source = source.expect("no name");
     if let Some(scheduler) = scheduler {
         let scheduler = scheduler.parse().expect("there is such a scheduler");

@@ -7,7 +7,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, AckMark, SessionId};
+use freshline_core::wire::{Ack, AckMark};
 
 const FIRST: PathId = PathId::FIRST;
 
@@ -40,7 +40,7 @@ impl World {
         };
         Self {
             now,
-            source: Source::new(params, SessionId(7), law, now).unwrap(),
+            source: Source::new(params, Secret::new([7; 16]), law, now).unwrap(),
             monitor: Monitor::new(monitor, Secret::new([1; 16])),
             path,
             left: Vec::new(),

@@ -9,7 +9,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Message, SessionId};
+use freshline_core::wire::{Ack, Message};
 
 /// How long a path takes there and back, in ms; `None`: nothing comes through.
 type Delays = [Option<u64>; 2];
@@ -34,7 +34,7 @@ impl World {
         let scheduler: SchedulerConfig = scheduler.parse().expect("there is one");
         let paths = Paths::new(delays.len(), &scheduler).expect("a few paths");
         let law = Box::new(Fixed::new(UpdateRate::saturating(50.0)));
-        let source = Source::new(SourceParams::default(), SessionId(7), law, Time::ZERO);
+        let source = Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO);
         Self {
             now: Time::ZERO,
             source: source.expect("no name").over(paths),

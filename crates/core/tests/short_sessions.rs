@@ -6,7 +6,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, SessionId};
+use freshline_core::wire::Ack;
 
 /// Sends the update that is due next and hands in what `monitor` answers.
 fn next_update(
@@ -27,8 +27,8 @@ fn next_update(
 #[test]
 fn an_outage_before_the_opening_does_not_lengthen_the_wait_after_it() {
     let law = Box::new(Fixed::new(UpdateRate::saturating(2.0)));
-    let mut source =
-        Source::new(SourceParams::default(), SessionId(1), law, Time::ZERO).expect("short names");
+    let mut source = Source::new(SourceParams::default(), Secret::new([1; 16]), law, Time::ZERO)
+        .expect("short names");
     for _ in 0..10 {
         next_update(&mut source, None);
     }

@@ -39,7 +39,7 @@ fn a_state_that_does_not_change_has_an_age_and_is_kept_alive() {
     let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
     let params = SourceParams::default();
     let keep_alive = params.keep_alive;
-    let mut source = Source::new(params, SessionId(1), law, now).expect("short names");
+    let mut source = Source::new(params, Secret::new([1; 16]), law, now).expect("short names");
     let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([1; 16]));
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Challenged));
     assert_eq!(send(&mut source, &mut monitor, now), (Some(SourceEvent::Opened), true));
@@ -113,7 +113,7 @@ fn opened(rate: f64) -> (Source, Monitor<u8>, Time) {
     let now = Time::ZERO + Span::from_secs(100);
     let law = Box::new(Fixed::new(UpdateRate::saturating(rate)));
     let params = SourceParams::default();
-    let mut source = Source::new(params, SessionId(1), law, now).expect("short names");
+    let mut source = Source::new(params, Secret::new([1; 16]), law, now).expect("short names");
     let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([1; 16]));
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Challenged));
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Opened));

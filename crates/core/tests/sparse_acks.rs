@@ -9,7 +9,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{self, SessionId};
+use freshline_core::wire::{self};
 
 /// Each way.
 const WAY: Span = Span::from_millis(10);
@@ -42,7 +42,8 @@ struct World {
 
 impl World {
     fn new(law: impl RateLaw + 'static) -> Self {
-        let source = Source::new(SourceParams::default(), SessionId(7), Box::new(law), Time::ZERO);
+        let source =
+            Source::new(SourceParams::default(), Secret::new([7; 16]), Box::new(law), Time::ZERO);
         Self {
             now: Time::ZERO,
             source: source.expect("no name"),

@@ -152,7 +152,7 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
 
     let law = Box::new(Fixed::new(UpdateRate::saturating(10.0)));
     let params = SourceParams { name: "second".into(), ..SourceParams::default() };
-    let mut source = Source::new(params, SessionId(2), law, at(0)).unwrap();
+    let mut source = Source::new(params, Secret::new([2; 16]), law, at(0)).unwrap();
     let mut events = Vec::new();
     let leave = bytes(&update(1, 2, None));
     for attempt in 0..3 {
@@ -177,9 +177,9 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
 fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
     let mut monitor = monitor(MonitorParams::default());
     let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
-    let mut sources = [1, 2].map(|session| {
+    let mut sources = [1, 2].map(|seed| {
         let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
-        Source::new(params.clone(), SessionId(session), law, at(0)).expect("a short name")
+        Source::new(params.clone(), Secret::new([seed; 16]), law, at(0)).expect("a short name")
     });
     for millis in 0..30_000 {
         let now = at(0) + Span::from_millis(millis);

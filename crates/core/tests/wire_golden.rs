@@ -216,6 +216,7 @@ fn a_close_with_each_reason() {
         (CloseReason::Version, "04"),
         (CloseReason::TooLarge, "05"),
         (CloseReason::NameTaken, "06"),
+        (CloseReason::BadName, "07"),
     ] {
         let close = Close { session: SESSION, reason };
         assert_answer(

@@ -31,6 +31,11 @@ impl Peer {
         self.address.remote
     }
 
+    /// The number of its QUIC connection, never used again for another.
+    pub(crate) fn serial(&self) -> Option<NonZeroU64> {
+        self.connection.map(ConnKey::serial)
+    }
+
     /// What must stay the same: a QUIC connection may move from address to address.
     fn place(&self) -> (Option<ConnKey>, Option<Address>) {
         (self.connection, self.connection.is_none().then_some(self.address))

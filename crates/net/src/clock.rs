@@ -1,9 +1,11 @@
 //! The one place where the project asks what time it is.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use freshline_core::unit::{Span, Time};
+use nix::time::{ClockId, clock_gettime};
 
 /// What the clocks of this process show at their start, one year: a state that is older than the
 /// process has a time too.
@@ -12,7 +14,41 @@ const START: Span = Span::from_secs(365 * 86_400);
 /// When the clocks of this process start: at the first one's making.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The monotonic clock (`CLOCK_MONOTONIC`) as [`Time`]. All clocks of a process tell the same.
+/// The time that the system has slept since the start, in ns.
+static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+/// By how much the time since boot is ahead of the monotonic clock, which stands still while the system
+/// is suspended; zero where the system has no such clock. A delay between the two readings makes it
+/// less, never more.
+fn ahead() -> Duration {
+    let read = |id| clock_gettime(id).map(Duration::from).unwrap_or_default();
+    let boot = read(ClockId::CLOCK_BOOTTIME);
+    boot.saturating_sub(read(ClockId::CLOCK_MONOTONIC))
+}
+
+/// What [`ahead`] was at the start: the most of a few readings.
+static AHEAD_BEFORE: LazyLock<Duration> =
+    LazyLock::new(|| (0..3).map(|_| ahead()).max().unwrap_or_default());
+
+/// The time that the system has slept since the start.
+fn slept() -> Duration {
+    let known = Duration::from_nanos(SLEPT.load(Ordering::Relaxed));
+    let now = slept_by(known, ahead().saturating_sub(*AHEAD_BEFORE));
+    if now > known {
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        SLEPT.fetch_max(nanos, Ordering::Relaxed);
+    }
+    now
+}
+
+/// `known`, unless the clocks differ by so much more that it is no noise of their readings.
+fn slept_by(known: Duration, difference: Duration) -> Duration {
+    const NOISE: Duration = Duration::from_millis(50);
+    if difference < known + NOISE { known } else { difference }
+}
+
+/// The time since the process began, suspend included (`CLOCK_BOOTTIME`), as [`Time`], so that a state
+/// grows older while the machine sleeps. All clocks of a process tell the same.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
@@ -21,20 +57,24 @@ pub struct Clock {
 impl Clock {
     /// The clock of this process.
     pub fn new() -> Self {
+        LazyLock::force(&AHEAD_BEFORE);
         Self { origin: *ORIGIN }
     }
 
     /// The time now. It never goes back.
     pub fn now(&self) -> Time {
-        Time::ZERO + START + self.origin.elapsed().into()
+        Time::ZERO + START + (self.origin.elapsed() + slept()).into()
     }
 
     /// The time of a moment of the standard library; the start of time for one before that.
     pub(crate) fn time_of(&self, moment: Instant) -> Time {
-        let start = Time::ZERO + START;
+        let start = Time::ZERO + START + slept().into();
         match moment.checked_duration_since(self.origin) {
             Some(later) => start + later.into(),
-            None => Time::ZERO + (START - Span::from(self.origin - moment).min(START)),
+            None => {
+                let earlier = Span::from(self.origin - moment);
+                Time::ZERO + (start.since(Time::ZERO) - earlier)
+            }
         }
     }
 
@@ -42,7 +82,7 @@ impl Clock {
     /// becomes a moment a hundred years ahead.
     pub fn instant_of(&self, time: Time) -> Instant {
         const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
-        let start = Time::ZERO + START;
+        let start = Time::ZERO + START + slept().into();
         if time < start {
             let earlier = self.origin.checked_sub(Duration::from(start.since(time)));
             return earlier.unwrap_or(self.origin);
@@ -133,6 +173,18 @@ mod tests {
         assert!(behind < Clock::new().instant_of(earlier));
         assert!(Clock::new().instant_of(Time::MAX) > Instant::now());
         assert_eq!(Clock::new().time_of(Clock::new().instant_of(moment)), moment);
+    }
+
+    #[test]
+    fn time_goes_on_while_the_system_sleeps_and_noise_of_readings_does_not_count() {
+        let ms = Duration::from_millis;
+        let mut known = Duration::ZERO;
+        for (difference, slept) in
+            [(0, 0), (40, 0), (20_300, 20_300), (20_299, 20_300), (60_000, 60_000)]
+        {
+            known = slept_by(known, ms(difference));
+            assert_eq!(known, ms(slept), "{difference} ms");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod alarm;
 pub mod ask;
 mod batch;
 pub mod bond;
+mod bounded_listener;
 mod carrier;
 pub mod clock;
 pub mod dial;

@@ -18,6 +18,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use crate::bounded_listener::BoundedListener;
+
 /// A number of something by name, with what it is.
 pub type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
@@ -135,7 +137,7 @@ pub fn serve<C: Collector>(
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let router =
                     Router::new().route("/metrics", get(metrics)).with_state(Arc::new(collect));
-                axum::serve(listener, router).await
+                axum::serve(BoundedListener::new(listener), router).await
             };
             if let Err(error) = served.await {
                 tracing::warn!("metrics are not served any more: {error}");

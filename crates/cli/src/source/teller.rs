@@ -151,7 +151,7 @@ impl Watch for Teller {
         match event {
             Event::Session(SourceEvent::Opened) => {
                 self.troubles.are_over();
-                eprintln!("session {} is open", source.session());
+                eprintln!("session {} is open", source.label());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
                 self.tell(reason.to_string());

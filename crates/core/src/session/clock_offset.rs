@@ -7,11 +7,16 @@
 //! The smallest round trip has the least queueing in it, so that its error, at most half of it,
 //! is the path's own asymmetry (RFC 5905 section 10, the clock filter of NTP). Two windows in turn
 //! forget the minimum after 10 to 20 s, so that the estimate follows clocks that drift (50 ppm
-//! is 1 ms in 20 s) and routes that change.
+//! is 1 ms in 20 s) and routes that change. A clock that jumps is noticed by the first ack: each bounds
+//! the offset by half its round trip to either side, and bounds that exclude each other are of two
+//! different clocks. All before the jump is forgotten then.
 
 use crate::unit::{Span, Time};
 
 const WINDOW: Span = Span::from_secs(10);
+
+/// Bounds that are this far apart are not those of one clock that drifts: 250 ppm over both windows.
+const JUMP: Span = Span::from_millis(5);
 
 /// The estimate of (monitor's clock − source's clock).
 #[derive(Debug, Clone, Default)]
@@ -31,14 +36,21 @@ impl ClockOffset {
     /// An ack came at `now` for an update sent at `sent_at` that arrived at `received_at` on the
     /// monitor's clock; `rtt` is without the time that the monitor held it.
     pub fn on_ack(&mut self, now: Time, sent_at: Time, received_at: Time, rtt: Span) {
+        let middle = sent_at + rtt / 2;
+        // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
+        let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
+        let has_jumped = |best: Best| {
+            let distance = offset_ns.wrapping_sub(best.offset_ns).unsigned_abs();
+            distance > (rtt / 2 + best.rtt / 2 + JUMP).as_nanos()
+        };
+        if self.best().is_some_and(has_jumped) {
+            *self = Self::default();
+        }
         if self.current.is_none() || now.since(self.window_began_at) >= WINDOW {
             self.previous = self.current.take();
             self.window_began_at = now;
         }
         if self.current.is_none_or(|best| rtt < best.rtt) {
-            let middle = sent_at + rtt / 2;
-            // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
-            let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
             self.current = Some(Best { rtt, offset_ns });
         }
     }
@@ -94,6 +106,19 @@ mod tests {
             clock.on_ack(ms(at + 50), ms(at), ms(at + 1_025), Span::from_millis(50));
         }
         assert_eq!(clock.min_rtt(), Some(Span::from_millis(50)));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_is_noticed_at_the_first_ack() {
+        // The monitor's clock stands still for 20 s, as in a virtual machine that is paused.
+        let mut clock = ClockOffset::default();
+        clock.on_ack(ms(10), ms(0), ms(1_005), Span::from_millis(10));
+        assert_eq!(clock.nanos(), Some(1_000_000_000));
+        clock.on_ack(ms(20_140), ms(20_100), ms(1_120), Span::from_millis(40));
+        assert_eq!(clock.nanos(), Some(-19_000_000_000), "a longer round trip, but of this clock");
+        // Queueing in one direction is no jump: the bounds of both acks contain the offset.
+        clock.on_ack(ms(21_000), ms(20_500), ms(1_995), Span::from_millis(500));
+        assert_eq!(clock.nanos(), Some(-19_000_000_000));
     }
 
     #[test]

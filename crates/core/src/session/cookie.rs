@@ -1,4 +1,5 @@
-//! Cookies: proof of address without state.
+//! Secrets of an endpoint: cookies, which are proof of address without state; session ids; and labels
+//! of sessions that can be shown.
 //!
 //! cookie = SipHash-2-4-128(secret; period, session, address), period = ⌊now / 30 s⌋
 //!
@@ -16,7 +17,19 @@ use crate::wire::{Cookie, SessionId};
 
 const PERIOD: Span = Span::from_secs(30);
 
-/// A monitor's random secret; whoever makes a monitor draws it from the system.
+/// What people, logs and metrics see of a session: a keyed hash of its id, which tells nothing of the
+/// id itself. It is the same as long as the endpoint lives that shows it, and another one at each
+/// endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionLabel(pub(super) u64);
+
+impl core::fmt::Display for SessionLabel {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// An endpoint's random secret; whoever makes the endpoint draws it from the system.
 #[derive(Clone)]
 pub struct Secret([u8; 16]);
 
@@ -57,6 +70,22 @@ impl Secret {
         Cookie(hasher.finish128().as_bytes())
     }
 
+    /// The `number`-th session id of a source. Nobody who knows one can tell the next.
+    pub(super) fn session(&self, number: u64) -> SessionId {
+        SessionId(self.keyed("session", number))
+    }
+
+    /// What can be shown of a session.
+    pub fn label(&self, session: SessionId) -> SessionLabel {
+        SessionLabel(self.keyed("label", session.0))
+    }
+
+    fn keyed(&self, purpose: &str, number: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        (purpose, number).hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// Keyed digest of a token, so that comparing takes the same time for any guess.
     pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
@@ -85,6 +114,19 @@ impl core::hash::BuildHasher for TableHasher {
 mod tests {
     use super::*;
     use core::net::SocketAddr;
+
+    #[test]
+    fn neither_the_next_session_nor_a_label_follows_from_a_session() {
+        let (secret, other) = (Secret::new([1; 16]), Secret::new([2; 16]));
+        let first = secret.session(0);
+        assert_eq!(first, secret.session(0));
+        for different in [secret.session(1), other.session(0)] {
+            assert_ne!(first, different);
+        }
+        let shown = secret.label(first).0;
+        assert!(shown != first.0 && shown != secret.session(1).0);
+        assert_ne!(shown, other.label(first).0, "another key, another label");
+    }
 
     #[test]
     fn a_cookie_is_bound_to_session_address_secret_and_time() {

@@ -30,11 +30,11 @@ mod record;
 mod source;
 
 pub use clock_offset::ClockOffset;
-pub use cookie::Secret;
+pub use cookie::{Secret, SessionLabel};
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use monitor::{
-    Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams,
-    Receipt, Verdict,
+    Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams, Names,
+    Receipt, Relation, Verdict,
 };
 pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,

@@ -1,13 +1,15 @@
-//! What a monitor holds of one source: less than 272 bytes besides the payload's own, and 512 more for
+//! What a monitor holds of one source: less than 300 bytes besides the payload's own, and 512 more for
 //! a source whose updates come by paths with very different delays.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::clock_offset::ClockOffset;
+use super::cookie::SessionLabel;
 use super::recent::Recent;
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
+use crate::path::MOST_PATHS;
 use crate::unit::{Span, Time};
 use crate::wire::{Ack, Marks, SessionId, Update};
 
@@ -23,13 +25,27 @@ impl SourceKey {
     }
 }
 
+/// What a session is bound to, and what people see of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Binding {
+    /// A keyed digest of the token that opened it.
+    pub(super) credential: u64,
+    pub(super) label: SessionLabel,
+}
+
 /// The freshest state of one source, and how it has come.
 #[derive(Debug, Clone)]
 pub struct Record<P> {
-    /// The session.
+    /// The session. Whoever knows it may be able to speak for the source: it is not to be shown, and
+    /// [`Record::label`] is there instead.
     pub session: SessionId,
     /// Where its last update came from.
     pub peer: P,
+    /// All senders that have opened it, the latest last, if there are several. Behind a pointer, as
+    /// few sources have several paths.
+    #[allow(clippy::box_collection)]
+    bound: Option<Box<Vec<P>>>,
+    binding: Binding,
     /// The name that the source gave itself; may be empty.
     pub name: Box<str>,
     /// The freshest payload.
@@ -74,12 +90,42 @@ pub(super) enum Arrival {
     Copy,
 }
 
+impl<P: Copy> Record<P> {
+    /// The senders that have opened the session, if there are several.
+    pub(super) fn bound(&self) -> &[P] {
+        self.bound.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// Another sender has opened the session, too, and its updates come from there now. The oldest of
+    /// more than [`MAX_BOUND`] must open again.
+    pub(super) fn bind(&mut self, peer: P) {
+        let bound = self.bound.get_or_insert_with(|| Box::new(alloc::vec![self.peer]));
+        if bound.len() == MAX_BOUND {
+            bound.remove(0);
+        }
+        bound.push(peer);
+        self.peer = peer;
+    }
+}
+
+/// The most senders of one session at a time: twice the paths that a source can have, as each may
+/// reconnect before its former connection is known to be gone.
+const MAX_BOUND: usize = 2 * MOST_PATHS;
+
 impl<P> Record<P> {
     /// A record that begins with its first update.
-    pub(super) fn new(update: &Update<'_>, peer: P, name: Box<str>, received_at: Time) -> Self {
+    pub(super) fn new(
+        update: &Update<'_>,
+        peer: P,
+        name: Box<str>,
+        binding: Binding,
+        received_at: Time,
+    ) -> Self {
         let mut record = Self {
             session: update.session,
             peer,
+            bound: None,
+            binding,
             name,
             payload: Vec::new(),
             heard_at: received_at,
@@ -161,6 +207,16 @@ impl<P> Record<P> {
         }
     }
 
+    /// What people see of the session; see [`SessionLabel`].
+    pub fn label(&self) -> SessionLabel {
+        self.binding.label
+    }
+
+    /// A keyed digest of the token that opened the session.
+    pub(super) fn credential(&self) -> u64 {
+        self.binding.credential
+    }
+
     /// The last update came with this code point; `None` where the transport cannot tell.
     pub(super) fn set_dscp(&mut self, dscp: Option<Dscp>) {
         let packed = dscp.map_or(0, |dscp| 1 + u64::from(dscp.get()));
@@ -205,6 +261,11 @@ impl<P> Record<P> {
 mod tests {
     use super::*;
 
+    fn of(update: &Update<'_>) -> Record<()> {
+        let binding = Binding { credential: 0, label: SessionLabel(1) };
+        Record::new(update, (), "".into(), binding, Time::ZERO)
+    }
+
     fn update(seq: u64) -> Update<'static> {
         Update {
             session: SessionId(1),
@@ -221,7 +282,7 @@ mod tests {
     #[test]
     fn fresh_late_copied_and_missing_updates_are_told_apart() {
         let at = Time::ZERO;
-        let mut record = Record::new(&update(10), (), "".into(), at);
+        let mut record = of(&update(10));
         assert_eq!(record.on_update(&update(10), at), Arrival::Copy);
         assert_eq!(record.on_update(&update(14), at), Arrival::Fresh);
         assert_eq!(record.missing(), 3);
@@ -239,7 +300,7 @@ mod tests {
     fn loss_is_seen_over_paths_with_unequal_delays() {
         // Each update takes two paths. The second delivers it 500 updates later, the first loses one
         // in ten.
-        let mut record = Record::new(&update(1_000), (), "".into(), Time::ZERO);
+        let mut record = of(&update(1_000));
         for seq in 1_001..11_000u64 {
             if seq % 10 != 0 {
                 record.on_update(&update(seq), Time::ZERO);
@@ -260,7 +321,7 @@ mod tests {
     #[test]
     fn copies_that_are_far_behind_do_not_hide_losses() {
         // Nothing is lost at first, and every copy is 100 behind; then one in ten is lost on both.
-        let mut record = Record::new(&update(0), (), "".into(), Time::ZERO);
+        let mut record = of(&update(0));
         let is_lost = |seq: u64| seq >= 1_000 && seq.is_multiple_of(10);
         for seq in 1..10_000u64 {
             for seq in [Some(seq), seq.checked_sub(100)].into_iter().flatten() {
@@ -274,7 +335,7 @@ mod tests {
 
     #[test]
     fn counts_go_on_beyond_32_bits() {
-        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        let mut record = of(&update(10));
         record.fresh = u64::from(u32::MAX);
         record.newest_seq = 10 + u64::from(u32::MAX) + 4;
         record.on_update(&update(record.newest_seq + 1), Time::ZERO);
@@ -285,7 +346,7 @@ mod tests {
 
     #[test]
     fn updates_before_the_first_do_not_count_as_missing() {
-        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        let mut record = of(&update(10));
         for seq in 11..20 {
             record.on_update(&update(seq), Time::ZERO);
         }
@@ -294,14 +355,14 @@ mod tests {
 
     #[test]
     fn a_straggler_from_before_the_first_does_not_make_missing_wrap() {
-        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        let mut record = of(&update(10));
         assert_eq!(record.on_update(&update(8), Time::ZERO), Arrival::Late);
         assert_eq!((record.stale(), record.missing()), (1, 0));
     }
 
     #[test]
     fn code_point_age_and_stale_updates_share_a_field() {
-        let mut record = Record::new(&update(10), (), "".into(), Time::ZERO);
+        let mut record = of(&update(10));
         for number in 0..=Dscp::MAX {
             record.set_dscp(Dscp::new(number));
             record.on_update(&update(u64::from(number) * 2 + 20), Time::ZERO);
@@ -315,9 +376,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_leaves_room_for_the_tables_below_272_bytes() {
+    fn a_record_leaves_room_for_the_tables_below_300_bytes() {
         // Up to a sixteenth of the records is spare; each table costs up to 12 bytes an entry.
         let record = size_of::<Record<core::net::SocketAddr>>();
-        assert!(record * 17 / 16 + 2 * 12 <= 272, "{record}");
+        assert!(record * 17 / 16 + 2 * 12 <= 300, "{record}");
     }
 }

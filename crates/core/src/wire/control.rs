@@ -63,14 +63,22 @@ pub enum CloseReason {
     /// The payload is longer than it takes.
     #[error("the payload is longer than the far end takes; raise its --max-payload")]
     TooLarge = 5,
-    /// Another source has the name: one that shows another certificate.
-    #[error("a source with another certificate has this name; it keeps it until it is silent")]
+    /// Another source has the name: one that shows another certificate or another token.
+    #[error(
+        "a source with another certificate or token has this name; it keeps it until it is silent"
+    )]
     NameTaken = 6,
+    /// The name has characters that the monitor does not take.
+    #[error(
+        "the far end takes names of ASCII letters, digits and . _ : / @ + - that begin with a letter \
+         or a digit and have no part `..`; choose such a name"
+    )]
+    BadName = 7,
 }
 
 impl CloseReason {
     /// All reasons, in the order of their numbers on the wire.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Done,
         Self::ShuttingDown,
         Self::Full,
@@ -78,6 +86,7 @@ impl CloseReason {
         Self::Version,
         Self::TooLarge,
         Self::NameTaken,
+        Self::BadName,
     ];
 }
 

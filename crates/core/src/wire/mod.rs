@@ -48,7 +48,7 @@ pub use ack::Ack;
 pub use control::{Challenge, Close, CloseReason};
 pub use downlink::{Join, Packet, Report};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
-pub use update::{Opening, OpeningTooLong, Update};
+pub use update::{Opening, OpeningTooLong, Update, is_control};
 
 use cursor::Reader;
 
@@ -72,12 +72,6 @@ const _: () = assert!(
 /// Names one session; random, so that who cannot see the traffic cannot guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
-
-impl core::fmt::Display for SessionId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
 
 /// Proof that the sender can be reached at the address that it claims; only the monitor that
 /// made it can read anything from it.

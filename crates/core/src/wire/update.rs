@@ -51,15 +51,35 @@ pub enum OpeningTooLong {
     /// The name is too long.
     #[error("the name has {0} bytes; at most {max} are allowed", max = Opening::MAX_NAME)]
     Name(usize),
-    /// The name holds characters that would break a terminal or a log.
-    #[error("the name holds control characters")]
+    /// The name holds characters that would break a terminal or a log, or reorder what is next to it.
+    #[error("the name holds control characters, or characters that change the direction of text")]
     ControlCharacters,
     /// The token is too long.
     #[error("the token has {0} bytes; at most {max} are allowed", max = Opening::MAX_TOKEN)]
     Token(usize),
 }
 
+/// Whether a character is none to see: a control character (C0, DEL, C1), or one that changes the
+/// direction of the text around it (Unicode Standard Annex 9, section 2).
+pub fn is_control(character: char) -> bool {
+    let is_bidirectional = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || is_bidirectional
+}
+
 impl Opening<'_> {
+    /// Whether a name can be used as a file name, a label and an argument without quoting: it is empty,
+    /// or of ASCII letters, digits and `. _ : / @ + -`, begins with a letter or a digit, and has no
+    /// part `..` between slashes.
+    pub fn is_plain_name(name: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
+        name.bytes().all(is_plain)
+            && name.bytes().next().is_none_or(|first| first.is_ascii_alphanumeric())
+            && name.split('/').all(|part| part != "..")
+    }
+
     /// The longest name in bytes.
     pub const MAX_NAME: usize = 63;
     /// The longest token in bytes.
@@ -72,7 +92,7 @@ impl Opening<'_> {
     pub fn check(&self) -> Result<(), OpeningTooLong> {
         match (self.name.len(), self.token.len()) {
             (name, _) if name > Self::MAX_NAME => Err(OpeningTooLong::Name(name)),
-            _ if self.name.chars().any(char::is_control) => Err(OpeningTooLong::ControlCharacters),
+            _ if self.name.chars().any(is_control) => Err(OpeningTooLong::ControlCharacters),
             (_, token) if token > Self::MAX_TOKEN => Err(OpeningTooLong::Token(token)),
             _ => Ok(()),
         }

@@ -146,7 +146,7 @@ impl Session {
         let duration = self.ended_at.since(self.began_at);
         let rate = self.updates as f64 / duration.as_secs_f64();
         SessionReport {
-            session: self.id.to_string(),
+            session: format!("{:016x}", self.id.0),
             name: self.name.clone(),
             source: self.source,
             monitor: self.monitor,

@@ -59,20 +59,20 @@ impl fmt::Display for Observation {
         match self {
             Self::Happened(what) => write!(f, "{what}"),
             Self::Sent { source, session, seq, rate } => {
-                write!(f, "source {source}, session {session}: sends {seq} at {rate}")
+                write!(f, "source {source}, {session:?}: sends {seq} at {rate}")
             }
             Self::Fresh { session, seq, opened, .. } => {
                 let opens = if *opened { ", opens the session" } else { "" };
-                write!(f, "monitor: {seq} of session {session} is fresh{opens}")
+                write!(f, "monitor: {seq} of {session:?} is fresh{opens}")
             }
             Self::Stale { session, seq } => {
-                write!(f, "monitor: {seq} of session {session} is stale")
+                write!(f, "monitor: {seq} of {session:?} is stale")
             }
             Self::Answered { question, answer } => {
                 write!(f, "monitor: answers {question} bytes by {answer}")
             }
             Self::Learned { source, session, event, age } => {
-                write!(f, "source {source}, session {session}: {event:?}")?;
+                write!(f, "source {source}, {session:?}: {event:?}")?;
                 age.map_or(Ok(()), |age| write!(f, ", age {age}"))
             }
         }

@@ -1,7 +1,7 @@
 //! A source, the application that it serves, and their clocks.
 
 use freshline_core::path::{PathId, SchedulerConfig};
-use freshline_core::session::{Paths, Sample, Source, SourceEvent, SourceParams};
+use freshline_core::session::{Paths, Sample, Secret, Source, SourceEvent, SourceParams};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
 use rand::RngExt;
@@ -151,15 +151,15 @@ impl SourceHost {
 
 /// The state that a source sends as update `seq`: told by it alone, of varying length.
 pub(super) fn state(session: SessionId, seq: u64) -> Vec<u8> {
-    let text = format!("{session} {seq} ");
+    let text = format!("{:016x} {seq} ", session.0);
     text.bytes().cycle().take(8 + (seq % 97) as usize).collect()
 }
 
 fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
     let clock = Clock::random(rng, plan.ppm);
     let params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
-    let session = SessionId(rng.random());
-    let source = Source::new(params, session, plan.law.build(), clock.read(now));
+    let secret = Secret::new(rng.random());
+    let source = Source::new(params, secret, plan.law.build(), clock.read(now));
     let source = source.expect("names are short");
     if plan.delays.len() == 1 {
         return (source, clock);

@@ -9,7 +9,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Message, SessionId};
+use freshline_core::wire::{Ack, Message};
 use freshline_lab::capture::{LinkType, SessionReport};
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -74,7 +74,8 @@ fn micros(time: Time) -> u64 {
 fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
     let law = Box::new(Fixed::new(UpdateRate::saturating(plan.rate)));
     let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
-    let mut source = Source::new(params, SessionId(0xAB), law, Time::ZERO).expect("a short name");
+    let mut source =
+        Source::new(params, Secret::new([0xAB; 16]), law, Time::ZERO).expect("a short name");
     let new_monitor = |key| Monitor::<u8>::new(MonitorParams::default(), Secret::new([key; 16]));
     let mut monitor = new_monitor(1);
     let (mut address, mut ahead) = (MONITORS[0], Span::from_secs(900));

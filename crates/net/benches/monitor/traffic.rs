@@ -4,7 +4,7 @@ use std::io::{ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use freshline_core::path::PathId;
-use freshline_core::session::{Reach, Sample, Source, SourceParams};
+use freshline_core::session::{Reach, Sample, Secret, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{SessionId, Update};
@@ -30,8 +30,8 @@ pub(crate) struct Blaster {
 
 impl Blaster {
     pub(crate) fn new(monitor: SocketAddr, updates_a_packet: usize) -> Self {
-        let session = SessionId(0x5E55_1071);
         let socket = BatchSocket::bind();
+        let session = SessionId(0);
         Self { clock: Clock::new(), monitor, socket, session, next_seq: 0, updates_a_packet }
     }
 
@@ -39,7 +39,9 @@ impl Blaster {
     pub(crate) fn open(&mut self) {
         let law = Box::new(Fixed::new(UpdateRate::MAX));
         let params = SourceParams::default();
-        let mut source = Source::new(params, self.session, law, self.clock.now()).unwrap();
+        let secret = Secret::new([7; 16]);
+        let mut source = Source::new(params, secret, law, self.clock.now()).unwrap();
+        self.session = source.session();
         let mut datagram = [0; 512];
         self.socket.udp.set_nonblocking(false).unwrap();
         self.socket.udp.set_read_timeout(Some(Span::from_secs(1).into())).unwrap();

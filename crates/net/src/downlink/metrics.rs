@@ -98,6 +98,6 @@ impl Collector for Snapshot {
 /// Names are the clients' own choice, numbers are not shared. Whoever may look at metrics need not
 /// know a session's name, by which packets can be led elsewhere.
 fn labels(client: &ClientStatus) -> [(&'static str, String); 2] {
-    let name = Some(&client.client).filter(|name| **name != client.session);
+    let name = Some(&client.client).filter(|name| **name != client.number.to_string());
     [("client", name.cloned().unwrap_or_default()), ("number", client.number.to_string())]
 }

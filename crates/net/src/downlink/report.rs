@@ -24,10 +24,8 @@ const ENDED: usize = 100;
 /// A client as its server sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientStatus {
-    /// The name that the client gave itself, or its session if it gave none.
+    /// The name that the client gave itself, or its number if it gave none.
     pub client: String,
-    /// The session's name on the wire.
-    pub session: String,
     /// How many clients had come to the server, with it.
     pub number: u64,
     /// Where it joined from.
@@ -167,11 +165,12 @@ impl Details {
 
 /// Without what the law knows.
 fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> ClientStatus {
-    let session = record.session.to_string();
     let seen = record.seen;
     ClientStatus {
-        client: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
-        session,
+        client: match &*record.name {
+            "" => record.number.to_string(),
+            name => name.to_string(),
+        },
         number: record.number,
         address: record.peer.remote(),
         duration_s: now.since(record.joined_at).as_secs_f64(),
@@ -200,8 +199,6 @@ fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> C
 /// A client's run in numbers, from the end of its warm-up on.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientReport {
-    /// The session's name on the wire.
-    pub session: String,
     /// Length of the run in s, without the warm-up.
     pub duration_s: f64,
     /// Payload that came, in bit/s.
@@ -288,7 +285,6 @@ impl Gathered {
         let ms = |span: Span| (self.delays.count() > 0).then(|| span.as_millis_f64());
         let mean = |sum: f64| (self.frames > 0).then(|| sum / self.frames as f64);
         ClientReport {
-            session: client.session().to_string(),
             duration_s,
             goodput_bps: payload as f64 * 8.0 / duration_s.max(1e-9),
             level: mean(self.packets),

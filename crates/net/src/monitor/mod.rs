@@ -18,7 +18,7 @@ mod true_ages;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use freshline_core::session::{self, MonitorCounters, MonitorParams, SourceKey};
+use freshline_core::session::{self, MonitorCounters, MonitorParams, Relation, SourceKey};
 use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
@@ -42,14 +42,21 @@ pub type Record = session::Record<Sender>;
 pub struct Sender {
     /// Its address.
     pub address: SocketAddr,
+    /// The QUIC connection.
+    connection: Option<NonZeroU64>,
     /// Stands for the certificate that it has shown, if it was asked for one.
     identity: Option<NonZeroU64>,
 }
 
 impl Sender {
-    /// A session may come by several paths, of one source alone.
-    fn may_follow(before: &Self, now: &Self) -> bool {
-        before.identity == now.identity
+    /// A session may come by several connections, of one source alone. UDP has none: there a session
+    /// may move from address to address.
+    fn relation(before: &Self, now: &Self) -> Relation {
+        match (before.identity == now.identity, before.connection == now.connection) {
+            (false, _) => Relation::Other,
+            (true, true) => Relation::Same,
+            (true, false) => Relation::Unproven,
+        }
     }
 }
 
@@ -132,7 +139,7 @@ impl Monitor {
             desk: Desk::new(endpoint.waker()),
             sources: Sources {
                 sessions: session::Monitor::new(params, endpoint::secret()?)
-                    .with_owners(Sender::may_follow),
+                    .with_relation(Sender::relation),
                 details: Details::new(config.detailed, config.forget),
             },
             began_at: endpoint.clock.now(),
@@ -218,7 +225,11 @@ impl Monitor {
         let Self { endpoint, sources, .. } = self;
         endpoint.receive(BATCHES_A_TURN, |came, reply| {
             let Came { at, peer, dscp, datagram } = came;
-            let sender = Sender { address: peer.remote(), identity: peer.identity };
+            let sender = Sender {
+                address: peer.remote(),
+                connection: peer.serial(),
+                identity: peer.identity,
+            };
             sources.on_datagram(at, sender, (dscp, datagram), reply, watch)
         })
     }

@@ -14,9 +14,9 @@ use super::{Record, Sender};
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceStatus {
-    /// The name that the source gave itself, or its session if it gave none.
+    /// The name that the source gave itself, or the label of its session if it gave none.
     pub source: String,
-    /// The session's name on the wire.
+    /// The label of its session: a keyed hash of the id, which only this monitor can make.
     pub session: String,
     /// Where its last update came from.
     pub address: SocketAddr,
@@ -213,7 +213,7 @@ impl Details {
 }
 
 fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -> SourceStatus {
-    let session = record.session.to_string();
+    let session = record.label().to_string();
     let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
     let elapsed = record.age.duration(now).as_secs_f64();
     // Its statistics go back to before an absence.
@@ -281,7 +281,11 @@ mod tests {
             };
             let mut datagram = [0; 200];
             let len = update.write(&mut datagram).unwrap();
-            let sender = Sender { address: "127.0.0.1:1".parse().unwrap(), identity: None };
+            let sender = Sender {
+                address: "127.0.0.1:1".parse().unwrap(),
+                connection: None,
+                identity: None,
+            };
             let at = Clocked { received_at: now, now };
             let receipt =
                 self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
@@ -316,6 +320,20 @@ mod tests {
 
     fn at(secs: u64) -> Time {
         Time::ZERO + Span::from_secs(1_000 + secs)
+    }
+
+    #[test]
+    fn nothing_that_is_shown_of_a_source_is_the_id_of_its_session() {
+        let mut world = World::new(1);
+        let id = 0x5E55_1071_5E55_1071;
+        world.open(Time::ZERO, "", id);
+        let statuses = world.details.statuses(&world.sessions, Time::ZERO, 10, |_| 0);
+        let shown = serde_json::to_string(&statuses).expect("it can be written").to_lowercase();
+        assert_eq!(statuses[0].source, statuses[0].session);
+        assert!(
+            !shown.contains(&format!("{id:016x}")) && !shown.contains(&id.to_string()),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, SessionId};
+use freshline_core::wire::Ack;
 use mio::Waker;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -251,8 +251,9 @@ impl World {
             ..SourceParams::default()
         };
         let law = Box::new(Fixed::new(UpdateRate::saturating(plan.rate)));
-        let session = SessionId(dice.0.next_u64());
-        let source = session::Source::new(params, session, law, Time::ZERO + SOURCE_AHEAD);
+        let mut key = [0; 16];
+        dice.0.fill_bytes(&mut key);
+        let source = session::Source::new(params, Secret::new(key), law, Time::ZERO + SOURCE_AHEAD);
         let mut world = Self {
             source: source.expect("a short name"),
             feed: Feed::new(sampler, 1_000, ""),
@@ -421,7 +422,11 @@ impl World {
     fn reach_monitor(&mut self, datagram: &[u8]) {
         let now = self.monitor_clock();
         let Some(monitor) = &mut self.monitor else { return };
-        let sender = Sender { address: "127.0.0.1:1".parse().expect("valid"), identity: None };
+        let sender = Sender {
+            address: "127.0.0.1:1".parse().expect("valid"),
+            connection: None,
+            identity: None,
+        };
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };
         let came = (None, datagram);

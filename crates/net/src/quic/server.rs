@@ -39,6 +39,13 @@ pub struct ConnKey {
     slot: usize,
 }
 
+impl ConnKey {
+    /// A number of the connection's own.
+    pub(crate) fn serial(self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.serial)
+    }
+}
+
 /// What happened to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEvent {

@@ -16,10 +16,10 @@ pub mod sampler;
 mod ways;
 
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathsError, Reach, Sample, SourceEvent, SourceParams};
+use freshline_core::session::{self, PathsError, Reach, Sample, Secret, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
-use freshline_core::wire::{OpeningTooLong, SessionId, Update};
+use freshline_core::wire::{OpeningTooLong, Update};
 use mio::{Events, Token};
 
 use crate::clock::Clock;
@@ -173,8 +173,9 @@ impl Source {
         let paths = config.ways.paths()?;
         let (ways, monitor) = (&config.ways, &config.monitor);
         let links = Links::open(ways, config.transport, monitor, &sleeper, clock)?;
-        let id = getrandom::u64().map_err(SourceError::Random)?;
-        let session = session::Source::new(config.params, SessionId(id), config.law, now)?;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(SourceError::Random)?;
+        let session = session::Source::new(config.params, Secret::new(random), config.law, now)?;
         let mut session = session.over(paths);
         mark_what_is_not_ready(now, &links, &mut session);
         let mut sampler = config.sampler;

@@ -155,7 +155,7 @@ impl SourceReport {
             age.as_ref().and_then(pick).map(Span::as_millis_f64)
         };
         Self {
-            session: source.session().to_string(),
+            session: source.label().to_string(),
             law: source.law().name(),
             duration_s,
             age_mean_ms: age_ms(|age| Some(age.mean)),

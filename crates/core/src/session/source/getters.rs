@@ -4,14 +4,20 @@ use super::{Reach, Source, SourceCounters};
 use crate::age::{AgeMeter, BacklogProcess};
 use crate::path::PathSet;
 use crate::session::clock_offset::ClockOffset;
+use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
 use crate::source::RateLaw;
 use crate::wire::{self, SessionId};
 
 impl Source {
-    /// The session's name on the wire.
+    /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
     pub fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// What people see of the session; the monitor has another label for it.
+    pub fn label(&self) -> SessionLabel {
+        self.secret.label(self.session)
     }
 
     /// Whether the next opening is due because something came: a challenge, or a transport that is

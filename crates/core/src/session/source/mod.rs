@@ -9,8 +9,9 @@ mod types;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::backoff::{Backoff, mix};
+use super::backoff::Backoff;
 use super::clock_offset::ClockOffset;
+use super::cookie::Secret;
 use super::paths::{PathAck, Paths, Route};
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
 use crate::dscp::Dscp;
@@ -36,7 +37,10 @@ const OVERTAKEN: u32 = 8;
 /// [`Source::next_timer`]. Who has one path leaves out route and copies, and says [`PathId::FIRST`].
 pub struct Source {
     params: SourceParams,
+    secret: Secret,
     session: SessionId,
+    /// Sessions so far; the number of the next id.
+    sessions: u64,
     law: Box<dyn RateLaw>,
     reach: Reach,
     backoff: Backoff,
@@ -73,19 +77,22 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that opens its session at once. `session` must be random.
+    /// A source that opens its session at once. The ids of its sessions come from `secret`.
     ///
     /// # Errors
     /// [`OpeningTooLong`] if name or token cannot be carried.
     pub fn new(
         params: SourceParams,
-        session: SessionId,
+        secret: Secret,
         law: Box<dyn RateLaw>,
         now: Time,
     ) -> Result<Self, OpeningTooLong> {
+        let session = secret.session(0);
         let backoff = Backoff::new(params.first_wait, params.longest_wait, session.0);
         let source = Self {
+            secret,
             session,
+            sessions: 1,
             law,
             reach: Reach::Opening { attempts: 0 },
             backoff,
@@ -164,6 +171,8 @@ impl Source {
         self.paths.set_up(by, true);
         if self.reach != Reach::Open {
             self.attempt(now, by);
+        } else if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
+            door.is_unproven = true;
         }
     }
 
@@ -181,7 +190,7 @@ impl Source {
     /// There is no connection below and a new one is being made: counts as an opening.
     pub fn on_attempt(&mut self, now: Time) {
         if self.reach != Reach::Open {
-            self.next_attempt_at = now + self.backoff.next();
+            self.next_attempt_at = now + self.backoff.next().max(self.params.max_rate.period());
             self.attempt_by = PathSet::EMPTY;
             self.reach = Reach::Opening { attempts: self.backoff.attempts() };
         }
@@ -217,7 +226,7 @@ impl Source {
         out: &mut [u8],
     ) -> Option<usize> {
         let seq = self.sent.next_seq();
-        let wants_ack = self.wants_ack(now);
+        let wants_ack = self.wants_ack(now, by);
         let len = Update { wants_ack, ..self.update(seq, by, sample) }.write(out)?;
         match wants_ack {
             true => self.on_sent_by(now, by, seq, false),
@@ -341,7 +350,7 @@ impl Source {
         let wire::Ack { seq, hold, received_at, .. } = *ack;
         self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
         if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
-            door.openings = 0;
+            (door.openings, door.is_unproven) = (0, false);
         }
         if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
             return Err(Ignored::Late);
@@ -386,6 +395,9 @@ impl Source {
             self.opened_at = now;
             self.offset_untold = Some(self.sent.next_seq());
             self.counters.opened += 1;
+            for (path, door) in self.doors.iter_mut().enumerate() {
+                door.is_unproven = path != usize::from(by.0);
+            }
             self.paths.on_opened();
             self.law.restart(now);
             return Ok(SourceEvent::Opened);
@@ -417,7 +429,8 @@ impl Source {
             // It holds a number that we never sent, of a damaged update: nothing of this session
             // would ever be fresh again.
             (self.overtaken, self.overtaken_since) = (0, None);
-            self.session = SessionId(mix(self.session.0));
+            self.session = self.secret.session(self.sessions);
+            self.sessions += 1;
             self.open_again(now);
         }
     }
@@ -443,12 +456,12 @@ impl Source {
         let first = door.cookie != cookie;
         // Another path was faster, and the session is open by now; what left before that, by the
         // slower one, may still be challenged.
-        let is_overtaken = several && (door.openings > 0 || is_just_open);
+        let is_overtaken = several && (door.openings > 0 || door.is_unproven || is_just_open);
         door.cookie = cookie;
         door.openings = door.openings.saturating_sub(1);
         if self.reach != Reach::Open {
             // The same cookie twice means that it was not accepted: then the backoff holds.
-            if first {
+            if first && !core::mem::replace(&mut door.is_prompted, true) {
                 self.attempt(now, by);
             }
         } else if !is_overtaken {
@@ -468,7 +481,8 @@ impl Source {
     /// The next opening goes out now, by one path.
     fn attempt(&mut self, now: Time, by: PathId) {
         self.attempt_by = self.attempt_by.with(by);
-        self.next_attempt_at = now;
+        let last = self.sent.last().map(|last| last.sent_at + self.params.max_rate.period());
+        self.next_attempt_at = last.map_or(now, |earliest| now.max(earliest));
     }
 
     fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
@@ -515,15 +529,21 @@ impl Source {
             clock_offset: self.clock_offset.nanos(),
             wants_ack: true,
             ack_mark: self.params.ack_mark,
-            opening: (self.reach != Reach::Open).then(|| self.opening(by)),
+            opening: self.must_open(by).then(|| self.opening(by)),
             payload: sample.payload,
         }
     }
 
+    /// Whether updates by a path carry the opening.
+    fn must_open(&self, by: PathId) -> bool {
+        let is_unproven = |door: &Door| door.is_unproven;
+        self.reach != Reach::Open || self.doors.get(usize::from(by.0)).is_some_and(is_unproven)
+    }
+
     /// Whether the update that leaves now asks for an ack. All openings do, and what leaves when a word
     /// of the monitor is overdue, as a state that is repeated.
-    fn wants_ack(&self, now: Time) -> bool {
-        self.reach != Reach::Open
+    fn wants_ack(&self, now: Time, by: PathId) -> bool {
+        self.must_open(by)
             || self.paths.want_every_ack()
             || self.repeat_at().is_some_and(|at| at <= now)
             || self.law.wants_ack(now)
@@ -531,7 +551,7 @@ impl Source {
 
     fn on_sent_by(&mut self, now: Time, by: PathId, seq: u64, is_copy: bool) {
         self.paths.on_sent(now, by, seq, is_copy);
-        let is_opening = self.reach != Reach::Open;
+        let is_opening = self.must_open(by);
         if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
             door.openings = (door.openings + u8::from(is_opening)).min(MOST_OPENINGS);
         }
@@ -549,6 +569,9 @@ impl Source {
         match self.reach {
             Reach::Open => self.law.on_sent(now, seq),
             Reach::Opening { .. } => {
+                if self.attempt_by == PathSet::EMPTY {
+                    self.doors.iter_mut().for_each(|door| door.is_prompted = false);
+                }
                 self.marks.on_opening(seq);
                 self.on_attempt(now);
             }

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::dscp::Dscp;
-use crate::unit::{Span, Time};
+use crate::unit::{Span, Time, UpdateRate};
 use crate::wire::{self, AckMark, CloseReason};
 
 /// Settings of [`Source`](super::Source).
@@ -17,6 +17,9 @@ pub struct SourceParams {
     /// The wait after the first opening without an answer. 200 ms: longer than nearly all round
     /// trips, short to a person.
     pub first_wait: Span,
+    /// Openings leave at this rate at most, whatever the monitor answers. The law's own bound holds once
+    /// the session is open.
+    pub max_rate: UpdateRate,
     /// The longest wait between openings; a monitor that comes back is found after at most this
     /// and a quarter. 2 s: one small packet then costs the path nothing.
     pub longest_wait: Span,
@@ -43,6 +46,7 @@ impl Default for SourceParams {
             name: String::new(),
             token: Vec::new(),
             first_wait: Span::from_millis(200),
+            max_rate: UpdateRate::saturating(1e4),
             longest_wait: Span::from_secs(2),
             silence: Span::from_secs(1),
             silence_rounds: 8,

@@ -25,16 +25,16 @@ impl Check for Content {
     fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
         let Observation::Fresh { session, seq, given, held, .. } = seen else { return Ok(()) };
         if held != given {
-            return Err(format!("update {seq} of session {session} is not held as it was given"));
+            return Err(format!("update {seq} of {session:?} is not held as it was given"));
         }
         if self.damaged == Damaged::Delivered {
             return Ok(()); // by whom it is damaged cannot be told
         }
         if world.ledger.sampled_at(*session, *seq).is_none() {
-            return Err(format!("update {seq} of session {session} was never sent"));
+            return Err(format!("update {seq} of {session:?} was never sent"));
         }
         if *given != state(*session, *seq) {
-            return Err(format!("update {seq} of session {session} is not what was sent"));
+            return Err(format!("update {seq} of {session:?} is not what was sent"));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ impl Check for Freshest {
         let Observation::Fresh { session, seq, opened, .. } = seen else { return Ok(()) };
         match self.0.insert(*session, *seq) {
             Some(before) if *seq <= before && !opened => {
-                Err(format!("session {session}: update {seq} counts as fresh after {before}"))
+                Err(format!("{session:?}: update {seq} counts as fresh after {before}"))
             }
             _ => Ok(()),
         }

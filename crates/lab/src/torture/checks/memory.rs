@@ -45,13 +45,10 @@ impl Check for Memory {
         for record in world.monitor.records() {
             let silence = world.monitor.silence(world.now, record);
             if silence > self.longest_silence {
-                return Err(format!(
-                    "session {} is held though silent for {silence}",
-                    record.session
-                ));
+                return Err(format!("{:?} is held though silent for {silence}", record.session));
             }
             if record.payload.capacity() > self.max_payload {
-                return Err(format!("session {}: too long a state is held", record.session));
+                return Err(format!("{:?}: too long a state is held", record.session));
             }
         }
         Ok(())

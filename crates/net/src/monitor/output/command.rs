@@ -79,7 +79,7 @@ impl Command {
 
     /// Whether a pending state was replaced by another one.
     pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> bool {
-        let session = || record.session.to_string();
+        let session = || record.label().to_string();
         let job = Job {
             source: if record.name.is_empty() { session() } else { record.name.to_string() },
             seq: record.newest_seq,

@@ -1,12 +1,19 @@
 //! Fresh states as lines of JSON.
+//!
+//! A full disk ends nothing: lines that cannot be written are counted and left out, and writing goes on
+//! with the next ones. A line of which only a part was written is ended first, so that each later line
+//! is whole. If the reader of a pipe is gone, nothing more is written.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use freshline_core::session::SourceKey;
 use freshline_core::unit::Time;
+use freshline_core::wire::is_control;
 use serde_json::{Map, Value};
 
 use super::handover::{Handover, Pending};
@@ -18,7 +25,42 @@ const WAITING: usize = 1024;
 /// Writes lines on a thread of its own.
 pub(super) struct Lines {
     waiting: Arc<Handover<Waiting>>,
-    writer: JoinHandle<()>,
+    writer: JoinHandle<Result<(), Unwritten>>,
+}
+
+/// Why a file for lines cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {path}: {error}")]
+pub struct LinesError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// Lines that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{lines} states could not be written as lines; the last error: {error}")]
+pub struct Unwritten {
+    /// How many.
+    pub lines: u64,
+    /// What the system said of the last ones.
+    pub error: io::Error,
+}
+
+/// Opens a file to append lines to. If its last line has no end, as after a crash, it gets one.
+pub(super) fn append(path: &Path) -> Result<File, LinesError> {
+    let failed = |error| LinesError { path: path.to_owned(), error };
+    let mut file = File::options().create(true).append(true).open(path).map_err(failed)?;
+    // A FIFO or a device has no end to look at.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+        let mut last = [0];
+        let mut reader = File::open(path).map_err(failed)?;
+        reader.seek(SeekFrom::End(-1)).map_err(failed)?;
+        reader.read_exact(&mut last).map_err(failed)?;
+        if last != *b"\n" {
+            file.write_all(b"\n").map_err(failed)?;
+        }
+    }
+    Ok(file)
 }
 
 #[derive(Default)]
@@ -55,24 +97,161 @@ impl Lines {
         })
     }
 
-    pub(super) fn finish(self) {
+    /// Waits until all lines are written.
+    pub(super) fn finish(self) -> Result<(), Unwritten> {
         self.waiting.finish();
-        let _ = self.writer.join();
+        self.writer.join().unwrap_or(Ok(()))
     }
 }
 
 /// Writes until there are no more lines, or nobody to read them.
-fn write(waiting: &Handover<Waiting>, mut out: Box<dyn Write + Send>) {
+fn write(waiting: &Handover<Waiting>, out: Box<dyn Write + Send>) -> Result<(), Unwritten> {
+    let mut writer = LineWriter { out, is_torn: false, unwritten: None };
     while let Some(lines) = waiting.next() {
         let mut text = Vec::new();
+        let count = lines.len() as u64;
         for (_, line) in lines {
-            // Writing to memory does not fail, and a map of strings is always JSON.
-            let _ = serde_json::to_writer(&mut text, &line);
+            text.extend_from_slice(printable(&Value::Object(line).to_string()).as_bytes());
             text.push(b'\n');
         }
-        if let Err(error) = out.write_all(&text).and_then(|()| out.flush()) {
-            tracing::warn!("cannot write lines any more: {error}");
-            return;
+        if !writer.write(&text, count) {
+            break;
         }
+    }
+    writer.unwritten.map_or(Ok(()), Err)
+}
+
+struct LineWriter {
+    out: Box<dyn Write + Send>,
+    /// Whether the last line written has no end.
+    is_torn: bool,
+    unwritten: Option<Unwritten>,
+}
+
+impl LineWriter {
+    /// Writes `count` lines; whether it makes sense to go on.
+    fn write(&mut self, text: &[u8], count: u64) -> bool {
+        let end: &[u8] = if self.is_torn { b"\n" } else { b"" };
+        let mut done = 0;
+        let result = self.write_all(end, &mut 0).and_then(|()| self.write_all(text, &mut done));
+        let Err(error) = result.and_then(|()| self.out.flush()) else {
+            return true;
+        };
+        let missing = match text[done..].iter().filter(|byte| **byte == b'\n').count() as u64 {
+            0 => count,
+            lines => lines,
+        };
+        let before = self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines);
+        if before == 0 {
+            tracing::warn!("cannot write states: {error}; trying on with the next ones");
+        }
+        let goes_on = error.kind() != io::ErrorKind::BrokenPipe;
+        self.unwritten = Some(Unwritten { lines: before + missing, error });
+        goes_on
+    }
+
+    /// As [`Write::write_all`], and knows how much was written if it fails.
+    fn write_all(&mut self, bytes: &[u8], done: &mut usize) -> io::Result<()> {
+        while *done < bytes.len() {
+            match self.out.write(&bytes[*done..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    *done += written;
+                    self.is_torn = bytes[*done - 1] != b'\n';
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A document of JSON in which characters that are none to see, which JSON allows, are escaped: DEL, C1,
+/// and those that change the direction of text.
+pub(super) fn printable(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_control(character) {
+            // All of these have one UTF-16 unit.
+            true => text.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => text.push(character),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A disk with room for so many bytes.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Disk {
+        fn grow(&self, by: usize) {
+            self.0.lock().unwrap().1 += by;
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+        }
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().unwrap();
+            let fits = bytes.len().min(disk.1);
+            if fits == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            disk.0.extend_from_slice(&bytes[..fits]);
+            disk.1 -= fits;
+            Ok(fits)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_costs_the_lines_of_that_time_and_no_later_one() {
+        let disk = Disk::default();
+        let mut writer =
+            LineWriter { out: Box::new(disk.clone()), is_torn: false, unwritten: None };
+        disk.grow(11);
+        assert!(writer.write(b"{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n", 3));
+        assert!(writer.write(b"{\"d\":4}\n", 1));
+        disk.grow(100);
+        assert!(writer.write(b"{\"e\":5}\n", 1));
+        assert_eq!(disk.text(), "{\"a\":1}\n{\"b\n{\"e\":5}\n");
+        assert_eq!(writer.unwritten.map(|unwritten| unwritten.lines), Some(3));
+    }
+
+    #[test]
+    fn a_line_that_a_crash_has_torn_is_ended_before_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("states");
+        for (before, after) in [("", ""), ("{}\n", "{}\n"), ("{}\n{\"a", "{}\n{\"a\n")] {
+            std::fs::write(&path, before).unwrap();
+            append(&path).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+        }
+        assert!(append(dir.path()).unwrap_err().to_string().starts_with("cannot write /"));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped() {
+        let json = Value::from("a\u{7f}\u{85}\u{202e}\u{2066}b\n\u{1b}[m ö").to_string();
+        let shown = printable(&json);
+        assert_eq!(shown, r#""a\u007f\u0085\u202e\u2066b\n\u001b[m ö""#);
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).unwrap(),
+            "a\u{7f}\u{85}\u{202e}\u{2066}b\n\u{1b}[m ö"
+        );
     }
 }

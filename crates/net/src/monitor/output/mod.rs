@@ -11,6 +11,7 @@ mod metrics;
 mod query;
 
 use std::io::Write;
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -25,6 +26,7 @@ use command::Command;
 use lines::Lines;
 
 pub use command::end_all as end_commands;
+pub use lines::{LinesError, Unwritten};
 pub use metrics::serve as serve_metrics;
 pub use query::{QueryError, QuerySocket};
 
@@ -48,6 +50,16 @@ impl Outputs {
         self.lines = Some(Lines::new(out));
     }
 
+    /// Appends every fresh state to a file as a line of JSON. A last line that a crash has torn is ended
+    /// first.
+    ///
+    /// # Errors
+    /// [`LinesError`] where the file cannot be opened.
+    pub fn append_lines(&mut self, path: &Path) -> Result<(), LinesError> {
+        self.write_lines(Box::new(lines::append(path)?));
+        Ok(())
+    }
+
     /// Runs `command` by `sh -c` for fresh states, with the state on its standard input, each time
     /// for no longer than `limit`.
     pub fn run_command(&mut self, command: String, limit: Span) {
@@ -63,13 +75,15 @@ impl Outputs {
     /// Waits until all lines are written and all commands have ended. Commands for states that are
     /// still pending run as well, all together within the limit of one command; what is pending then
     /// is dropped, with a warning.
-    pub fn finish(self) {
-        if let Some(lines) = self.lines {
-            lines.finish();
-        }
+    ///
+    /// # Errors
+    /// [`Unwritten`] says how many lines could not be written, and why.
+    pub fn finish(self) -> Result<(), Unwritten> {
+        let written = self.lines.map_or(Ok(()), Lines::finish);
         if let Some(command) = self.command {
             command.finish();
         }
+        written
     }
 }
 
@@ -104,7 +118,7 @@ impl Watch for Outputs {
 /// A fresh state as JSON; a payload that is not text is given in base64.
 fn line(now: Time, record: &Record) -> Map<String, Value> {
     let age_ms = record.state_age(now).map(|age| age.as_millis_f64());
-    let session = record.session.to_string();
+    let session = record.label().to_string();
     let source = if record.name.is_empty() { &*session } else { &*record.name };
     state(source, &session, record.newest_seq, age_ms, &record.payload)
 }

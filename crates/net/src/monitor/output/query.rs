@@ -1,16 +1,26 @@
 //! A UNIX socket that tells the freshest states to whoever connects.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use freshline_core::unit::Span;
+use serde_json::Value;
+
 use super::line_of_status;
+use super::lines::printable;
+use crate::clock::Clock;
 use crate::monitor::Asker;
 
-/// How long a reader may keep its answer waiting.
+/// How long a reader may take for its whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Readers that are answered at the same time; a further one waits for one of them.
+const READERS: usize = 8;
 
 /// The rest after a failure.
 const REST: Duration = Duration::from_millis(10);
@@ -58,12 +68,25 @@ impl QuerySocket {
         let listener = UnixListener::bind(&path)
             .map_err(|error| QueryError::System { path: path.clone(), error })?;
         std::thread::spawn(move || {
+            let mut readers = VecDeque::new();
             for stream in listener.incoming() {
-                // One reader after the other: a slow one costs the others its patience at most.
-                if let Err(error) = stream.and_then(|stream| answer(stream, &asker)) {
-                    tracing::debug!("a reader of the states went away: {error}");
+                readers.retain(|reader: &JoinHandle<()>| !reader.is_finished());
+                if readers.len() == READERS
+                    && let Some(oldest) = readers.pop_front()
+                {
+                    let _ = oldest.join();
+                }
+                match stream {
+                    Ok(stream) => {
+                        let asker = asker.clone();
+                        readers.push_back(std::thread::spawn(move || {
+                            if let Err(error) = answer(stream, &asker) {
+                                tracing::debug!("a reader of the states went away: {error}");
+                            }
+                        }));
+                    }
                     // Should the process be out of files, it will not be better at once.
-                    std::thread::sleep(REST);
+                    Err(_) => std::thread::sleep(REST),
                 }
             }
         });
@@ -78,11 +101,24 @@ impl Drop for QuerySocket {
 }
 
 fn answer(mut stream: UnixStream, asker: &Asker) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
     for status in asker.sources(usize::MAX).map_err(io::Error::other)? {
-        serde_json::to_writer(&mut text, &line_of_status(&status))?;
+        let line = Value::Object(line_of_status(&status)).to_string();
+        text.extend_from_slice(printable(&line).as_bytes());
         text.push(b'\n');
     }
-    stream.write_all(&text)
+    let clock = Clock::new();
+    let end = clock.now() + PATIENCE.into();
+    let mut rest = &text[..];
+    while !rest.is_empty() {
+        // A time-out of zero would be none at all.
+        let left = end.since(clock.now()).max(Span::from_millis(1));
+        stream.set_write_timeout(Some(left.into()))?;
+        match stream.write(rest)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            _ if clock.now() >= end => return Err(io::ErrorKind::TimedOut.into()),
+            written => rest = &rest[written..],
+        }
+    }
+    Ok(())
 }

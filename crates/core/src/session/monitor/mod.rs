@@ -1,5 +1,7 @@
 //! The monitor's end of all sessions.
 
+mod types;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -8,151 +10,16 @@ use slab::Slab;
 
 use super::cookie::Secret;
 use super::index::Index;
-use super::record::{Arrival, Record, SourceKey};
+use super::record::{Arrival, Binding, Record, SourceKey};
 use crate::dscp::Dscp;
 use crate::unit::{Span, Time};
 use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
     Update,
 };
-
-/// How a source shows that it can be reached at its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    /// By the cookie of a challenge: for transports on which an address can be forged.
-    Cookie,
-    /// The transport has proven it already (QUIC's handshake).
-    Proven,
-}
-
-/// Settings of [`Monitor`].
-#[derive(Debug, Clone)]
-pub struct MonitorParams {
-    /// How a source shows where it is.
-    pub admission: Admission,
-    /// Tokens of which an opening must show one; empty: none is asked for.
-    pub tokens: Vec<Vec<u8>>,
-    /// The most records held at once.
-    pub max_sources: usize,
-    /// The longest payload taken, in bytes; with `max_sources` it bounds the memory.
-    pub max_payload: usize,
-    /// A source that has not been heard for this long is forgotten, at most as long again later:
-    /// each look at all the records is spread over this time.
-    pub idle: Span,
-    /// The code point of acks, whatever the source asks for; without, as it asks, and 0 where it does
-    /// not. Challenges and closes are never marked.
-    pub ack_mark: Option<AckMark>,
-}
-
-impl Default for MonitorParams {
-    fn default() -> Self {
-        Self {
-            admission: Admission::Cookie,
-            tokens: Vec::new(),
-            max_sources: 10_000,
-            max_payload: 1_400,
-            idle: Span::from_secs(60),
-            ack_mark: None,
-        }
-    }
-}
-
-/// What became of a datagram, and how many bytes of answer were written.
-#[derive(Debug)]
-pub struct Receipt<'a, P> {
-    /// What became of it.
-    pub verdict: Verdict<'a, P>,
-    /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
-    pub reply: usize,
-    /// The code point with which the answer shall leave.
-    pub dscp: Dscp,
-}
-
-/// What became of a datagram.
-#[derive(Debug)]
-pub enum Verdict<'a, P> {
-    /// The freshest state of a source.
-    Fresh {
-        /// Whose.
-        source: SourceKey,
-        /// The state.
-        payload: &'a [u8],
-        /// Whether this update opened the session.
-        opened: bool,
-        /// Whether it is the state that was held already, sent again: to tell its age, or to keep
-        /// the session alive.
-        is_repeat: bool,
-        /// Whether it is such a repeat and the first to carry the state's age: the state came with
-        /// an opening.
-        brings_age: bool,
-    },
-    /// An update that came after a fresher one, or a copy.
-    Stale {
-        /// Whose.
-        source: SourceKey,
-    },
-    /// An opening without a good cookie was answered by a challenge.
-    Challenged,
-    /// An update was refused, and the source told.
-    Refused(CloseReason),
-    /// A source has ended its session; this is what was held of it.
-    Closed {
-        /// Whose; the key is free again.
-        source: SourceKey,
-        /// Its last record.
-        record: Box<Record<P>>,
-    },
-    /// Left aside.
-    Ignored(Ignored),
-}
-
-/// Why a datagram was left aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ignored {
-    /// Not a message of ours.
-    #[error("not a message: {0}")]
-    Unreadable(#[from] ParseError),
-    /// A message that only monitors send, or of a session that is not known or somebody else's.
-    #[error("not meant for a monitor")]
-    Misplaced,
-}
-
-/// What a monitor has counted over all sources, those of the past included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct MonitorCounters {
-    /// Datagrams handed in.
-    pub datagrams: u64,
-    /// Updates that were the freshest of their source.
-    pub fresh: u64,
-    /// Updates that came after a fresher one.
-    pub late: u64,
-    /// Updates that came more than once.
-    pub copies: u64,
-    /// Challenges sent.
-    pub challenged: u64,
-    /// Updates refused (full, token, payload, version).
-    pub refused: u64,
-    /// Datagrams left aside.
-    pub ignored: u64,
-    /// Sessions opened.
-    pub opened: u64,
-    /// Sessions that their source closed.
-    pub closed: u64,
-    /// Sessions forgotten because they were idle.
-    pub expired: u64,
-    /// Sessions that another of the same name replaced: sources that were restarted.
-    pub superseded: u64,
-}
-
-/// When a datagram came and when it is answered.
-#[derive(Debug, Clone, Copy)]
-pub struct Clocked {
-    /// When it came in.
-    pub received_at: Time,
-    /// Now, when the answer is written.
-    pub now: Time,
-}
+pub use types::{
+    Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Receipt, Relation, Verdict,
+};
 
 /// Receives the updates of many sources and answers each. `P` is where a datagram came from: an
 /// address, or a connection.
@@ -166,8 +33,8 @@ pub struct Monitor<P> {
     by_session: Index,
     /// Those with a name.
     by_name: Index,
-    /// Whether a session that began from the one may go on from the other, and its name.
-    may_follow: fn(&P, &P) -> bool,
+    /// What the second sender is to the first.
+    relation: fn(&P, &P) -> Relation,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
     counters: MonitorCounters,
@@ -190,7 +57,7 @@ impl<P: Copy + Hash> Monitor<P> {
             records: Slab::new(),
             by_session: Index::new(secret.table_hasher()),
             by_name: Index::new(secret.table_hasher()),
-            may_follow: |_, _| true,
+            relation: |_, _| Relation::Same,
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
@@ -199,11 +66,12 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    /// The same for a transport that knows more of its peers than where they are: a session that
-    /// began from the first may go on or end from the second, or be replaced by one of its name. What
-    /// comes of it from others is left aside, and others do not get its name.
-    pub fn with_owners(mut self, may_follow: fn(&P, &P) -> bool) -> Self {
-        self.may_follow = may_follow;
+    /// The same for a transport that knows more of its peers than their addresses, such as connections
+    /// or certificates. `relation` says what the second sender is to the first. A session goes on only
+    /// from senders that are the same as one that has opened it; its name passes on to any sender that
+    /// is not [`Relation::Other`] and shows the same token.
+    pub fn with_relation(mut self, relation: fn(&P, &P) -> Relation) -> Self {
+        self.relation = relation;
         self
     }
 
@@ -315,11 +183,21 @@ impl<P: Copy + Hash> Monitor<P> {
         let Some(key) = self.find(update.session) else {
             return self.on_stranger(at, peer, dscp, update, reply);
         };
-        let record = &mut self.records[key as usize];
-        if !(self.may_follow)(&record.peer, &peer) {
-            return self.ignore(Ignored::Misplaced);
+        match self.relation_to(key, &peer) {
+            Relation::Same => self.records[key as usize].peer = peer,
+            Relation::Other => return self.ignore(Ignored::Misplaced),
+            Relation::Unproven => match &update.opening {
+                None => return self.challenge(at, update.session, &peer, reply),
+                Some(opening) => match self.credential(opening) {
+                    None => return self.refuse(update.session, CloseReason::BadToken, reply),
+                    Some(shown) if shown != self.records[key as usize].credential() => {
+                        return self.ignore(Ignored::Misplaced);
+                    }
+                    Some(_) => self.records[key as usize].bind(peer),
+                },
+            },
         }
-        record.peer = peer;
+        let record = &mut self.records[key as usize];
         record.set_dscp(dscp);
         let arrival = record.on_update(update, at.received_at);
         let source = SourceKey(key);
@@ -364,16 +242,18 @@ impl<P: Copy + Hash> Monitor<P> {
             Admission::Cookie => self.secret.accepts(opening.cookie, at.now, session, &peer),
         };
         let Some(opening) = update.opening.filter(proven) else {
-            self.counters.challenged += 1;
-            let cookie = self.secret.cookie(at.now, session, &peer);
-            let challenge = Challenge { session, cookie }.bytes();
-            return unmarked(Verdict::Challenged, put(reply, &challenge));
+            return self.challenge(at, session, &peer, reply);
         };
-        if !self.tokens.is_empty() && !self.tokens.contains(&self.secret.digest(opening.token)) {
+        let Some(credential) = self.credential(&opening) else {
             return self.refuse(session, CloseReason::BadToken, reply);
+        };
+        if self.params.names == Names::Plain && !Opening::is_plain_name(opening.name) {
+            return self.refuse(session, CloseReason::BadName, reply);
         }
         if let Some(former) = self.find_named(opening.name) {
-            if !(self.may_follow)(&self.records[former as usize].peer, &peer) {
+            let is_anothers = self.relation_to(former, &peer) == Relation::Other
+                || self.records[former as usize].credential() != credential;
+            if is_anothers {
                 return self.refuse(session, CloseReason::NameTaken, reply);
             }
             self.remove(former);
@@ -382,7 +262,8 @@ impl<P: Copy + Hash> Monitor<P> {
         if self.records.len() >= self.params.max_sources {
             return self.refuse(session, CloseReason::Full, reply);
         }
-        let mut record = Record::new(update, peer, opening.name.into(), at.received_at);
+        let binding = Binding { credential, label: self.secret.label(session) };
+        let mut record = Record::new(update, peer, opening.name.into(), binding, at.received_at);
         record.set_dscp(dscp);
         let key = self.insert(record);
         self.counters.opened += 1;
@@ -419,7 +300,7 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 
     fn on_close<'a>(&mut self, peer: &P, session: SessionId) -> Receipt<'a, P> {
-        let is_theirs = |key: &u32| (self.may_follow)(&self.records[*key as usize].peer, peer);
+        let is_theirs = |key: &u32| self.relation_to(*key, peer) == Relation::Same;
         match self.find(session).filter(is_theirs) {
             Some(key) => {
                 let record = Box::new(self.remove(key));
@@ -428,6 +309,39 @@ impl<P: Copy + Hash> Monitor<P> {
             }
             None => self.ignore(Ignored::Misplaced),
         }
+    }
+
+    /// What a sender is to those that have opened a session.
+    fn relation_to(&self, key: u32, peer: &P) -> Relation {
+        let record = &self.records[key as usize];
+        let relation = (self.relation)(&record.peer, peer);
+        let is_bound = |bound| (self.relation)(bound, peer) == Relation::Same;
+        match relation {
+            Relation::Unproven if record.bound().iter().any(is_bound) => Relation::Same,
+            relation => relation,
+        }
+    }
+
+    /// A digest of the token that an opening shows, the same for each opening where none is asked
+    /// for; `None` if it is not one of those that are accepted.
+    fn credential(&self, opening: &Opening<'_>) -> Option<u64> {
+        if self.tokens.is_empty() {
+            return Some(0);
+        }
+        let digest = self.secret.digest(opening.token);
+        self.tokens.contains(&digest).then_some(digest as u64)
+    }
+
+    fn challenge<'a>(
+        &mut self,
+        at: Clocked,
+        session: SessionId,
+        peer: &P,
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a, P> {
+        self.counters.challenged += 1;
+        let cookie = self.secret.cookie(at.now, session, peer);
+        unmarked(Verdict::Challenged, put(reply, &Challenge { session, cookie }.bytes()))
     }
 
     fn refuse<'a>(
@@ -508,6 +422,10 @@ mod tests {
         Monitor::new(params, Secret::new([7; 16]))
     }
 
+    fn one_of_ten(a: &u32, b: &u32) -> Relation {
+        if a % 10 == b % 10 { Relation::Same } else { Relation::Other }
+    }
+
     fn open(monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
         open_from(0, monitor, session, name)
     }
@@ -545,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_session_goes_on_from_elsewhere_but_not_from_somebody_else() {
-        let mut monitor = monitor(3).with_owners(|a, b| a % 10 == b % 10);
+        let mut monitor = monitor(3).with_relation(one_of_ten);
         assert!(open(&mut monitor, 1, "robot"));
         let update = Update {
             session: SessionId(1),
@@ -573,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_name_goes_to_its_owners_next_session_but_not_to_somebody_elses() {
-        let mut monitor = monitor(3).with_owners(|a, b| a % 10 == b % 10);
+        let mut monitor = monitor(3).with_relation(one_of_ten);
         assert!(open_from(1, &mut monitor, 1, "robot"));
         assert!(!open_from(2, &mut monitor, 2, "robot"));
         assert_eq!((monitor.counters().refused, monitor.counters().superseded), (1, 0));

@@ -1,0 +1,202 @@
+//! A session belongs to whoever opened it: knowing its id, or the token of another source, is not
+//! enough to speak for it.
+
+use freshline_core::path::PathId;
+use freshline_core::session::{
+    Admission, Clocked, Monitor, MonitorParams, Names, Relation, Sample, Secret, Source,
+    SourceEvent, SourceParams, Verdict,
+};
+use freshline_core::source::Fixed;
+use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::{
+    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+};
+
+const TOKENS: [&[u8]; 2] = [b"of robot", b"of meter"];
+
+/// A monitor of connections, numbered as the peers are, that asks for one of [`TOKENS`].
+fn monitor() -> Monitor<u64> {
+    let params = MonitorParams {
+        admission: Admission::Proven,
+        tokens: TOKENS.map(Vec::from).to_vec(),
+        ..MonitorParams::default()
+    };
+    Monitor::new(params, Secret::new([7; 16])).with_relation(|before, now| match before == now {
+        true => Relation::Same,
+        false => Relation::Unproven,
+    })
+}
+
+struct Said {
+    seq: u64,
+    opening: Option<(&'static str, &'static [u8])>,
+    payload: &'static [u8],
+}
+
+/// What a monitor makes of an update of session 1 by a connection, in one word, and its answer.
+fn say(monitor: &mut Monitor<u64>, connection: u64, said: Said) -> (&'static str, Vec<u8>) {
+    let opening =
+        said.opening.map(|(name, token)| Opening { cookie: Cookie::default(), name, token });
+    let update = Update {
+        session: SessionId(1),
+        seq: said.seq,
+        generated_at: Time::ZERO,
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening,
+        payload: said.payload,
+    };
+    send(monitor, connection, &update)
+}
+
+fn send(
+    monitor: &mut Monitor<u64>,
+    connection: u64,
+    update: &Update<'_>,
+) -> (&'static str, Vec<u8>) {
+    let mut datagram = [0; 300];
+    let len = update.write(&mut datagram).expect("it fits");
+    tell(monitor, connection, &datagram[..len])
+}
+
+fn tell(monitor: &mut Monitor<u64>, connection: u64, datagram: &[u8]) -> (&'static str, Vec<u8>) {
+    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+    let mut reply = [0; Ack::LEN];
+    let receipt = monitor.on_datagram(at, connection, datagram, &mut reply);
+    let verdict = match receipt.verdict {
+        Verdict::Fresh { opened: true, .. } => "opened",
+        Verdict::Fresh { .. } => "fresh",
+        Verdict::Stale { .. } => "stale",
+        Verdict::Challenged => "challenged",
+        Verdict::Refused(CloseReason::BadToken) => "bad token",
+        Verdict::Refused(CloseReason::NameTaken) => "name taken",
+        Verdict::Refused(CloseReason::BadName) => "bad name",
+        Verdict::Refused(_) => "refused",
+        Verdict::Closed { .. } => "closed",
+        Verdict::Ignored(_) => "ignored",
+    };
+    (verdict, reply[..receipt.reply].to_vec())
+}
+
+fn state(monitor: &Monitor<u64>) -> (Vec<u8>, u64) {
+    let (_, record) = monitor.records().next().expect("a source");
+    (record.payload.clone(), record.newest_seq)
+}
+
+#[test]
+fn who_knows_the_id_of_a_session_cannot_speak_for_it() {
+    let mut monitor = monitor();
+    let robot = Some(("robot", TOKENS[0]));
+    let opened = say(&mut monitor, 1, Said { seq: 0, opening: robot, payload: b"true" });
+    assert_eq!(opened.0, "opened");
+
+    let lie = |opening| Said { seq: u64::MAX, opening, payload: b"lie" };
+    for (opening, verdict) in [
+        (None, "challenged"),
+        (Some(("robot", &b""[..])), "bad token"),
+        (Some(("robot", b"guessed")), "bad token"),
+        (Some(("robot", TOKENS[1])), "ignored"),
+    ] {
+        assert_eq!(say(&mut monitor, 2, lie(opening)).0, verdict, "{opening:?}");
+        let close = Close { session: SessionId(1), reason: CloseReason::Done };
+        assert_eq!(tell(&mut monitor, 2, &close.bytes()).0, "ignored");
+        assert_eq!(state(&monitor), (b"true".to_vec(), 0));
+    }
+    // Its own next connection opens, and goes on without; the first one still may, too.
+    assert_eq!(say(&mut monitor, 3, Said { seq: 1, opening: robot, payload: b"new" }).0, "fresh");
+    for (connection, seq) in [(3, 2), (1, 3), (3, 4)] {
+        let said = Said { seq, opening: None, payload: b"newer" };
+        assert_eq!(say(&mut monitor, connection, said).0, "fresh", "{connection}");
+    }
+    assert_eq!(say(&mut monitor, 2, lie(None)).0, "challenged");
+}
+
+#[test]
+fn a_session_takes_connections_without_end_and_remembers_the_latest() {
+    let mut monitor = monitor();
+    let robot = Some(("robot", TOKENS[0]));
+    for connection in 0..1_000 {
+        let said = Said { seq: connection, opening: robot, payload: b"state" };
+        say(&mut monitor, connection, said);
+    }
+    let goes_on = |connection: &u64| {
+        let said = Said { seq: 0, opening: None, payload: b"state" };
+        say(&mut monitor, *connection, said).0 != "challenged"
+    };
+    let known: Vec<u64> = (0..1_000).filter(goes_on).collect();
+    assert!(known.iter().eq(&(1_000 - known.len() as u64..1_000).collect::<Vec<_>>()));
+    assert!((32..=64).contains(&known.len()), "{} of 1000", known.len());
+}
+
+#[test]
+fn a_name_does_not_pass_to_the_holder_of_another_token() {
+    let mut monitor = monitor();
+    let robot = |session, token| Update {
+        session: SessionId(session),
+        seq: 0,
+        generated_at: Time::ZERO,
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: Some(Opening { cookie: Cookie::default(), name: "robot", token }),
+        payload: b"state",
+    };
+    assert_eq!(send(&mut monitor, 1, &robot(1, TOKENS[0])).0, "opened");
+    assert_eq!(send(&mut monitor, 2, &robot(2, TOKENS[1])).0, "name taken");
+    assert_eq!(send(&mut monitor, 3, &robot(3, TOKENS[0])).0, "opened", "it was restarted");
+    assert_eq!(monitor.len(), 1);
+}
+
+#[test]
+fn names_that_are_a_trap_for_programs_are_refused_unless_any_name_is_taken() {
+    let mut monitor = monitor();
+    let mut open = |name: &'static str| {
+        say(&mut monitor, 1, Said { seq: 0, opening: Some((name, TOKENS[0])), payload: b"" }).0
+    };
+    for name in ["../../x", "a/../b", "..", "$(id)", "-rf", "a b", "a;b", ".hidden", "/etc", "rö"]
+    {
+        assert_eq!(open(name), "bad name", "{name}");
+    }
+    for name in ["robot-7", "fleet/robot_7", "a..b", "7", "user@host:1+2"] {
+        assert_ne!(open(name), "bad name", "{name}");
+    }
+    // These can not even be sent.
+    for name in ["a\u{7f}", "a\u{85}", "a\u{202e}b", "a\u{2066}"] {
+        let opening = Opening { cookie: Cookie::default(), name, token: b"" };
+        assert!(opening.check().is_err(), "{name:?}");
+    }
+    let params = MonitorParams {
+        admission: Admission::Proven,
+        names: Names::Any,
+        ..MonitorParams::default()
+    };
+    let mut any = Monitor::new(params, Secret::new([7; 16]));
+    let said = Said { seq: 0, opening: Some(("Zoë's robot", b"")), payload: b"" };
+    assert_eq!(say(&mut any, 1, said).0, "opened");
+}
+
+#[test]
+fn a_monitor_that_always_challenges_does_not_set_the_pace() {
+    let rate = UpdateRate::saturating(5.0);
+    let params = SourceParams { max_rate: rate, ..SourceParams::default() };
+    let law = Box::new(Fixed::new(rate));
+    let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
+    let end = Time::ZERO + Span::from_secs(20);
+    let (mut sent, mut last) = (0u32, None);
+    while let Some(now) = source.next_update_at().filter(|at| *at < end) {
+        // The monitor answers at once, each time with another cookie.
+        let mut out = [0; 300];
+        let sample = Sample { generated_at: now, payload: b"state" };
+        source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+        assert!(last.is_none_or(|last| now >= last + rate.period()), "{sent}");
+        (sent, last) = (sent + 1, Some(now));
+        let cookie = Cookie(u128::from(sent).to_be_bytes());
+        let challenge = Challenge { session: source.session(), cookie };
+        let event = source.on_datagram(now, PathId::FIRST, &challenge.bytes());
+        assert_eq!(event, Ok(SourceEvent::Challenged));
+    }
+    // Two openings a wait, and waits grow to 2 s.
+    assert!((10..=30).contains(&sent), "{sent} openings in 20 s");
+    assert!(matches!(Message::parse(&source.close()), Ok(Message::Close(_))));
+}
