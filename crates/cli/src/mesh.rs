@@ -48,6 +48,10 @@ struct Law {
     /// default: never.
     #[arg(long, value_name = "SEGMENTS")]
     memory: Option<u32>,
+    /// Do not hold windows to the peak of Reno's saw, 4/3 of the a/sqrt(p) of the period and one
+    /// segment more. The law as printed has no such bound.
+    #[arg(long)]
+    no_peak_bound: bool,
 }
 
 fn share(text: &str) -> Result<Share, String> {
@@ -57,9 +61,10 @@ fn share(text: &str) -> Result<Share, String> {
 
 impl Law {
     fn settings(&self) -> Settings {
-        let Self { share, most_window, memory } = *self;
-        let most_window = Some(most_window);
-        Settings { share, params: DtpaParams { most_window, memory, ..DtpaParams::default() } }
+        let Self { share, most_window, memory, no_peak_bound } = *self;
+        let (most_window, peak_bound) = (Some(most_window), !no_peak_bound);
+        let params = DtpaParams { most_window, memory, peak_bound, ..DtpaParams::default() };
+        Settings { share, params }
     }
 }
 

@@ -7,8 +7,7 @@ mod run;
 mod status;
 
 use clap::{Subcommand, ValueEnum};
-use freshline_core::receiver::Slope;
-use freshline_core::unit::Span;
+use freshline_core::receiver::{Delta, Slope};
 use freshline_kernel::receiver::{Law, Settings};
 
 use crate::Failure;
@@ -43,9 +42,10 @@ struct LawArgs {
     #[arg(long, value_name = "RATIO")]
     theta: Option<f64>,
     /// RTAC: added to the shortest round trip, where the path is longer now and then without any
-    /// queue: 8ms for Wi-Fi, 18ms for LTE [default: 0s]
-    #[arg(long, value_name = "SPAN")]
-    delta: Option<Span>,
+    /// queue: 8ms for Wi-Fi, 18ms for LTE; or `learn`, to measure it by larger windows now and then,
+    /// which lengthens the queue where several hosts with RTAC share one [default: 0s]
+    #[arg(long, value_name = "SPAN|learn")]
+    delta: Option<Delta>,
     /// RTAC: K, the emulated RED queue's slope per packet, from 1e-13 to 1, in place of the K of
     /// the path. Queues are not tested then. 1.5 / (theta - 1) / BDP^3, with the BDP in packets.
     #[arg(long, value_name = "K")]

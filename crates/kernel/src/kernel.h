@@ -130,6 +130,11 @@ struct tcp_sock {
 	/* 0 if that can no longer be undone. */
 	__u32 undo_marker;
 	__u32 mss_cache;
+	/* 8 times the smoothed round trip, us. */
+	__u32 srtt_us;
+	/* The last sample of the delivery rate: segments in a time. */
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
 	/* Again each time that a segment is sent again. */
 	__u32 data_segs_out;
 	__u32 window_clamp;

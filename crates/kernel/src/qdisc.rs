@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use freshline_core::unit::Bytes;
 use netlink_packet_core::{
     DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE,
     NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
@@ -131,6 +132,13 @@ impl TrafficControl {
     /// All queueing disciplines of a device that were made or chosen for it, the root among them.
     pub(crate) fn qdiscs(&self, device: u32) -> io::Result<Vec<Told>> {
         self.told_of(device, RouteNetlinkMessage::GetQueueDiscipline)
+    }
+
+    /// What waits in a device's root queueing discipline, and in those below it.
+    pub(crate) fn backlog(&self, device: u32) -> io::Result<Bytes> {
+        let all = self.qdiscs(device)?;
+        let root = all.iter().find(|one| one.parent == TcHandle::ROOT);
+        Ok(Bytes::new(root.map_or(0, |root| root.waiting().bytes)))
     }
 
     /// The MTU of a device, in bytes.

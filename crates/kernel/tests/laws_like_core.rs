@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use common::on_host;
 use freshline_core::receiver::{
-    A, Algorithm1, Arrival, Drwa, DrwaParams, Flight, Limits, QueueOwner, Remote, Rtac, RtacParams,
-    Slope, WindowLaw, slope,
+    A, Algorithm1, Arrival, Delta, Drwa, DrwaParams, Flight, Limits, QueueOwner, Remote, Rtac,
+    RtacParams, Slope, WindowLaw, slope,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand::{RngExt, SeedableRng};
@@ -219,6 +219,7 @@ const HALVING: u64 = 1;
 const RAISING: u64 = 2;
 const SHARED: u64 = 3;
 const DRAINING: u64 = 4;
+const GROWING: u64 = 5;
 
 /// Connections over a path, for which the kernel's law must choose the core's windows. Gives the
 /// kernel's states from one change to the next, each with the outcome that began it.
@@ -263,9 +264,33 @@ fn windows_follow_from_a_connection_as_in_the_core() {
 #[test]
 fn what_a_path_is_longer_now_and_then_counts_as_in_the_core() {
     let delta = Span::from_millis(8);
-    let law = RtacParams { delta, ..RtacParams::default() };
+    let law = RtacParams { delta: Delta::Fixed(delta), ..RtacParams::default() };
     let flow = Flow::of(Core::Rtac(law.build(LIMITS, Remote::default()).unwrap()));
     states("rtac 1380 8000000 0 0", vec![flow], changing, 75);
+}
+
+/// 20 ms at first; then, for a while, longer by 8 ms that are no queue.
+fn varying(now: Time) -> (BitRate, Span) {
+    let seconds = now.since(Time::ZERO).as_secs_f64();
+    let is_longer = (0.1..40.0).contains(&seconds);
+    (BitRate::from_mbps(100), Span::from_millis(if is_longer { 28 } else { 20 }))
+}
+
+#[test]
+fn delta_is_learnt_and_falls_again_as_in_the_core() {
+    let law = RtacParams { delta: Delta::Learn, ..RtacParams::default() };
+    let flow = |remote: &Remote| Flow::of(Core::Rtac(law.build(LIMITS, remote.clone()).unwrap()));
+    let learning = format!("rtac 1380 {} 0 0", u64::MAX);
+    let remote = Remote::default();
+    let alone = states(&learning, vec![flow(&remote)], varying, 75);
+    assert_were(&alone, &[ALONE, GROWING, ALONE, HALVING, ALONE]);
+    assert_eq!(remote.delta(), Span::ZERO, "{alone:?}");
+    // The flows of a host take part together.
+    let remote = Remote::default();
+    states(&learning, vec![flow(&remote), flow(&remote)], varying, 60);
+    // Where there is no variation, the larger window is taken back.
+    let wired = states(&learning, vec![flow(&Remote::default())], changing, 75);
+    assert_were(&wired, &[ALONE, GROWING, ALONE]);
 }
 
 #[test]
@@ -313,6 +338,7 @@ fn by_hand(law: &str, delta: Span) -> (RtacParams, String) {
     let named = format!("{law} 1380 {} {inverse} {shift}", delta.as_nanos());
     let pure = law == "pure";
     let slope = Slope::Fixed(slope);
+    let delta = Delta::Fixed(delta);
     (RtacParams { slope, pure, delta, ..RtacParams::default() }, named)
 }
 

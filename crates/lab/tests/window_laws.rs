@@ -6,7 +6,9 @@ mod tcp_net;
 use std::sync::Arc;
 
 use freshline_core::link::{Hop, LinkParams, Path, Trace};
-use freshline_core::receiver::{DrwaParams, Remote, RtacParams, Slope, WindowLawConfig, slope};
+use freshline_core::receiver::{
+    Delta, DrwaParams, Remote, RtacParams, Slope, WindowLawConfig, slope,
+};
 use freshline_core::router::{Discipline, Limit, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use freshline_lab::tcp::congestion::Algorithm;
@@ -236,6 +238,7 @@ fn delta_gives_back_what_varying_delay_costs() {
         ("Wi-Fi", 19.6, "rate=19600kbit,delay=5ms,queue=640p", "delay=9ms,jitter=4ms", 8),
     ] {
         let parts = |delta| {
+            let delta = Delta::Fixed(delta);
             let config = WindowLawConfig::Rtac(RtacParams { delta, ..RtacParams::default() });
             [1, 2, 3, 4, 5, 6, 7, 8].map(|seed| {
                 let mut net = Net::over(hop, back, seed);

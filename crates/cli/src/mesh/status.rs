@@ -31,6 +31,7 @@ struct AttachmentReport {
     share: f64,
     most_window: Option<u32>,
     memory: Option<u32>,
+    peak_bound: bool,
     #[serde(flatten)]
     counters: Counters,
     connections: Vec<ConnectionReport>,
@@ -58,6 +59,7 @@ impl From<&Attachment> for AttachmentReport {
             share: f64::from(share.per_1000_s()) / 1e3,
             most_window: params.most_window,
             memory: params.memory,
+            peak_bound: params.peak_bound,
             counters: attachment.counters,
             connections: attachment.connections.iter().map(ConnectionReport::from).collect(),
         }
@@ -84,14 +86,18 @@ impl From<&Connection> for ConnectionReport {
 fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let Some(attachment) = attachment else { return writeln!(out, "nothing is attached") };
-    let AttachmentReport { pinned, share, most_window, memory, counters, connections } =
-        attachment.into();
+    let report = attachment.into();
+    let AttachmentReport { pinned, share, most_window, memory, peak_bound, .. } = report;
+    let AttachmentReport { counters, connections, .. } = report;
     write!(out, "{NAME}{}: {share} segments/s", held(pinned))?;
     if let Some(most) = most_window {
         write!(out, ", windows of at most {most}")?;
     }
     if let Some(memory) = memory {
         write!(out, ", a memory of {memory} segments")?;
+    }
+    if !peak_bound {
+        write!(out, ", not held to Reno's peak")?;
     }
     let Counters { begun, sent, timeouts, fast_retransmits } = counters;
     writeln!(

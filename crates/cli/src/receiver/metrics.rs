@@ -33,7 +33,9 @@ const GAUGES: [Column<Peer, f64>; 5] = [
 
 const SETTINGS: [Column<Settings, f64>; 2] = [
     ("receiver_theta", "RTAC: where the round trip settles, in shortest ones", |s| s.theta),
-    ("receiver_delta_seconds", "RTAC: added to the shortest round trip", |s| s.delta.as_secs_f64()),
+    ("receiver_delta_seconds", "RTAC: added to the shortest round trip; 0 if it is learnt", |s| {
+        s.delta.fixed().as_secs_f64()
+    }),
 ];
 
 const SLOPE: [Column<Peer, Option<f64>>; 1] =
@@ -91,6 +93,7 @@ fn labels(attachment: &Attachment) -> Labels {
 mod tests {
     use super::*;
     use crate::promtool;
+    use freshline_core::receiver::Delta;
     use freshline_core::unit::{BitRate, Bytes, Span};
     use freshline_net::metrics::render;
 
@@ -99,6 +102,7 @@ mod tests {
         let peer = Peer {
             address: "192.0.2.7".parse().unwrap(),
             min_rtt: Span::from_millis(20),
+            delta: Some(Span::from_millis(8)),
             rtt: Span::from_millis(30),
             rate: BitRate::from_mbps(5),
             queue: Bytes::new(4800),
@@ -110,7 +114,10 @@ mod tests {
         let attachment = Attachment {
             place: Place::Device { netns: 0, index: 3 },
             law: "rtac",
-            settings: Some(Settings { delta: Span::from_millis(8), ..Settings::default() }),
+            settings: Some(Settings {
+                delta: Delta::Fixed(Span::from_millis(8)),
+                ..Settings::default()
+            }),
             pinned: Some(true),
             counters: Counters { segments: 7, unseen: 2, ..Counters::default() },
             runs: 0,

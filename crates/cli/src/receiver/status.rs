@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use freshline_core::receiver::{QueueOwner, Slope};
+use freshline_core::receiver::{Delta, QueueOwner, Slope};
+use freshline_core::unit::Span;
 use freshline_kernel::receiver::{
     Attachment, Counters, Peer, Place, Settings, Target, attachments,
 };
@@ -96,7 +97,7 @@ impl PeerReport {
             window_bytes: peer.window.get(),
             rounds: peer.rounds,
             theta: settings.map(|settings| settings.theta),
-            delta_ms: settings.map(|settings| settings.delta.as_millis_f64()),
+            delta_ms: peer.delta.map(Span::as_millis_f64),
             slope: peer.slope,
             queue_owner: peer.queue_owner.map(QueueOwner::name),
         }
@@ -149,7 +150,12 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
 
 fn print_settings(out: &mut impl Write, settings: &Settings) -> io::Result<()> {
     let Settings { theta, delta, slope, pure } = settings;
-    write!(out, "  theta {theta}, delta {} ms, ", delta.as_millis_f64())?;
+    match delta {
+        Delta::Fixed(delta) => {
+            write!(out, "  theta {theta}, delta {} ms, ", delta.as_millis_f64())?;
+        }
+        Delta::Learn => write!(out, "  theta {theta}, delta learnt, ")?,
+    }
     match slope {
         Slope::Auto => write!(out, "K from the path")?,
         Slope::Fixed(slope) => write!(out, "K {slope:e}")?,
@@ -163,18 +169,28 @@ fn print_peers(out: &mut impl Write, peers: &[Peer], settings: Option<Settings>)
     }
     writeln!(
         out,
-        "  {:<39} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}",
-        "remote address", "rtt ms", "min ms", "Mbit/s", "queue kB", "window kB", "K", "queue of"
+        "  {:<39} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        "remote address",
+        "rtt ms",
+        "min ms",
+        "delta ms",
+        "Mbit/s",
+        "queue kB",
+        "window kB",
+        "K",
+        "queue of"
     )?;
     for peer in peers {
         let report = PeerReport::of(peer, settings);
+        let delta = report.delta_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
         let slope = report.slope.map_or_else(|| "-".to_owned(), |slope| format!("{slope:.1e}"));
         writeln!(
             out,
-            "  {:<39} {:>9.1} {:>9.1} {:>11.2} {:>9.1} {:>9.1} {:>9} {:>9}",
+            "  {:<39} {:>9.1} {:>9.1} {:>9} {:>11.2} {:>9.1} {:>9.1} {:>9} {:>9}",
             report.address.to_string(),
             report.rtt_ms,
             report.rtt_min_ms,
+            delta,
             report.rate_bps as f64 / 1e6,
             report.queue_bytes as f64 / 1e3,
             report.window_bytes as f64 / 1e3,

@@ -73,6 +73,7 @@ mod tests {
             confined: false,
             rate: Some(BitRate::from_mbps(20)),
             below: None,
+            unordered_delay: None,
             replaced: false,
             bands: [band(Band::Urgent, 7), band(Band::Batched, 8), band(Band::Bulk, 9)],
             flows: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use freshline_core::unit::Span;
 use freshline_kernel::sorpc::{
     Attachment, BandReport, Below, Flow, Leftover, attachments, leftovers,
 };
@@ -64,6 +65,7 @@ struct AttachmentReport {
     below: Option<&'static str>,
     below_limit_bytes: Option<u64>,
     hidden_queue: bool,
+    unordered_delay_ms: Option<f64>,
     replaced: bool,
     runs: u64,
     run_time_ns: u64,
@@ -106,6 +108,7 @@ impl From<&Attachment> for AttachmentReport {
                 _ => None,
             },
             hidden_queue: hides_a_queue(attachment),
+            unordered_delay_ms: attachment.unordered_delay.map(Span::as_millis_f64),
             replaced: attachment.replaced,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
@@ -114,6 +117,9 @@ impl From<&Attachment> for AttachmentReport {
         }
     }
 }
+
+/// A delay beyond the bands that is not from pauses of hosts or a shared medium alone.
+const NOTABLE: Span = Span::from_millis(20);
 
 /// Whether a queue may stand below the bands, where none of them is served first.
 fn hides_a_queue(attachment: &Attachment) -> bool {
@@ -172,6 +178,16 @@ fn print_table(attachments: &[Attachment], leftovers: &[Leftover]) -> io::Result
         if let Some(below) = attachment.below {
             let advice = if hides_a_queue(attachment) { super::HIDDEN } else { "" };
             writeln!(out, "  below: {}{advice}", below.describe())?;
+        }
+        if let Some(delay) = attachment.unordered_delay {
+            let advice = match (delay >= NOTABLE, attachment.rate) {
+                (false, _) => "",
+                (true, None) => {
+                    ": no band orders it here; give --rate, a little less than the link gives"
+                }
+                (true, Some(_)) => ": no band orders it here; lower --rate",
+            };
+            writeln!(out, "  delay beyond the bands: {:.0} ms{advice}", delay.as_millis_f64())?;
         }
         for row in attachment.bands.iter().map(BandRow::from) {
             write!(out, "  {:<7} {:>9} packets {:>12} bytes", row.band, row.packets, row.bytes)?;

@@ -82,10 +82,12 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     assert!(metrics.contains("freshline_mesh_connection_rtt_seconds{remote="), "{metrics}");
     promtool::check(&metrics);
 
-    assert_succeeded(&mesh("set --share 2.5 --most-window 4"));
+    assert_eq!(told["peak_bound"], true);
+    assert_succeeded(&mesh("set --share 2.5 --most-window 4 --no-peak-bound"));
     carries(&mut ends);
     let told = status(Command::new(FRESHLINE)).unwrap();
     assert_eq!([&told["share"], &told["most_window"]], [&Value::from(2.5), &4.into()]);
+    assert_eq!(told["peak_bound"], false);
     assert!(told_of(&ends).unwrap()["window"].as_u64() <= Some(4));
 
     assert_succeeded(&mesh("detach"));

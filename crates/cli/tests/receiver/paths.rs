@@ -417,13 +417,29 @@ fn rtac_keeps_its_share_beside_a_plain_receiver() {
         return;
     }
     let _alone = alone();
+    let mean = mean_share("rtac");
+    assert!(mean > 0.5, "{mean}");
+}
+
+/// The mean of three runs at once.
+fn mean_share(law: &'static str) -> f64 {
     let shares = thread::scope(|scope| {
-        let runs = [200, 500, 500].map(|buffer| scope.spawn(move || share("rtac", buffer, 25)));
+        let runs = [200, 500, 500].map(|buffer| scope.spawn(move || share(law, buffer, 25)));
         runs.map(|run| run.join().unwrap())
     });
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-    println!("beside nobody's | rtac | mean {mean:.2}");
-    assert!(mean > 0.5, "{shares:?}");
+    println!("alongside a plain receiver | {law} | mean {mean:.2}");
+    mean
+}
+
+#[test]
+fn rtac_that_learns_delta_keeps_its_share_alongside_a_plain_receiver() {
+    if !can_run() {
+        return;
+    }
+    let _alone = alone();
+    let mean = mean_share("rtac --delta learn");
+    assert!(mean > 0.5, "{mean}");
 }
 
 /// How long transfers of so many bytes take, ms: the least of some, one after the other. And how

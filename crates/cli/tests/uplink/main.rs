@@ -1,6 +1,7 @@
 //! `freshline uplink` as a user meets it, on the running kernel, between two hosts in namespaces.
 
 mod attach;
+mod beyond;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/hosts.rs"]

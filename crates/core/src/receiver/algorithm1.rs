@@ -46,6 +46,7 @@ impl Algorithm1 {
     /// `slope` is K; of `params`, α, β and Δ count.
     pub(super) fn new(slope: f64, params: RtacParams, limits: Limits) -> Self {
         let RtacParams { delta, keep, gain, .. } = params;
+        let delta = delta.fixed();
         let round = RoundMeter::new(keep, gain);
         let (base, segment, window) = (None, Bytes::new(1), limits.initial);
         Self { slope, delta, limits, round, base, segment, window }
@@ -83,6 +84,7 @@ impl WindowLaw for Algorithm1 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::receiver::Delta;
     use crate::receiver::{Remote, Slope, slope};
     use alloc::boxed::Box;
 
@@ -164,7 +166,8 @@ mod tests {
     #[test]
     fn a_round_trip_shorter_than_the_compensated_one_has_no_queue() {
         let delta = Span::from_millis(20);
-        let mut law = RtacParams { delta, ..params() }.build_pure(LIMITS).unwrap();
+        let mut law =
+            RtacParams { delta: Delta::Fixed(delta), ..params() }.build_pure(LIMITS).unwrap();
         let mut now = Time::ZERO;
         for _ in 0..3 {
             round(&mut law, &mut now, BASE, 100);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::WindowLaw;
 use super::{
-    Algorithm1, Autotune, Drwa, DrwaParams, Fixed, Limits, Remote, Rtac, RtacParams, Slope,
+    Algorithm1, Autotune, Delta, Drwa, DrwaParams, Fixed, Limits, Remote, Rtac, RtacParams, Slope,
 };
 use crate::unit::{Bytes, Packets};
 
@@ -45,6 +45,9 @@ pub enum WindowLawError {
     /// Algorithm 1 as printed, without a K.
     #[error("`pure` needs K set by hand; give for example `slope = {{ fixed = 15e-5 }}`")]
     PureWithoutSlope,
+    /// Δ is to be learnt, but K is set by hand.
+    #[error("Δ is learnt with K from the path only; give a Δ, for example `delta = \"18ms\"`")]
+    LearntDeltaWithSlope,
     /// Nothing where something must be.
     #[error("`{field}` is zero; give for example `{example}`")]
     Zero {
@@ -107,11 +110,14 @@ impl RtacParams {
     }
 
     fn check(&self) -> Result<(), WindowLawError> {
-        let Self { theta, slope, keep, gain, least, auto, .. } = *self;
+        let Self { theta, slope, delta, keep, gain, least, auto, .. } = *self;
         check("theta", theta, (1.01..=10.0).contains(&theta), "from 1.01 to 10", "1.38")?;
         if let Slope::Fixed(slope) = slope {
             let is_slope = (1e-13..=1.0).contains(&slope);
             check("slope", slope, is_slope, "from 1e-13 to 1", "15e-5")?;
+            if delta == Delta::Learn {
+                return Err(WindowLawError::LearntDeltaWithSlope);
+            }
         }
         check_averages(keep, gain, least)?;
         let is_headroom = (0.0..=100.0).contains(&auto.headroom);
@@ -225,9 +231,18 @@ mod tests {
     fn a_law_is_a_name_or_a_table() {
         assert_eq!(read("\"rtac\"").unwrap(), WindowLawConfig::Rtac(RtacParams::default()));
         let table = read("{ law = \"rtac\", slope = { fixed = 15e-5 }, delta = \"8ms\" }").unwrap();
-        let delta = crate::unit::Span::from_millis(8);
+        let delta = Delta::Fixed(crate::unit::Span::from_millis(8));
         let params = RtacParams { slope: Slope::Fixed(15e-5), delta, ..RtacParams::default() };
         assert_eq!(table, WindowLawConfig::Rtac(params));
+        let learnt = read("{ law = \"rtac\", delta = \"learn\" }").unwrap();
+        let params = RtacParams { delta: Delta::Learn, ..RtacParams::default() };
+        assert_eq!(learnt, WindowLawConfig::Rtac(params));
+        let error = read("{ law = \"rtac\", delta = \"later\" }").unwrap_err();
+        assert!(error.message().contains("`learn`"), "{error}");
+        let by_hand = "{ law = \"rtac\", delta = \"learn\", slope = { fixed = 15e-5 } }";
+        let limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(1 << 20) };
+        let error = read(by_hand).unwrap().build(limits, &Remote::default()).err();
+        assert_eq!(error, Some(WindowLawError::LearntDeltaWithSlope));
         assert_eq!(read("{ law = \"autotune\" }").unwrap(), WindowLawConfig::Autotune);
         let table = read("{ law = \"rtac\", pure = true, slope = { fixed = 15e-5 } }").unwrap();
         let params = RtacParams { pure: true, slope: Slope::Fixed(15e-5), ..RtacParams::default() };

@@ -31,6 +31,7 @@ mod peak;
 mod remote;
 mod round;
 mod rtac;
+mod variation;
 
 pub use algorithm1::Algorithm1;
 pub use autotune::Autotune;
@@ -39,6 +40,7 @@ pub use drwa::{Drwa, DrwaParams};
 pub use fixed::Fixed;
 pub use remote::{QueueOwner, Remote};
 pub use rtac::{A, AutoParams, Flight, Rtac, RtacParams, Slope, slope};
+pub use variation::{Delta, DeltaError};
 
 use core::fmt;
 

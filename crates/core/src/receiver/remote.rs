@@ -22,10 +22,15 @@
 //! asked about without patience if it is longer than jitter, a shared one at most once in 60 round
 //! trips.
 
+//!
+//! Where Δ is learnt, windows that are raised for a moment show how long the path is without a queue:
+//! see `variation.rs`.
+
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
-use crate::unit::{Span, Time};
+use super::variation::{Growth, Variation};
+use crate::unit::{Bytes, Span, Time};
 
 /// What all flows from one remote host know together. A flow that begins while others have a queue
 /// would take that for the path, and half a window of one flow in four shows nothing. Clones are
@@ -37,6 +42,7 @@ pub struct Remote(Rc<RefCell<Knowledge>>);
 struct Knowledge {
     /// RTTm.
     base: Option<Span>,
+    variation: Variation,
     state: State,
     /// How many flows there have been.
     flows: u32,
@@ -80,13 +86,20 @@ impl Remote {
         match self.0.borrow().state {
             State::Alone => QueueOwner::Own,
             State::Shared { .. } => QueueOwner::Competing,
-            State::Halving(_) | State::Raising(_) | State::Draining(..) => QueueOwner::Testing,
+            State::Halving(_) | State::Raising(_) | State::Draining(..) | State::Growing(..) => {
+                QueueOwner::Testing
+            }
         }
     }
 
     /// RTTm, once there was a sample, without compensation.
     pub fn base(&self) -> Option<Span> {
         self.0.borrow().base
+    }
+
+    /// Δ as it is known from measurements; zero before the first, and where it is not learnt.
+    pub fn delta(&self) -> Span {
+        self.0.borrow().variation.delta()
     }
 
     /// The path is known to be as short as `known`.
@@ -107,6 +120,8 @@ impl Remote {
 pub(super) struct Rules {
     pub(super) patience: u32,
     pub(super) test_every: Span,
+    /// Whether Δ is learnt.
+    pub(super) learns: bool,
 }
 
 /// What the window is to be.
@@ -124,6 +139,10 @@ pub(super) enum Verdict {
     More,
     /// As much as the sender wants.
     Free,
+    /// Larger than what is in flight, to measure Δ.
+    Grow,
+    /// The window before that measurement.
+    Back,
 }
 
 /// How many round trips there are at least between tests of a shared queue; [`Rules::test_every`] is
@@ -154,6 +173,8 @@ pub(super) struct Ownership {
     patience: u32,
     /// For how many it has though the window is too small to be halved.
     stuck: u32,
+    /// Rounds with a queue, less those without.
+    queued: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,6 +189,8 @@ enum State {
     Shared { since: Time },
     /// Least windows, and the round trips since.
     Draining(Test, Drained),
+    /// Larger windows, to measure Δ.
+    Growing(Test, Growth),
 }
 
 /// Two samples in a row count: a single lucky one is no path.
@@ -236,11 +259,16 @@ pub(super) struct View {
     pub(super) may_halve: bool,
     /// Whether all that an earlier, larger window allowed has arrived.
     pub(super) is_settled: bool,
+    /// ŵ.
+    pub(super) flight: Bytes,
+    /// Whether the round trip is nearer to the wanted one than to that of the empty path.
+    pub(super) has_queue: bool,
 }
 
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
-        Self { rules, flow: remote.join(), remote, stood: 0, patience: 0, stuck: 0 }
+        let flow = remote.join();
+        Self { rules, flow, remote, stood: 0, patience: 0, stuck: 0, queued: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -268,7 +296,22 @@ impl Ownership {
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let is_long = view.rtt >= base + base.min(JITTER);
         let patience = if is_long { self.patience } else { self.rules.patience };
+        self.queued = if view.has_queue { self.queued + 1 } else { self.queued.saturating_sub(1) };
+        let has_stayed = self.queued > STUCK * self.rules.patience;
+        let variation = knowledge.variation;
+        let is_due = self.rules.learns && variation.is_due(now, pause);
+        let path = base + variation.delta();
         let (state, verdict) = match knowledge.state {
+            State::Alone if is_due && has_stayed && variation.may_grow(base, view.rtt) => {
+                knowledge.variation.begin(now);
+                self.queued = 0;
+                (State::Growing(begin(false), Growth::from(view.flight)), Verdict::Grow)
+            }
+            // Δ is measured again, so that it can fall.
+            State::Alone if is_due && !variation.delta().is_zero() && view.may_halve => {
+                knowledge.variation.begin(now);
+                (State::Halving(begin(false)), Verdict::Half)
+            }
             State::Alone if stood > patience => (State::Halving(begin(false)), Verdict::Half),
             State::Alone if stuck > STUCK * self.rules.patience => {
                 (State::Raising(begin(false)), Verdict::More)
@@ -276,7 +319,10 @@ impl Ownership {
             State::Alone => (State::Alone, Verdict::Law),
             State::Shared { since } if now < since + pause => (knowledge.state, Verdict::Free),
             State::Shared { .. } => (State::Halving(begin(true)), Verdict::Half),
-            State::Halving(test) | State::Raising(test) | State::Draining(test, _)
+            State::Halving(test)
+            | State::Raising(test)
+            | State::Draining(test, _)
+            | State::Growing(test, _)
                 if test.is_stale(now) =>
             {
                 (State::Alone, Verdict::LawAnew)
@@ -291,12 +337,32 @@ impl Ownership {
             State::Halving(test) if !test.next(&view).is_over() => {
                 (State::Halving(test.next(&view)), Verdict::Half)
             }
-            State::Halving(test) if has_halved(base, test.before, view.rtt) => {
+            State::Halving(test) if has_halved(path, test.before, view.rtt) => {
+                knowledge.variation.lower(base, view.rtt);
                 if test.was_shared {
                     (State::Draining(begin(true), Drained::default()), Verdict::Least)
                 } else {
                     (State::Alone, Verdict::LawAnew)
                 }
+            }
+            State::Halving(test) if !test.was_shared && variation.explains(base, view.rtt) => {
+                knowledge.variation.lower(base, view.rtt);
+                (State::Alone, Verdict::LawAnew)
+            }
+            State::Growing(test, _) if test.leader != self.flow => (knowledge.state, Verdict::Grow),
+            State::Growing(test, growth) if growth.is_free(test.before, view.flight, view.rtt) => {
+                knowledge.variation.learn(base, test.before);
+                (State::Alone, Verdict::Law)
+            }
+            State::Growing(test, _)
+                if Growth::is_queue(test.before, view.rtt) || test.rounds >= Growth::ROUNDS =>
+            {
+                knowledge.variation.agree();
+                (State::Alone, Verdict::Back)
+            }
+            State::Growing(test, growth) => {
+                let next = Test { rounds: test.rounds + 1, ..test };
+                (State::Growing(next, growth), Verdict::Grow)
             }
             State::Raising(test) if test.leader != self.flow => (knowledge.state, Verdict::Law),
             State::Raising(test) if test.rounds <= Test::ROUNDS => {

@@ -58,6 +58,7 @@
 use super::peak::PeakRate;
 use super::remote::{Ownership, QueueOwner, Remote, Rules, Verdict, View};
 use super::round::RoundMeter;
+use super::variation::Delta;
 use super::{Arrival, Limits, WindowLaw};
 use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 
@@ -75,8 +76,9 @@ pub struct RtacParams {
     pub pure: bool,
     /// Δ: how much longer a round trip without a queue takes on average than at least. None, for
     /// a path that is always as long; 003 section 2.4.1 measured 18 ms in LTE, 8 ms in Wi-Fi. It
-    /// must be given where that is above (θ − 1)·RTTm, and it counts as path, not as queue.
-    pub delta: Span,
+    /// must be given, or learnt, where that is above (θ − 1)·RTTm, and it counts as path, not as
+    /// queue.
+    pub delta: Delta,
     /// α, from 0 to below 1: the past's part in ŵ. 1/8 (Table 2.1).
     pub keep: f64,
     /// β, above 0 and at most 1: a sample's part in R̂TT. 1/8 (Table 2.1).
@@ -94,7 +96,7 @@ impl Default for RtacParams {
             theta: 1.38,
             slope: Slope::Auto,
             pure: false,
-            delta: Span::ZERO,
+            delta: Delta::default(),
             keep: 0.125,
             gain: 0.125,
             least: Packets::new(4),
@@ -233,12 +235,13 @@ pub struct Rtac {
 impl Rtac {
     pub(super) fn new(params: RtacParams, limits: Limits, remote: Remote) -> Self {
         let AutoParams { bucket, patience, test_every, .. } = params.auto;
+        let learns = params.delta == Delta::Learn;
         Self {
             params,
             limits,
             round: RoundMeter::new(params.keep, params.gain),
             peak: PeakRate::new(bucket),
-            ownership: Ownership::new(Rules { patience, test_every }, remote.clone()),
+            ownership: Ownership::new(Rules { patience, test_every, learns }, remote.clone()),
             remote,
             window: limits.initial,
             is_starting: true,
@@ -264,6 +267,14 @@ impl Rtac {
         }
     }
 
+    /// Δ: as it is set, or as it was learnt so far.
+    pub fn delta(&self) -> Span {
+        match self.params.delta {
+            Delta::Fixed(delta) => delta,
+            Delta::Learn => self.remote.delta(),
+        }
+    }
+
     /// R̂TT, once there was a sample.
     pub fn rtt(&self) -> Option<Span> {
         self.round.rtt()
@@ -283,10 +294,12 @@ impl Rtac {
         let may_halve = half > self.bound(0.0, &flight).get();
         // No edge is taken back, so that a smaller window takes its time to have its effect.
         let is_settled = flight.bytes <= Bytes::new(self.window.get() / 2 * 3);
-        let view = View { rtt: flight.rtt, stands, may_halve, is_settled };
+        let Flight { rtt, bytes, .. } = flight;
+        let has_queue = self.has_queued;
+        let view = View { rtt, stands, may_halve, is_settled, flight: bytes, has_queue };
         let verdict = self.ownership.on_round(now, view);
         let was_tested = self.is_tested;
-        self.is_tested = matches!(verdict, Verdict::Half | Verdict::Least);
+        self.is_tested = matches!(verdict, Verdict::Half | Verdict::Least | Verdict::Grow);
         if self.is_tested && !was_tested {
             self.untested = self.window;
         }
@@ -299,6 +312,9 @@ impl Rtac {
             Verdict::Half if was_tested => {}
             Verdict::Half => self.window = self.window.min(self.bound(half as f64, &flight)),
             Verdict::Least => self.window = self.bound(0.0, &flight),
+            Verdict::Grow if was_tested => {}
+            Verdict::Grow => self.window = self.bound(GROWING * bytes.get() as f64, &flight),
+            Verdict::Back => self.window = self.untested,
             Verdict::More => {
                 let least = self.bound(0.0, &flight).get() as f64;
                 self.window = self.bound(RAISED * least, &flight);
@@ -368,6 +384,8 @@ impl Rtac {
 const STARTING: f64 = 4.0;
 /// How many times the least window a flow asks with that has no more.
 const RAISED: f64 = 4.0;
+/// How many times what is in flight a window allows that measures Δ.
+const GROWING: f64 = 1.55;
 /// How far a window is ahead in a queue of others, as auto-tuning's.
 const SHARING: f64 = 2.0;
 /// On top of either, as in auto-tuning.
@@ -396,7 +414,7 @@ impl WindowLaw for Rtac {
         }
         let Some((rtt, bytes)) = self.round.on_bytes(now, arrival.bytes) else { return };
         let Some(base) = self.remote.base() else { return };
-        let base = (base + self.params.delta).max(Span::from_nanos(1));
+        let base = (base + self.delta()).max(Span::from_nanos(1));
         self.on_round(now, Flight { rtt, base, bytes, segment: arrival.segment });
     }
 

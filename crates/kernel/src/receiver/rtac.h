@@ -10,142 +10,7 @@
 #ifndef FRESHLINE_RTAC_LAW_H
 #define FRESHLINE_RTAC_LAW_H
 
-#include "../numbers.h"
-
-#define NS_PER_S 1000000000ULL
-/* A longer round trip is taken for a timestamp that was misread. */
-#define LONGEST_RTT_NS (60 * NS_PER_S)
-/* TCP's largest window (RFC 7323, section 2.3). */
-#define LARGEST_WINDOW (1ULL << 30)
-/* Beyond this a rate has no place in a product with a round trip: 68 Gbit/s. */
-#define LARGEST_RATE (1ULL << 33)
-
-/* The defaults of the core's RtacParams. */
-#define LEAST_SEGMENTS 4
-#define HEADROOM_SEGMENTS 1
-#define BUCKET_NS (NS_PER_S / 5)
-#define PATIENCE 3
-#define TEST_EVERY_NS (10 * NS_PER_S)
-#define TEST_ROUNDS 2
-/* What is longer by this is not for jitter. */
-#define JITTER_NS (NS_PER_S / 50)
-/* How many round trips there are at least between tests of a shared queue. */
-#define PAUSE 60
-/* For how many rounds a window that cannot be halved waits, and how much larger it then asks. */
-#define STUCK_PATIENCE (4 * PATIENCE)
-#define RAISED 4
-/* How far the window is ahead of what arrives in a round: before a queue was seen, in a queue of
- * others, and on top of either. */
-#define AHEAD_STARTING 4
-#define AHEAD_SHARING 2
-#define AHEAD_SEGMENTS 16
-
-/* Fractions of roots and ratios have so many bits. */
-#define FRACTION_BITS 14
-/* The largest RTT / RTTm, with such a fraction. */
-#define LARGEST_STRETCH (1024ULL << FRACTION_BITS)
-/* What waits is a small part of what is in flight, and needs a finer fraction. */
-#define PART_BITS 27
-/* Times in units of 64 ns where a product with a size would not fit otherwise. */
-#define COARSE_BITS 6
-
-/* Whose the queue of a remote host is. */
-enum ownership {
-	ALONE,
-	/* Half windows are to show it. */
-	HALVING,
-	/* A window too small to be halved is larger, to show it. */
-	RAISING,
-	SHARED,
-	/* The least windows are to make sure that it is no longer others'. */
-	DRAINING,
-};
-
-/* What all connections from one remote host know together. Processors do not wait for each other
- * here: what one overwrites another will see again, and a test that stays without an end is
- * dropped. */
-struct remote {
-	/* RTTm; 0 before the first sample. */
-	__u64 base_ns;
-	/* An enum ownership. */
-	__u64 state;
-	/* The running test: whether the queue was thought to be others', the connection that counts
-	 * its rounds, its beginning, the rounds so far, the round trip before it takes effect, and of
-	 * the samples since the last and the least mean of two in a row. */
-	__u64 test_was_shared;
-	__u64 test_leader;
-	__u64 test_since_ns;
-	__u64 test_rounds;
-	__u64 test_before_ns;
-	__u64 test_last_ns;
-	__u64 test_least_ns;
-	/* Since when the queue is shared. */
-	__u64 shared_since_ns;
-	/* How many connections there have been. */
-	__u64 flows;
-};
-
-struct rtac {
-	/* This connection's number at its remote host; 0 before it has one. */
-	__u64 flow;
-	/* Smoothed round trip; 0 before the first. */
-	__u64 rtt_ns;
-	__u64 last_arrival_ns;
-
-	/* The running round trip, 0 if none, and what came in it. */
-	__u64 round_began_ns;
-	__u64 round_bytes;
-	/* w: what comes in a round trip, smoothed; 0 before the first. */
-	__u64 flight;
-
-	/* The running bucket of the rate, 0 if none, what came in it, and the two before. */
-	__u64 bucket_began_ns;
-	__u64 bucket_bytes;
-	__u64 latest_rate;
-	__u64 earlier_rate;
-
-	/* For how many rounds the queue has stood, for how many it may (none, the first time), and for
-	 * how many it has though the window is too small to be halved. */
-	__u64 stood;
-	__u64 patience;
-	__u64 stuck;
-	/* Whether a queue has been seen yet. */
-	__u64 has_queued;
-	/* Whether the window is smaller for a test, and what it was before. */
-	__u64 is_tested;
-	__u64 untested;
-
-	/* Algorithm 1 as printed: RTTm of this connection alone. */
-	__u64 own_base_ns;
-
-	/* What came of it; the window is 0 before the first. Held is the BDP that the last window
-	 * followed from; of a K set by hand, what it would be. */
-	__u64 rate;
-	__u64 held;
-	__u64 has_queue;
-	__u64 queue;
-	__u64 window;
-};
-
-struct rtac_settings {
-	__u64 theta_milli;
-	__u64 delta_ns;
-	/* K set by hand: a/K in packets squared, times 4 to the power of the shift, below 2^47; 0 if K
-	 * is of the path. */
-	__u64 slope;
-	__u64 slope_shift;
-	/* Whether the law is Algorithm 1 as printed. */
-	__u64 is_pure;
-};
-
-/* Which flow keeps the queue, as freshline-core's QueueOwner. */
-enum queue_owner {
-	OWNER_NONE,
-	OWNER_OWN,
-	OWNER_COMPETING,
-	OWNER_TESTING,
-	OWNER_UNKNOWN,
-};
+#include "state.h"
 
 /* Larger segments are taken for these 64 kB. */
 #define LARGEST_PACKET 65535
@@ -250,7 +115,36 @@ enum verdict {
 	MORE,
 	/* As much as the sender wants. */
 	FREE,
+	/* Larger than what is in flight, to measure delta. */
+	GROW,
+	/* The window before that measurement. */
+	BACK,
 };
+
+/* The largest delta. */
+static inline __u64 rtac_most_delta(__u64 base_ns)
+{
+	return smaller(base_ns * 9 / 20, JITTER_NS);
+}
+
+/* A measurement of delta has changed nothing. */
+static inline void rtac_agree(struct remote *remote)
+{
+	remote->agreed = smaller(remote->agreed + 1, DOUBLINGS);
+}
+
+/* Half a window had this round trip: delta is no larger. */
+static inline void rtac_lower_delta(struct remote *remote, __u64 rtt_ns)
+{
+	__u64 seen_ns = rtt_ns - smaller(remote->base_ns, rtt_ns);
+
+	if (seen_ns * 5 >= remote->delta_ns * 4) {
+		rtac_agree(remote);
+		return;
+	}
+	remote->delta_ns = seen_ns < remote->base_ns / 16 ? 0 : seen_ns;
+	remote->agreed = 0;
+}
 
 static inline void rtac_begin_test(struct remote *remote, enum ownership state, __u64 now_ns,
 				   const struct rtac *law)
@@ -269,7 +163,7 @@ static inline void rtac_begin_test(struct remote *remote, enum ownership state, 
  * was. */
 static inline int rtac_has_halved(const struct remote *remote, __u64 rtt_ns)
 {
-	__u64 own_ns = larger(remote->base_ns, remote->test_before_ns / 2);
+	__u64 own_ns = larger(remote->base_ns + remote->delta_ns, remote->test_before_ns / 2);
 
 	return rtt_ns * 10 < own_ns * 6 + remote->test_before_ns * 4;
 }
@@ -301,6 +195,38 @@ static inline enum verdict rtac_raise(const struct rtac *law, struct remote *rem
 	return LAW_ANEW;
 }
 
+/* Whether delta explains the round trip of half a window: it then is no queue. */
+static inline int rtac_explains(const struct remote *remote, __u64 rtt_ns)
+{
+	return remote->delta_ns && rtt_ns * 5 < (remote->base_ns + remote->delta_ns) * 6;
+}
+
+/* One more round of a measurement of delta by larger windows. */
+static inline enum verdict rtac_grow(const struct rtac *law, struct remote *remote)
+{
+	int is_queue = law->rtt_ns * 50 >= remote->test_before_ns * 59;
+	__u64 flight = smaller(law->flight, LARGEST_WINDOW);
+
+	if (remote->test_leader != law->flow)
+		return GROW;
+	if (flight * 5 >= remote->test_flight * 7 && !is_queue) {
+		/* The path had room. */
+		remote->delta_ns = smaller(remote->test_before_ns -
+						   smaller(remote->base_ns, remote->test_before_ns),
+					   rtac_most_delta(remote->base_ns));
+		remote->agreed = 0;
+		remote->state = ALONE;
+		return LAW;
+	}
+	if (is_queue || remote->test_rounds >= GROWING_ROUNDS) {
+		rtac_agree(remote);
+		remote->state = ALONE;
+		return BACK;
+	}
+	remote->test_rounds += 1;
+	return GROW;
+}
+
 /* One more round of the running test. */
 static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
 				     int may_halve, int is_settled)
@@ -317,6 +243,8 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	}
 	if (remote->state == RAISING)
 		return rtac_raise(law, remote, now_ns);
+	if (remote->state == GROWING)
+		return rtac_grow(law, remote);
 	if (is_halving && !remote->test_rounds && !may_halve) {
 		remote->state = ALONE;
 		return LAW;
@@ -335,10 +263,16 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	if (remote->test_rounds < TEST_ROUNDS)
 		return goes_on;
 	if (is_halving && rtac_has_halved(remote, law->rtt_ns)) {
+		rtac_lower_delta(remote, law->rtt_ns);
 		if (remote->test_was_shared) {
 			rtac_begin_test(remote, DRAINING, now_ns, law);
 			return LEAST;
 		}
+		remote->state = ALONE;
+		return LAW_ANEW;
+	}
+	if (is_halving && !remote->test_was_shared && rtac_explains(remote, law->rtt_ns)) {
+		rtac_lower_delta(remote, law->rtt_ns);
 		remote->state = ALONE;
 		return LAW_ANEW;
 	}
@@ -350,16 +284,49 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	return rtac_share(remote, now_ns);
 }
 
+/* Begins a measurement of delta, if it is time for one: by larger windows, or by half a window for a
+ * delta that may be lower by now. Gives LAW if none begins. */
+static inline enum verdict rtac_measure(struct rtac *law, struct remote *remote, __u64 now_ns,
+					int may_halve)
+{
+	__u64 base_ns = remote->base_ns, most_ns = rtac_most_delta(base_ns);
+	__u64 pause_ns = larger(TEST_EVERY_NS, PAUSE * law->rtt_ns)
+			 << smaller(remote->agreed, DOUBLINGS);
+
+	if (remote->measured_ns && now_ns < remote->measured_ns + pause_ns)
+		return LAW;
+	if (law->queued > GROWING_AFTER && remote->delta_ns < most_ns &&
+	    law->rtt_ns < base_ns + 2 * most_ns) {
+		remote->measured_ns = now_ns;
+		law->queued = 0;
+		rtac_begin_test(remote, GROWING, now_ns, law);
+		remote->test_flight = smaller(law->flight, LARGEST_WINDOW);
+		return GROW;
+	}
+	if (remote->delta_ns && may_halve) {
+		remote->measured_ns = now_ns;
+		rtac_begin_test(remote, HALVING, now_ns, law);
+		return HALF;
+	}
+	return LAW;
+}
+
 /* What the window is to be. Settled is a connection of which no more arrives in a round than the
  * window allows: no edge is taken back, so that a smaller window takes its time. */
 static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, __u64 now_ns,
-				      int stands, int may_halve, int is_settled)
+				      int stands, int may_halve, int is_settled,
+				      const struct rtac_settings *settings)
 {
-	enum verdict verdict = HALF;
+	enum verdict measured = LAW, verdict = HALF;
 
 	law->stood = stands && may_halve ? law->stood + 1 : 0;
 	law->stuck = stands && !may_halve ? law->stuck + 1 : 0;
-	if (remote->state == ALONE && law->stuck > STUCK_PATIENCE) {
+	law->queued = law->has_queue ? law->queued + 1 : larger(law->queued, 1) - 1;
+	if (remote->state == ALONE && settings->delta_ns == DELTA_LEARNT)
+		measured = rtac_measure(law, remote, now_ns, may_halve);
+	if (measured != LAW) {
+		verdict = measured;
+	} else if (remote->state == ALONE && law->stuck > STUCK_PATIENCE) {
 		rtac_begin_test(remote, RAISING, now_ns, law);
 		verdict = MORE;
 	} else if (remote->state == ALONE) {
@@ -442,10 +409,15 @@ static inline void rtac_follow_path(struct rtac *law, __u64 base_ns, __u64 stret
 		law->window = smaller(law->window, before);
 }
 
+static inline __u64 rtac_delta(const struct remote *remote, const struct rtac_settings *settings)
+{
+	return settings->delta_ns == DELTA_LEARNT ? remote->delta_ns : settings->delta_ns;
+}
+
 static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 now_ns,
 				 __u64 segment, const struct rtac_settings *settings)
 {
-	__u64 base_ns = remote->base_ns + settings->delta_ns;
+	__u64 base_ns = remote->base_ns + rtac_delta(remote, settings);
 	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
 	/* What should wait, and a quarter more; on a short path two segments are much. */
 	__u64 held = (smaller(law->flight, LARGEST_WINDOW) << FRACTION_BITS) / stretch;
@@ -461,8 +433,8 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		return;
 	}
 	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
-			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3);
-	law->is_tested = verdict == HALF || verdict == LEAST;
+			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3, settings);
+	law->is_tested = verdict == HALF || verdict == LEAST || verdict == GROW;
 	if (verdict == LAW_ANEW) {
 		law->bucket_began_ns = 0;
 		law->bucket_bytes = 0;
@@ -478,6 +450,10 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 	else if (verdict == FREE)
 		law->window = larger(was_tested ? law->untested : law->window,
 				     rtac_ahead(law, AHEAD_SHARING, segment));
+	else if (verdict == BACK)
+		law->window = law->untested ? law->untested : before;
+	else if (verdict == GROW && !was_tested)
+		law->window = rtac_bound(smaller(law->flight, LARGEST_WINDOW) * 31 / 20, segment);
 	else if (!was_tested)
 		/* A connection that is tested in its first round has no window yet. */
 		law->window = smaller(law->window ? law->window : LARGEST_WINDOW,

@@ -1,6 +1,6 @@
 //! Which law, and its settings.
 
-use freshline_core::receiver::{A, Limits, Remote, RtacParams, Slope};
+use freshline_core::receiver::{A, Delta, Limits, Remote, RtacParams, Slope};
 use freshline_core::unit::{Bytes, Span};
 
 use crate::KernelError;
@@ -32,7 +32,7 @@ impl Law {
         }
     }
 
-    /// The numbers of `struct rtac_settings` in `rtac.h` and the one after it in `intf.h`, of no
+    /// The numbers of `struct rtac_settings` in `state.h` and the one after it in `intf.h`, of no
     /// meaning to others than RTAC.
     pub(super) fn constants(&self) -> [u64; 6] {
         let Self::Rtac(Settings { theta, delta, slope, pure }) = *self else { return [0; 6] };
@@ -44,7 +44,11 @@ impl Law {
                 (inverse, shift, slope.to_bits())
             }
         };
-        [theta_milli, delta.as_nanos(), slope, shift, pure.into(), bits]
+        let delta_ns = match delta {
+            Delta::Fixed(delta) => delta.as_nanos(),
+            Delta::Learn => DELTA_LEARNT,
+        };
+        [theta_milli, delta_ns, slope, shift, pure.into(), bits]
     }
 
     /// What [`Law::constants`] were made of; nothing of another law, or another version's.
@@ -52,7 +56,10 @@ impl Law {
         let [theta_milli, delta_ns, slope, _, is_pure, bits] = *constants else { return None };
         (number == 0).then(|| Settings {
             theta: theta_milli as f64 / 1e3,
-            delta: Span::from_nanos(delta_ns),
+            delta: match delta_ns {
+                DELTA_LEARNT => Delta::Learn,
+                delta_ns => Delta::Fixed(Span::from_nanos(delta_ns)),
+            },
             slope: if slope == 0 { Slope::Auto } else { Slope::Fixed(f64::from_bits(bits)) },
             pure: is_pure != 0,
         })
@@ -65,6 +72,9 @@ impl Law {
         }
     }
 }
+
+/// `DELTA_LEARNT` of `state.h`.
+const DELTA_LEARNT: u64 = u64::MAX;
 
 /// a/K times 4 to the power of the second number, as large as it may be below 2⁴⁷: half of its bits
 /// are left in a root.
@@ -85,9 +95,9 @@ pub struct Settings {
     /// 1.38, as in the thesis.
     pub theta: f64,
     /// Δ: added to the shortest round trip seen, where the path is now and then longer without
-    /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms); at most 10 s. None unless said:
-    /// on a wired path it would be a queue.
-    pub delta: Span,
+    /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms); at most 10 s. Default: zero; on
+    /// a wired path it would be a queue.
+    pub delta: Delta,
     /// K: from the path, or set by hand; per packet, from 10⁻¹³ to 1.
     pub slope: Slope,
     /// Whether the law is Algorithm 1 of the thesis exactly as printed, without any extension;
@@ -108,7 +118,8 @@ impl Settings {
 
     fn check(&self) -> Result<(), KernelError> {
         let Self { theta, delta, slope, pure } = *self;
-        if delta > Self::LONGEST_DELTA {
+        if delta.fixed() > Self::LONGEST_DELTA {
+            let delta = delta.fixed();
             return Err(KernelError::LongDelta { delta, longest: Self::LONGEST_DELTA });
         }
         let limits = Limits { initial: Bytes::ZERO, most: Bytes::ZERO };
@@ -140,6 +151,8 @@ mod tests {
             assert_eq!(Law::settings(0, &constants), Some(settings));
             assert_eq!(Law::settings(1, &constants), None);
         }
+        let learnt = Settings { delta: Delta::Learn, ..Settings::default() };
+        assert_eq!(Law::settings(0, &Law::Rtac(learnt).constants()), Some(learnt));
         let pure = Settings { pure: true, ..Settings::default() };
         assert!(Law::Rtac(pure).check().is_err(), "no K");
     }

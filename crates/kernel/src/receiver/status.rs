@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
-use freshline_core::receiver::{QueueOwner, Slope, slope};
+use freshline_core::receiver::{Delta, QueueOwner, Slope, slope};
 use freshline_core::unit::{BitRate, Bytes, Span};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -68,6 +68,8 @@ pub struct Peer {
     pub address: IpAddr,
     /// The shortest round trip.
     pub min_rtt: Span,
+    /// Δ: as it is set, or as it was learnt so far; nothing of other laws than RTAC.
+    pub delta: Option<Span>,
     /// The smoothed round trip.
     pub rtt: Span,
     /// The rate at which data arrives.
@@ -174,7 +176,7 @@ fn peers(map: &MapHandle, settings: Option<Settings>) -> libbpf_rs::Result<Vec<P
     for key in map.keys() {
         // One may be forgotten while we look.
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let [min_rtt, .., owner, held, segment, rtt, rate, queue, window, rounds, heard_at] =
+        let [min_rtt, delta, .., owner, held, segment, rtt, rate, queue, window, rounds, heard_at] =
             numbers(&value)[..]
         else {
             continue;
@@ -184,6 +186,10 @@ fn peers(map: &MapHandle, settings: Option<Settings>) -> libbpf_rs::Result<Vec<P
         let peer = Peer {
             address: Ipv6Addr::from(address).to_canonical(),
             min_rtt: Span::from_nanos(min_rtt),
+            delta: settings.map(|settings| match settings.delta {
+                Delta::Fixed(delta) => delta,
+                Delta::Learn => Span::from_nanos(delta),
+            }),
             rtt: Span::from_nanos(rtt),
             rate: BitRate::from_bps(rate.saturating_mul(8)),
             queue: Bytes::new(queue),

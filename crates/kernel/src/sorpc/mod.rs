@@ -22,6 +22,7 @@
 mod bands;
 mod below;
 mod constants;
+mod measured;
 mod shaper;
 mod status;
 

@@ -9,6 +9,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
+use super::measured::unordered_delay;
 use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name, shaper};
 use crate::device::{Device, own_netns};
 use crate::error::{KernelError, require_root};
@@ -22,7 +23,7 @@ const PROGRAM: &str = "freshline_sorpc";
 /// How the name of the map of a program's constants ends.
 const CONSTANTS: &str = ".rodata";
 /// The length of a `struct row`.
-const ROW: usize = 88;
+const ROW: usize = 120;
 
 /// The program on one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,10 @@ pub struct Attachment {
     pub rate: Option<BitRate>,
     /// What is below its queueing disciplines; of other network namespaces that is not known.
     pub below: Option<Below>,
+    /// Delay of uploads that no band orders, as measured: by how much the round trip of an upload
+    /// exceeds its minimum, less what the device's queueing disciplines hold. Nothing without
+    /// uploads, and of other network namespaces.
+    pub unordered_delay: Option<Span>,
     /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
     /// other network namespaces that is not known.
     pub replaced: bool,
@@ -92,6 +97,12 @@ pub struct Flow {
     pub band: Band,
     /// The packets that it has sent, in all bands.
     pub sent: Account,
+    /// How long ago it sent the last one.
+    pub idle: Span,
+    /// The smoothed and the minimum round trip, once known.
+    pub rtts: Option<(Span, Span)>,
+    /// Its delivery rate.
+    pub rate: BitRate,
 }
 
 /// Every device that the program is attached to, whoever holds it and in whatever network namespace.
@@ -204,6 +215,14 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
     if replaced {
         rate = None;
     }
+    let flows = folder.map(|folder| flows(&folder)).unwrap_or_default();
+    let mut delay = None;
+    if here {
+        let backlog = TrafficControl::open()
+            .and_then(|traffic| traffic.backlog(device.index))
+            .map_err(KernelError::device("ask for the queueing disciplines of", &device.name))?;
+        delay = unordered_delay(&flows, backlog);
+    }
     Ok(Attachment {
         elsewhere: !here,
         pinned: (!is_hidden).then_some(is_pinned),
@@ -213,7 +232,8 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
         below: here.then(|| Below::of(&device.name)),
         replaced,
         bands: bands(one.map("bands"), waiting).map_err(KernelError::bpf("read the statistics"))?,
-        flows: folder.map(|folder| flows(&folder)).unwrap_or_default(),
+        flows,
+        unordered_delay: delay,
         runs: one.program.run_cnt,
         run_time: Span::from_nanos(one.program.run_time_ns),
         device: device.name,
@@ -253,11 +273,12 @@ fn flows(folder: &Folder) -> Vec<Flow> {
 /// When it sent last, and `struct row` in `intf.h`.
 fn flow(value: &[u8]) -> Option<(u64, Flow)> {
     let (address, row) = value.split_first_chunk::<16>()?;
-    let [remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane] =
-        maps::numbers(row)[..]
-    else {
-        return None;
-    };
+    let row = maps::numbers(row);
+    let (&[remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane], rest) =
+        row.split_first_chunk()?;
+    let &[rtt_us, min_rtt_us, rate, idle_ns] = rest else { return None };
+    let is_known = rtt_us > 0 && min_rtt_us < u64::from(u32::MAX);
+    let rtts = (Span::from_micros(rtt_us), Span::from_micros(min_rtt_us));
     let flow = Flow {
         remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
         local_port: local_port as u16,
@@ -265,6 +286,10 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
         size: Bytes::new(size),
         band: if band == Band::Bulk as u64 { Band::Bulk } else { Band::Urgent },
         sent: account(packets, bytes),
+        // A packet that is paced is stamped with a time to come.
+        idle: Span::from_nanos(u64::try_from(idle_ns.cast_signed()).unwrap_or(0)),
+        rtts: is_known.then_some(rtts),
+        rate: BitRate::from_bps(rate.saturating_mul(8)),
     };
     Some((sent_ns, flow))
 }

@@ -1,0 +1,70 @@
+//! Delay that no band orders, as measured: a queue in a ring, a modem or a router further on.
+//!
+//! An upload's round trip above its minimum is queueing delay. What the device's queueing disciplines
+//! hold explains a part of it, backlog over delivery rate; in the rest of it packets of all bands wait
+//! in one line. TCP's minimum is of the last five minutes (`tcp_min_rtt_wlen`), so that it is too long
+//! for an upload that began in a standing queue: the largest value of all uploads counts.
+//!
+//! The measurement does not show where that queue is. Congestion further on, or in the direction of the
+//! acks, lengthens the round trip as well.
+
+use freshline_core::unit::{Bytes, Span};
+
+use super::Band;
+use super::status::Flow;
+
+/// An upload that sent nothing for longer does not count.
+const RECENT: Span = Span::from_secs(1);
+
+/// The delay of uploads beyond their minimum round trip, less that of `backlog`; nothing without one.
+pub(super) fn unordered_delay(flows: &[Flow], backlog: Bytes) -> Option<Span> {
+    let is_upload = |flow: &&Flow| flow.band == Band::Bulk && flow.idle <= RECENT;
+    let uploads = || flows.iter().filter(is_upload);
+    let delays = uploads().filter_map(|flow| flow.rtts).map(|(rtt, min)| rtt.max(min) - min);
+    let delay = delays.max()?;
+    let rate: u64 = uploads().map(|flow| flow.rate.as_bps()).sum();
+    let explained = backlog.get() as f64 * 8.0 / rate.max(1) as f64;
+    let explained = Span::from_secs_f64(explained.min(3600.0));
+    Some(delay.max(explained) - explained)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freshline_core::unit::BitRate;
+
+    use crate::sorpc::Account;
+
+    fn flow(band: Band, rtt_ms: u64, min_ms: u64, mbps: u64) -> Flow {
+        Flow {
+            remote: "192.0.2.1:443".parse().unwrap(),
+            local_port: 40_000,
+            queued: Bytes::ZERO,
+            size: Bytes::ZERO,
+            band,
+            sent: Account::default(),
+            idle: Span::ZERO,
+            rtts: Some((Span::from_millis(rtt_ms), Span::from_millis(min_ms))),
+            rate: BitRate::from_mbps(mbps),
+        }
+    }
+
+    #[test]
+    fn a_queue_that_the_backlog_does_not_explain_is_measured() {
+        let uploads = [flow(Band::Bulk, 170, 20, 6), flow(Band::Bulk, 170, 160, 4)];
+        let delay = |backlog| unordered_delay(&uploads, Bytes::new(backlog));
+        assert_eq!(delay(0), Some(Span::from_millis(150)));
+        // 100 ms of 10 Mbit/s.
+        assert_eq!(delay(125_000), Some(Span::from_millis(50)));
+        assert_eq!(delay(1_000_000), Some(Span::ZERO));
+    }
+
+    #[test]
+    fn without_an_upload_that_sends_nothing_is_known() {
+        let urgent = flow(Band::Urgent, 500, 20, 1);
+        assert_eq!(unordered_delay(&[urgent], Bytes::ZERO), None);
+        let idle = Flow { idle: Span::from_secs(2), ..flow(Band::Bulk, 500, 20, 1) };
+        let new = Flow { rtts: None, ..flow(Band::Bulk, 500, 20, 1) };
+        assert_eq!(unordered_delay(&[idle, new], Bytes::ZERO), None);
+    }
+}
