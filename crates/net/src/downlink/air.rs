@@ -11,7 +11,7 @@ use freshline_core::unit::{Span, Time};
 use mio::Waker;
 use serde::Serialize;
 
-use super::client::SharedRate;
+use super::client::{ClientWatch, SharedRate};
 use crate::wlan::capture::{Capture, CaptureCounts, CaptureError, CaptureSource};
 
 /// Packets taken before the socket is looked at again.
@@ -76,17 +76,24 @@ impl Air {
     }
 
     /// Hands over what was captured; whether there may be more.
-    pub(super) fn feed(&mut self, now: Time, session: &mut Session, rate: &SharedRate) -> bool {
+    pub(super) fn feed(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        rate: &SharedRate,
+        watch: &mut dyn ClientWatch,
+    ) -> bool {
         for _ in 0..TAKEN_A_TURN {
             let Some(captured) = self.capture.next() else { return false };
             let rate = captured.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
             let stamp = Stamp { at: captured.stamp, rate: rate.unwrap_or_default() };
+            let Ok(seq) = session.captured_seq(&captured.payload) else { continue };
+            self.report.ours += 1;
+            watch.captured(now, seq, captured.stamp);
             if rate.is_none() {
-                let is_ours = session.is_captured(&captured.payload);
-                self.report.ours += u64::from(is_ours);
-                self.report.unrated += u64::from(is_ours);
-            } else if session.on_captured(now, stamp, &captured.payload).is_ok() {
-                self.report.ours += 1;
+                self.report.unrated += 1;
+            } else {
+                let _ = session.on_captured(now, stamp, &captured.payload);
             }
         }
         true
