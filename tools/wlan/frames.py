@@ -3,11 +3,13 @@
 Hassani, MSc thesis, sections 4.4.1 and 4.4.2: a threshold (m = 1), a logistic over the last m = 20 gaps
 and their deviation (4.3, 4.4), and support vectors over d = 5 slots of 100 ms (4.5). Data comes from
 the lab, `scenarios/wlan/kernel-stamps.toml`, with the stamps of a handset, and on a slow channel with
-those of the loopback; crates/core/src/wlan/estimator evaluates what comes out.
+those of the loopback, or from recordings of a real card (recordings.py).
+crates/core/src/wlan/estimator evaluates what comes out.
 
-Where the thesis is silent: cross-validation leaves out one of 20 blocks of time, of all rates, at once,
-since neighbours share gaps; the logistic has next to no regularisation (C = 1e6); the support vectors are
-a regression that sees rates up to full frames, with C and γ from cross-validation.
+Where the thesis is silent: cross-validation leaves out one of 20 blocks of time, of all rates, at once, and
+samples that share gaps with a neighbouring block are in none; the logistic has next to no regularisation
+(C = 1e6); the support vectors are a regression that sees rates up to full frames, with C and γ from
+cross-validation by runs, over a grid that is extended until the best is inside.
 
     frames.py small FRESHLINE FOLDER     a small training, with what scikit-learn says of packets and
                                          slots that were not in it: crates/cli/tests/training.rs
@@ -22,7 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR
+from sklearn.svm import SVR, LinearSVC
+
+import recordings
+from recordings import Bad
 
 SEED = 20
 HELD_OUT = SEED + 1000
@@ -32,7 +37,6 @@ PACKET_BITS = 12_000
 M = 20
 D = 5
 MOST = 64
-LONGEST_GAP = 400_000
 SLOT = 100_000_000
 FOLDS = 20
 TRAINED = range(100, 601, 50)
@@ -46,29 +50,13 @@ SLOW = {
 }
 SLOW_TRAINED = (10, 20, 30, 40, 50, 60, 65)
 SLOTS_TRAINED = range(100, 701, 25)
+# Runs at each rate of the slots, each with a seed of its own: these are the folds of the support vectors.
+SLOT_RUNS = 5
+# Neither is trained on: streams, MCS, and rates up to nearly full frames.
+HELD_OUT_MODES = ((1, 7, (60, 150, 220)), (2, 4, (100, 200, 280)), (3, 8, (200, 450, 700)))
+# Recordings of less do not make support vectors.
+LEAST_SLOTS = 200
 SHOWN = [50, *range(100, 701, 50)]
-
-
-class Packets:
-    """What a client saw at one rate, in the order in which it came."""
-
-    def __init__(self, kernel, frame):
-        self.kernel = kernel
-        self.is_first = np.r_[True, frame[1:] != frame[:-1]]
-        gaps = np.clip(np.diff(kernel), 0, LONGEST_GAP) / 1e3
-        window = np.lib.stride_tricks.sliding_window_view(gaps, M)
-        self.features = np.column_stack([window, window.std(axis=1)])
-        # The first packet with m gaps behind it is the one after them.
-        self.labels = self.is_first[M:]
-
-
-def read(file):
-    """A file of `freshline lab packets` of one rate, or of the same columns."""
-    columns = file.read_text().splitlines()
-    at = [columns[0].split(",").index(name) for name in ("kernel_ns", "frame_ns")]
-    rows = [line.split(",") for line in columns[1:]]
-    kernel, frame = (np.array([int(row[i]) for row in rows], dtype=np.int64) for i in at)
-    return Packets(kernel, frame)
 
 
 def simulate(freshline, work, mbps, seconds, seed, settings=None):
@@ -82,19 +70,17 @@ def simulate(freshline, work, mbps, seconds, seed, settings=None):
         + [part for setting in settings for part in ("--set", setting)],
         check=True,
     )
-    packets = read(file)
+    packets = recordings.read(file, M, least=0)
     file.unlink()
     return packets
 
 
-def folds(packets):
-    """The block of time, of FOLDS, that each sample is of."""
-    return np.concatenate([np.arange(len(p.labels)) * FOLDS // len(p.labels) for p in packets])
-
-
 def stacked(packets):
+    """Features and labels of all packets of which the label is known, and which these are."""
     features = np.vstack([p.features for p in packets])
-    return features, np.concatenate([p.labels for p in packets])
+    labels = np.concatenate([p.labels for p in packets])
+    known = np.concatenate([p.known for p in packets])
+    return features[known], labels[known], known
 
 
 def fit_threshold(features, labels):
@@ -118,19 +104,45 @@ def fit_logistic(features, labels):
 
 
 def cross_validate(features, labels, fold):
-    """F1 of threshold and logistic in each fold, and what the logistic says of all that was left out."""
-    scores, told = [], np.zeros(len(labels), dtype=bool)
-    for number in range(FOLDS):
-        out = fold == number
-        threshold = fit_threshold(features[~out], labels[~out])
-        logistic = fit_logistic(features[~out], labels[~out])
-        told[out] = logistic.predict(features[out])
+    """F1 of threshold and logistic in each fold."""
+    scores = []
+    for number in np.unique(fold[fold >= 0]):
+        out, seen = fold == number, (fold != number) & (fold >= 0)
+        threshold = fit_threshold(features[seen], labels[seen])
+        logistic = fit_logistic(features[seen], labels[seen])
         by_gap = features[out][:, M - 1] >= threshold
-        scores.append([f1_score(labels[out], by_gap), f1_score(labels[out], told[out])])
-    return np.array(scores), told
+        scores.append(
+            [f1_score(labels[out], by_gap), f1_score(labels[out], logistic.predict(features[out]))]
+        )
+    return np.array(scores)
 
 
-def slots(packets, is_first):
+def sweep(seen, cost=1e6, folds=5, most=8_000):
+    """F1 over m, by logistic and hinge loss, with and without the deviation (Figure 4.12 a)."""
+    print("F1 over m gaps: logistic and hinge loss (linear SVM), with and without the deviation")
+    print("   m  logistic   hinge | without deviation: logistic   hinge")
+    for m in (1, 2, 5, 10, 20, 40):
+        # Windows of one length would not do: each m has its own.
+        runs = [recordings.Packets(p.kernel[:most], np.cumsum(p.is_first[:most]), m) for p in seen]
+        x = np.vstack([run.features for run in runs])
+        y = np.concatenate([run.labels for run in runs])
+        fold = recordings.blocks(runs, folds)
+        scores = []
+        for columns in (m + 1, m):
+            for model in (
+                LogisticRegression(C=cost, solver="newton-cholesky", tol=1e-8),
+                LinearSVC(C=1.0, dual=False, tol=1e-6),
+            ):
+                told = np.zeros(len(y), dtype=bool)
+                for number in range(folds):
+                    out, rest = fold == number, (fold != number) & (fold >= 0)
+                    fitted = make_pipeline(StandardScaler(), model).fit(x[rest, :columns], y[rest])
+                    told[out] = fitted.predict(x[out, :columns])
+                scores.append(f1_score(y[fold >= 0], told[fold >= 0]))
+        print(f"{m:>4} {scores[0]:9.4f} {scores[1]:7.4f} | {scores[2]:28.4f} {scores[3]:7.4f}")
+
+
+def slots(packets, is_first, longest=MOST):
     """Of each slot with frames: its number, their mean level, variance and number, and the true mean.
 
     `is_first` is of the packets behind the first M."""
@@ -146,7 +158,7 @@ def slots(packets, is_first):
                 level.append(min(most, end - part))
         return (kernel[np.array(at, dtype=int)] - kernel[0]) // SLOT, np.array(level, dtype=float)
 
-    told_at, told = frames(is_first, MOST)
+    told_at, told = frames(is_first, longest)
     true_at, true = frames(packets.labels, 1 << 30)
     rows = []
     # The first and the last are not whole.
@@ -179,24 +191,41 @@ def rmse(told, truth):
     return float(np.sqrt(np.mean((told - truth) ** 2))) if len(truth) else float("nan")
 
 
-def choose_svm(samples):
-    """C and γ of the least error in cross-validation, and what was said of all that was left out."""
+def choose_svm(samples, runs):
+    """C and γ of the least error where whole runs are left out, and what was said of all left out.
+
+    `samples` are of (4.5), and `runs` says of which run each of them is. Neighbouring slots share four of
+    five features, so that folds within a run would leak."""
     features = np.vstack([x for x, _, _ in samples])
     levels = np.concatenate([y for _, y, _ in samples])
-    fold = np.concatenate([np.arange(len(y)) * FOLDS // max(len(y), 1) for _, y, _ in samples])
-    best = None
-    for cost in (10.0, 30.0, 100.0):
-        for gamma in (0.02, 0.05, 0.15):
-            told = np.zeros(len(levels))
-            for number in np.unique(fold):
-                out = fold == number
-                svm = fit_svm(features[~out], levels[~out], cost, gamma)
-                told[out] = svm.predict(features[out])
-            error = rmse(told, levels)
-            if best is None or error < best[0]:
-                best = (error, cost, gamma, told)
-    _, cost, gamma, told = best
-    return fit_svm(features, levels, cost, gamma), cost, gamma, told, levels
+    fold = np.concatenate([np.full(len(y), run) for run, (_, y, _) in zip(runs, samples)])
+    errors = {}
+
+    def told(cost, gamma):
+        guesses = np.zeros(len(levels))
+        for number in np.unique(fold):
+            out = fold == number
+            guesses[out] = fit_svm(features[~out], levels[~out], cost, gamma).predict(features[out])
+        return guesses
+
+    costs, gammas = [10.0, 30.0, 100.0], [0.02, 0.05, 0.15]
+    while True:
+        for pair in ((cost, gamma) for cost in costs for gamma in gammas):
+            if pair not in errors:
+                errors[pair] = rmse(told(*pair), levels)
+        cost, gamma = min(errors, key=errors.get)
+        if cost == costs[-1] and cost < 1e5:
+            costs.append(cost * 3)
+        elif cost == costs[0] and cost > 0.1:
+            costs.insert(0, cost / 3)
+        elif gamma == gammas[0] and gamma > 1e-4:
+            gammas.insert(0, gamma / 2.5)
+        elif gamma == gammas[-1] and gamma < 10:
+            gammas.append(gamma * 2.5)
+        else:
+            break
+    print(f"svm: {len(errors)} pairs of C up to {costs[-1]:g} and γ from {gammas[0]:g} to {gammas[-1]:g}")
+    return fit_svm(features, levels, cost, gamma), cost, gamma, told(cost, gamma), levels
 
 
 def toml_numbers(numbers):
@@ -224,14 +253,14 @@ def frames_toml(threshold, logistic, data, samples, f1):
     )
 
 
-def levels_toml(svm, packets, data, samples, f1):
+def levels_toml(svm, packets, data, samples, f1, most=MOST):
     scaler, machine = svm[0], svm[1]
     root = np.sqrt(machine._gamma)
     scale = root / scaler.scale_
     vectors = root * machine.support_vectors_ + scaler.mean_ * scale
     text = (
         "# Made by `make train`. f1 is that of the logistic whose slots these were.\nversion = 1\n"
-        f"most = {MOST}\npackets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
+        f"most = {most}\npackets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
         f"scale = {toml_numbers(scale)}\n" + training_table("training", data, samples, f1)
     )
     for weight, at in zip(machine.dual_coef_[0], vectors):
@@ -243,43 +272,61 @@ def packets_a_slot(mbps):
     return mbps * 1e6 / PACKET_BITS * SLOT / 1e9
 
 
+def fit_frames(seen, fold):
+    """The threshold and the logistic of some runs, and their mean F1 over the folds."""
+    features, labels, known = stacked(seen)
+    scores = cross_validate(features, labels, fold[known])
+    mean, deviation = scores.mean(axis=0), scores.std(axis=0)
+    for name, f1, sd in zip(("threshold", "logistic"), mean, deviation):
+        print(f"{name}: F1 {f1:.4f}, deviation {sd:.4f} over {len(scores)} folds")
+    threshold = fit_threshold(features, labels)
+    print(f"threshold: {threshold} µs")
+    return threshold, fit_logistic(features, labels), mean, len(labels)
+
+
+def fit_levels(samples, runs, rates):
+    """The support vectors, and from how many packets a slot on they replace the logistic.
+
+    `rates` are packets a slot, one for each of the samples: these are from low to high."""
+    svm, cost, gamma, told, levels = choose_svm(samples, runs)
+    plain = np.concatenate([z for _, _, z in samples])
+    print(f"svm: C = {cost:g}, gamma = {gamma:g}, {len(svm[1].support_)} vectors;", end=" ")
+    print(f"in cross-validation RMSE {rmse(told, levels):.2f}, logistic {rmse(plain, levels):.2f}")
+    # From the rate on from which it was better at all rates.
+    rate = np.concatenate([np.full(len(y), rate) for rate, (_, y, _) in zip(rates, samples)])
+    distinct = sorted(set(rates))
+    packets = distinct[-1] * 1.05
+    for before, at in reversed(list(zip([0.0, *distinct], distinct))):
+        part = rate == at
+        if rmse(told[part], levels[part]) >= rmse(plain[part], levels[part]):
+            break
+        packets = (before + at) / 2
+    print(f"svm: replaces the logistic from {packets:.0f} packets a slot on")
+    return svm, packets, len(levels)
+
+
 def train(freshline, work, count=100_000, seconds=3.0):
     """The weights; says what it finds on the way."""
     print(f"packets: {count} at each of {TRAINED[0]} to {TRAINED[-1]} Mbit/s, seed {SEED}")
     seen = [simulate(freshline, work, r, count * PACKET_BITS / r / 1e6, SEED) for r in TRAINED]
+    sweep(seen)
     print(f"and {seconds} s at each of {SLOW_TRAINED} Mbit/s on a slow channel, by the loopback")
     seen += [simulate(freshline, work, r, seconds, SEED, SLOW) for r in SLOW_TRAINED]
-    features, labels = stacked(seen)
-    scores, _ = cross_validate(features, labels, folds(seen))
-    mean, deviation = scores.mean(axis=0), scores.std(axis=0)
-    for name, f1, sd in zip(("threshold", "logistic"), mean, deviation):
-        print(f"{name}: F1 {f1:.4f}, deviation {sd:.4f} over {FOLDS} folds")
-    threshold = fit_threshold(features, labels)
-    logistic = fit_logistic(features, labels)
-    print(f"threshold: {threshold} µs")
+    threshold, logistic, f1, samples = fit_frames(seen, recordings.blocks(seen, FOLDS))
     data = f"{SCENARIO}, {TRAINED[0]} to {TRAINED[-1]} Mbit/s; by the loopback, 10 to 65 Mbit/s"
-    files = {"frames.toml": frames_toml(threshold, logistic, data, len(labels), mean)}
+    files = {"frames.toml": frames_toml(threshold, logistic, data, samples, f1)}
 
-    print(f"slots: {seconds} s at each of {SLOTS_TRAINED[0]} to {SLOTS_TRAINED[-1]} Mbit/s")
-    samples = []
+    print(f"slots: {SLOT_RUNS} runs at each of {SLOTS_TRAINED[0]} to {SLOTS_TRAINED[-1]} Mbit/s")
+    of_slots, runs, rates = [], [], []
     for rate in SLOTS_TRAINED:
-        packets = simulate(freshline, work, rate, seconds, SEED)
-        samples.append(level_samples(slots(packets, logistic.predict(packets.features))))
-    svm, cost, gamma, told, levels = choose_svm(samples)
-    plain = np.concatenate([z for _, _, z in samples])
-    print(f"svm: C = {cost:g}, gamma = {gamma:g}, {len(svm[1].support_)} vectors;", end=" ")
-    print(f"in cross-validation RMSE {rmse(told, levels):.2f}, logistic {rmse(plain, levels):.2f}")
-    # It replaces the logistic from the rate on from which it was better at all rates.
-    ends = np.cumsum([len(y) for _, y, _ in samples])
-    packets = packets_a_slot(SLOTS_TRAINED[-1] + 25)
-    for rate, begin, end in reversed(list(zip(SLOTS_TRAINED, [0, *ends], ends))):
-        part = slice(begin, end)
-        if rmse(told[part], levels[part]) >= rmse(plain[part], levels[part]):
-            break
-        packets = packets_a_slot(rate - 12.5)
-    print(f"svm: replaces the logistic from {packets:.0f} packets a slot on")
+        for run in range(SLOT_RUNS):
+            packets = simulate(freshline, work, rate, 2.0, SEED + 1 + run)
+            of_slots.append(level_samples(slots(packets, logistic.predict(packets.features))))
+            runs.append(run)
+            rates.append(packets_a_slot(rate))
+    svm, packets, samples = fit_levels(of_slots, runs, rates)
     data = f"{SCENARIO}, {SLOTS_TRAINED[0]} to {SLOTS_TRAINED[-1]} Mbit/s"
-    files["levels.toml"] = levels_toml(svm, packets, data, len(levels), mean[1])
+    files["levels.toml"] = levels_toml(svm, packets, data, samples, f1[1])
 
     print(f"\nheld out: seed {HELD_OUT}, {seconds} s at each rate")
     print("                F1                level, 100 ms slots           RMSE, packets")
@@ -291,7 +338,48 @@ def train(freshline, work, count=100_000, seconds=3.0):
     for rate in SLOW_TRAINED:
         packets = simulate(freshline, work, rate, seconds, HELD_OUT, SLOW)
         show(rate, packets, threshold, logistic, svm)
+    for streams, mcs, mode_rates in HELD_OUT_MODES:
+        print(f"a mode that was not trained on: MCS {mcs}, {streams} streams")
+        mode = {"cell.wifi.radio.rate": f'"mcs{mcs}"', "cell.wifi.radio.streams": str(streams)}
+        for rate in mode_rates:
+            packets = simulate(freshline, work, rate, 2.0, HELD_OUT, mode)
+            show(rate, packets, threshold, logistic, svm)
     return files
+
+
+def train_from(files, most=MOST):
+    """The weights of recordings, `recordings.py`; without levels.toml where the data do not suffice.
+
+    Raises Bad with what is missing."""
+    runs = recordings.read_all(files, M)
+    fold = recordings.folds(runs, FOLDS)
+    kind = "runs" if len(runs) >= 5 else "blocks of time, as there are fewer than 5 recordings"
+    print(f"{len(runs)} recordings; folds are {kind}")
+    threshold, logistic, f1, samples = fit_frames(runs, fold)
+    data = ", ".join(Path(file).name for file in files).replace('"', "'")
+    made = {"frames.toml": frames_toml(threshold, logistic, data, samples, f1)}
+    of_slots = [
+        level_samples(slots(run, logistic.predict(run.features), most)) for run in runs
+    ]
+    count = sum(len(y) for _, y, _ in of_slots)
+    if len(runs) < 5 or count < LEAST_SLOTS:
+        print(
+            f"levels.toml is not made: support vectors need 5 recordings and {LEAST_SLOTS} slots of "
+            f"100 ms, each behind four others, and here are {len(runs)} and {count}; record at more "
+            "rates, or for longer"
+        )
+        return made
+    # From low to high rates.
+    seconds = [max((run.kernel[-1] - run.kernel[0]) / SLOT, 1.0) for run in runs]
+    rates = [float(len(run.kernel) / length) for run, length in zip(runs, seconds)]
+    of_some = [(at, sample) for at, sample in enumerate(of_slots) if len(sample[1])]
+    svm, packets, samples = fit_levels(
+        [sample for _, sample in of_some],
+        [at for at, _ in of_some],
+        [rates[at] for at, _ in of_some],
+    )
+    made["levels.toml"] = levels_toml(svm, packets, data, samples, f1[1], most)
+    return made
 
 
 def show(rate, packets, threshold, logistic, svm):
@@ -312,7 +400,7 @@ def small(freshline, folder):
     folder.mkdir(parents=True, exist_ok=True)
     rates = (100, 300, 500, 600)
     seen = [simulate(freshline, folder, rate, 0.5, SEED) for rate in rates]
-    features, labels = stacked(seen)
+    features, labels, _ = stacked(seen)
     threshold, logistic = fit_threshold(features, labels), fit_logistic(features, labels)
     samples = []
     for rate in rates:

@@ -9,6 +9,8 @@ what is made on the way. What `train` says goes to standard output. The same com
 bytes; so this tells whether the weights that are shipped came out, and else writes those that did.
 
     train.py [NAME ...] [--check]      --check writes nothing; 1 if a file came out differently
+    train.py --from FILE ...           the estimators of frames, from recordings of a real card
+                                       (recordings.py), into a folder of their own
 """
 
 import argparse
@@ -36,11 +38,60 @@ def build():
     return target / "debug/freshline"
 
 
+def from_recordings(files, to, max_packets):
+    """Trains from recordings of a real card; the weights are not those that ship."""
+    import frames
+
+    try:
+        made = frames.train_from(files, max_packets)
+    except frames.Bad as error:
+        sys.exit(f"error: {error}")
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (to / name).write_text(text)
+    except OSError as error:
+        sys.exit(f"error: cannot write to {to}: {error}; give another folder by --to")
+    words = f"--weights {to / 'frames.toml'}"
+    if "levels.toml" in made:
+        words += f" --counting svm --level-weights {to / 'levels.toml'}"
+    if max_packets != frames.MOST:
+        words += f" --max-packets {max_packets}"
+    print(f"written; use them with: freshline wlan receive {words} …")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Trains the estimators of core::wlan.")
-    parser.add_argument("names", nargs="*", help="which; all unless said")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all by default")
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
+    parser.add_argument(
+        "--from",
+        dest="recorded",
+        nargs="+",
+        metavar="FILE",
+        help="train from recordings of `freshline wlan receive --capture … --packets FILE`",
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        default=WORK / "recorded",
+        metavar="FOLDER",
+        help="where weights from recordings go; target/train/recorded by default",
+    )
+    parser.add_argument(
+        "--max-packets",
+        type=int,
+        default=64,
+        metavar="N",
+        help="the most packets of a frame in the recordings; 64 by default, 128 with A-MSDUs",
+    )
     args = parser.parse_args()
+    if args.recorded:
+        if args.names or args.check:
+            parser.error("--from trains the estimators of frames, and takes neither NAME nor --check")
+        if not 1 <= args.max_packets <= 1024:
+            parser.error("--max-packets: give 1 to 1024")
+        return from_recordings(args.recorded, args.to, args.max_packets)
     known = {name: importlib.import_module(name) for name in MODULES}
     for name in args.names:
         if name not in known:

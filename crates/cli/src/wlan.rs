@@ -2,6 +2,7 @@
 
 mod counting;
 mod locate;
+mod packet_log;
 mod packets;
 mod plan;
 mod receive;

@@ -67,10 +67,10 @@ fn so_it_is_with_the_locator() {
     let mut answers = [0, 0];
     for line in read(first.path(), "bottleneck.csv").lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let [level, others, lost] = [0, 1, 2].map(|at| fields[at].parse().unwrap());
-        locator.on_frame(FrameSeen { level, others, lost });
+        let [level, others, lost, retried] = [0, 1, 2, 3].map(|at| fields[at].parse().unwrap());
+        locator.on_frame(FrameSeen { level, others, lost, retried });
         let told = locator.backhaul_probability();
-        let Ok(expected) = fields[3].parse::<f64>() else {
+        let Ok(expected) = fields[4].parse::<f64>() else {
             assert_eq!(told, None);
             continue;
         };
@@ -79,6 +79,72 @@ fn so_it_is_with_the_locator() {
         answers[usize::from(told >= 0.5)] += 1;
     }
     assert!(answers.iter().all(|count| *count > 10), "{answers:?}");
+}
+
+/// A recording as `wlan receive --capture … --packets` writes it: frames of about `level` packets, one in
+/// a hundred packets without a frame.
+fn recording(file: &Path, level: u64, frames: u64) {
+    let mut text = String::from("seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns,frame\n");
+    let (mut seq, mut kernel, mut random) = (0_u64, 1_700_000_000_000_000_000_u64, level);
+    for frame in 0..frames {
+        for _ in 0..level / 2 + random % (level + 1) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let frame = if seq % 100 == 7 { String::new() } else { (1 << 63 | frame).to_string() };
+            text += &format!("{seq},0,{kernel},0,1500,,{frame}\n");
+            kernel += 2_000 + (random >> 33) % 30_000;
+            seq += 1;
+        }
+        kernel += 150_000 + (random >> 40) % 100_000;
+    }
+    fs::write(file, text).unwrap();
+}
+
+/// Trains from recordings into a folder; what it prints, or its error.
+fn train_from(files: &[&Path], to: &Path) -> Option<Result<String, String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut python = Command::new(root.join("target/python/bin/python"));
+    python.arg(root.join("tools/wlan/train.py")).arg("--from").args(files).arg("--to").arg(to);
+    let out = python.env("PYTHONDONTWRITEBYTECODE", "1").output().ok()?;
+    let [said, error] =
+        [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    if error.contains("ModuleNotFoundError") {
+        return None;
+    }
+    Some(if out.status.success() { Ok(said) } else { Err(error) })
+}
+
+#[test]
+fn weights_come_from_recordings_and_what_is_missing_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (low, high, short) = (file("low.csv"), file("high.csv"), file("short.csv"));
+    recording(&low, 3, 1200);
+    recording(&high, 12, 500);
+    recording(&short, 5, 20);
+    let own = file("own");
+    let Some(trained) = train_from(&[&low, &high], &own) else {
+        println!("skipped: needs scikit-learn in target/python (scripts/setup train)");
+        return;
+    };
+    let said = trained.unwrap();
+    assert!(said.contains("levels.toml is not made: support vectors need 5 recordings"), "{said}");
+    let weights: FrameWeights = toml::from_str(&read(&own, "frames.toml")).unwrap();
+    // Gaps in frames are below 32 µs, and between them above 150.
+    assert!((32.0..182.0).contains(&weights.threshold.gap), "{weights:?}");
+    assert!(weights.logistic.training.f1 > 0.99, "{weights:?}");
+    assert_eq!(weights.logistic.training.data, "low.csv, high.csv");
+
+    let error = |files: &[&Path]| train_from(files, &own).unwrap().unwrap_err();
+    let plain = file("plain.csv");
+    fs::write(&plain, "seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns\n1,0,1,0,9,\n").unwrap();
+    let missing = error(&[&plain]);
+    assert!(missing.contains("has no column `frame`: record with"), "{missing}");
+    let missing = error(&[&short]);
+    assert!(missing.contains("and 2000 are needed: record for longer"), "{missing}");
+    let cut = file("cut.csv");
+    fs::write(&cut, read(folder.path(), "low.csv") + "77,0,17000").unwrap();
+    let damaged = error(&[&cut]);
+    assert!(damaged.contains("line ") && damaged.contains("cut or damaged"), "{damaged}");
 }
 
 fn logistic_agrees(folder: &Path) {

@@ -364,6 +364,7 @@ impl Group<'_> {
         self.mean("slowest_target", "packets", flows.iter().map(|flow| flow.belief.slowest_target));
         let located = || flows.iter().map(|flow| flow.located);
         self.mean("located", "1", located().map(|located| located?.right));
+        self.mean("located_slots", "1", located().map(|located| located?.slots));
         self.mean("located_f1", "1", located().map(|located| located?.f1));
         if let Some(slowest) = located().filter_map(|located| located?.slowest_move).max() {
             self.add("located_after", "s", slowest.as_secs_f64());

@@ -92,20 +92,22 @@ fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_
             after <= filling + 0.02,
             "{mode}, {law}: {after} s, where {filling} s pass before anything shows"
         );
-        // What the thesis sends: 100 ms, as it says, and two windows of packets.
-        assert!(after <= 0.12 || rate * clients < 509, "{mode}, {law}: {after} s");
-        // Of a second at 450 Mbit/s, 140 ms pass until the queue is full; then 8 % get lost, which is
-        // near the line of 5 %, so that windows of 100 packets are on both of its sides.
-        let (least, least_still) = if rate == 450 { (0.75, 0.8) } else { (0.92, 0.95) };
-        for truth in ["located", "located_set"] {
-            assert!(of(truth) >= least, "{mode}, {law}: {truth} {}", of(truth));
-        }
+        // What the thesis sends: 100 ms by its words, of which 95 pass before anything shows.
+        assert!(after <= 0.11 || rate * clients < 509, "{mode}, {law}: {after} s");
+        // Of a second at 450 Mbit/s, 140 ms pass until the queue is full.
+        let least = if rate == 450 { 0.9 } else { 0.93 };
         let still = of("located_still");
         let (queue, set) = (of("located"), of("located_set"));
         println!(
             "MCS {mcs}, {clients} x {rate} Mbit/s: {queue:.3} by queues, {set:.3} by settings, {still:.3} still, {after:.4} s after, {filling:.4} s at least"
         );
-        assert!(still >= least_still, "{mode}, {law}: {still}");
+        for truth in ["located", "located_set"] {
+            assert!(of(truth) >= least, "{mode}, {law}: {truth} {}", of(truth));
+        }
+        assert!(still >= 0.95, "{mode}, {law}: {still}");
+        // A law asks once a slot: what is late by less than half of one is right.
+        let slots = of("located_slots");
+        assert!(slots >= 0.95, "{mode}, {law}: {slots} of the slots");
     }
 }
 
@@ -135,7 +137,7 @@ const HELD_OUT: [(u8, u8, f64); 5] =
 
 #[test]
 fn on_busy_air_of_modes_not_trained_on_answers_are_right_and_false_alarms_rare() {
-    let (mut alarms, mut lossy, mut missed) = (0.0_f64, 1.0_f64, 1.0_f64);
+    let (mut alarms, mut lossy, mut missed) = (0.0_f64, 0.0_f64, 1.0_f64);
     for (seed, (mcs, streams, edge)) in (301..).zip(HELD_OUT) {
         let right = |link: &str, set: Vec<String>, downloads: &str| {
             let seed = format!("seed={seed}");
@@ -160,7 +162,7 @@ fn on_busy_air_of_modes_not_trained_on_answers_are_right_and_false_alarms_rare()
                 let set = busy(mcs, streams, edge * 1.01, tries, uploads, rate);
                 let (far, lost) = right(FAST, set, "flow.download.count=0");
                 println!("  at the edge, {tries} tries: {far:.4}, lost {lost:.4}");
-                lossy = lossy.min(far);
+                lossy = lossy.max(1.0 - far);
             }
             let set = busy(mcs, streams, 2.0, 7, uploads, 115 + rate);
             let (slow, lost) = right(SLOW, set, "flow.download.count=0");
@@ -169,9 +171,38 @@ fn on_busy_air_of_modes_not_trained_on_answers_are_right_and_false_alarms_rare()
         }
     }
     println!(
-        "false alarms {alarms:.4}, right with a lossy radio {lossy:.4}, behind a backhaul {missed:.4}"
+        "false alarms {alarms:.4}, with a lossy radio {lossy:.4}; right behind a backhaul {missed:.4}"
     );
-    assert!(alarms <= 0.01 && lossy >= 0.95 && missed >= 0.95, "{alarms} {lossy} {missed}");
+    assert!(alarms <= 0.01 && lossy <= 0.01 && missed >= 0.95, "{alarms} {lossy} {missed}");
+}
+
+#[test]
+fn small_losses_of_a_backhaul_are_seen_in_modes_not_trained_on() {
+    let (mut slots, mut worst) = (Vec::new(), 1.0_f64);
+    for (seed, (mcs, streams, _)) in (401..).zip(HELD_OUT) {
+        // 2, 3.5 and 5 % are lost over 97.5 Mbit/s.
+        for (rate, uploads) in [(99_500, 0), (101_000, 1), (102_600, 0)] {
+            let law =
+                format!(r#"flow.video.downlink.law={{ law = "fixed", rate = "{rate}kbit" }}"#);
+            let seed = format!("seed={seed}");
+            let set = busy(mcs, streams, 2.0, 7, uploads, 0);
+            let mut set: Vec<&str> = set.iter().map(String::as_str).collect();
+            set.pop();
+            set.extend([SLOW, &law, &seed, "flow.download.count=0"]);
+            let metrics = measured(AIR, &set);
+            let of = |name: &str| video(&metrics, name).unwrap();
+            let (right, lost) = (of("located"), of("loss"));
+            println!(
+                "MCS {mcs} x{streams}, {rate} kbit/s, {uploads} senders: {right:.4}, lost {lost:.4}"
+            );
+            assert!(lost > 0.01, "{lost}");
+            worst = worst.min(right);
+            slots.push(of("located_slots"));
+        }
+    }
+    let slots = slots.iter().sum::<f64>() / slots.len() as f64;
+    println!("right {worst:.4} at least, and {slots:.4} of the slots");
+    assert!(worst >= 0.9 && slots >= 0.95, "{worst} {slots}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use freshline_core::wlan::Bottleneck;
+use freshline_core::wlan::{Bottleneck, FrameSeen};
 use freshline_lab::run::frames;
 use freshline_lab::scenario::Scenario;
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -17,7 +17,8 @@ use crate::Failure;
 ///
 /// Of all runs and all points of the sweep, numbered in their order; of flows with `locate`. Columns:
 /// run, flow, at_ns (when the frame came), level (packets in it), others (those of other flows among
-/// them), lost (packets of the flow lost before it), truth (1 for the backhaul, 0 for the Wi-Fi).
+/// them), lost (packets of the flow lost before it), retried (packets of the flow in it that were sent
+/// again), truth (1 for the backhaul, 0 for the Wi-Fi).
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -57,8 +58,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                     for record in records {
                         let (at, frame) = (record.at.as_nanos(), record.frame);
                         let truth = u8::from(record.truth == Bottleneck::Backhaul);
-                        let (level, others, lost) = (frame.level, frame.others, frame.lost);
-                        writeln!(out, "{number},{flow},{at},{level},{others},{lost},{truth}")?;
+                        let FrameSeen { level, others, lost, retried } = frame;
+                        writeln!(
+                            out,
+                            "{number},{flow},{at},{level},{others},{lost},{retried},{truth}"
+                        )?;
                     }
                 }
                 Ok(())
@@ -73,7 +77,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
     let created = File::create(path).and_then(|file| {
         let mut out = BufWriter::new(file);
-        writeln!(out, "run,flow,at_ns,level,others,lost,truth")?;
+        writeln!(out, "run,flow,at_ns,level,others,lost,retried,truth")?;
         Ok(out)
     });
     written(created, path)

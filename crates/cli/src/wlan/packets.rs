@@ -1,4 +1,4 @@
-//! What a client does with packets: payloads to a file, and a log of when each came.
+//! Writes what a client received to files, without holding up the client.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use freshline_net::downlink::Received;
 use miette::miette;
 
 use crate::Failure;
@@ -62,23 +61,4 @@ fn write(pieces: &Receiver<Vec<u8>>, out: Box<dyn Write + Send>) -> io::Result<(
         out.flush()?;
     }
     out.flush()
-}
-
-/// The head of the log of packets.
-pub(super) const COLUMNS: &[u8] = b"seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns\n";
-
-/// A line of it; what is not known stays empty.
-pub(super) fn line(packet: &Received<'_>) -> Vec<u8> {
-    let kernel = packet.kernel.map(|kernel| kernel.unix.as_nanos().to_string());
-    let delay = packet.delay.map(|delay| delay.as_nanos().to_string());
-    format!(
-        "{},{},{},{},{},{}\n",
-        packet.seq,
-        packet.sent_at.as_nanos(),
-        kernel.unwrap_or_default(),
-        packet.received_at.as_nanos(),
-        packet.datagram,
-        delay.unwrap_or_default(),
-    )
-    .into_bytes()
 }

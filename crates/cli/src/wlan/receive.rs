@@ -17,7 +17,8 @@ use freshline_net::wlan::station_info::RateWatch;
 use miette::{IntoDiagnostic, miette};
 
 use super::counting::CountingArgs;
-use super::packets::{COLUMNS, Writer, line};
+use super::packet_log::{Joined, PacketLog};
+use super::packets::Writer;
 use crate::Failure;
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
@@ -81,7 +82,8 @@ pub(crate) struct Args {
     ack_dscp: Option<AckMark>,
     #[command(flatten)]
     transport: TransportArgs,
-    /// Write a line for each packet to this file: number, times in ns, bytes.
+    /// Write a line for each packet to this file: number, times in ns, bytes; with --capture also its
+    /// frame, for `make train ARGS="--from FILE"`.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     packets: Option<PathBuf>,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
@@ -178,7 +180,7 @@ fn failure(error: ClientError) -> Failure {
 /// Files, and what a person is told.
 struct Outputs {
     payloads: Option<Writer>,
-    packets: Option<Writer>,
+    packets: Option<PacketLog>,
     every: Span,
     next: Time,
     troubles: Troubles,
@@ -188,21 +190,23 @@ struct Outputs {
 
 impl Outputs {
     fn of(args: &Args) -> Result<Self, Failure> {
-        let writer = |path: &Option<PathBuf>| path.as_deref().map(Writer::to).transpose();
-        let mut packets = writer(&args.packets)?;
-        if let Some(packets) = &mut packets {
-            packets.put(COLUMNS);
-        }
+        let log = |path: &PathBuf| PacketLog::to(path, args.capture.is_some());
+        let packets = args.packets.as_ref().map(log).transpose()?;
         let next = Clock::new().now() + args.every;
-        let (payloads, every) = (writer(&args.out)?, args.every);
+        let payloads = args.out.as_deref().map(Writer::to).transpose()?;
+        let every = args.every;
         Ok(Self { payloads, packets, every, next, troubles: Troubles::default(), joined: false })
     }
 
     /// Waits for the files.
     fn finish(self) -> Result<(), Failure> {
-        for writer in [self.payloads, self.packets].into_iter().flatten() {
+        let (packets, joined) = self.packets.map(PacketLog::end).unzip();
+        if let Some(Joined { packets, frameless: without @ 1.. }) = joined.flatten() {
+            eprintln!("--packets: of {packets} packets, the capture showed {without} in no frame");
+        }
+        for writer in [self.payloads, packets].into_iter().flatten() {
             if writer.left_out > 0 {
-                eprintln!("{} packets were not written: the file was too slow", writer.left_out);
+                eprintln!("{} writes were left out: the file was too slow", writer.left_out);
             }
             match writer.finish() {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -214,12 +218,18 @@ impl Outputs {
 }
 
 impl ClientWatch for Outputs {
-    fn packet(&mut self, _now: Time, packet: &Received<'_>) {
+    fn packet(&mut self, now: Time, packet: &Received<'_>) {
         if let Some(payloads) = self.payloads.as_mut().filter(|_| !packet.payload.is_empty()) {
             payloads.put(packet.payload);
         }
         if let Some(packets) = &mut self.packets {
-            packets.put(&line(packet));
+            packets.packet(now, packet);
+        }
+    }
+
+    fn captured(&mut self, now: Time, seq: u64, frame: Time) {
+        if let Some(packets) = &mut self.packets {
+            packets.captured(now, seq, frame);
         }
     }
 
@@ -253,6 +263,9 @@ impl ClientWatch for Outputs {
     }
 
     fn turn(&mut self, now: Time, client: &Client) {
+        if let Some(packets) = &mut self.packets {
+            packets.turn(now);
+        }
         if now < self.next {
             return;
         }

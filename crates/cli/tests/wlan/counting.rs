@@ -70,7 +70,9 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     let law = ["--no-guard", "--law", "fixed", "--rate", "80mbit"];
     let server = Daemon::server("udp", &law);
     let access_point = captured_access_point(server.port, &air);
-    let client = receive(access_point.port, 6, &["--capture", air.to_str().unwrap()]);
+    let log = folder.path().join("packets.csv");
+    let words = ["--capture", air.to_str().unwrap(), "--packets", log.to_str().unwrap()];
+    let client = receive(access_point.port, 6, &words);
     let (told, said) = {
         let client = std::thread::spawn(move || end(client));
         let told = client.join().unwrap();
@@ -85,7 +87,10 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     let (packets, ours) = (&told["packets"], told["capture"]["ours"].as_u64().unwrap());
     assert!(ours as f64 > 0.95 * packets.as_f64().unwrap(), "{told}");
     assert_eq!(told["capture"]["unrated"], 0);
-    assert!(!said.contains("capture"), "{said}");
+    // The line that counts packets without a frame is no complaint.
+    let complaints = said.lines().filter(|line| !line.starts_with("--packets")).collect::<String>();
+    assert!(!complaints.contains("capture"), "{said}");
+    frames_are_logged(&log, told["packets"].as_u64().unwrap(), was);
     let report = server.end();
     // The client's goodbye is lost if the access point ends while it is still in the uplink's queue:
     // then the server still counts the client as present.
@@ -93,6 +98,25 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     let client = clients.into_iter().flatten().next().unwrap_or_else(|| panic!("{report}"));
     let rate = client["mcs_rate_bps"].as_u64().unwrap_or_else(|| panic!("{report}"));
     assert!(rate.abs_diff(108_000_000) <= 1, "that of the radio: {rate}");
+}
+
+/// The log has all packets in their order, each with its stamp and nearly all with their frame.
+fn frames_are_logged(log: &Path, packets: u64, level: f64) {
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap();
+    assert_eq!(head, "seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns,frame");
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len() as u64, packets);
+    assert!(rows.iter().all(|row| row.len() == 7 && !row[2].is_empty()));
+    assert!(rows.is_sorted_by_key(|row| row[0].parse::<u64>().unwrap()), "in their order");
+    let mut frames: Vec<&str> = rows.iter().map(|row| row[6]).filter(|it| !it.is_empty()).collect();
+    assert!(frames.len() as f64 > 0.95 * rows.len() as f64, "{} of {packets}", frames.len());
+    let known = frames.len() as f64;
+    frames.dedup();
+    let logged = known / frames.len() as f64;
+    println!("logged {logged:.3} packets a frame, of {known}");
+    assert!((logged / level - 1.0).abs() < 0.05, "{logged} {level}");
 }
 
 /// What a client says with such a capture, and whether it counted.

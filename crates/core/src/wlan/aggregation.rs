@@ -91,6 +91,8 @@ pub struct Aggregation {
     seen: Option<VecDeque<(Time, FrameSeen)>>,
     /// Packets that were lost since the last frame closed.
     lost_since: u64,
+    /// The frame of the last packet, and how many of its packets have come in a row.
+    last: (u64, u64),
     /// Other packets to the station, by the stamps of frames of which no packet of the flow has come
     /// yet; the oldest first.
     others: VecDeque<(Time, u64)>,
@@ -107,6 +109,8 @@ struct Frame {
     last_at: Time,
     /// Of this flow.
     packets: u64,
+    /// Packets that were sent again, of this frame or held up behind it.
+    retried: u64,
     /// Of others to the same station.
     others: u64,
     rate: BitRate,
@@ -186,6 +190,7 @@ impl Aggregation {
             closed: Closed::default(),
             seen: None,
             lost_since: 0,
+            last: (0, 0),
             others: VecDeque::with_capacity(params.open),
         }
     }
@@ -225,6 +230,7 @@ impl LevelCounter for Aggregation {
             return;
         }
         let frame = self.frame_of(now, &packet);
+        self.see_order(frame);
         if packet.seq > next {
             self.miss(Hole { frame, first: next, last: packet.seq - 1 });
         }
@@ -260,6 +266,7 @@ impl LevelCounter for Aggregation {
         self.holes.clear();
         self.others.clear();
         self.closed = Closed::default();
+        self.last = (self.begun, 0);
     }
 }
 
@@ -280,8 +287,21 @@ impl Aggregation {
         let (time, rate) = (packet.stamp, packet.rate);
         let others = self.others.iter().position(|(at, _)| *at == time);
         let others = others.and_then(|at| self.others.remove(at)).map_or(0, |(_, count)| count);
-        self.open.push_back(Frame { number, time, last_at: now, packets: 1, others, rate });
+        let frame = Frame { number, time, last_at: now, packets: 1, retried: 0, others, rate };
+        self.open.push_back(frame);
         number
+    }
+
+    /// A receiver that releases packets in order shows those that were sent again by a newer frame
+    /// between packets of an older one.
+    fn see_order(&mut self, number: u64) {
+        let (last, run) = self.last;
+        if number < last
+            && let Some(frame) = self.open.iter_mut().find(|it| it.number == number)
+        {
+            frame.retried = frame.retried.saturating_add(run);
+        }
+        self.last = (number, if number == last { run.saturating_add(1) } else { 1 });
     }
 
     fn miss(&mut self, hole: Hole) {
@@ -298,6 +318,7 @@ impl Aggregation {
         let Some(hole) = self.holes.remove(at) else { return };
         if let Some(frame) = self.open.iter_mut().find(|frame| frame.number == hole.frame) {
             frame.packets = frame.packets.saturating_add(1);
+            frame.retried = frame.retried.saturating_add(1);
             frame.last_at = now;
         }
         if seq < hole.last {
@@ -338,7 +359,8 @@ impl Aggregation {
         }
         let count = |packets| u32::try_from(packets).unwrap_or(u32::MAX);
         let (level, others) = (count(frame.level()), count(frame.others));
-        seen.push_back((frame.time, FrameSeen { level, others, lost: count(lost) }));
+        let (lost, retried) = (count(lost), count(frame.retried));
+        seen.push_back((frame.time, FrameSeen { level, others, lost, retried }));
     }
 }
 
@@ -401,14 +423,34 @@ mod tests {
         }
         assert_eq!(aggregation.next_frame(ms(19)), None, "a hole may still be filled");
         let mut seen = core::iter::from_fn(|| aggregation.next_frame(ms(100)));
-        let frame = |at, level, lost| Some((ms(at), FrameSeen { level, others: 0, lost }));
+        let seen_at = |at, level, lost, retried| {
+            Some((ms(at), FrameSeen { level, others: 0, lost, retried }))
+        };
         // 6 was first on the air with 7; 3, 4 and 5 never came.
-        assert_eq!(seen.next(), frame(0, 2, 0));
-        assert_eq!(seen.next(), frame(1, 2, 3));
-        assert_eq!(seen.next(), frame(2, 1, 0));
-        assert_eq!(seen.next(), frame(3, 1, 0));
+        assert_eq!(seen.next(), seen_at(0, 2, 0, 0));
+        assert_eq!(seen.next(), seen_at(1, 2, 3, 1));
+        assert_eq!(seen.next(), seen_at(2, 1, 0, 0));
+        assert_eq!(seen.next(), seen_at(3, 1, 0, 0));
         assert_eq!(seen.next(), None);
         assert_eq!(aggregation.report(ms(200)).map(|report| report.frames), Some(4));
+    }
+
+    #[test]
+    fn packets_sent_again_show_in_the_order_of_the_air_and_of_release() {
+        // 2 and 5 were lost in the first frame and came in the second one, with 6 and 7. As the air shows
+        // it, and as a receiver releases them.
+        let air = [(1, 1), (3, 1), (4, 1), (2, 2), (5, 2), (6, 2), (7, 2)];
+        let released = [(1, 1), (2, 2), (3, 1), (4, 1), (5, 2), (6, 2), (7, 2)];
+        for (packets, retried) in [(air, 1), (released, 1)] {
+            let mut aggregation = Aggregation::with_frames(AggregationParams::default());
+            for (seq, at) in packets {
+                aggregation.on_packet(ms(5), Arrival { seq, stamp: ms(at), rate: RATE });
+            }
+            let seen: Vec<_> = core::iter::from_fn(|| aggregation.next_frame(ms(100))).collect();
+            let sum: u32 = seen.iter().map(|(_, frame)| frame.retried).sum();
+            // 5 is the last of its frame: nothing tells that it was not the first of the second one.
+            assert_eq!(sum, retried, "{seen:?}");
+        }
     }
 
     #[test]
@@ -423,7 +465,7 @@ mod tests {
         aggregation.on_packet(second, own(2, second));
         aggregation.on_others(second, 2);
         aggregation.on_others(third, 1);
-        let seen = |level, others, lost| FrameSeen { level, others, lost };
+        let seen = |level, others, lost| FrameSeen { level, others, lost, retried: 0 };
         let frames = [aggregation.next_frame(ms(100)), aggregation.next_frame(ms(100))];
         assert_eq!(frames, [Some((first, seen(3, 2, 0))), Some((second, seen(3, 2, 1)))]);
         assert_eq!(aggregation.next_frame(ms(100)), None);

@@ -144,6 +144,8 @@ impl Flow {
         params: &LocateParams,
     ) -> Option<Self> {
         let numbers = matches!(content, Content::Tcp(_)).then_some(Numbers::Tcp);
+        let weights = params.weights.clone().for_frames_of(params.max_packets);
+        let weights = if by_radio { weights } else { weights.without_retries() };
         Some(Self {
             ends,
             packets: 0,
@@ -155,7 +157,7 @@ impl Flow {
             segments: Segments::default(),
             by_radio,
             counter: Aggregation::with_frames(AggregationParams::for_locator()),
-            locator: params.weights.clone().for_frames_of(params.max_packets).build().ok()?,
+            locator: weights.build().ok()?,
             spells: Spells::default(),
         })
     }
@@ -341,7 +343,7 @@ mod tests {
     #[test]
     fn single_frames_make_no_spell() {
         let mut spells = Spells::default();
-        let frame = FrameSeen { level: 2, others: 0, lost: 0 };
+        let frame = FrameSeen { level: 2, others: 0, lost: 0, retried: 0 };
         let answers = "wwwwwbwwbbwwbbbbbbbwbb";
         for (at, answer) in (0..).zip(answers.chars()) {
             let place = if answer == 'w' { Place::Wireless } else { Place::Backhaul };

@@ -42,6 +42,9 @@ pub struct FrameRecord {
 pub struct LocatedOutcome {
     /// The part of its answers that were right, one a frame, 0 to 1.
     pub right: Option<f64>,
+    /// The fraction of slots of 500 ms that were right, 0 to 1: most of a slot's answers are those of
+    /// most of its frames.
+    pub slots: Option<f64>,
     /// The F1 score of the backhaul, 0 to 1; `None` if it never was, and nobody thought so.
     pub f1: Option<f64>,
     /// How long a move of the bottleneck went without being noticed, at most.
@@ -64,6 +67,9 @@ pub struct SettledOutcome {
 /// So long after a move of the settings the bottleneck stands still: as long as its detection may
 /// take.
 pub const SETTLED: Span = Span::from_millis(100);
+
+/// A slot of a law, at the end of which it asks where the bottleneck is.
+const SLOT: Span = Span::from_millis(500);
 
 /// A client's locator, and what came of it.
 #[derive(Debug)]
@@ -140,8 +146,35 @@ impl Settled {
     }
 }
 
+/// Answers and truths of the slot that is not over.
+#[derive(Debug, Default)]
+struct Slots {
+    ends_at: Option<Time>,
+    /// Frames with the backhaul less those with the Wi-Fi: by the answers, and in truth.
+    balance: [i64; 2],
+    /// Right ones, and all.
+    over: [u64; 2],
+}
+
+impl Slots {
+    fn on_answer(&mut self, now: Time, both: [Bottleneck; 2]) {
+        let ends_at = *self.ends_at.get_or_insert(now + SLOT);
+        if now >= ends_at {
+            let [answer, truth] = self.balance.map(|balance| balance > 0);
+            self.over = [self.over[0] + u64::from(answer == truth), self.over[1] + 1];
+            self.balance = [0; 2];
+            let passed = now.since(ends_at).as_nanos() / SLOT.as_nanos();
+            self.ends_at = Some(ends_at + SLOT * (passed + 1));
+        }
+        for (balance, place) in self.balance.iter_mut().zip(both) {
+            *balance += if place == Bottleneck::Backhaul { 1 } else { -1 };
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tally {
+    slots: Slots,
     /// By truth and answer, the backhaul first.
     answers: [[u64; 2]; 2],
     slowest_move: Option<Span>,
@@ -239,6 +272,7 @@ impl Located {
         }
         let place = |bottleneck| usize::from(bottleneck == Bottleneck::Wireless);
         self.tally.answers[place(truth)][place(answer)] += 1;
+        self.tally.slots.on_answer(now, [answer, truth]);
         if answer == self.truth {
             self.noticed(now);
         }
@@ -260,6 +294,7 @@ impl Located {
         let part = |some: u64, all: u64| (all > 0).then(|| some as f64 / all as f64);
         LocatedOutcome {
             right: part(hits + rest, hits + missed + false_alarms + rest),
+            slots: part(self.tally.slots.over[0], self.tally.slots.over[1]),
             f1: part(2 * hits, 2 * hits + missed + false_alarms),
             slowest_move: self.tally.slowest_move,
             by_settings: self.settled.as_ref().map(Settled::outcome),
@@ -276,11 +311,15 @@ mod tests {
         let training = Training { data: String::new(), seed: 0, samples: 0, f1: 0.0 };
         let (levels, packets) = (vec![-1.0], 1);
         let weights = Weights {
-            version: 1,
+            version: 2,
             levels,
             loss: 0.0,
             intercept: 5.0,
             packets,
+            burst: 1,
+            drain: 0.5,
+            retry: 0.0,
+            cap: 1.0,
             full: 64,
             most: 64,
             training,
@@ -303,7 +342,11 @@ mod tests {
             now += 10;
             let span = Span::from_millis;
             located.see(ms(now), ms(now), span(before), span(inside));
-            located.on_frame(ms(now + 1), ms(now), FrameSeen { level, others: 0, lost: 0 });
+            located.on_frame(
+                ms(now + 1),
+                ms(now),
+                FrameSeen { level, others: 0, lost: 0, retried: 0 },
+            );
         }
         // The truth: W W B B W W, as 1 ms more is not twice as long; the answers: W W W B B W.
         let outcome = located.outcome();
@@ -312,6 +355,19 @@ mod tests {
         assert_eq!(outcome.slowest_move, Some(Span::from_millis(11)));
         assert_eq!(located.records(), []);
         assert_eq!(outcome.by_settings, None);
+    }
+
+    #[test]
+    fn a_slot_is_right_if_most_of_its_answers_are() {
+        use Bottleneck::{Backhaul, Wireless};
+        let mut slots = Slots::default();
+        // Three slots: late by a fifth, wrong, right.
+        for at in 0..151 {
+            let truth = if at < 100 { Backhaul } else { Wireless };
+            let answer = if (10..50).contains(&at) { Backhaul } else { Wireless };
+            slots.on_answer(ms(10 * at), [answer, truth]);
+        }
+        assert_eq!(slots.over, [2, 3]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use freshline_core::unit::{Span, Time};
 use mio::Waker;
 use serde::Serialize;
 
-use super::client::SharedRate;
+use super::client::{ClientWatch, SharedRate};
 use crate::wlan::capture::{
     Capture, CaptureCounts, CaptureError, CaptureSource, Captured, Others, Seen, Station,
 };
@@ -83,10 +83,16 @@ impl Air {
     }
 
     /// Hands over what was captured; whether there may be more.
-    pub(super) fn feed(&mut self, now: Time, session: &mut Session, rate: &SharedRate) -> bool {
+    pub(super) fn feed(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        rate: &SharedRate,
+        watch: &mut dyn ClientWatch,
+    ) -> bool {
         for _ in 0..TAKEN_A_TURN {
             match self.capture.next() {
-                Some(Seen::Packet(packet)) => self.on_packet(now, &packet, session, rate),
+                Some(Seen::Packet(packet)) => self.on_packet(now, &packet, session, rate, watch),
                 Some(Seen::Others(others)) => self.on_others(others, session),
                 None => return false,
             }
@@ -100,15 +106,17 @@ impl Air {
         packet: &Captured,
         session: &mut Session,
         rate: &SharedRate,
+        watch: &mut dyn ClientWatch,
     ) {
         let Captured { station, stamp, payload, .. } = packet;
-        if !session.is_captured(payload) {
+        let Ok(seq) = session.captured_seq(payload) else {
             // Of another client, perhaps on the same machine.
             return self
                 .on_others(Others { station: *station, stamp: *stamp, packets: 1 }, session);
-        }
+        };
         self.station = Some(*station);
         self.report.ours += 1;
+        watch.captured(now, seq, *stamp);
         let rate = packet.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
         match rate {
             Some(rate) => _ = session.on_captured(now, Stamp { at: *stamp, rate }, payload),
@@ -235,7 +243,7 @@ mod tests {
         while !air.capture.has_ended() {
             std::thread::yield_now();
         }
-        while air.feed(at(2), &mut session, &SharedRate::new(BitRate::from_mbps(1))) {}
+        while air.feed(at(2), &mut session, &SharedRate::new(BitRate::from_mbps(1)), &mut ()) {}
         let report = air.report();
         assert_eq!((report.ours, report.others, report.unrated), (60, 40, 0));
         let mut out = [0; 200];

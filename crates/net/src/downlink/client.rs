@@ -153,6 +153,11 @@ pub enum Event<'a> {
 pub trait ClientWatch {
     /// A packet has come.
     fn packet(&mut self, _now: Time, _packet: &Received<'_>) {}
+    /// The capture has shown the packet with this number in a frame. Packets of one frame have the same
+    /// stamp ([`Captured::stamp`](crate::wlan::capture::Captured::stamp)), which is not a time of any
+    /// clock here. It comes before or after [`ClientWatch::packet`], and again if the packet was sent
+    /// again on the air.
+    fn captured(&mut self, _now: Time, _seq: u64, _frame: Time) {}
     /// A report has been sent, of so much.
     fn reported(&mut self, _now: Time, _seen: Option<Report>) {}
     /// Something else has happened.
@@ -260,7 +265,7 @@ impl Client {
             let mut busy = self.receive(watch)?;
             let now = self.clock.now();
             if let Some(air) = &mut self.air {
-                busy |= air.feed(now, &mut self.session, &self.rate);
+                busy |= air.feed(now, &mut self.session, &self.rate, watch);
                 if let Some(trouble) = air.trouble(now, self.session.counters().packets) {
                     watch.event(now, &Event::Capture(&trouble));
                 }

@@ -254,9 +254,20 @@ impl Client {
         self.counter.on_others(stamp, packets);
     }
 
-    /// Whether [`Client::on_captured`] would take this.
-    pub fn is_captured(&self, datagram: &[u8]) -> bool {
-        self.captured_seq(datagram).is_ok()
+    /// The number of a datagram that [`Client::on_captured`] would take.
+    ///
+    /// # Errors
+    /// [`ClientIgnored`] says why it would not.
+    pub fn captured_seq(&self, datagram: &[u8]) -> Result<u64, ClientIgnored> {
+        let Message::Packet(packet) = Message::parse(datagram)? else {
+            return Err(ClientIgnored::Misplaced);
+        };
+        let seq = packet.seq;
+        self.newest
+            .filter(|_| packet.session == self.session)
+            .filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD)
+            .map(|_| seq)
+            .ok_or(ClientIgnored::Misplaced)
     }
 
     /// Time has passed. Calls before [`Client::next_event`] change nothing.
@@ -374,18 +385,6 @@ impl Client {
     }
 
     // ---- steps ----
-
-    fn captured_seq(&self, datagram: &[u8]) -> Result<u64, ClientIgnored> {
-        let Message::Packet(packet) = Message::parse(datagram)? else {
-            return Err(ClientIgnored::Misplaced);
-        };
-        let seq = packet.seq;
-        self.newest
-            .filter(|_| packet.session == self.session)
-            .filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD)
-            .map(|_| seq)
-            .ok_or(ClientIgnored::Misplaced)
-    }
 
     fn take_in<'a>(
         &mut self,

@@ -371,7 +371,7 @@ mod tests {
         }
         let end = us(1_000_000);
         let seen: Vec<_> = core::iter::from_fn(|| counter.next_frame(end)).collect();
-        let frame = |level, lost| FrameSeen { level, others: 0, lost };
+        let frame = |level, lost| FrameSeen { level, others: 0, lost, retried: 0 };
         assert_eq!(seen, [frame(3, 0), frame(4, 0), frame(2, 2)]);
     }
 
