@@ -164,10 +164,10 @@ pub(crate) fn keep<H, E>(
 ) -> Result<(), E> {
     let Some(ended) = ended else {
         pin(held)?;
-        eprintln!("{said}");
+        say!("{said}");
         return Ok(());
     };
-    eprintln!("{said}");
+    say!("{said}");
     // The sender lives as long as this process.
     let _ = ended.recv();
     release(held)

@@ -79,7 +79,7 @@ impl ListenArgs {
     /// Warns on standard error where others than this host's users may send.
     pub(crate) fn warn_if_open(&self, address: SocketAddr) {
         if self.is_open() && !address.ip().is_loopback() {
-            eprintln!(
+            say!(
                 "anyone who can reach {address} may send; --token-file or --client-ca on quic:// \
                  lets only known peers in"
             );
@@ -106,9 +106,9 @@ impl ListenArgs {
 /// Says on standard error where it can be found, and by what it is known.
 pub(crate) fn say_where(address: SocketAddr, identity: Option<&Identity>) {
     match identity {
-        None => eprintln!("listening at udp://{address}; neither encrypted nor authenticated"),
+        None => say!("listening at udp://{address}; neither encrypted nor authenticated"),
         Some(identity) => {
-            eprintln!("listening at quic://{address}\nfingerprint {}", identity.fingerprint());
+            say!("listening at quic://{address}\nfingerprint {}", identity.fingerprint());
         }
     }
 }

@@ -4,6 +4,8 @@
 //! names cannot be understood, 130 a second Ctrl-C, or the first one where a result is not whole then. `emulate run`, `receiver run` and `uplink run`
 //! end as their command does.
 
+#[macro_use]
+mod said;
 mod age;
 mod bond;
 mod demo;
@@ -84,7 +86,7 @@ fn has_colours() -> bool {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| said::Stderr)
         .with_ansi(has_colours())
         .with_env_filter(
             EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
@@ -113,7 +115,7 @@ fn main() -> ExitCode {
         Err(Failure::Runtime(report)) => (report, 1),
         Err(Failure::Usage(report)) => (report, 2),
     };
-    eprintln!("{report:?}");
+    say!("{report:?}");
     ExitCode::from(code)
 }
 

@@ -80,13 +80,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// What the end leaves behind.
 fn say(Left { is_default, listeners }: Left) {
     if listeners > 0 {
-        eprintln!(
+        say!(
             "Reno is what {listeners} listening sockets of this network namespace give now to what \
              they accept"
         );
     }
     if is_default {
-        eprintln!(
+        say!(
             "new connections of this network namespace still have it, until its default is \
              another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
         );

@@ -167,7 +167,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
     args.listening.warn_if_open(address);
     if let Some(address) = metrics {
-        eprintln!("metrics at http://{address}/metrics");
+        say!("metrics at http://{address}/metrics");
     }
     let silent = args.json || args.out.is_some() || args.exec.is_some();
     if !silent {
@@ -218,7 +218,7 @@ fn tell_each_second(asker: &Asker) {
     loop {
         std::thread::sleep(Duration::from_secs(1));
         let Ok(sources) = asker.sources(TOLD) else { return };
-        let mut err = io::stderr().lock();
+        let mut err = crate::said::Stderr;
         for status in &sources {
             if writeln!(err, "{}", line(status)).is_err() {
                 return;
@@ -241,7 +241,7 @@ fn line(status: &SourceStatus) -> String {
 
 fn print_summary(report: &MonitorReport) -> io::Result<()> {
     // Standard output may carry --out's lines.
-    let mut err = io::stderr().lock();
+    let mut err = crate::said::Stderr;
     for status in report.ended.iter().chain(&report.sources) {
         writeln!(err, "{}", line(status))?;
     }

@@ -108,7 +108,7 @@ impl Troubles {
         if self.0.contains(&text) {
             return;
         }
-        eprintln!("{text}");
+        say!("{text}");
         if self.0.len() == Self::MOST {
             self.0.clear();
         }

@@ -152,7 +152,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for (round, index) in turns(args.laws.len(), args.rounds as usize) {
         let law = args.settings.build(args.laws[index], RateBounds::default());
         if args.rounds > 1 {
-            eprintln!("round {} of {}: {}", round + 1, args.rounds, trials[index].0);
+            say!("round {} of {}: {}", round + 1, args.rounds, trials[index].0);
         }
         let trial = probe.run(law, timing).map_err(|error| Failure::Runtime(error.into()))?;
         let Some(trial) = trial else { break };

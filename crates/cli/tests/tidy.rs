@@ -23,6 +23,9 @@ const LONGER: &[(&str, usize)] = &[];
 /// The one file that reads clocks; everything else is told the time.
 const CLOCK_FILE: &str = "crates/net/src/clock.rs";
 
+/// The one file that writes standard error, so that a reader that is gone or hangs ends no run.
+const STDERR_FILE: &str = "crates/cli/src/said.rs";
+
 /// A text file of the repository, by its path from the root.
 struct Source {
     path: String,
@@ -74,6 +77,16 @@ fn clocks_are_read_in_one_file() {
         .iter()
         .filter(|source| source.path.contains("/src/") && source.path != CLOCK_FILE)
         .flat_map(clock_readings)
+        .collect();
+    assert_tidy(breaches);
+}
+
+#[test]
+fn standard_error_is_written_in_one_file() {
+    let breaches = sources("crates/cli/src", &["rs"])
+        .iter()
+        .filter(|source| source.path != STDERR_FILE)
+        .flat_map(stderr_writings)
         .collect();
     assert_tidy(breaches);
 }
@@ -202,6 +215,17 @@ fn clock_readings(source: &Source) -> Vec<String> {
     };
     let what = format!("reads a clock; take `now: Time` as an argument, or go by {CLOCK_FILE}");
     let found = source.lines().filter(|(_, line)| reads(line));
+    found.map(|(number, _)| source.breach(number, &what)).collect()
+}
+
+fn stderr_writings(source: &Source) -> Vec<String> {
+    let writes = |line: &str| {
+        let code = code_of(line);
+        let asks_only = code.contains("is_terminal");
+        !asks_only && ["eprint", "io::stderr()"].iter().any(|call| code.contains(call))
+    };
+    let what = format!("writes standard error; use `say!` or `Stderr` of {STDERR_FILE}");
+    let found = source.lines().filter(|(_, line)| writes(line));
     found.map(|(number, _)| source.breach(number, &what)).collect()
 }
 

@@ -132,7 +132,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.show.start(&watcher)?;
     // Last, as it says that all is ready, metrics too.
     for address in client.local_addrs().map_err(failure)? {
-        eprintln!("listening at {address}");
+        say!("listening at {address}");
     }
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     client.run(&stop, until).map_err(failure)?;

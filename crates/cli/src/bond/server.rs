@@ -74,7 +74,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let watcher = server.watcher();
     args.show.start(&watcher)?;
     let address = server.local_addr().map_err(failure)?;
-    eprintln!("listening at {address}\nfingerprint {fingerprint}");
+    say!("listening at {address}\nfingerprint {fingerprint}");
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     server.run(&stop, until).map_err(failure)?;
     args.show.end(&watcher)

@@ -39,7 +39,7 @@ impl Show {
             let address = serve(address, move || Ok(Metrics(watcher.report())))
                 .into_diagnostic()
                 .map_err(Failure::Runtime)?;
-            eprintln!("metrics at http://{address}/metrics");
+            say!("metrics at http://{address}/metrics");
         }
         if let Some(every) = self.every {
             let watcher = watcher.clone();
@@ -66,7 +66,7 @@ impl Show {
             return print_json(&report);
         }
         printed(writeln!(
-            io::stderr(),
+            crate::said::Stderr,
             "{:.1} s: {} connections carried, {} not; {} bytes taken, {} given",
             report.duration_s,
             report.streams - report.streams_refused,
@@ -80,7 +80,7 @@ impl Show {
 /// What has happened on each path since `before`.
 fn table(report: &BondReport, before: &BondReport) -> io::Result<()> {
     let span = report.duration_s - before.duration_s;
-    let mut err = io::stderr().lock();
+    let mut err = crate::said::Stderr;
     for via in report.vias.iter().filter(|via| via.state != ViaState::Up) {
         let why = match via.state {
             ViaState::Missing => "no such interface or address, or it is down",

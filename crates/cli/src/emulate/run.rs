@@ -84,7 +84,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let (captures, frames, air) = (args.pcap, args.frames, args.air);
     let config = RunConfig { conditions: conditions.clone(), captures, frames, air, seed };
     let sandbox = Sandbox::new(config).map_err(failure)?;
-    eprintln!("this host is {} to the command, seed {seed}", sandbox.host());
+    say!("this host is {} to the command, seed {seed}", sandbox.host());
     print_conditions(&conditions);
 
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
@@ -122,7 +122,7 @@ fn failure(error: RunError) -> Failure {
 }
 
 fn print_summary(report: &RunReport) -> io::Result<()> {
-    let mut out = io::stderr().lock();
+    let mut out = crate::said::Stderr;
     print_hops(&mut out, &report.forward, &report.back)?;
     print_cell(&mut out, report.wlan.as_ref())?;
     writeln!(

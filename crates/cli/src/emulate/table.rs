@@ -12,16 +12,16 @@ pub(super) fn print_conditions(conditions: &ConditionsConfig) {
     print_path("forward", &conditions.forward);
     print_path("return", &conditions.back);
     if let Some(cell) = &conditions.wlan {
-        eprintln!("  wlan: {}", wlan::print(cell));
+        say!("  wlan: {}", wlan::print(cell));
     }
 }
 
 fn print_path(direction: &str, path: &PathConfig) {
     if path.hop.is_empty() {
-        eprintln!("  {direction}: ideal");
+        say!("  {direction}: ideal");
     }
     for (index, hop) in path.hop.iter().enumerate() {
-        eprintln!("  {direction} hop {}: {hop}", index + 1);
+        say!("  {direction} hop {}: {hop}", index + 1);
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let handle = emulator.handle();
     ctrlc::set_handler(move || handle.stop()).into_diagnostic().map_err(Failure::Runtime)?;
 
-    eprintln!("{} -> {target}, seed {seed}", emulator.local_addr());
+    say!("{} -> {target}, seed {seed}", emulator.local_addr());
     print_conditions(&conditions);
 
     let until = args.duration.map(|duration| Clock::new().now() + duration);
@@ -171,7 +171,7 @@ fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> 
             return Err(Failure::Runtime(miette!("cannot resolve --to {target}: {why}")));
         }
         if wait == FIRST_WAIT {
-            eprintln!("cannot resolve --to {target}: {why}; trying again");
+            say!("cannot resolve --to {target}: {why}; trying again");
         }
         thread::sleep(wait.into());
         wait = (wait * 2).min(LONGEST_WAIT);

@@ -104,7 +104,7 @@ impl Sweep<'_> {
         let Some(trial) = self.probe.run(Box::new(Fixed::new(rate)), self.timing)? else {
             return Ok(false);
         };
-        eprintln!(
+        say!(
             "{:>10.1}/s  {:>9.2} ms  about {:.0} s left",
             rate.per_second(),
             trial.age_mean.as_millis_f64(),

@@ -64,7 +64,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 )));
             }
             ifc_qdisc::attach(device, &settings).map_err(failure)?;
-            eprintln!(
+            say!(
                 "{device} {}, queue {queue}: in the kernel, as its own queueing discipline; \
                  `freshline router detach --dev {device}` ends it",
                 at_rate(*rate)
@@ -77,6 +77,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Err(error) => error.to_string(),
     };
     let config = chosen.with_rate().map_err(Failure::Usage)?;
-    eprintln!("in user space, until Ctrl-C, and not in the kernel: {why}");
+    say!("in user space, until Ctrl-C, and not in the kernel: {why}");
     route(config, None, None, false)
 }

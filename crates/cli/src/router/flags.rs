@@ -218,12 +218,12 @@ pub(super) fn say_updates(queue: &QdiscConfig, streams: &str) {
             } else {
                 format!("except in flows that {streams}, unless a rule has `force`")
             };
-            eprintln!(
+            say!(
                 "updates, of which only the newest of each flow is kept: `{}`, {streams}",
                 ifc.classifier
             );
         }
-        QdiscConfig::Ifil(_) => eprintln!(
+        QdiscConfig::Ifil(_) => say!(
             "all packets are treated as updates: of each flow, TCP included, only the newest is kept"
         ),
         _ => {}

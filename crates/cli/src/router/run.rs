@@ -1,6 +1,5 @@
 //! `freshline router run`: a device's queue, in our hands.
 
-use std::io;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -76,7 +75,7 @@ pub(super) fn route(
     duration: Option<Span>,
     json: bool,
 ) -> Result<(), Failure> {
-    eprintln!("{} at {}, queue {}", config.device, config.rate, config.queue);
+    say!("{} at {}, queue {}", config.device, config.rate, config.queue);
     say_updates(&config.queue, "look like streams");
     let stop = stop_on_signals()?;
     if is_in_kernel(&config.device) {
@@ -91,7 +90,7 @@ pub(super) fn route(
         let orders = router.orders();
         let report = move || orders.give(Order::default()).map_err(|error| error.to_string());
         let address = serve_metrics(address, report).into_diagnostic().map_err(Failure::Runtime)?;
-        eprintln!("metrics at http://{address}/metrics");
+        say!("metrics at http://{address}/metrics");
     }
     if !json {
         let orders = router.orders();
@@ -118,7 +117,7 @@ fn tell_each_second(orders: &Orders) {
     loop {
         thread::sleep(Duration::from_secs(1));
         let Ok(report) = orders.give(Order::default()) else { return };
-        if printed(table::write(&mut io::stderr().lock(), &report)).is_err() {
+        if printed(table::write(&mut crate::said::Stderr, &report)).is_err() {
             return;
         }
     }

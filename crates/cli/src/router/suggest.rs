@@ -156,7 +156,7 @@ const FLOWS: usize = 20;
 
 fn watch(device: &str, args: &Args) -> Result<(), Failure> {
     let classifier = args.classify.clone().unwrap_or_default();
-    eprintln!("watching packets that leave through {device}; updates are `{classifier}`");
+    say!("watching packets that leave through {device}; updates are `{classifier}`");
     let stop = stop_on_signals()?;
     let mut watcher = Watcher::open(device, classifier).map_err(super::run::failure)?;
     let clock = Clock::new();
@@ -169,7 +169,7 @@ fn watch(device: &str, args: &Args) -> Result<(), Failure> {
             break;
         }
         if !args.json {
-            printed(flows_table(&mut io::stderr().lock(), &watcher))?;
+            printed(flows_table(&mut crate::said::Stderr, &watcher))?;
         }
     }
     if args.json {

@@ -131,7 +131,7 @@ impl Teller {
         for (via, status, sent, copies, queue) in paths {
             // The queue of a single path is not looked at.
             let queue = if are_several { format!("  {queue}") } else { String::new() };
-            eprintln!(
+            say!(
                 "  {via:<10} {:<7} {:7.1} updates/s  share {:3.0} %  copies {copies:>5}  srtt {:>9}{queue}",
                 status.phase.name(),
                 sent as f64 / since,
@@ -151,7 +151,7 @@ impl Watch for Teller {
         match event {
             Event::Session(SourceEvent::Opened) => {
                 self.troubles.are_over();
-                eprintln!("session {} is open", source.label());
+                say!("session {} is open", source.label());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
                 self.tell(reason.to_string());
@@ -170,8 +170,8 @@ impl Watch for Teller {
                 self.tell(why.clone());
             }
             Event::Link(LinkEvent::Ready) => {}
-            Event::Path { path, is_there: true } => eprintln!("{} is there", self.via(*path)),
-            Event::Path { path, is_there: false } => eprintln!("{} is gone", self.via(*path)),
+            Event::Path { path, is_there: true } => say!("{} is there", self.via(*path)),
+            Event::Path { path, is_there: false } => say!("{} is gone", self.via(*path)),
             Event::NoSample(why) => self.tell((*why).to_owned()),
             Event::TooLarge(which) => {
                 self.troubles.tell(format!("{which}; it is left out"));
@@ -204,7 +204,7 @@ impl Watch for Teller {
         }
         if source.reach() == Reach::Open {
             let mean = source.age().process().mean(now).map(Span::as_millis_f64);
-            eprintln!(
+            say!(
                 "age {} on average, {:.1} updates/s, {} in flight, round trip {}{}",
                 ms(mean),
                 source.law().rate().per_second(),

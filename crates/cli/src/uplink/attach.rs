@@ -54,7 +54,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     let below = Below::of(&device);
     if *held.bands() != Bands::Ours && below.may_hide_a_queue() {
-        eprintln!("{device} has {}{HIDDEN}", below.describe());
+        say!("{device} has {}{HIDDEN}", below.describe());
     }
     keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
 }

@@ -135,7 +135,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let written = outputs.finish();
     let told = match (args.json, to_stdout) {
         (true, _) => print_json(&report),
-        (false, true) => printed(print_summary(&mut io::stderr().lock(), &report)),
+        (false, true) => printed(print_summary(&mut crate::said::Stderr, &report)),
         (false, false) => printed(print_summary(&mut io::stdout().lock(), &report)),
     };
     result.and(written).and(told)?;
@@ -202,11 +202,11 @@ impl Outputs {
     fn finish(self) -> Result<(), Failure> {
         let (packets, joined) = self.packets.map(PacketLog::end).unzip();
         if let Some(Joined { packets, frameless: without @ 1.. }) = joined.flatten() {
-            eprintln!("--packets: of {packets} packets, the capture showed {without} in no frame");
+            say!("--packets: of {packets} packets, the capture showed {without} in no frame");
         }
         for writer in [self.payloads, packets].into_iter().flatten() {
             if writer.left_out > 0 {
-                eprintln!("{} writes were left out: the file was too slow", writer.left_out);
+                say!("{} writes were left out: the file was too slow", writer.left_out);
             }
             match writer.finish() {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -238,7 +238,7 @@ impl ClientWatch for Outputs {
             Event::Joined => {
                 self.troubles.are_over();
                 self.joined = true;
-                eprintln!("packets come");
+                say!("packets come");
             }
             Event::Silent => self.troubles.tell("no packets any more; joining again".into()),
             Event::Closed(CloseReason::Done) => self.troubles.tell(CloseReason::Done.to_string()),
@@ -253,7 +253,7 @@ impl ClientWatch for Outputs {
                 self.troubles.tell(format!("{why}; trying again"));
             }
             Event::Link(LinkEvent::Ready) => {}
-            Event::Capture(trouble) => eprintln!("{}", of_capture(trouble)),
+            Event::Capture(trouble) => say!("{}", of_capture(trouble)),
             Event::Unanswered(_) => self.troubles.tell(
                 "no answer: does `freshline wlan serve` listen there, by the same scheme, and does \
                  a firewall let UDP through? trying again"
@@ -270,7 +270,7 @@ impl ClientWatch for Outputs {
             return;
         }
         self.next = now + self.every;
-        let _ = print_summary(&mut io::stderr().lock(), &client.report());
+        let _ = print_summary(&mut crate::said::Stderr, &client.report());
     }
 }
 

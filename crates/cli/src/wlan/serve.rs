@@ -237,7 +237,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(Failure::Runtime)?;
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
     if let Some(address) = metrics {
-        eprintln!("metrics at http://{address}/metrics");
+        say!("metrics at http://{address}/metrics");
     }
     let (asker, every) = (server.asker(), args.every.into());
     std::thread::spawn(move || tell_now_and_then(&asker, every));
@@ -364,7 +364,7 @@ fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
                 marks.tell(format!("{}: {change}", client.client));
             }
         }
-        let mut err = io::stderr().lock();
+        let mut err = crate::said::Stderr;
         for status in &report.clients {
             if writeln!(err, "{}", line(status)).is_err() {
                 return;

@@ -218,7 +218,7 @@ impl Progress {
             let out = &mut io::stdout().lock();
             printed(partial.map_or(Ok(()), |table| print_one(&table, tables.last(), out)))
         };
-        eprintln!("interrupted after {done} scenarios and {rows} rows of the next");
+        say!("interrupted after {done} scenarios and {rows} rows of the next");
         std::process::exit(INTERRUPTED.into());
     }
 }

@@ -228,7 +228,7 @@ pub(super) fn cell(text: &str) -> String {
 pub(super) fn refuse(differences: &[String], tables: &[Table]) -> Result<(), Failure> {
     let ran = verdicts(tables).len();
     if differences.is_empty() {
-        eprintln!("{ran} verdicts are as recorded");
+        say!("{ran} verdicts are as recorded");
         return Ok(());
     }
     Err(Failure::Runtime(miette!(
