@@ -12,7 +12,6 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks};
 use libfuzzer_sys::fuzz_target;
 
-
 #[derive(Debug, Arbitrary)]
 enum Law {
     AcpPlus,
@@ -84,7 +83,14 @@ impl Endpoint {
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
         let scheduler = names[usize::from(scheduler) % names.len()].parse();
         let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
-        Self { source: source.over(paths), now: Time::ZERO, sent: Vec::new(), challenges: false, cookies: 0, openings: 0 }
+        Self {
+            source: source.over(paths),
+            now: Time::ZERO,
+            sent: Vec::new(),
+            challenges: false,
+            cookies: 0,
+            openings: 0,
+        }
     }
 
     fn step(&mut self, step: Step<'_>) {

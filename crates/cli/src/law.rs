@@ -116,7 +116,7 @@ pub(crate) struct LawArgs {
 }
 
 impl LawArgs {
-    /// No update leaves faster, openings of the session included.
+    /// No update leaves faster; openings of the session may leave at one in 2 s.
     pub(crate) fn max_rate(&self) -> UpdateRate {
         self.rate.unwrap_or(self.max_rate)
     }

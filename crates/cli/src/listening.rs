@@ -78,7 +78,7 @@ impl ListenArgs {
 
     /// Warns on standard error where others than this host's users may send.
     pub(crate) fn warn_if_open(&self, address: SocketAddr) {
-        if self.is_open() && !address.ip().is_loopback() {
+        if self.is_open() && !address.ip().to_canonical().is_loopback() {
             say!(
                 "anyone who can reach {address} may send; --token-file or --client-ca on quic:// \
                  lets only known peers in"

@@ -177,6 +177,68 @@ fn names_that_are_a_trap_for_programs_are_refused_unless_any_name_is_taken() {
 }
 
 #[test]
+fn a_source_that_is_slow_opens_all_the_same() {
+    // One update in 100 s; a cookie is good for 30 to 60 s.
+    let rate = UpdateRate::saturating(0.01);
+    let params = SourceParams { max_rate: rate, ..SourceParams::default() };
+    let law = Box::new(Fixed::new(rate));
+    let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
+    let mut monitor = Monitor::<u64>::new(MonitorParams::default(), Secret::new([7; 16]));
+    let mut verdicts = Vec::new();
+    for _ in 0..2 {
+        let now = source.next_update_at().expect("it opens");
+        assert!(now <= Time::ZERO + Span::from_secs(2), "{now:?}");
+        let mut out = [0; 300];
+        let sample = Sample { generated_at: now, payload: b"state" };
+        let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+        let (verdict, answer) = tell(&mut monitor, 1, &out[..len]);
+        verdicts.push(verdict);
+        let _ = source.on_datagram(now, PathId::FIRST, &answer);
+    }
+    assert_eq!(verdicts, ["challenged", "opened"]);
+}
+
+#[test]
+fn acks_from_before_a_sleep_are_no_round_trips() {
+    let law = Box::new(Fixed::new(UpdateRate::saturating(10.0)));
+    let params = SourceParams { token: TOKENS[0].to_vec(), ..SourceParams::default() };
+    let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
+    let mut monitor = monitor();
+    let mut update = |source: &mut Source, now| {
+        let mut out = [0; 300];
+        let sample = Sample { generated_at: now, payload: b"state" };
+        let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+        tell(&mut monitor, 1, &out[..len]).1
+    };
+    let answer = update(&mut source, Time::ZERO);
+    let opened = source.on_datagram(Time::ZERO, PathId::FIRST, &answer);
+    assert_eq!(opened, Ok(SourceEvent::Opened));
+    let answer = update(&mut source, Time::ZERO + Span::from_millis(100));
+    // It sleeps for an hour before it can read the ack.
+    let woken = Time::ZERO + Span::from_secs(3600);
+    source.on_wake(woken);
+    assert!(source.on_datagram(woken, PathId::FIRST, &answer).is_err());
+    assert!(source.next_update_at().is_some_and(|at| at <= woken + Span::from_secs(1)));
+    let answer = update(&mut source, woken);
+    let now = woken + Span::from_millis(20);
+    assert_eq!(source.on_datagram(now, PathId::FIRST, &answer), Ok(SourceEvent::Opened));
+    assert!(source.counters().rtt_mean().is_some_and(|rtt| rtt < Span::from_millis(20)));
+}
+
+#[test]
+fn a_path_that_flaps_does_not_push_out_the_one_that_stays() {
+    let mut monitor = monitor();
+    let robot = Some(("robot", TOKENS[0]));
+    say(&mut monitor, 0, Said { seq: 0, opening: robot, payload: b"state" });
+    for connection in 1..200 {
+        let seq = 2 * connection;
+        say(&mut monitor, connection, Said { seq, opening: robot, payload: b"state" });
+        let steady = Said { seq: seq + 1, opening: None, payload: b"state" };
+        assert_eq!(say(&mut monitor, 0, steady).0, "fresh", "after {connection}");
+    }
+}
+
+#[test]
 fn a_monitor_that_always_challenges_does_not_set_the_pace() {
     let rate = UpdateRate::saturating(5.0);
     let params = SourceParams { max_rate: rate, ..SourceParams::default() };

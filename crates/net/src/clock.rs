@@ -66,6 +66,11 @@ impl Clock {
         Time::ZERO + START + (self.origin.elapsed() + slept()).into()
     }
 
+    /// For how long the system has slept since the start.
+    pub(crate) fn slept(&self) -> Span {
+        slept().into()
+    }
+
     /// The time of a moment of the standard library; the start of time for one before that.
     pub(crate) fn time_of(&self, moment: Instant) -> Time {
         let start = Time::ZERO + START + slept().into();

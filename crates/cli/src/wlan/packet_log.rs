@@ -19,9 +19,12 @@ use freshline_net::downlink::Received;
 use super::packets::Writer;
 use crate::Failure;
 
-/// Rows that are held, and frames that are remembered. The session takes from the capture what is within
+/// Rows that are held. The session takes from the capture what is within
 /// 4096 of the newest packet.
 const MOST: usize = 8192;
+/// Numbers over which frames are remembered: those of the rows that are held, with losses between them,
+/// and of packets that the capture shows before the socket.
+const REMEMBERED: usize = 4 * MOST;
 /// How long a row waits for its frame.
 const PATIENCE: Span = Span::from_secs(1);
 /// Bytes of lines that are handed to the writer at once.
@@ -136,7 +139,7 @@ impl PacketLog {
 impl Join {
     fn new() -> Self {
         let rows = VecDeque::with_capacity(MOST + 1);
-        Self { rows, frames: vec![None; MOST], count: Joined::default() }
+        Self { rows, frames: vec![None; REMEMBERED], count: Joined::default() }
     }
 
     fn packet(&mut self, since: Time, seq: u64, text: String) {
@@ -168,8 +171,8 @@ impl Join {
 }
 
 fn place(seq: u64) -> usize {
-    // MOST fits.
-    (seq % MOST as u64) as usize
+    // REMEMBERED fits.
+    (seq % REMEMBERED as u64) as usize
 }
 
 /// A line without its end; what is not known stays empty.

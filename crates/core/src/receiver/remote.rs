@@ -99,7 +99,8 @@ impl Remote {
 
     /// Δ as it is known from measurements; zero before the first, and where it is not learnt.
     pub fn delta(&self) -> Span {
-        self.0.borrow().variation.delta()
+        let knowledge = self.0.borrow();
+        knowledge.variation.delta(knowledge.base.unwrap_or(Span::ZERO))
     }
 
     /// The path is known to be as short as `known`.
@@ -300,7 +301,7 @@ impl Ownership {
         let has_stayed = self.queued > STUCK * self.rules.patience;
         let variation = knowledge.variation;
         let is_due = self.rules.learns && variation.is_due(now, pause);
-        let path = base + variation.delta();
+        let path = base + variation.delta(base);
         let (state, verdict) = match knowledge.state {
             State::Alone if is_due && has_stayed && variation.may_grow(base, view.rtt) => {
                 knowledge.variation.begin(now);
@@ -308,7 +309,7 @@ impl Ownership {
                 (State::Growing(begin(false), Growth::from(view.flight)), Verdict::Grow)
             }
             // Δ is measured again, so that it can fall.
-            State::Alone if is_due && !variation.delta().is_zero() && view.may_halve => {
+            State::Alone if is_due && !variation.delta(base).is_zero() && view.may_halve => {
                 knowledge.variation.begin(now);
                 (State::Halving(begin(false)), Verdict::Half)
             }

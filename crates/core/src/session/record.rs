@@ -96,8 +96,19 @@ impl<P: Copy> Record<P> {
         self.bound.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// Another sender has opened the session, too, and its updates come from there now. The oldest of
-    /// more than [`MAX_BOUND`] must open again.
+    /// An update has come from a sender that has opened the session, of those that `is_it` finds.
+    pub(super) fn hear(&mut self, peer: P, is_it: impl Fn(&P) -> bool) {
+        self.peer = peer;
+        if let Some(bound) = self.bound.as_deref_mut()
+            && let Some(place) = bound.iter().position(is_it)
+        {
+            // The last one is that heard last.
+            bound[place..].rotate_left(1);
+        }
+    }
+
+    /// Another sender has opened the session, too, and its updates come from there now. Of
+    /// more than [`MAX_BOUND`] the one that was not heard for longest must open again.
     pub(super) fn bind(&mut self, peer: P) {
         let bound = self.bound.get_or_insert_with(|| Box::new(alloc::vec![self.peer]));
         if bound.len() == MAX_BOUND {

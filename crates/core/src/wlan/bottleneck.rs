@@ -20,6 +20,9 @@
 //! the Wi-Fi again after          (cap − h)/drain packets, at most without loss
 //! ```
 //!
+//! That holds while at most `burst` packets are lost before a frame; of longer runs S counts no more than
+//! `burst`, and losses before fewer than drain·N of the frames, of N packets, are not noticed at all.
+//!
 //! Weights come from a file, made by training (`make train`): [`Weights::SHIPPED`] is one,
 //!
 //! ```toml
@@ -77,12 +80,16 @@ pub struct Weights {
     /// So many packets are awaited before anything is said, 1 to 65536.
     pub packets: u32,
     /// What S counts at most of the packets lost before one frame, at least 1.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub burst: u32,
     /// The fraction of lost packets at which S does not change, 0 to 1, both excluded.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub drain: f64,
     /// What S falls for each packet that was sent again, 0 or more.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub retry: f64,
     /// The largest S, above 0.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub cap: f64,
     /// From so many packets on a frame is full, at least 1, and what was lost before it does not count.
     pub full: u32,
@@ -180,7 +187,11 @@ impl Weights {
     #[must_use]
     pub fn for_frames_of(self, most: u32) -> Self {
         let full = u64::from(self.full) * u64::from(most) / u64::from(self.most.max(1));
-        Self { full: u32::try_from(full).unwrap_or(u32::MAX).max(1), most, ..self }
+        Self {
+            full: u32::try_from(full).unwrap_or(u32::MAX).clamp(1, most.max(2)).max(2),
+            most,
+            ..self
+        }
     }
 
     /// The same where retries do not show, as in the order and at the times at which a kernel gets

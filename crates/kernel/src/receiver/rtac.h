@@ -411,7 +411,10 @@ static inline void rtac_follow_path(struct rtac *law, __u64 base_ns, __u64 stret
 
 static inline __u64 rtac_delta(const struct remote *remote, const struct rtac_settings *settings)
 {
-	return settings->delta_ns == DELTA_LEARNT ? remote->delta_ns : settings->delta_ns;
+	if (settings->delta_ns != DELTA_LEARNT)
+		return settings->delta_ns;
+	/* The path may have become shorter since it was measured. */
+	return smaller(remote->delta_ns, rtac_most_delta(remote->base_ns));
 }
 
 static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 now_ns,

@@ -215,7 +215,13 @@ impl Source {
     ) -> Result<(), SourceError> {
         stop.wakes(self.sleeper.waker());
         let mut events = Events::with_capacity(16);
+        let mut slept = self.clock.slept();
         loop {
+            if self.clock.slept() > slept {
+                slept = self.clock.slept();
+                // Before acks are read that came just before the sleep, and would count as a round trip.
+                self.session.on_wake(self.clock.now());
+            }
             let busy = self.receive(watch)?;
             let now = self.clock.now();
             if let Some(event) = self.session.on_tick(now) {

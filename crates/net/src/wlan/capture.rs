@@ -361,7 +361,7 @@ struct Sniffer {
     shared: Arc<Shared>,
     /// Whether packets were handed over since the waker was last woken.
     is_new: bool,
-    /// Receivers of the server's packets, up to [`STATIONS`].
+    /// The latest receivers of the server's packets, up to [`STATIONS`].
     stations: Vec<Station>,
     /// Of the newest frame, not handed over yet.
     others: Option<Others>,
@@ -475,8 +475,15 @@ impl Sniffer {
                 shared.unstamped.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            if self.stations.len() < STATIONS && !self.stations.contains(&station) {
-                self.stations.push(station);
+            match self.stations.iter().position(|known| *known == station) {
+                // The last one is that seen last.
+                Some(place) => self.stations[place..].rotate_left(1),
+                None => {
+                    if self.stations.len() == STATIONS {
+                        self.stations.remove(0);
+                    }
+                    self.stations.push(station);
+                }
             }
             let rate = radio.phy.and_then(|phy| phy.rate());
             let payload = datagram.into();

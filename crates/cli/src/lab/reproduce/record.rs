@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
@@ -99,7 +100,12 @@ pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
             .into_diagnostic()
             .wrap_err_with(|| format!("{} is no record of verdicts", path.display()))
             .map_err(Failure::Runtime)?,
-        Err(_) => Vec::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            let report = Err::<(), _>(error).into_diagnostic();
+            let report = report.wrap_err_with(|| format!("cannot read {}", path.display()));
+            return report.map_err(Failure::Runtime);
+        }
     };
     let tables = merged(known, ran, &texts);
     let json = json(&tables).into_diagnostic().map_err(Failure::Runtime)?;

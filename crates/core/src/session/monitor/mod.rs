@@ -184,7 +184,11 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.on_stranger(at, peer, dscp, update, reply);
         };
         match self.relation_to(key, &peer) {
-            Relation::Same => self.records[key as usize].peer = peer,
+            Relation::Same => {
+                let relation = self.relation;
+                let record = &mut self.records[key as usize];
+                record.hear(peer, |bound| relation(bound, &peer) == Relation::Same);
+            }
             Relation::Other => return self.ignore(Ignored::Misplaced),
             Relation::Unproven => match &update.opening {
                 None => return self.challenge(at, update.session, &peer, reply),
@@ -263,6 +267,8 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(session, CloseReason::Full, reply);
         }
         let binding = Binding { credential, label: self.secret.label(session) };
+        // What the source knows of clocks may be of a monitor that was here before.
+        let update = &Update { clock_offset: None, ..*update };
         let mut record = Record::new(update, peer, opening.name.into(), binding, at.received_at);
         record.set_dscp(dscp);
         let key = self.insert(record);

@@ -57,6 +57,8 @@ pub struct Source {
     doors: Vec<Door>,
     marks: Marks,
     newest_acked: Option<u64>,
+    /// Updates before this number were sent before the machine slept.
+    asleep_before: u64,
     sent: SentUpdates,
     /// The first update that carries the clocks' offset, which openings cannot, until one of those
     /// that carry it is acknowledged.
@@ -104,6 +106,7 @@ impl Source {
             doors: alloc::vec![Door::default()],
             marks: Marks::new(1),
             newest_acked: None,
+            asleep_before: 0,
             sent: SentUpdates::new(),
             offset_untold: None,
             unanswered_since: None,
@@ -176,6 +179,15 @@ impl Source {
         }
     }
 
+    /// The machine has slept: what was sent before says nothing of paths, and the monitor may be another.
+    /// The session is opened again, and acks of what was sent before change nothing.
+    pub fn on_wake(&mut self, now: Time) {
+        self.asleep_before = self.sent.next_seq();
+        if self.reach == Reach::Open {
+            self.open_again(now);
+        }
+    }
+
     /// What waits in the device through which a path leaves; `None` where nobody can tell.
     pub fn on_queue(&mut self, by: PathId, queue: Option<DeviceQueue>) {
         self.paths.set_queue(by, queue);
@@ -190,7 +202,7 @@ impl Source {
     /// There is no connection below and a new one is being made: counts as an opening.
     pub fn on_attempt(&mut self, now: Time) {
         if self.reach != Reach::Open {
-            self.next_attempt_at = now + self.backoff.next().max(self.params.max_rate.period());
+            self.next_attempt_at = now + self.backoff.next();
             self.attempt_by = PathSet::EMPTY;
             self.reach = Reach::Opening { attempts: self.backoff.attempts() };
         }
@@ -346,6 +358,9 @@ impl Source {
         ack: &wire::Ack,
     ) -> Result<SourceEvent, Ignored> {
         let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
+        if ack.seq < self.asleep_before {
+            return Err(Ignored::Late);
+        }
         self.marks.on_ack(by, self.params.dscp, dscp, ack);
         let wire::Ack { seq, hold, received_at, .. } = *ack;
         self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
@@ -481,8 +496,14 @@ impl Source {
     /// The next opening goes out now, by one path.
     fn attempt(&mut self, now: Time, by: PathId) {
         self.attempt_by = self.attempt_by.with(by);
-        let last = self.sent.last().map(|last| last.sent_at + self.params.max_rate.period());
-        self.next_attempt_at = last.map_or(now, |earliest| now.max(earliest));
+        self.next_attempt_at = self.paced(now);
+    }
+
+    /// `at`, or the earliest time that the bound of the rate allows. Cookies are good for 30 s at least,
+    /// so a slower rate than one in [`SourceParams::longest_wait`] does not hold openings up.
+    fn paced(&self, at: Time) -> Time {
+        let gap = self.params.max_rate.period().min(self.params.longest_wait);
+        self.sent.last().map_or(at, |last| at.max(last.sent_at + gap))
     }
 
     fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
@@ -505,7 +526,7 @@ impl Source {
         if now.since(self.opened_at) >= self.params.longest_wait {
             self.short_lives = 0;
             self.backoff.reset(0);
-            self.next_attempt_at = now;
+            self.next_attempt_at = self.paced(now);
         } else {
             // Somebody else may be at the monitor with our name: two that displace each other at
             // once would never come to rest. What was tried before the opening does not count:
@@ -574,6 +595,7 @@ impl Source {
                 }
                 self.marks.on_opening(seq);
                 self.on_attempt(now);
+                self.next_attempt_at = self.paced(self.next_attempt_at);
             }
         }
     }

@@ -17,8 +17,8 @@ pub struct SourceParams {
     /// The wait after the first opening without an answer. 200 ms: longer than nearly all round
     /// trips, short to a person.
     pub first_wait: Span,
-    /// Openings leave at this rate at most, whatever the monitor answers. The law's own bound holds once
-    /// the session is open.
+    /// Openings leave at this rate at most, whatever the monitor answers, or at one in
+    /// [`SourceParams::longest_wait`] if that is faster. The law's own bound holds once the session is open.
     pub max_rate: UpdateRate,
     /// The longest wait between openings; a monitor that comes back is found after at most this
     /// and a quarter. 2 s: one small packet then costs the path nothing.

@@ -42,7 +42,9 @@
 //!   congestion leaves half of the limit at least.
 //! - **A late sender.** On a busy host packets leave late, and arrivals measure the sender. Where it gave
 //!   up more than a tenth of the time ([`Delivery::given_up`](super::Delivery::given_up)), C is the rate
-//!   of arrivals without that time, and a step leads to at most four times the confirmed rate.
+//!   of arrivals without that time, and a step leads to at most four times the confirmed rate and needs no
+//!   half of the limit to be sent. The same holds for the pauses of an application, with which C can be
+//!   as large as the limit: then an excess without loss leaves the limit as it is, as the queue drained.
 //! - **Outages.** What was lost in a gap in which neither application nor sender paused, before and after
 //!   which packets came as fast as they were sent, is not charged.
 //! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves;

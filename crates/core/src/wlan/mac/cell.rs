@@ -101,6 +101,8 @@ pub struct Cell<P> {
     txop_end: Time,
     /// Who accesses the medium together, and when: empty between calls.
     due: Vec<(u32, Time)>,
+    /// Of the frames that collide: empty between calls.
+    powers: Vec<f64>,
     outbox: VecDeque<Delivered<P>>,
     rng: Pcg64,
     stats: CellStats,
@@ -125,6 +127,7 @@ impl<P: Packet> Cell<P> {
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
             due: Vec::with_capacity(contenders as usize),
+            powers: Vec::new(),
             outbox: VecDeque::new(),
             rng,
             stats: CellStats {
@@ -404,25 +407,52 @@ impl<P: Packet> Cell<P> {
     /// What becomes of all that is on the air, and until when.
     fn resolve(&mut self) {
         self.stats.exchanges += 1;
+        self.draw_powers();
         for index in 0..self.medium.sendings.len() {
             let sending = self.medium.sendings[index];
-            let received = self.receive(&sending);
+            let received = self.receive(index, &sending);
             self.medium.sendings[index].received = received;
         }
         self.medium.occupy();
     }
 
-    /// Lets the receiver of `sending` take what it can; how many MPDUs that is.
-    fn receive(&mut self, sending: &Sending) -> usize {
-        let Self { parts, medium, flows, outbox, rng, stats, .. } = self;
+    /// Of a collision: with which power each receiver gets each frame, a row for each frame's receiver.
+    /// Frames to one receiver share their row, as they meet at one antenna.
+    fn draw_powers(&mut self) {
+        self.powers.clear();
+        if !self.medium.is_collision() || !self.parts.channel.has_capture() {
+            return;
+        }
+        let sendings = &self.medium.sendings;
+        let receiver = |sending: &Sending| self.flows[sending.flow].to;
+        for (index, sending) in sendings.iter().enumerate() {
+            let to = receiver(sending);
+            match sendings[..index].iter().position(|before| receiver(before) == to) {
+                Some(same) => {
+                    let row = same * sendings.len();
+                    self.powers.extend_from_within(row..row + sendings.len());
+                }
+                None => {
+                    for by in sendings {
+                        let from = by.by.station;
+                        self.powers.push(self.parts.channel.received(from, to, &mut self.rng));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the receiver of the `index`-th frame take what it can; how many MPDUs that is.
+    fn receive(&mut self, index: usize, sending: &Sending) -> usize {
+        let Self { parts, medium, flows, outbox, rng, stats, powers, .. } = self;
         let flow = &mut flows[sending.flow];
         let (from, to) = (flow.from, flow.to);
         let Candidate { mode, mut log_success, .. } = flow.candidates[sending.mode];
         if medium.is_collision() {
             stats.stations[from as usize].collisions += 1;
-            let senders = medium.sendings.iter().map(|other| other.by.station);
-            let captured = parts.channel.captured(from, to, senders, rng);
-            let Some(ratio) = captured else { return 0 };
+            let row = index * medium.sendings.len();
+            let powers = &powers[row..row + medium.sendings.len()];
+            let Some(ratio) = parts.channel.captured(index, powers) else { return 0 };
             log_success = log_success_per_bit(&mode, ratio);
         } else if let Some(ratio) = parts.channel.faded(from, to, rng) {
             log_success = log_success_per_bit(&mode, ratio);

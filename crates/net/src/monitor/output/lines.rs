@@ -46,21 +46,23 @@ pub struct Unwritten {
     pub error: io::Error,
 }
 
-/// Opens a file to append lines to. If its last line has no end, as after a crash, it gets one.
-pub(super) fn append(path: &Path) -> Result<File, LinesError> {
+/// Opens a file to append lines to, and says whether its last line has no end, as after a crash. A file
+/// that cannot be read may end so.
+pub(super) fn append(path: &Path) -> Result<(File, bool), LinesError> {
     let failed = |error| LinesError { path: path.to_owned(), error };
-    let mut file = File::options().create(true).append(true).open(path).map_err(failed)?;
+    let file = File::options().create(true).append(true).open(path).map_err(failed)?;
     // A FIFO or a device has no end to look at.
-    if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-        let mut last = [0];
-        let mut reader = File::open(path).map_err(failed)?;
-        reader.seek(SeekFrom::End(-1)).map_err(failed)?;
-        reader.read_exact(&mut last).map_err(failed)?;
-        if last != *b"\n" {
-            file.write_all(b"\n").map_err(failed)?;
-        }
-    }
-    Ok(file)
+    let has_lines = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
+    let is_torn = has_lines && last_byte(path).is_none_or(|last| last != b'\n');
+    Ok((file, is_torn))
+}
+
+fn last_byte(path: &Path) -> Option<u8> {
+    let mut last = [0];
+    let mut reader = File::open(path).ok()?;
+    reader.seek(SeekFrom::End(-1)).ok()?;
+    reader.read_exact(&mut last).ok()?;
+    Some(last[0])
 }
 
 #[derive(Default)]
@@ -76,10 +78,11 @@ impl Pending for Waiting {
 }
 
 impl Lines {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+    /// `is_torn`: whether the last line that is there has no end.
+    pub(super) fn new(out: Box<dyn Write + Send>, is_torn: bool) -> Self {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
-        let writer = std::thread::spawn(move || write(&theirs, out));
+        let writer = std::thread::spawn(move || write(&theirs, out, is_torn));
         Self { waiting, writer }
     }
 
@@ -105,8 +108,12 @@ impl Lines {
 }
 
 /// Writes until there are no more lines, or nobody to read them.
-fn write(waiting: &Handover<Waiting>, out: Box<dyn Write + Send>) -> Result<(), Unwritten> {
-    let mut writer = LineWriter { out, is_torn: false, unwritten: None };
+fn write(
+    waiting: &Handover<Waiting>,
+    out: Box<dyn Write + Send>,
+    is_torn: bool,
+) -> Result<(), Unwritten> {
+    let mut writer = LineWriter { out, is_torn, unwritten: None };
     while let Some(lines) = waiting.next() {
         let mut text = Vec::new();
         let count = lines.len() as u64;
@@ -236,9 +243,12 @@ mod tests {
     fn a_line_that_a_crash_has_torn_is_ended_before_the_next_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("states");
-        for (before, after) in [("", ""), ("{}\n", "{}\n"), ("{}\n{\"a", "{}\n{\"a\n")] {
+        for (before, after) in [("", "{}\n"), ("{}\n", "{}\n{}\n"), ("{}\n{\"a", "{}\n{\"a\n{}\n")]
+        {
             std::fs::write(&path, before).unwrap();
-            append(&path).unwrap();
+            let (file, is_torn) = append(&path).unwrap();
+            let mut writer = LineWriter { out: Box::new(file), is_torn, unwritten: None };
+            assert!(writer.write(b"{}\n", 1));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
         }
         assert!(append(dir.path()).unwrap_err().to_string().starts_with("cannot write /"));

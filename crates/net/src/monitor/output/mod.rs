@@ -47,7 +47,7 @@ impl Outputs {
 
     /// Writes every fresh state to `out` as a line of JSON.
     pub fn write_lines(&mut self, out: Box<dyn Write + Send>) {
-        self.lines = Some(Lines::new(out));
+        self.lines = Some(Lines::new(out, false));
     }
 
     /// Appends every fresh state to a file as a line of JSON. A last line that a crash has torn is ended
@@ -56,7 +56,8 @@ impl Outputs {
     /// # Errors
     /// [`LinesError`] where the file cannot be opened.
     pub fn append_lines(&mut self, path: &Path) -> Result<(), LinesError> {
-        self.write_lines(Box::new(lines::append(path)?));
+        let (file, is_torn) = lines::append(path)?;
+        self.lines = Some(Lines::new(Box::new(file), is_torn));
         Ok(())
     }
 

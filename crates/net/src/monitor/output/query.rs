@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use freshline_core::unit::Span;
@@ -67,7 +67,7 @@ impl QuerySocket {
         }
         let listener = UnixListener::bind(&path)
             .map_err(|error| QueryError::System { path: path.clone(), error })?;
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let mut readers = VecDeque::new();
             for stream in listener.incoming() {
                 readers.retain(|reader: &JoinHandle<()>| !reader.is_finished());
@@ -76,17 +76,18 @@ impl QuerySocket {
                 {
                     let _ = oldest.join();
                 }
-                match stream {
-                    Ok(stream) => {
-                        let asker = asker.clone();
-                        readers.push_back(std::thread::spawn(move || {
-                            if let Err(error) = answer(stream, &asker) {
-                                tracing::debug!("a reader of the states went away: {error}");
-                            }
-                        }));
-                    }
-                    // Should the process be out of files, it will not be better at once.
-                    Err(_) => std::thread::sleep(REST),
+                let asker = asker.clone();
+                let reader = stream.and_then(|stream| {
+                    thread::Builder::new().spawn(move || {
+                        if let Err(error) = answer(stream, &asker) {
+                            tracing::debug!("a reader of the states went away: {error}");
+                        }
+                    })
+                });
+                match reader {
+                    Ok(reader) => readers.push_back(reader),
+                    // Should the process be out of files or threads, it will not be better at once.
+                    Err(_) => thread::sleep(REST),
                 }
             }
         });
