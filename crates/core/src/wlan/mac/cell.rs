@@ -450,9 +450,10 @@ impl<P: Packet> Cell<P> {
         let Candidate { mode, mut log_success, .. } = flow.candidates[sending.mode];
         if medium.is_collision() {
             stats.stations[from as usize].collisions += 1;
-            let row = index * medium.sendings.len();
-            let powers = &powers[row..row + medium.sendings.len()];
-            let Some(ratio) = parts.channel.captured(index, powers) else { return 0 };
+            // Without capture there are no powers, and all is lost.
+            let row = powers.chunks(medium.sendings.len()).nth(index);
+            let captured = row.and_then(|powers| parts.channel.captured(index, powers));
+            let Some(ratio) = captured else { return 0 };
             log_success = log_success_per_bit(&mode, ratio);
         } else if let Some(ratio) = parts.channel.faded(from, to, rng) {
             log_success = log_success_per_bit(&mode, ratio);
