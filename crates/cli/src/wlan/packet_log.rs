@@ -252,7 +252,7 @@ mod tests {
             // Numbers from all over the range share places, and none gets the frame of another.
             join.captured(shown(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0));
         }
-        assert_eq!(join.frames.len(), MOST);
+        assert_eq!(join.frames.len(), REMEMBERED);
         let mut written = Vec::new();
         for n in 0..20_000_u64 {
             let seq = u64::MAX - n;
