@@ -1,7 +1,7 @@
 //! Standard error: messages for people, which must neither end a run nor hold it up.
 //!
 //! A reader may be gone, as when a terminal is closed, or may not read, as a supervisor that hangs. What
-//! cannot be written at once is left out, and counted in the next message that can be.
+//! cannot be written at once is left out; the next message that can be written gives the count.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A pipe that is ready takes so many bytes without blocking (POSIX's PIPE_BUF on Linux).
+/// Bytes that a pipe takes without blocking when poll reports it as writable: Linux's PIPE_BUF.
 const CHUNK: usize = 4096;
 
 /// Pieces of text that were left out.
