@@ -379,15 +379,18 @@ fn open_by_hand(monitor: SocketAddr, session: u64) {
     socket.connect(monitor).expect("a monitor");
     let mut cookie = Cookie::default();
     let mut buffer = [0; 200];
+    let generated_at = Clock::new().now();
+    // The age comes with the first update after the opening.
+    let mut is_open = false;
     loop {
         let update = Update {
             session: SessionId(session),
-            seq: 0,
-            generated_at: Clock::new().now(),
+            seq: u64::from(is_open),
+            generated_at,
             clock_offset: Some(0),
             wants_ack: true,
             ack_mark: None,
-            opening: Some(Opening { cookie, name: "robot", token: b"" }),
+            opening: (!is_open).then_some(Opening { cookie, name: "robot", token: b"" }),
             payload: b"state",
         };
         let len = update.write(&mut buffer).expect("it fits");
@@ -395,7 +398,8 @@ fn open_by_hand(monitor: SocketAddr, session: u64) {
         let len = socket.recv(&mut buffer).expect("an answer");
         match Message::parse(&buffer[..len]).expect("of ours") {
             Message::Challenge(challenge) => cookie = challenge.cookie,
-            Message::Ack(_) => return,
+            Message::Ack(_) if is_open => return,
+            Message::Ack(_) => is_open = true,
             other => panic!("{other:?}"),
         }
     }

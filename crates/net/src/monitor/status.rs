@@ -292,9 +292,12 @@ mod tests {
             let Verdict::Fresh { source, opened: true, .. } = receipt.verdict else {
                 panic!("{:?}", receipt.verdict);
             };
-            let record = self.sessions.record(source).unwrap();
-            self.details.insert(source, record);
-            self.details.on_fresh(source, record, now);
+            self.details.insert(source, self.sessions.record(source).unwrap());
+            // The age comes with the first update after the opening.
+            let told = Update { seq: 1, opening: None, ..update };
+            let len = told.write(&mut datagram).unwrap();
+            self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
+            self.details.on_fresh(source, self.sessions.record(source).unwrap(), now);
             source
         }
 

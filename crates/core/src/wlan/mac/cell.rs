@@ -108,6 +108,9 @@ pub struct Cell<P> {
     stats: CellStats,
 }
 
+/// Room for the powers of eight frames that collide, at each other's receivers; more take memory anew.
+const MOST_POWERS: usize = 64;
+
 impl<P: Packet> Cell<P> {
     /// An idle cell with its random stream.
     pub fn new(parts: CellParts, rng: Pcg64) -> Self {
@@ -127,7 +130,7 @@ impl<P: Packet> Cell<P> {
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
             due: Vec::with_capacity(contenders as usize),
-            powers: Vec::new(),
+            powers: Vec::with_capacity(MOST_POWERS),
             outbox: VecDeque::new(),
             rng,
             stats: CellStats {
