@@ -126,7 +126,7 @@ fn merged(known: Vec<Table>, ran: &[Table], texts: &[Text]) -> Vec<Table> {
     tables.extend(known.into_iter().filter(|known| ran.iter().all(|ran| ran.name != known.name)));
     tables.retain(|table| texts.iter().any(|text| text.name == table.name));
     // The record has judged lines only, and the page is that of the record.
-    tables.iter_mut().for_each(|table| table.rows.retain(|row| is_judged(row)));
+    tables.iter_mut().for_each(|table| table.rows.retain(is_judged));
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     tables
 }
