@@ -3,7 +3,7 @@
 //! ```text
 //! excess = min of (received − sent) − base    over the last two buckets and eight slots;
 //!                                             queueing delay, any clocks
-//! base   = min of the same over 30 to 60 s
+//! base   = min of the same over 30 to 60 s; far below it one packet alone does not count
 //! rate   = bytes of the last four whole buckets / their length
 //! bucket = interval/10, from 5 to 50 ms, of arrivals
 //! slot   = bucket/5, of the server's clock; only those count in which a packet was sent
@@ -28,6 +28,8 @@ pub const URGENT_EXCESS: Span = Span::from_millis(20);
 const GROWTH: Span = Span::from_millis(10);
 /// A longer excess is none.
 const LONGEST: Span = Span::from_secs(10);
+/// A delay that is lower than all others by more than this needs a second packet.
+const SUDDEN: Span = Span::from_millis(5);
 /// How long a minimum of delays counts, at least.
 const BASE: Span = Span::from_secs(30);
 /// The current bucket and those before it.
@@ -94,6 +96,8 @@ pub struct Account {
     /// Minimum delays of this period and of the one before, in ns.
     base: [Option<i64>; 2],
     base_began: Time,
+    /// The delay of the last packet where it was far below the base.
+    sudden: Option<i64>,
     newest_at: Option<Time>,
     gap: Span,
     /// Since the last report: packets that came, and when the report left.
@@ -114,6 +118,7 @@ impl Default for Account {
             length: Span::from_millis(50),
             base: [None; 2],
             base_began: Time::ZERO,
+            sudden: None,
             newest_at: None,
             gap: Span::ZERO,
             packets: 0,
@@ -135,7 +140,7 @@ impl Account {
         bucket.packets += 1;
         bucket.bytes = bucket.bytes.saturating_add(size.get());
         bucket.least = Some(bucket.least.map_or(delay, |least| least.min(delay)));
-        self.base[0] = Some(self.base[0].map_or(delay, |least| least.min(delay)));
+        self.note_base(delay);
         self.note_slot(sent_at, delay);
         self.bytes = self.bytes.wrapping_add(size.get());
         self.packets += 1;
@@ -174,6 +179,24 @@ impl Account {
             told_missing: self.told_missing,
             ..Self::default()
         };
+    }
+
+    /// A time that was damaged on its way would pass for a path that is faster, and all that follow for
+    /// a queue.
+    fn note_base(&mut self, delay: i64) {
+        let sudden = SUDDEN.as_nanos().cast_signed();
+        let base = self.base.iter().flatten().min();
+        let is_sudden = base.is_none_or(|base| delay < base.saturating_sub(sudden));
+        let before = self.sudden.take();
+        let known = match before {
+            Some(before) if is_sudden => before.max(delay),
+            _ if !is_sudden => delay,
+            _ => {
+                self.sudden = Some(delay);
+                return;
+            }
+        };
+        self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
     }
 
     fn note_slot(&mut self, sent_at: Time, delay: i64) {
@@ -274,6 +297,22 @@ mod tests {
         // Frames end each 10 ms.
         let account = account(1000, |at| 300 + (9 - at % 10) * 1000);
         assert_eq!(account.excess(), Span::ZERO);
+    }
+
+    #[test]
+    fn a_damaged_time_does_not_make_a_queue_of_all_packets_that_follow() {
+        for early_by in [6, 67, 8_590].map(Span::from_millis) {
+            let mut account = account(1000, |_| 300);
+            account.on_packet(us(1_000_300), us(8_000_000) + early_by, Bytes::new(1000), DELTA);
+            for at in 1001..1200 {
+                let sent_at = us(7_000_000 + 1000 * at);
+                account.on_packet(us(1000 * at + 300), sent_at, Bytes::new(1000), DELTA);
+            }
+            assert_eq!(account.excess(), Span::ZERO, "{early_by}");
+        }
+        // A path that is faster from now on: what follows is held against it.
+        let faster = account(1000, |at| 10_300 - if at < 500 { 0 } else { 10_000 });
+        assert_eq!(faster.base[0], faster.slots.iter().map(|(_, least)| *least).min());
     }
 
     #[test]

@@ -192,10 +192,10 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// learnt from its level is of this rate. Laws that learn nothing from rates ignore it.
     fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
 
-    /// Frames to `station` have at most this many packets, as its client says: Nmax for this station
-    /// in place of [`DownlinkParams::most`]. It is brought into 2 to 1024. Laws without levels ignore
-    /// it.
-    fn on_max_packets(&mut self, _station: StationId, _packets: u16) {}
+    /// Frames to `station` have at most this many packets, as its client's latest report says: Nmax for
+    /// this station in place of [`DownlinkParams::most`], which `None` restores. It is brought into 2 to
+    /// 1024. Laws without levels ignore it.
+    fn on_max_packets(&mut self, _station: StationId, _packets: Option<NonZeroU16>) {}
 
     /// The time of [`DownlinkLaw::next_event`] has come; calls before it change nothing.
     fn on_tick(&mut self, now: Time);

@@ -16,6 +16,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU16;
 
 use super::{Belief, DownlinkLaw, DownlinkParams, Report, StationId, TooManyStations};
 use crate::unit::{BitRate, Span, Time};
@@ -181,9 +182,9 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
         }
     }
 
-    fn on_max_packets(&mut self, station: StationId, packets: u16) {
+    fn on_max_packets(&mut self, station: StationId, packets: Option<NonZeroU16>) {
         if let Some(station) = self.get_mut(station) {
-            station.max_packets = Some(f64::from(packets).clamp(2.0, 1024.0));
+            station.max_packets = packets.map(|most| f64::from(most.get()).clamp(2.0, 1024.0));
         }
     }
 
@@ -333,8 +334,8 @@ mod tests {
         let [one, other] = [StationId(0), StationId(1)];
         law.on_join(ms(0), one).unwrap();
         law.on_join(ms(0), other).unwrap();
-        law.on_max_packets(one, 128);
-        law.on_max_packets(StationId(9), 128);
+        law.on_max_packets(one, NonZeroU16::new(128));
+        law.on_max_packets(StationId(9), NonZeroU16::new(128));
         for station in [one, other] {
             law.on_report(ms(1), station, Report { level: 100.0, ..REPORT });
         }
@@ -343,8 +344,8 @@ mod tests {
         assert_eq!([first.level(), second.level()], [Some(100.0), Some(64.0)]);
         assert_eq!([first, second].map(|one| one.is_full(64.0, &params)), [false, true]);
         assert_eq!([first, second].map(|one| one.reachable(200.0)), [126.0, 200.0]);
-        for (said, taken) in [(0, 2.0), (1, 2.0), (32, 32.0), (u16::MAX, 1024.0)] {
-            law.on_max_packets(one, said);
+        for (stated, taken) in [(1, 2.0), (32, 32.0), (u16::MAX, 1024.0), (0, 64.0)] {
+            law.on_max_packets(one, NonZeroU16::new(stated));
             assert_eq!(law.stations[0].max_packets(&params), taken);
             assert!(law.stations[0].reachable(60.0) >= 1.0);
         }

@@ -273,6 +273,21 @@ proptest! {
     }
 }
 
+#[test]
+fn after_an_outage_the_limit_doubles() {
+    let mut world = World::new(2, world::law("{ law = \"fixed\", rate = \"4mbit\" }"), SEED);
+    world.run(Span::from_secs(2));
+    // Longer than it takes to fall silent, and some losses before.
+    for (loss, is_cut) in [(0.2, false), (0.0, true)] {
+        world.faults.loss = loss;
+        world.hosts[0].is_cut = is_cut;
+        world.run(Span::from_millis(2_800));
+    }
+    world.hosts[0].is_cut = false;
+    world.run(Span::from_millis(3_500));
+    assert!(rates(&world)[0] >= 4e6, "{:?}", rates(&world));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3))]
 

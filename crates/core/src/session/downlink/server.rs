@@ -441,9 +441,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             given_up,
         };
         self.law.on_delivery(now, StationId(key), &delivery, self.params.headers);
-        if let Some(packets) = report.max_packets {
-            self.law.on_max_packets(StationId(key), packets.get());
-        }
+        self.law.on_max_packets(StationId(key), report.max_packets);
         if let Some(seen) = report.seen {
             record.seen = Some(seen);
             record.levelled_at = Some(now);

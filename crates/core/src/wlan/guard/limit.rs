@@ -292,6 +292,9 @@ impl Limit {
     /// The client is there: silence ends, at the rate that it left.
     fn confirm(&mut self, now: Time) {
         if self.halvings > 0 {
+            // What was lost in the silence is answered by it already.
+            self.note_peak(now);
+            self.cut_at = now;
             self.rate = self.rate().as_bps() as f64;
             self.halvings = 0;
             // What it once had needs no small steps.
@@ -451,9 +454,7 @@ impl Limit {
         let wanted = saturated * if is_idle { 1.0 } else { used.clamp(LEAST, 1.0) };
         let rate =
             if straddles && !is_queued { wanted.max(self.rate.min(saturated)) } else { wanted };
-        if now.since(self.cut_at) > EPISODE {
-            self.peak = self.rate;
-        }
+        self.note_peak(now);
         self.step = if self.is_probing || now.since(self.cut_at) < self.interval * 2 {
             self.step.min(STEP)
         } else {
@@ -477,6 +478,13 @@ impl Limit {
         }
         self.rate = rate;
         self.changed_at = now;
+    }
+
+    /// The limit is about to be lowered.
+    fn note_peak(&mut self, now: Time) {
+        if self.peak == 0.0 || now.since(self.cut_at) > EPISODE {
+            self.peak = self.rate;
+        }
     }
 
     /// Back to what arrived, then upwards by steps.

@@ -68,6 +68,7 @@ mod limit;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 
 use self::limit::Limit;
 use super::delivery::Delivery;
@@ -196,7 +197,7 @@ impl DownlinkLaw for Guarded {
         }
     }
 
-    fn on_max_packets(&mut self, station: StationId, packets: u16) {
+    fn on_max_packets(&mut self, station: StationId, packets: Option<NonZeroU16>) {
         self.law.on_max_packets(station, packets);
     }
 
