@@ -121,7 +121,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
     }
     let limits = Limits {
-        max_connections: args.max_sources as usize,
+        max_connections: Limits::connections_for(args.max_sources as usize),
         idle_timeout: args.idle.into(),
         ..Limits::default()
     };

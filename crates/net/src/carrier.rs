@@ -84,6 +84,8 @@ pub(crate) struct Answer {
     pub(crate) len: usize,
     /// The code point with which they leave.
     pub(crate) dscp: Dscp,
+    /// Whether it belongs to a session that was let in.
+    pub(crate) is_known: bool,
 }
 
 /// Hands a datagram up and writes the answer.
@@ -137,7 +139,7 @@ impl Carrier {
                     for packet in train.datagrams() {
                         quic.server.handle(clock.instant_of(now), remote, local, packet);
                         let at = Clocked { received_at, now: clock.now() };
-                        quic.hand_up(at, dscp, &mut answer);
+                        quic.hand_up(at, dscp, clock.instant_of(now), &mut answer);
                         quic.flush(socket, clock.instant_of(now));
                     }
                 }
@@ -222,6 +224,7 @@ impl Quic {
         &mut self,
         at: Clocked,
         dscp: Option<Dscp>,
+        now: Instant,
         answer: &mut HandUp<'_, N>,
     ) {
         let mut reply = [0; N];
@@ -230,8 +233,11 @@ impl Quic {
             let address = Address { remote, local: None };
             let identity = self.server.identity(connection);
             let peer = Peer { address, connection: Some(connection), identity };
-            let Answer { len, dscp: mark } =
+            let Answer { len, dscp: mark, is_known } =
                 answer(Came { at, peer, dscp, datagram: &datagram }, &mut reply);
+            if is_known {
+                self.server.keep(connection, now);
+            }
             if len > 0 {
                 // An answer that replaces an older one, or comes to a connection that has just
                 // ended, is no loss.

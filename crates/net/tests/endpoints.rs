@@ -82,9 +82,13 @@ fn config(quic: Option<ServerConfig>) -> MonitorConfig {
 
 /// QUIC's settings of both sides, with a certificate made for the occasion.
 fn quic() -> (ServerConfig, Transport) {
+    limited_quic(Limits::default())
+}
+
+fn limited_quic(limits: Limits) -> (ServerConfig, Transport) {
     let state = tempfile::tempdir().expect("a directory");
     let identity = Identity::from_state_dir(state.path()).expect("an identity");
-    let server = ServerConfig::new(&identity, None, Limits::default()).expect("a server");
+    let server = ServerConfig::new(&identity, None, limits).expect("a server");
     let trust = Trust::Pinned(identity.fingerprint());
     let config = ClientConfig::new(&trust, None).expect("a client");
     (server, Transport::Quic { config, server_name: "localhost".into() })
@@ -156,6 +160,17 @@ fn a_source_keeps_a_monitor_fresh_over_udp() {
 fn a_source_keeps_a_monitor_fresh_over_quic() {
     let (server, transport) = quic();
     both_sides_agree(Some(server), transport);
+}
+
+#[test]
+fn a_connection_by_which_a_session_came_outlasts_the_time_to_open_one() {
+    let opening_timeout = Duration::from_secs(1);
+    let (server, transport) = limited_quic(Limits { opening_timeout, ..Limits::default() });
+    let monitor = Running::start(config(Some(server)), ());
+    // At 200/s: two seconds.
+    let (report, _) = run_until(400, source_config(monitor.address, transport));
+    assert_eq!(report.opened, 1, "{report:?}");
+    assert_eq!(monitor.end().counters.opened, 1);
 }
 
 #[test]

@@ -195,10 +195,6 @@ impl From<SharingName> for Sharing {
     }
 }
 
-/// Connections of those that have not joined, or of whom it is not known yet that they are gone: so
-/// many strangers, 40 kB each, keep no client out.
-const OTHERS: usize = 1_000;
-
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.every.is_zero() {
         return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
@@ -207,7 +203,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--loop begins a file anew; it belongs to --file")));
     }
     let limits = Limits {
-        max_connections: args.stations as usize + OTHERS,
+        max_connections: Limits::connections_for(args.stations as usize),
         in_flight: Limits::DOWNLINK_IN_FLIGHT,
         ..Limits::default()
     };

@@ -207,6 +207,8 @@ impl Server {
         let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
             let Came { at, peer, dscp, datagram } = came;
             let receipt = sessions.on_marked_datagram(at, peer, dscp, datagram, reply);
+            let is_known =
+                matches!(receipt.verdict, ServerVerdict::Joined(_) | ServerVerdict::Reported(_));
             match receipt.verdict {
                 ServerVerdict::Joined(client) => {
                     let session = sessions.client(client).map(|record| record.session);
@@ -220,7 +222,7 @@ impl Server {
                 }
                 _ => {}
             }
-            Answer { len: receipt.reply, ..Answer::default() }
+            Answer { len: receipt.reply, is_known, ..Answer::default() }
         })?;
         Ok(more)
     }

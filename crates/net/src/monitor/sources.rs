@@ -29,6 +29,7 @@ impl Sources {
         let Self { sessions, details } = self;
         let receipt = sessions.on_marked_datagram(at, sender, dscp, datagram, reply);
         let now = at.received_at;
+        let is_known = matches!(receipt.verdict, Verdict::Fresh { .. } | Verdict::Stale { .. });
         match receipt.verdict {
             Verdict::Fresh { source, opened, is_repeat, brings_age, .. } => {
                 if let Some(record) = sessions.record(source) {
@@ -50,7 +51,7 @@ impl Sources {
             }
             _ => {}
         }
-        Answer { len: receipt.reply, dscp: receipt.dscp }
+        Answer { len: receipt.reply, dscp: receipt.dscp, is_known }
     }
 
     /// Time has passed. Calls before [`Sources::next_event`] change nothing.

@@ -66,16 +66,19 @@ const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// How much of the monitor its peers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections, of some 40 kB each, handshakes included. Beyond it, new ones are
+    /// Most connections by which a session has come, of some 40 kB each. Beyond it, new ones are
     /// refused.
     pub max_connections: usize,
-    /// Most unfinished handshakes. Beyond it, new ones are ignored, to try again.
-    pub max_handshakes: usize,
+    /// Most connections by which none has, handshakes included, as large. Beyond it, the oldest one of
+    /// the network that has the most (24 bits of IPv4, 48 of IPv6) gives way.
+    pub max_strangers: usize,
     /// Unfinished handshakes from which on a newcomer must first prove its address by a
     /// Retry, which takes it one more round trip and us no state. 0: always.
     pub retry_above: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
+    /// How long a connection may last without a session.
+    pub opening_timeout: Duration,
     /// How long a source may be silent; longer than its updates are apart.
     pub idle_timeout: Duration,
     /// Bytes to one peer that it has yet to acknowledge, at most. A peer that takes all and
@@ -84,14 +87,16 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 10 000 connections and 256 handshakes, of at most 5 s each; Retry from 32 on, as
-    /// many as restarted sources plausibly make at once; 30 s of silence; 1 MiB in flight.
+    /// 10 000 connections and 1024 without a session, for at most a minute each, 5 s of which for the
+    /// handshake; Retry from 32 handshakes on, as many as restarted sources plausibly make at once;
+    /// 30 s of silence; 1 MiB in flight.
     fn default() -> Self {
         Self {
             max_connections: 10_000,
-            max_handshakes: 256,
+            max_strangers: 1024,
             retry_above: 32,
             handshake_timeout: Duration::from_secs(5),
+            opening_timeout: Duration::from_secs(60),
             idle_timeout: IDLE_TIMEOUT,
             in_flight: ACKS_IN_FLIGHT,
         }
@@ -101,6 +106,12 @@ impl Default for Limits {
 impl Limits {
     /// Room for 500 Mbit/s over 64 ms, for those who send packets rather than acknowledgements.
     pub const DOWNLINK_IN_FLIGHT: u64 = 4 << 20;
+
+    /// [`Limits::max_connections`] for so many sessions: half as many more, and 64, for those that come
+    /// by several paths, and for connections of processes that have ended without a word.
+    pub fn connections_for(sessions: usize) -> usize {
+        sessions.saturating_add(sessions / 2).saturating_add(64)
+    }
 }
 
 /// What a monitor needs to take connections.

@@ -73,6 +73,7 @@ mod outbox;
 mod peer;
 mod reason;
 mod server;
+mod strangers;
 mod token_clock;
 mod transmit;
 mod unlimited;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use freshline_core::dscp::Dscp;
 use noq_proto::{Connection, PathId};
 
+use super::strangers::Network;
 use super::{ConnKey, LostReason, ServerEvent};
 
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Peer {
     pub(super) key: ConnKey,
     pub(super) connection: Connection,
     pub(super) phase: Phase,
+    /// Where its handshake came from.
+    pub(super) network: Network,
     /// Stands for the certificate that it has shown, if any.
     pub(super) identity: Option<NonZeroU64>,
     /// Of the datagram that waits.
@@ -29,7 +32,10 @@ pub(super) enum Phase {
     Handshake {
         give_up_at: Instant,
     },
-    Established,
+    /// Until a session comes by it, it has so much time.
+    Established {
+        open_by: Option<Instant>,
+    },
     /// Reported as lost; stays until QUIC has said its last word.
     Lost,
 }
@@ -38,7 +44,8 @@ impl Peer {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let give_up_at = match self.phase {
             Phase::Handshake { give_up_at } => Some(give_up_at),
-            Phase::Established | Phase::Lost => None,
+            Phase::Established { open_by } => open_by,
+            Phase::Lost => None,
         };
         [self.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
     }
@@ -50,7 +57,7 @@ impl Peer {
                 let from = self.connection.network_path(PathId::ZERO).ok()?.remote();
                 Some(ServerEvent::Refused { from, reason })
             }
-            Phase::Established => Some(ServerEvent::Lost { key: self.key, reason }),
+            Phase::Established { .. } => Some(ServerEvent::Lost { key: self.key, reason }),
             Phase::Lost => None,
         }
     }
@@ -59,5 +66,9 @@ impl Peer {
 impl Phase {
     pub(super) fn is_handshake(self) -> bool {
         matches!(self, Self::Handshake { .. })
+    }
+
+    pub(super) fn is_established(self) -> bool {
+        matches!(self, Self::Established { .. })
     }
 }

@@ -22,6 +22,7 @@ use noq_proto::{
 use rustls::pki_types::CertificateDer;
 
 use super::peer::{Peer, Phase};
+use super::strangers::{Network, Strangers};
 use super::token_clock::TokenClock;
 use super::transmit::{Transmit, Written, write_next};
 use super::{
@@ -31,6 +32,11 @@ use super::{
 /// Replies outside of any connection (Retry, refusal, reset) that wait to be sent; more
 /// are dropped, and a true peer asks again.
 const MAX_REPLIES: usize = 256;
+
+/// What is said where a connection ends without a session.
+const NO_SESSION: &str = "no session came by this connection; dial again once there is a state";
+/// What is said to a session too many.
+const FULL: &str = "it has as many connections as it takes";
 
 /// Names one connection of a [`Server`]; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,7 +74,7 @@ pub enum ServerEvent {
 /// The monitor's connections. See the [module](super) for how to drive it.
 ///
 /// - input: [`handle`](Self::handle), [`on_timeout`](Self::on_timeout)
-/// - commands: [`send`](Self::send), [`close`](Self::close)
+/// - commands: [`send`](Self::send), [`keep`](Self::keep), [`close`](Self::close)
 /// - output: [`poll_event`](Self::poll_event), [`recv`](Self::recv),
 ///   [`poll_transmit`](Self::poll_transmit), [`next_timeout`](Self::next_timeout)
 /// - getters: [`remote_addr`](Self::remote_addr), [`connections`](Self::connections)
@@ -80,6 +86,8 @@ pub struct Server {
     peers: Vec<Option<Box<Peer>>>,
     open: usize,
     handshakes: usize,
+    /// Connections by which no session has come.
+    strangers: Strangers,
     next_serial: u64,
     timers: BTreeSet<(Instant, usize)>,
     sendable: VecDeque<usize>,
@@ -103,6 +111,7 @@ impl Server {
             peers: Vec::new(),
             open: 0,
             handshakes: 0,
+            strangers: Strangers::default(),
             next_serial: 0,
             timers: BTreeSet::new(),
             sendable: VecDeque::new(),
@@ -149,6 +158,10 @@ impl Server {
             match peer.phase {
                 // Without a word: the address may well be a spoofed one.
                 Phase::Handshake { give_up_at } if give_up_at <= now => self.forget(slot),
+                Phase::Established { open_by: Some(open_by) } if open_by <= now => {
+                    let key = peer.key;
+                    self.close(key, now, NO_SESSION);
+                }
                 _ => {
                     peer.connection.handle_timeout(now);
                     self.settle(slot, now);
@@ -166,7 +179,7 @@ impl Server {
     /// The same, in a packet with this code point.
     pub fn send_marked(&mut self, key: ConnKey, datagram: &[u8], dscp: Dscp) -> SendOutcome {
         match self.peer_mut(key) {
-            Some(peer) if peer.phase == Phase::Established => {
+            Some(peer) if peer.phase.is_established() => {
                 peer.mark = dscp;
                 let outcome = outbox::put(&mut peer.connection, datagram);
                 self.mark_sendable(key.slot);
@@ -176,11 +189,28 @@ impl Server {
         }
     }
 
+    /// A session has come by this connection: it does not give way to newcomers any more. Beyond
+    /// [`Limits::max_connections`] it is closed.
+    pub fn keep(&mut self, key: ConnKey, now: Instant) {
+        let is_full = self.kept() >= self.limits.max_connections;
+        let Some(peer) = self.peer_mut(key) else { return };
+        if !matches!(peer.phase, Phase::Established { open_by: Some(_) }) {
+            return;
+        }
+        if is_full {
+            return self.close(key, now, FULL);
+        }
+        peer.phase = Phase::Established { open_by: None };
+        let network = peer.network;
+        self.strangers.remove(network, key.serial);
+        self.settle(key.slot, now);
+    }
+
     /// Ends a connection and tells the source why, in words for its user. No event
     /// follows.
     pub fn close(&mut self, key: ConnKey, now: Instant, reason: &str) {
         if let Some(peer) = self.peer_mut(key)
-            && peer.phase == Phase::Established
+            && peer.phase.is_established()
         {
             let reason = Bytes::copy_from_slice(reason.as_bytes());
             peer.connection.close(now, VarInt::from_u32(0), reason);
@@ -264,22 +294,27 @@ impl Server {
     /// Decides on a newcomer: in, prove your address, or out.
     fn welcome(&mut self, incoming: Incoming, now: Instant) {
         let mut reply = Vec::new();
-        if self.open >= self.limits.max_connections {
+        if self.kept() >= self.limits.max_connections {
             let transmit = self.endpoint.refuse(incoming, &mut reply);
             return self.reply(transmit, reply);
         }
-        if !incoming.remote_address_validated() && self.handshakes >= self.limits.retry_above {
+        let is_crowded = self.strangers.len() >= self.limits.max_strangers;
+        let is_doubted = is_crowded || self.handshakes >= self.limits.retry_above;
+        if is_doubted && !incoming.remote_address_validated() {
             return match self.endpoint.retry(incoming, &mut reply) {
                 Ok(transmit) => self.reply(transmit, reply),
                 Err(error) => self.endpoint.ignore(error.into_incoming()),
             };
         }
-        if self.handshakes >= self.limits.max_handshakes {
-            return self.endpoint.ignore(incoming);
+        while self.strangers.len() >= self.limits.max_strangers.max(1)
+            && let Some(slot) = self.strangers.first_to_go()
+        {
+            // Without a word: who floods is not worth a packet, and who does not dials again.
+            self.forget(slot);
         }
         let from = incoming.remote_address();
         match self.endpoint.accept(incoming, now, &mut reply, None) {
-            Ok((ConnectionHandle(slot), connection)) => self.admit(slot, connection, now),
+            Ok((ConnectionHandle(slot), connection)) => self.admit(slot, from, connection, now),
             Err(error) => {
                 let reason = error.cause.into();
                 self.events.push_back(ServerEvent::Refused { from, reason });
@@ -290,8 +325,10 @@ impl Server {
         }
     }
 
-    fn admit(&mut self, slot: usize, connection: Connection, now: Instant) {
+    fn admit(&mut self, slot: usize, from: SocketAddr, connection: Connection, now: Instant) {
         let key = ConnKey { serial: self.next_serial, slot };
+        let network = Network::of(from.ip());
+        self.strangers.insert(network, key.serial, slot);
         self.next_serial += 1;
         if self.peers.len() <= slot {
             self.peers.resize_with(slot + 1, || None);
@@ -300,6 +337,7 @@ impl Server {
             key,
             connection,
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
+            network,
             identity: None,
             mark: Dscp::DEFAULT,
             wake_at: None,
@@ -309,6 +347,11 @@ impl Server {
         self.open += 1;
         self.handshakes += 1;
         self.settle(slot, now);
+    }
+
+    /// Connections by which a session has come.
+    fn kept(&self) -> usize {
+        self.open - self.strangers.len()
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
@@ -354,7 +397,8 @@ impl Server {
         while let Some(event) = peer.connection.poll() {
             match event {
                 Event::Connected if takes_our_datagrams(&mut peer.connection) => {
-                    peer.phase = Phase::Established;
+                    let open_by = Some(now + self.limits.opening_timeout);
+                    peer.phase = Phase::Established { open_by };
                     peer.identity = identity(&peer.connection, &self.digests);
                 }
                 Event::Connected => {
@@ -401,6 +445,7 @@ impl Server {
         if let Some(peer) = self.peers[slot].take() {
             self.open -= 1;
             self.handshakes -= usize::from(peer.phase.is_handshake());
+            self.strangers.remove(peer.network, peer.key.serial);
             if let Some(wake_at) = peer.wake_at {
                 self.timers.remove(&(wake_at, slot));
             }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use freshline_net::quic::{Limits, Transmit};
+use freshline_net::quic::{ClientEvent, Limits, Transmit};
 use proptest::prelude::*;
 
 use crate::world::{Foreign, House, World};
@@ -74,14 +74,79 @@ fn unfinished_handshakes_are_capped_and_forgotten_and_a_retry_lets_true_sources_
     assert_eq!(world.server.connections(), 1);
 }
 
+/// Room for one session and for four strangers.
+const NARROW: Limits = Limits {
+    max_connections: 1,
+    max_strangers: 4,
+    retry_above: 1_000,
+    handshake_timeout: Duration::from_secs(5),
+    opening_timeout: Duration::from_secs(60),
+    idle_timeout: Duration::from_secs(600),
+    in_flight: 1 << 20,
+};
+
 #[test]
-fn proven_addresses_are_capped_too_until_they_finish_their_handshake() {
+fn who_floods_with_handshakes_drives_out_itself() {
     let house = House::new();
-    let limits = Limits { retry_above: 0, max_handshakes: 0, ..Limits::default() };
+    let mut world = World::limited(&house, NARROW);
+    let mut other = world.another_client(&house, "198.51.100.7:1".parse().unwrap());
+    let flood = |world: &mut World, handshakes: std::ops::Range<u32>| {
+        for n in handshakes {
+            let mut one = Foreign::dial(&house, b"freshline/1", 64 * 1024, world.now);
+            let initial = one.initial(world.now);
+            world.server.handle(world.now, spoofed(n), None, &initial);
+            assert!(world.server.connections() <= 5);
+        }
+    };
+    flood(&mut world, 0..20);
+    // A place among strangers is enough for one that is slow to say what it wants.
+    world.connect();
+    other.exchange_with(&mut world);
+    flood(&mut world, 20..40);
+    let key = world.deliver(b"after the flood");
+    world.server.keep(key, world.now);
+    flood(&mut world, 40..60);
+    assert_eq!(world.deliver(b"kept"), key);
+    world.run(Duration::from_secs(6));
+    assert_eq!(world.server.connections(), 2, "the flood is forgotten");
+}
+
+#[test]
+fn connections_without_a_session_keep_no_source_out() {
+    let house = House::new();
+    let mut world = World::limited(&house, NARROW);
+    let mut strangers = Vec::new();
+    for n in 0..40 {
+        let mut stranger = world.another_client(&house, spoofed(n));
+        stranger.exchange_with(&mut world);
+        assert_eq!(stranger.client.poll_event(), Some(ClientEvent::Connected));
+        strangers.push(stranger);
+    }
+    assert_eq!(world.server.connections(), 4);
+    world.connect();
+    let key = world.deliver(b"a source");
+    world.server.keep(key, world.now);
+    assert_eq!(world.server.connections(), 4, "it is no stranger any more");
+}
+
+#[test]
+fn a_connection_without_a_session_ends_and_one_with_stays() {
+    let house = House::new();
+    let limits = Limits { opening_timeout: Duration::from_secs(10), ..NARROW };
     let mut world = World::limited(&house, limits);
-    world.exchange();
-    assert_eq!(world.server.connections(), 0);
-    assert_eq!(world.client.poll_event(), None);
+    world.connect();
+    let mut source = world.another_client(&house, spoofed(1));
+    source.exchange_with(&mut world);
+    let _ = source.client.send(b"a session");
+    source.exchange_with(&mut world);
+    let (key, _) = world.server.recv().expect("its first update");
+    world.server.keep(key, world.now);
+    world.run(limits.opening_timeout);
+    let reason = world.lost().to_string();
+    assert!(reason.contains("no session came by this connection"), "{reason}");
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.server.connections(), 1);
+    assert_eq!(world.server.remote_addr(key), Some(spoofed(1)));
 }
 
 #[test]

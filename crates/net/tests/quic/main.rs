@@ -324,7 +324,8 @@ fn acks_to_an_unproven_address_give_way_to_the_newest() {
 fn a_silent_peer_is_lost_after_the_idle_timeout() {
     let mut world = World::pinned(&House::new());
     world.connect();
-    world.deliver(b"last words");
+    let key = world.deliver(b"last words");
+    world.server.keep(key, world.now);
     world.run(SECOND);
     world.up = false;
     world.run(40 * SECOND);
@@ -342,6 +343,8 @@ fn connections_are_capped_and_the_next_source_is_told() {
     let limits = Limits { max_connections: 1, ..Limits::default() };
     let mut world = World::limited(&house, limits);
     world.connect();
+    let key = world.deliver(b"a session");
+    world.server.keep(key, world.now);
     let mut second = world.another_client(&house, "10.0.0.2:2".parse().unwrap());
     second.exchange_with(&mut world);
     let reason = second.lost();
