@@ -10,7 +10,7 @@ mod udp;
 mod vias;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -341,9 +341,10 @@ fn who_says_nothing_and_who_does_not_answer_are_given_up() {
 fn programs_wait_for_a_server_that_comes_late() {
     let (ours, theirs) = (Who::new(), Who::new());
     let there = serve(LOCALHOST, echo);
-    // It hears nothing until the server takes the port.
-    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
-    let at = listener.local_addr().unwrap();
+    // Below the ports that the kernel gives to sockets: nobody takes it before the server does.
+    let free = |port: &u16| UdpSocket::bind((LOCALHOST, *port)).is_ok();
+    let port = (20_000..30_000).find(free).expect("a free port");
+    let at = SocketAddr::new(LOCALHOST, port);
     let client = client(&ours, theirs.pin(), at, Sending::default(), &[there]);
     let mut program = TcpStream::connect(client.at[1]).unwrap();
     program.write_all(b"early").unwrap();
