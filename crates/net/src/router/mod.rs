@@ -19,6 +19,7 @@ mod limits;
 mod metrics;
 mod netfilter;
 mod order;
+mod place;
 mod shaper;
 mod tun;
 mod watch;
