@@ -109,14 +109,16 @@ impl ControlSocket {
     fn take_at(place: &Place, device: &str) -> io::Result<Option<Self>> {
         let path = place.socket_of(device)?;
         let _alone = place.lock()?;
-        match UnixStream::connect(&path) {
-            Ok(_) => return Ok(None),
-            // Of a router that was killed.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(&path)?;
+        if UnixStream::connect(&path).is_ok() {
+            return Ok(None);
+        }
+        // Of routers that were killed, the device's own among them; those of namespaces that are gone
+        // would stay for ever.
+        for socket in place.sockets() {
+            let refused = UnixStream::connect(&socket).err().map(|error| error.kind());
+            if refused == Some(io::ErrorKind::ConnectionRefused) {
+                let _ = fs::remove_file(socket);
             }
-            // Nobody has it; should anything else be wrong, so it is for what follows.
-            Err(_) => {}
         }
         let listener = UnixListener::bind(&path)?;
         Ok(Some(Self { listener, path: Path(path) }))
@@ -265,14 +267,16 @@ mod tests {
         place.prepare().unwrap();
         let first = ControlSocket::take_at(&place, "eth0").unwrap().expect("a socket");
         assert!(ControlSocket::take_at(&place, "eth0").unwrap().is_none());
-        assert!(ControlSocket::take_at(&place, "eth1").unwrap().is_some());
-        // As a process leaves it that is killed.
-        let ControlSocket { listener, path } = first;
-        drop(listener);
-        std::mem::forget(path);
+        let other = ControlSocket::take_at(&place, "eth1").unwrap().expect("a socket");
+        // As processes leave them that are killed.
+        for ControlSocket { listener, path } in [first, other] {
+            drop(listener);
+            std::mem::forget(path);
+        }
         let next = ControlSocket::take_at(&place, "eth0").unwrap().expect("a socket");
+        assert_eq!(place.sockets(), [place.socket_of("eth0").unwrap()]);
         drop(next);
-        assert!(!place.socket_of("eth0").unwrap().exists());
+        assert_eq!(place.sockets(), [] as [PathBuf; 0]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ const OF_ROOT: &str = "/run";
 const OF_USER: &str = "XDG_RUNTIME_DIR";
 /// Our folder in it.
 const OURS: &str = "freshline";
+/// What the names of sockets begin with.
+const PREFIX: &str = "router-";
 
 /// A folder for sockets that no other user may enter.
 #[derive(Debug)]
@@ -87,7 +89,16 @@ impl Place {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let netns = fs::metadata("/proc/thread-self/ns/net")?.ino();
-        Ok(self.0.join(format!("router-{netns}-{device}")))
+        Ok(self.0.join(format!("{PREFIX}{netns}-{device}")))
+    }
+
+    /// The sockets of all routers, those that were killed among them.
+    pub(super) fn sockets(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+            .map(|entry| entry.path())
+            .collect()
     }
 
     #[cfg(test)]

@@ -48,9 +48,10 @@ impl Watchdog {
             Some(last) => {
                 if let Some(missed) = self.missed(now.since(last)) {
                     tracing::warn!(
-                        "the router did not run for {}: for about {missed} packets passed without it, \
-                         and from now on it shapes again",
-                        now.since(last)
+                        "the router did not run for {:.1} s: for about {:.1} s packets passed without \
+                         it, and from now on it shapes again",
+                        now.since(last).as_secs_f64(),
+                        missed.as_secs_f64()
                     );
                 }
             }
