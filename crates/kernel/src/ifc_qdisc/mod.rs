@@ -198,7 +198,7 @@ fn remove_deserted() -> Result<(), KernelError> {
         let Some((netns, index)) = place_of(folder.name()) else { continue };
         let is_gone = netns == own && name_of(index).is_none();
         // No other command is at work. What is not in place has no root to give back: it was killed
-        // before it put the discipline there or after it took it away, or somebody has replaced it.
+        // before it put the discipline there or after it took it away, or it was replaced.
         if is_gone || status::is_out_of_place(&folder) {
             folder.detach().and(folder.remove())?;
         }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use super::Target;
 use crate::via::Networks;
 
-/// Services of Azure's hosts for their guests, at an address that anybody else could have.
+/// Services of Azure's hosts for their guests, at a public address.
 const AZURE_HOST: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
 /// A destination that is allowed although it is private.

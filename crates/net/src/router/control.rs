@@ -1,8 +1,8 @@
 //! The socket over which a running router is asked and set.
 //!
 //! It is a UNIX socket in a folder that no other user may enter ([`Place`]), one per device of a network
-//! namespace. Both ends check whose process the other is (`SO_PEERCRED`): only root and the process's own
-//! user are heard, and only they are believed. The socket of a router that was killed is replaced.
+//! namespace. Both ends check the user of the other process (`SO_PEERCRED`), which has to be root or the
+//! own user. The socket of a router that was killed is replaced.
 //!
 //! A question is a line of JSON, an [`Order`]; the answer another one. Either line is bounded, and in what
 //! is read of an answer control characters are escaped.

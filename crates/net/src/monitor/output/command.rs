@@ -22,7 +22,7 @@ use crate::clock::Clock;
 /// hold up the others.
 const RUNNERS: usize = 8;
 
-/// How long commands that run may go on when the monitor is told to end.
+/// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
 
 /// How often it is looked whether a command has to end before its time.
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_monitor_that_is_told_to_end_drops_pending_states_and_ends_commands_soon() {
+    fn a_monitor_that_a_signal_ends_drops_pending_states_and_ends_commands_soon() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("states");
         let words = format!("echo $FRESHLINE_SEQ >> {}; sleep 60", file.display());
