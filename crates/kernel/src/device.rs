@@ -3,13 +3,15 @@
 //! Unsafe: libbpf-rs knows no links of tcx, the kernel's hook for programs on a device's packets,
 //! so that libbpf's own function is called.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
+use std::thread;
 
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut, libbpf_sys};
 use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::sched::{CloneFlags, setns};
 
 use crate::KernelError;
 
@@ -38,6 +40,32 @@ impl Device {
     pub(crate) fn exists(&self) -> bool {
         name_of(self.index).is_some()
     }
+
+    /// Whether it is gone, in whatever network namespace it was. A namespace that no process is in and
+    /// that has no name in [`NAMED`] is taken as gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        let Some(netns) = open_netns(self.netns) else { return true };
+        let is_there = || {
+            setns(&netns, CloneFlags::CLONE_NEWNET)?;
+            Ok::<_, nix::Error>(self.exists())
+        };
+        let told = thread::scope(|scope| scope.spawn(is_there).join().expect("it does not panic"));
+        told.is_ok_and(|is_there| !is_there)
+    }
+}
+
+/// Where `ip netns` keeps namespaces.
+const NAMED: &str = "/run/netns";
+
+/// The network namespace with this inode.
+fn open_netns(inode: u64) -> Option<File> {
+    let list = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten();
+    let of_processes = list("/proc").map(|process| process.path().join("ns/net"));
+    let named = list(NAMED).map(|entry| entry.path());
+    named
+        .chain(of_processes)
+        .find(|path| fs::metadata(path).is_ok_and(|about| about.ino() == inode))
+        .and_then(|path| File::open(path).ok())
 }
 
 /// What the device with this number is called, if there is one in the network namespace of the

@@ -8,8 +8,13 @@
 //!     router-4026-3/         likewise:                              control, and maps
 //!     mesh/                  a congestion control:                  control
 //! ```
+//!
+//! A folder is a journal: it is made before the kernel's state changes, holds what undoes the change, and
+//! is removed last, once that is done. So a command may be killed between any two of its steps: what it
+//! left is in the folder, and the next command completes its end. Commands hold [`lock`] from the first
+//! step to the last, so that a folder which is not whole is of a command that was killed.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::Link;
@@ -93,20 +98,29 @@ impl Folder {
     pub(crate) fn controls(&self) -> Result<Vec<Link>, KernelError> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         entries
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(CONTROL))
+            .filter(is_control)
             .map(|entry| Link::open(entry.path()))
             .collect::<Result<_, _>>()
             .map_err(KernelError::bpf("open the program's pin"))
     }
 
-    /// Ends its programs. To remove their pins would do so as well, but later than that returns.
+    /// Ends its programs and removes their pins. The pins go first: a process that is killed between the
+    /// two steps takes its links along, and no pin of a detached link is left, which would look like one
+    /// of a device that is gone. To remove the pins alone would detach later than it returns.
     pub(crate) fn detach(&self) -> Result<(), KernelError> {
         let detach = |link: &Link| link.detach().map_err(KernelError::bpf("detach the program"));
-        self.controls()?.iter().try_for_each(detach)
+        let links = self.controls()?;
+        self.remove_controls()?;
+        links.iter().try_for_each(detach)
     }
 
-    /// Whether its cgroup or device is gone, and the programs with it. The kernel tells: either may
-    /// be out of sight, in a namespace of its own, and yet be there.
+    /// Whether it holds programs in their places.
+    pub(crate) fn has_controls(&self) -> bool {
+        fs::read_dir(&self.0).into_iter().flatten().flatten().any(|entry| is_control(&entry))
+    }
+
+    /// Whether a program of it is in no place any more: its cgroup or device is gone, or its link was
+    /// detached. Either may be out of sight, in a namespace of its own, and yet be there.
     pub(crate) fn is_deserted(&self) -> bool {
         let is_gone = |link: &Link| {
             link.info().is_ok_and(|link| match link.info {
@@ -119,13 +133,11 @@ impl Folder {
     }
 
     /// Removes the pins that hold programs in their places.
-    pub(crate) fn remove_controls(&self) -> Result<(), KernelError> {
+    fn remove_controls(&self) -> Result<(), KernelError> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        entries
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(CONTROL))
-            .try_for_each(|entry| {
-                fs::remove_file(entry.path()).map_err(KernelError::file("remove", entry.path()))
-            })
+        entries.filter(is_control).try_for_each(|entry| {
+            fs::remove_file(entry.path()).map_err(KernelError::file("remove", entry.path()))
+        })
     }
 
     /// Removes it with all that is pinned in it, and the folder for all of ours if it was the last.
@@ -135,6 +147,10 @@ impl Folder {
         let _ = self.0.parent().map(fs::remove_dir);
         Ok(())
     }
+}
+
+fn is_control(entry: &DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with(CONTROL)
 }
 
 /// Where the BPF file system is, which is mounted if there is none. Not in a mount namespace of this

@@ -17,6 +17,7 @@ pub mod marks;
 pub mod metrics;
 pub mod monitor;
 mod nl80211;
+mod notify;
 #[cfg(test)]
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;

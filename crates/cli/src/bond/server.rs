@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Take clients whose certificate one of these authorities has signed.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
-    /// Open this private network or destination, for TCP and UDP. Default: only public addresses,
-    /// other than the server's own host.
+    /// Open this network or destination, for TCP and UDP. Default: only public addresses, other than
+    /// those of the server's own host and of its interfaces' networks.
     #[arg(long, value_name = "CIDR|HOST:PORT", value_delimiter = ',', help_heading = "Security")]
     allow: Vec<Allow>,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.

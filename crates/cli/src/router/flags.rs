@@ -117,7 +117,8 @@ impl Chosen {
         let rate = rate.ok_or_else(|| {
             miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
         })?;
-        Ok(RouterConfig { device, via, rate, framing, queue })
+        let fail_open = RouterConfig::FAIL_OPEN;
+        Ok(RouterConfig { device, via, rate, framing, queue, fail_open })
     }
 }
 

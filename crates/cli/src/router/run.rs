@@ -52,6 +52,10 @@ EXIT CODES
 pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
+    /// Let packets pass without the router once it has not run for this time, because it hangs or is
+    /// stopped; from 300ms to 1h. They are shaped again as soon as it runs. Without effect on --tun.
+    #[arg(long, value_name = "TIME", default_value_t = RouterConfig::FAIL_OPEN)]
+    fail_open: Span,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -65,6 +69,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let config = args.flags.chosen().and_then(Chosen::with_rate).map_err(Failure::Usage)?;
+    let config = RouterConfig { fail_open: args.fail_open, ..config };
     route(config, args.metrics, args.duration, args.json)
 }
 
@@ -107,6 +112,7 @@ pub(super) fn failure(error: RouterError) -> Failure {
         RouterError::NoDevice(_)
             | RouterError::Port { .. }
             | RouterError::ZeroRate
+            | RouterError::FailOpen(_)
             | RouterError::Queue(_)
     );
     let report = miette::Report::msg(error);

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::assert_fails;
-use net::{Net, can_run, download, ended, made_up};
+use net::{Net, Running, can_run, download, ended, made_up};
 
 /// Somebody else's packets fill the queue of one path: that is seen, and the other is taken.
 #[test]
@@ -137,6 +137,39 @@ fn private_destinations_are_closed_unless_they_are_allowed() {
         let got = stream.read(&mut byte);
         // A reset, or the end.
         assert_eq!(matches!(got, Ok(1)), is_open, "`{allow}`: {got:?}");
+    }
+}
+
+#[test]
+fn neighbours_with_public_addresses_are_closed_unless_they_are_allowed() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::beside([50, 50]);
+    // Of the network of one of the server's interfaces, in both families; and one behind a router.
+    for (host, four, six) in [("s", "11.7.2.1", "2600:77::1"), ("c", "11.7.2.9", "2600:77::9")] {
+        net.ip(host, &format!("addr add {four}/24 dev v1"));
+        net.ip(host, &format!("addr add {six}/64 dev v1 nodad"));
+    }
+    net.ip("c", "addr add 11.9.9.9/32 dev lo");
+    net.ip("s", "route add 11.9.9.9 via 10.79.1.1");
+    for to in ["11.7.2.9:8000", "[2600:77::9]:8000", "11.9.9.9:8000"] {
+        net.serve_at("c", to, made_up);
+    }
+    for (allow, to, is_open) in [
+        ("", "11.7.2.9:8000", false),
+        ("", "[2600:77::9]:8000", false),
+        ("", "11.9.9.9:8000", true),
+        ("--allow 11.7.2.0/24", "11.7.2.9:8000", true),
+        ("--allow 2600:77::/64", "[2600:77::9]:8000", true),
+    ] {
+        let _server = net.server(allow);
+        let client = net.client_of("c", &format!("--via v2 --forward 127.0.0.1:8001={to}"));
+        let _client = Running::start(client, "listening");
+        let mut stream = net.connect();
+        let _ = stream.write_all(&1u64.to_be_bytes());
+        let got = stream.read(&mut [0]);
+        assert_eq!(matches!(got, Ok(1)), is_open, "`{allow}`, {to}: {got:?}");
     }
 }
 

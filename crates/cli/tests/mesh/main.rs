@@ -7,12 +7,15 @@ mod common;
 mod fairness;
 #[path = "../common/hosts.rs"]
 mod hosts;
+mod killed;
 #[path = "../common/lateness.rs"]
 mod lateness;
 #[path = "../common/orphans.rs"]
 mod orphans;
 #[path = "../common/promtool.rs"]
 mod promtool;
+#[path = "../common/steps.rs"]
+mod steps;
 #[path = "../common/streams.rs"]
 mod streams;
 mod transfers;

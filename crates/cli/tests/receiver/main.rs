@@ -6,11 +6,14 @@ mod common;
 mod device;
 #[path = "../common/hosts.rs"]
 mod hosts;
+mod killed;
 mod kit;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod paths;
 #[path = "../common/promtool.rs"]
 mod promtool;
+#[path = "../common/steps.rs"]
+mod steps;
 #[path = "../common/verdict.rs"]
 mod verdict;

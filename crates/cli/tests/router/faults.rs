@@ -1,14 +1,16 @@
 //! What goes wrong around a running `freshline router`.
 
 use std::fs;
+use std::io::Read;
 use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tempfile::NamedTempFile;
 
-use super::net::{DEVICE, Net, can_run};
+use super::net::{DEVICE, Net, Running, can_run};
 use super::router::passes;
 use super::running::{Router, count, output_of};
 use super::traffic::send;
@@ -190,4 +192,65 @@ fn a_device_is_shaped_by_an_alternative_name_and_a_port_of_a_bridge_is_refused()
     let (code, _, said) = output_of(net.freshline("r", &command).spawn().unwrap());
     assert_eq!(code, Some(2), "{said}");
     assert!(said.replace("\n  │", "").contains("give --dev bridge0"), "{said}");
+}
+
+#[test]
+fn packets_pass_a_router_that_is_stopped_and_are_shaped_again_once_it_runs() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let flags = ["--rate", "20mbit", "--classify", "udp force", "--fail-open", "500ms"];
+    let mut router = Router::start(&net, &flags);
+    let updates = |router: &Router<'_>| count(&router.status()["classes"][0]["packets_in"]);
+    // For longer than a lease: it is renewed.
+    thread::sleep(Duration::from_millis(1200));
+    assert!(passes(&net, 100));
+    assert_eq!(updates(&router), 2);
+
+    router.running.signal(Signal::SIGSTOP);
+    thread::sleep(Duration::from_millis(1000));
+    assert!(passes(&net, 100), "the device is a black hole");
+    router.running.signal(Signal::SIGCONT);
+    assert_eq!(updates(&router), 2, "they passed without it");
+    assert!(passes(&net, 100));
+    assert_eq!(updates(&router), 4);
+    let mut errors = router.running.0.stderr.take().unwrap();
+    router.stop();
+    let mut said = String::new();
+    errors.read_to_string(&mut said).unwrap();
+    assert!(said.contains("the router did not run for"), "{said}");
+}
+
+/// The datagrams that a service manager gets.
+#[test]
+fn a_service_manager_is_told_that_the_router_is_ready_and_runs_and_ends() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let folder = tempfile::tempdir().unwrap();
+    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let message = || {
+        let mut buffer = [0; 64];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let run = ["router", "run", "--json", "--dev", DEVICE, "--rate", "20mbit"];
+    let mut command = net.freshline("r", &run);
+    command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "200000");
+    let router = Running(command.spawn().unwrap());
+    assert_eq!([message(), message(), message()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
+    router.signal(Signal::SIGSTOP);
+    thread::sleep(Duration::from_millis(300));
+    manager.set_nonblocking(true).unwrap();
+    while manager.recv(&mut [0; 64]).is_ok() {}
+    thread::sleep(Duration::from_millis(300));
+    assert!(manager.recv(&mut [0; 64]).is_err(), "a sign of life of a router that is stopped");
+    manager.set_nonblocking(false).unwrap();
+    router.signal(Signal::SIGCONT);
+    assert_eq!(message(), "WATCHDOG=1");
+    router.signal(Signal::SIGTERM);
+    while message() != "STOPPING=1" {}
 }

@@ -1,7 +1,11 @@
 //! `freshline router` on the host between the others, and what it does in the ways that nobody
 //! wishes for.
 
+use std::fs;
 use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +52,26 @@ fn a_router_that_is_killed_leaves_nothing_and_packets_pass() {
     assert!(passes(&net, 100));
     assert!(count(&router.stop()["classes"][0]["packets_out"]) >= 2);
     assert!(passes(&net, 100));
+}
+
+/// Any user can take an abstract name of a network namespace, and answer what it likes.
+#[test]
+fn another_user_can_neither_keep_a_router_from_starting_nor_answer_for_it() {
+    if !can_run() {
+        return;
+    }
+    let net = Net::new();
+    let name = SocketAddr::from_abstract_name(format!("freshline-router-{DEVICE}")).unwrap();
+    let _squatter = net.within("r", || UnixListener::bind_addr(&name).unwrap());
+    let status = ["router", "status", "--dev", DEVICE];
+    let (code, _, message) = output_of(net.freshline("r", &status).spawn().unwrap());
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("no `freshline router run` answers"), "{message}");
+    let router = Router::start(&net, &["--rate", "20mbit"]);
+    let folder = fs::metadata("/run/freshline").unwrap();
+    assert_eq!((folder.uid(), folder.mode() & 0o777), (0, 0o700));
+    assert!(passes(&net, 100));
+    router.stop();
 }
 
 #[test]

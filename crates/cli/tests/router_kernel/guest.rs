@@ -116,8 +116,11 @@ pub(crate) fn entered_with(devices: &[&str]) -> bool {
     let test = me.name().expect("tests run in threads that are named after them");
     let program = this_program();
     // With a single thread, which is one for each processor, the harness begins lines that we end.
-    let script =
-        format!("{HERE}=1 exec {} --exact {test} --nocapture --test-threads 2", program.display());
+    let every_step = env::var_os("FRESHLINE_EVERY_STEP").map_or("", |_| "FRESHLINE_EVERY_STEP=1");
+    let script = format!(
+        "{every_step} {HERE}=1 exec {} --exact {test} --nocapture --test-threads 2",
+        program.display()
+    );
     if let Some(done) = run_with(devices, &script) {
         // Whoever counts results must not count this one twice.
         let of_harness = ["running ", "test ", "test result: "];

@@ -17,6 +17,7 @@ mod guest;
 mod hosts;
 mod initramfs;
 mod kernel;
+mod killed;
 mod line_rate;
 #[allow(dead_code)]
 #[path = "../router/net.rs"]
@@ -26,6 +27,8 @@ mod orphans;
 #[allow(dead_code)]
 #[path = "../router/running.rs"]
 mod running;
+#[path = "../common/steps.rs"]
+mod steps;
 mod tags;
 #[path = "../router/traffic.rs"]
 mod traffic;

@@ -1,6 +1,5 @@
 //! What commands leave behind that are killed, and that the next command completes their work.
 
-use std::fs;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,8 +7,9 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Link;
 use serde_json::Value;
 
-use super::common::{assert_fails, assert_succeeded, text};
+use super::common::{FRESHLINE, assert_fails, assert_succeeded, text};
 use super::net::{DEVICE, Net, can_run};
+use super::steps::{can_trace, kill_before, steps_of};
 
 /// What `status` says was left on A's devices.
 fn leftovers(net: &Net) -> Vec<Value> {
@@ -28,13 +28,6 @@ fn assert_clean(net: &Net, root: &str) {
 fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-/// The command, in its own words, killed after some time.
-fn killed(net: &Net, command: &str, after: Duration) {
-    let child = net.uplink(command).stderr(Stdio::null()).spawn().unwrap();
-    thread::sleep(after);
-    kill(child);
 }
 
 const ATTACH: &str = "attach --dev v --rate 10mbit";
@@ -78,9 +71,7 @@ fn a_program_that_was_detached_is_no_device_that_is_gone() {
     // The kernel's state after a `detach` that was killed once it had detached the program.
     let detach_program = || {
         assert_succeeded(&net.uplink(ATTACH).output().unwrap());
-        let pins = fs::read_dir("/sys/fs/bpf/freshline").unwrap().flatten();
-        let mut pins = pins.map(|pin| pin.path()).filter(|pin| net.is_pin(pin));
-        Link::open(pins.next().unwrap().join("control")).unwrap().detach().unwrap();
+        Link::open(net.pin().join("control")).unwrap().detach().unwrap();
         assert_eq!((net.status(), net.pins()), (None, 1));
     };
     detach_program();
@@ -96,25 +87,48 @@ fn a_program_that_was_detached_is_no_device_that_is_gone() {
 }
 
 #[test]
-fn whenever_a_command_is_killed_the_next_detach_restores_the_device() {
+fn what_is_left_of_a_device_is_not_removed_from_another_namespace() {
     if !can_run() {
         return;
     }
     let net = Net::new();
     let root = net.root();
-    let begin = Instant::now();
     assert_succeeded(&net.uplink(ATTACH).output().unwrap());
-    let attaching = begin.elapsed();
-    let begin = Instant::now();
+    Link::open(net.pin().join("control")).unwrap().detach().unwrap();
+    let elsewhere = |what: &str| {
+        let mut command = net.command("b", FRESHLINE);
+        command.args(["uplink", what, "--dev", DEVICE]).output().unwrap()
+    };
+    assert_succeeded(&elsewhere("attach"));
+    assert_succeeded(&elsewhere("detach"));
     assert_succeeded(&net.uplink("detach").output().unwrap());
-    let detaching = begin.elapsed();
-    for eighths in 1..=8 {
-        for (command, lasts) in [(ATTACH, attaching), (RUN, attaching), ("detach", detaching)] {
-            if command == "detach" {
-                assert_succeeded(&net.uplink(ATTACH).output().unwrap());
+    assert_clean(&net, &root);
+}
+
+/// A command is killed before any of its steps; then each of the next commands in turn.
+#[test]
+fn before_every_step_a_command_may_be_killed_and_the_next_restores_the_device() {
+    if !can_run() || !can_trace() {
+        return;
+    }
+    let net = Net::new();
+    let root = net.root();
+    for (first, killed) in [(None, ATTACH), (Some(ATTACH), "detach")] {
+        let prepare = || {
+            if let Some(first) = first {
+                assert_succeeded(&net.uplink(first).output().unwrap());
             }
-            killed(&net, command, lasts * eighths / 8);
-            // It fails where nothing had begun, or all was done.
+        };
+        prepare();
+        let steps = steps_of(&net.uplink(killed));
+        let _ = net.uplink("detach").output().unwrap();
+        println!("{killed} is killed before {} steps, the last is {:?}", steps.len(), steps.last());
+        for step in steps {
+            prepare();
+            kill_before(&net.uplink(killed), step);
+            // It fails where all is as it was.
+            let next = if step.is_multiple_of(2) { "status" } else { ATTACH };
+            let _ = net.uplink(next).output().unwrap();
             let _ = net.uplink("detach").output().unwrap();
             assert_clean(&net, &root);
         }

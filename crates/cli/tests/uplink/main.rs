@@ -12,6 +12,8 @@ mod net;
 mod orphans;
 #[path = "../common/promtool.rs"]
 mod promtool;
+#[path = "../common/steps.rs"]
+mod steps;
 #[path = "../common/streams.rs"]
 mod streams;
 mod super_packets;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -102,12 +102,21 @@ impl Net {
 
     /// The number of A's folders of pins.
     pub(crate) fn pins(&self) -> usize {
+        self.folders().len()
+    }
+
+    /// A's folder of pins.
+    pub(crate) fn pin(&self) -> PathBuf {
+        self.folders().pop().expect("a folder")
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
         let pins = fs::read_dir("/sys/fs/bpf/freshline").into_iter().flatten().flatten();
-        pins.filter(|pin| self.is_pin(&pin.path())).count()
+        pins.map(|pin| pin.path()).filter(|pin| self.is_pin(pin)).collect()
     }
 
     /// Whether this is a folder of A's pins.
-    pub(crate) fn is_pin(&self, path: &Path) -> bool {
+    fn is_pin(&self, path: &Path) -> bool {
         let netns = self.within("a", || fs::read_link("/proc/thread-self/ns/net").unwrap());
         // Such as `net:[4026532246]`.
         let netns = netns.to_str().unwrap();

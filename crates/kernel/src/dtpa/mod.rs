@@ -165,7 +165,12 @@ pub fn detach() -> Result<Left, KernelError> {
     require_root("detach programs")?;
     let _alone = pin::lock()?;
     match Folder::find(PINS)? {
-        Some(folder) => folder.detach().and(folder.remove()).and_then(|()| Left::here()),
+        Some(folder) if !folder.has_controls() && status::is_registered() => Err(registered()),
+        Some(folder) => {
+            // The folder goes last: a command that is killed before has the next one see to what listens.
+            let left = folder.detach().and_then(|()| Left::here());
+            folder.remove().and(left)
+        }
         None if status::is_registered() => Err(registered()),
         None => Err(KernelError::NotAttached(None)),
     }

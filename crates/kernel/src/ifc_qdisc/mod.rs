@@ -197,8 +197,9 @@ fn remove_deserted() -> Result<(), KernelError> {
     for folder in Folder::all(PIN_PREFIX)? {
         let Some((netns, index)) = place_of(folder.name()) else { continue };
         let is_gone = netns == own && name_of(index).is_none();
-        // In another namespace a command may be about to put it in place.
-        if is_gone || status::was_in_place(&folder) && !status::is_in_place(&folder) {
+        // No other command is at work. What is not in place has no root to give back: it was killed
+        // before it put the discipline there or after it took it away, or it was replaced.
+        if is_gone || status::is_out_of_place(&folder) {
             folder.detach().and(folder.remove())?;
         }
     }

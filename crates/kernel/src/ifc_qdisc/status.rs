@@ -62,9 +62,12 @@ pub(super) fn is_in_place(folder: &Folder) -> bool {
     about(folder).is_ok_and(|[is_in_place, ..]| is_in_place == 1)
 }
 
-/// Whether it has ever been there.
-pub(super) fn was_in_place(folder: &Folder) -> bool {
-    about(folder).is_ok_and(|[_, since_boot_ns, ..]| since_boot_ns > 0)
+/// Whether it is surely not there; another version's may be.
+pub(super) fn is_out_of_place(folder: &Folder) -> bool {
+    match about(folder) {
+        Ok([is_in_place, ..]) => is_in_place != 1,
+        Err(_) => !folder.at(ABOUT).exists(),
+    }
 }
 
 /// A `struct about`.

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! If the process that holds programs is killed, they are gone as well. Connections that are open
-//! at that moment keep their last window at least until the kernel grows their buffer (on a
-//! cgroup), or have their own with the next segment (on a device); nothing else is left.
+//! at that moment have their own window with the next segment (on a device), or keep their last one at
+//! least until the kernel grows their buffer (on a cgroup). What gives them their windows back is pinned
+//! before the programs are attached, so that the next `attach` or `detach` of the cgroup does.
 
 mod cgroup;
 mod device;
@@ -16,6 +17,8 @@ mod pins;
 mod place;
 mod settings;
 mod status;
+
+use std::mem;
 
 use libbpf_rs::Link;
 
@@ -35,6 +38,8 @@ pub struct Held {
     /// What has windows changed.
     control: Vec<(&'static str, Link)>,
     connections: Option<Connections>,
+    /// Whether it stays without this process, or has ended.
+    is_over: bool,
 }
 
 /// What goes through the connections of this network namespace, when it is read.
@@ -89,8 +94,9 @@ impl Held {
     ///
     /// If the BPF file system is not to be had, or hidden ([`KernelError::HiddenPins`]). The programs are gone then.
     pub fn pin(mut self) -> Result<(), KernelError> {
-        let release = self.connections.as_mut().map(|connections| &mut connections.release);
-        pins::fill(self.place, release, &mut self.control)
+        pins::fill(self.place, &mut self.control)?;
+        self.is_over = true;
+        Ok(())
     }
 
     /// Ends the control: the connections of this network namespace get the windows that they
@@ -99,10 +105,29 @@ impl Held {
     /// # Errors
     ///
     /// If the kernel's list of connections cannot be read. The programs are gone all the same.
-    pub fn release(self) -> Result<(), KernelError> {
+    pub fn release(mut self) -> Result<(), KernelError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), KernelError> {
+        if mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
         for (_, link) in &self.control {
             link.detach().map_err(KernelError::bpf("detach the program"))?;
         }
-        self.connections.as_ref().map_or(Ok(()), |connections| read_to_end(&connections.release))
+        let connections = self.connections.as_ref();
+        let released = connections.map_or(Ok(()), |connections| read_to_end(&connections.release));
+        // The record last.
+        let _alone = pin::lock()?;
+        released.and(pins::complete(self.place))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!("{error}");
+        }
     }
 }

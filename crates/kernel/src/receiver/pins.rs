@@ -6,8 +6,9 @@ use std::io::Read;
 
 use libbpf_rs::{Iter, Link};
 
-use super::{Place, Target};
+use super::{COMMAND, Place, Target, status};
 use crate::KernelError;
+use crate::cgroup::Cgroup;
 use crate::device::own_netns;
 use crate::error::require_root;
 use crate::pin::{self, Folder};
@@ -26,28 +27,53 @@ fn name(place: Place) -> String {
     }
 }
 
-/// Pins what is attached at a place, the programs last.
-pub(super) fn fill(
-    place: Place,
-    release: Option<&mut Link>,
-    control: &mut [(&'static str, Link)],
-) -> Result<(), KernelError> {
+/// The place whose pins are in a folder of this name.
+fn place_of(folder: &str) -> Option<Place> {
+    if let Some(id) = folder.strip_prefix(CGROUP) {
+        return Some(Place::Cgroup { id: id.parse().ok()? });
+    }
+    let (netns, index) = folder.strip_prefix(DEVICE)?.split_once('-')?;
+    Some(Place::Device { netns: netns.parse().ok()?, index: index.parse().ok()? })
+}
+
+/// Begins the journal of a place, before anything changes there: completes what a killed command left,
+/// then pins the iterator that gives connections their windows back. Nothing is recorded where pins are
+/// hidden; what a process holds can do without. Needs the lock.
+pub(super) fn begin(place: Place, release: Option<&mut Link>) -> Result<(), KernelError> {
+    let begun = || {
+        if let Some(left) = Folder::find(&name(place))? {
+            end(&left)?;
+        }
+        let Some(release) = release else { return Ok(()) };
+        let folder = Folder::create(&name(place))?;
+        release.pin(folder.at(RELEASE)).map_err(KernelError::bpf("pin the program"))
+    };
+    match begun() {
+        Err(KernelError::HiddenPins) => Ok(()),
+        begun => begun,
+    }
+}
+
+/// Pins the programs that are attached at a place.
+pub(super) fn fill(place: Place, control: &mut [(&'static str, Link)]) -> Result<(), KernelError> {
     let _alone = pin::lock()?;
-    // Of one that was killed while it pinned: nobody else is attached here.
-    if let Some(left) = Folder::find(&name(place))? {
-        left.remove()?;
-    }
-    let folder = Folder::create(&name(place))?;
-    let release = release.into_iter().map(|link| (RELEASE, link));
-    let control = control.iter_mut().map(|(name, link)| (*name, link));
-    let pinned = release
-        .chain(control)
+    let folder = match Folder::find(&name(place))? {
+        Some(folder) => folder,
+        None => Folder::create(&name(place))?,
+    };
+    control
+        .iter_mut()
         .try_for_each(|(name, link)| link.pin(folder.at(name)))
-        .map_err(KernelError::bpf("pin the program"));
-    if pinned.is_err() {
-        folder.remove()?;
+        .map_err(KernelError::bpf("pin the program"))
+}
+
+/// Completes the journal of a place whose programs are gone, if there is one. Needs the lock.
+pub(super) fn complete(place: Place) -> Result<(), KernelError> {
+    match Folder::find(&name(place)) {
+        Ok(Some(folder)) => end(&folder),
+        Ok(None) | Err(KernelError::HiddenPins) => Ok(()),
+        Err(error) => Err(error),
     }
-    pinned
 }
 
 /// Ends what is pinned on a cgroup or a device, or was on one that is gone. Connections of this
@@ -70,6 +96,9 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
         place => place?,
     };
     match Folder::find(&name(place))? {
+        Some(folder) if is_held(&folder) => {
+            Err(KernelError::Controlled { place: target.to_string(), command: COMMAND })
+        }
         Some(folder) => end(&folder),
         // A killed command had begun to end it.
         None if gone.contains(&name(place)) => Ok(()),
@@ -87,15 +116,22 @@ pub fn detach_all() -> Result<(), KernelError> {
     require_root("detach programs")?;
     let _alone = pin::lock()?;
     let gone = remove_deserted(PREFIX)?;
-    let folders = Folder::all(PREFIX)?;
+    let mut folders = Folder::all(PREFIX)?;
+    folders.retain(|folder| !is_held(folder));
     if folders.is_empty() && gone.is_empty() {
         return Err(KernelError::NotAttached(None));
     }
     KernelError::of_all(folders.iter().map(end))
 }
 
-/// The programs go first, so that they take no window back; the pins go even where something else
-/// fails.
+/// Whether a process holds the programs, and not a pin.
+fn is_held(folder: &Folder) -> bool {
+    let place = || place_of(folder.name());
+    !folder.has_controls() && status::places().into_iter().any(|live| Some(live) == place())
+}
+
+/// The programs go first, so that they take no window back, and the record last. It goes even where
+/// something else fails.
 fn end(folder: &Folder) -> Result<(), KernelError> {
     let detached = folder.detach();
     let release = folder.at(RELEASE);
@@ -115,13 +151,23 @@ pub(super) fn pinned_links() -> Result<HashSet<u32>, KernelError> {
     Ok(links.filter_map(|link| Some(link.info().ok()?.id)).collect())
 }
 
-/// Ends what is pinned for cgroups and devices that are gone, in folders whose names begin with
-/// `prefix`, and gives these names. A program that was detached by a killed command looks as if its
-/// cgroup were gone: connections then get their windows back now.
+/// Ends what is pinned for cgroups and devices that are gone, and for links that were detached, in
+/// folders whose names begin with `prefix`, and gives these names.
 pub(super) fn remove_deserted(prefix: &str) -> Result<Vec<String>, KernelError> {
-    let gone: Vec<_> = Folder::all(prefix)?.into_iter().filter(Folder::is_deserted).collect();
+    let mut gone = Folder::all(prefix)?;
+    gone.retain(|folder| folder.is_deserted() || is_left(folder));
     gone.iter().try_for_each(end)?;
     Ok(gone.iter().map(|folder| folder.name().to_owned()).collect())
+}
+
+/// Whether a folder is of a killed command, and no window has to be given back: there is no record, or
+/// the cgroup is gone.
+fn is_left(folder: &Folder) -> bool {
+    let is_over = || match place_of(folder.name()) {
+        Some(Place::Cgroup { id }) => Cgroup::find(id).is_none(),
+        _ => false,
+    };
+    !folder.has_controls() && (!folder.at(RELEASE).exists() || is_over())
 }
 
 /// Reads an iterator to its end, which is what makes it work.

@@ -365,7 +365,6 @@ fn remove(folder: Folder) -> Result<(), KernelError> {
     let restored = traces.restore();
     if is_pinned {
         traces.folder.detach()?;
-        traces.folder.remove_controls()?;
     }
     restored?;
     traces.remove_pins()
@@ -377,14 +376,19 @@ fn remove_deserted() -> Result<Vec<String>, KernelError> {
     let netns = own_netns()?;
     let mut gone = Vec::new();
     for folder in Folder::all(PIN_PREFIX)? {
-        // Without constants nothing has been done.
+        if !folder.at(CONSTANTS).exists() {
+            // Of a command that was killed before it had done anything.
+            folder.remove()?;
+            continue;
+        }
         let Ok(Constants { device, .. }) = Constants::open(&folder.at(CONSTANTS)) else {
             continue;
         };
         let is_here = device.netns == netns;
-        // A program that was detached by a killed command looks as if its device were gone. In another
-        // namespace a process may hold the program, or have held it; only the link shows there.
-        let is_gone = if is_here { !device.exists() } else { folder.is_deserted() };
+        // A link that was detached looks like one of a device that is gone. As long as the device is
+        // there, what was at its root may have to come back.
+        let is_gone =
+            if is_here { !device.exists() } else { folder.is_deserted() && device.is_gone() };
         if is_gone {
             folder.remove()?;
             gone.extend(is_here.then_some(device.name));

@@ -1,15 +1,19 @@
 //! Where a server connects to on behalf of its clients.
 //!
-//! Anywhere on the Internet; nowhere on the server's own host, whatever its addresses are, and on
-//! private networks, which are closer to it than its clients should be, unless it is told to. A name
-//! is judged by the addresses that it has, just before one of them is used, so that no name can lead
-//! inside.
+//! Anywhere on the Internet; nowhere on the server's own host, whatever its addresses are, on the
+//! networks of its interfaces, and on private networks, which are closer to it than its clients should
+//! be, unless it is told to. A name is judged by the addresses that it has, just before one of them is
+//! used, so that no name can lead inside. The networks of interfaces are read just then, too.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use super::Target;
+use crate::via::Networks;
+
+/// Services of Azure's hosts for their guests, at a public address.
+const AZURE_HOST: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
 /// A destination that is allowed although it is private.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +58,7 @@ impl Rules {
     /// Whether `address`, to which `target` has led, may be connected to.
     ///
     /// # Errors
-    /// If the system does not say whether it is this host's.
+    /// If the system does not say whether it is this host's, or which networks its interfaces have.
     pub(super) fn allow(&self, target: &Target, address: IpAddr) -> io::Result<bool> {
         if self.is_listed(target, address) {
             return Ok(true);
@@ -62,7 +66,8 @@ impl Rules {
         let stands_for = plain(address);
         // Without a route it is nobody's here.
         let leads_home = || stands_for != address && is_own(stands_for).unwrap_or(false);
-        Ok(is_public(stands_for) && !is_own(address)? && !leads_home())
+        let is_far = is_public(stands_for) && !is_own(address)? && !leads_home();
+        Ok(is_far && !Networks::read()?.hold(&[address, stands_for]))
     }
 
     /// Whether it was allowed expressly.
@@ -125,6 +130,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_loopback()
         || address.is_link_local()
         || address.is_documentation()
+        || address == AZURE_HOST
         // Multicast, reserved, broadcast.
         || a >= 224
         // Carriers' NAT, protocol assignments, 6to4 relays, benchmarks.
@@ -189,6 +195,9 @@ mod tests {
             "172.16.0.1",
             "192.168.1.1",
             "169.254.169.254",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
+            "64:ff9b::a83f:8110",
             "100.64.0.1",
             "198.18.0.1",
             "224.0.0.1",

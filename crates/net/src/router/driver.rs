@@ -12,9 +12,11 @@ use super::control::{ControlSocket, Serving};
 use super::gate::Gate;
 use super::order::{Desk, Orders};
 use super::shaper::Shaper;
+use super::watchdog::Watchdog;
 use super::{RouterError, system};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
+use crate::notify::Notifier;
 use crate::stop::Stop;
 
 const GATE: Token = Token(0);
@@ -60,7 +62,11 @@ impl<G: Gate> Driver<G> {
         let clock = Clock::new();
         let mut events = Events::with_capacity(16);
         let mut last = None;
+        let mut watchdog = Watchdog::new(self.shaper.gate().lease(), Notifier::from_env());
         loop {
+            if last.is_none() {
+                watchdog.turn(clock.now(), self.shaper.gate_mut());
+            }
             self.shaper.turn();
             self.shaper.check_bypass();
             self.desk.attend(|order| {
@@ -73,6 +79,7 @@ impl<G: Gate> Driver<G> {
             let now = clock.now();
             if last.is_none() && (stop.is_stopped() || until.is_some_and(|until| now >= until)) {
                 self.shaper.close();
+                watchdog.end();
                 last = Some(now + Self::LINGER);
                 continue;
             }
@@ -80,7 +87,8 @@ impl<G: Gate> Driver<G> {
                 return Ok(self.shaper.report(Self::FLOWS));
             }
             let at_once = self.shaper.is_busy().then_some(now);
-            let wake = Time::earliest([at_once, self.shaper.next_event(), last.or(until)]);
+            let sign = watchdog.next().filter(|_| last.is_none());
+            let wake = Time::earliest([at_once, self.shaper.next_event(), last.or(until), sign]);
             let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use freshline_core::router::{Class, Header, LostReport, Packet};
-use freshline_core::unit::{BitRate, Bytes, Time};
+use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
 use super::ledger::Subject;
 
@@ -40,6 +40,16 @@ pub(super) trait Gate {
 
     /// The router shapes to this rate from now on.
     fn set_rate(&mut self, rate: BitRate) -> io::Result<()>;
+
+    /// How long packets come after [`Gate::renew`], and pass by then; nothing if they always come.
+    fn lease(&self) -> Option<Span> {
+        None
+    }
+
+    /// Has packets come for another lease.
+    fn renew(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes in no more packets; those that it took already still come.
     fn close(&mut self);

@@ -19,16 +19,18 @@ mod limits;
 mod metrics;
 mod netfilter;
 mod order;
+mod place;
 mod shaper;
 mod tun;
 mod watch;
+mod watchdog;
 
 use std::path::Path;
 use std::{fs, io};
 
 use freshline_core::link::Framing;
 use freshline_core::router::{QdiscConfig, QdiscError, RouterReport};
-use freshline_core::unit::{BitRate, Time};
+use freshline_core::unit::{BitRate, Span, Time};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::unistd::Uid;
 use rand_pcg::Pcg64;
@@ -76,6 +78,14 @@ pub struct RouterConfig {
     pub framing: Framing,
     /// The discipline.
     pub queue: QdiscConfig,
+    /// For how long the router may hang or be stopped before packets pass without it, in whole ms; from
+    /// 300 ms to an hour. Not for TUN.
+    pub fail_open: Span,
+}
+
+impl RouterConfig {
+    /// Longer than the pauses of a busy machine, and shorter than the timeouts of its users.
+    pub const FAIL_OPEN: Span = Span::from_secs(3);
 }
 
 /// Why a router cannot run.
@@ -104,6 +114,9 @@ pub enum RouterError {
     /// A rate at which nothing would ever leave.
     #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
     ZeroRate,
+    /// A time that is too short for a busy machine, or too long to help.
+    #[error("packets are to pass after {0} without the router; give from 300ms to 1h")]
+    FailOpen(Span),
     /// A discipline that makes no sense.
     #[error("queue: {0}")]
     Queue(#[from] QdiscError),
@@ -174,9 +187,12 @@ impl Router {
     /// # Errors
     /// [`RouterError`]; then nothing is left of it.
     pub fn open(config: RouterConfig) -> Result<Self, RouterError> {
-        let RouterConfig { device, via, rate, framing, mut queue } = config;
+        let RouterConfig { device, via, rate, framing, mut queue, fail_open } = config;
         if rate == BitRate::from_bps(0) {
             return Err(RouterError::ZeroRate);
+        }
+        if !(Span::from_millis(300)..=Span::from_secs(3600)).contains(&fail_open) {
+            return Err(RouterError::FailOpen(fail_open));
         }
         let device = match via {
             Via::Tun => device,
@@ -199,7 +215,7 @@ impl Router {
         let settings = Settings { device, rate, framing, queue };
         Ok(Self(match via {
             Via::Nfqueue(number) => Kind::Nfqueue(driver(settings, |settings| {
-                NfqueueGate::open(&settings.device, number, rate)
+                NfqueueGate::open(&settings.device, number, rate, fail_open)
             })?),
             Via::Tun => Kind::Tun(driver(settings, |settings| TunGate::open(&settings.device))?),
         }))

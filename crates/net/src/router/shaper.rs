@@ -97,6 +97,10 @@ impl<G: Gate> Shaper<G> {
         &self.gate
     }
 
+    pub(super) fn gate_mut(&mut self) -> &mut G {
+        &mut self.gate
+    }
+
     pub(super) fn device(&self) -> &str {
         &self.settings.device
     }

@@ -5,6 +5,7 @@ mod departures;
 mod device_queue;
 mod discipline;
 mod interfaces;
+mod networks;
 mod queue_report;
 mod station_queue;
 
@@ -17,6 +18,7 @@ pub(crate) use departures::Departures;
 pub(crate) use device_queue::{DeviceQueues, Seen};
 pub use discipline::{Told, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;
+pub(crate) use networks::Networks;
 pub use queue_report::{QueueReport, SeenBy, WaitsBy};
 pub use station_queue::parse as parse_station_queues;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{COMMAND, Connections, Held, Law, Place, status};
+use super::{COMMAND, Connections, Held, Law, Place, pins, status};
 use crate::KernelError;
 use crate::cgroup::Cgroup;
 use crate::pin::CONTROL;
@@ -58,16 +58,19 @@ fn load(cgroup: &Cgroup, file: &File, law: &Law) -> Result<Held, KernelError> {
     ] = law.constants();
     settings.within = cgroup.id;
     let program = program.load().map_err(KernelError::Refused)?;
-    let attach = || -> libbpf_rs::Result<_> {
-        let adopt = program.progs.adopt.attach()?;
-        let release = program.progs.release.attach()?;
-        let control = program.progs.freshline_sock.attach_cgroup(file.as_raw_fd())?;
-        Ok((Connections { adopt, release }, control))
-    };
-    let (connections, control) = attach().map_err(KernelError::bpf("attach the program"))?;
-    Ok(Held {
-        place: Place::Cgroup { id: cgroup.id },
-        control: vec![(CONTROL, control)],
-        connections: Some(connections),
-    })
+    let refused = |error| KernelError::bpf("attach the program")(error);
+    let adopt = program.progs.adopt.attach().map_err(refused)?;
+    let mut release = program.progs.release.attach().map_err(refused)?;
+    let place = Place::Cgroup { id: cgroup.id };
+    pins::begin(place, Some(&mut release))?;
+    let connections = Some(Connections { adopt, release });
+    match program.progs.freshline_sock.attach_cgroup(file.as_raw_fd()) {
+        Ok(control) => {
+            Ok(Held { place, control: vec![(CONTROL, control)], connections, is_over: false })
+        }
+        Err(error) => {
+            pins::complete(place)?;
+            Err(refused(error))
+        }
+    }
 }

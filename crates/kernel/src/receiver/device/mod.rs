@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{COMMAND, Held, Law, Place, status};
+use super::{COMMAND, Held, Law, Place, pins, status};
 use crate::KernelError;
 use crate::device::{self, Device};
 
@@ -25,6 +25,7 @@ pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     if status::places().contains(&place) {
         return Err(KernelError::Controlled { place: name.to_owned(), command: COMMAND });
     }
+    pins::begin(place, None)?;
     let mut object = MaybeUninit::uninit();
     let program = load(&mut object, netns, law)?;
     let attach = |program| {
@@ -36,6 +37,7 @@ pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
         place,
         control: vec![("control-in", incoming), ("control-out", outgoing)],
         connections: None,
+        is_over: false,
     })
 }
 

@@ -22,6 +22,12 @@ use crate::clock::Clock;
 /// hold up the others.
 const RUNNERS: usize = 8;
 
+/// How long commands that run may go on once a signal ends the monitor.
+const GRACE: Span = Span::from_secs(2);
+
+/// How often it is looked whether a command has to end before its time.
+const LOOK: Span = Span::from_millis(100);
+
 /// Runs the command for fresh states, for one state of a source after the other, each time for its
 /// newest. Also the last state of a source that has left is handed on, unless another source has
 /// taken its place. A command that takes too long is killed.
@@ -67,7 +73,9 @@ impl Command {
             std::thread::spawn(move || {
                 while let Some(Task { index, job, until }) = jobs.next() {
                     let limit = until.map_or(limit, |at| limit.min(at.since(Clock::new().now())));
-                    if let Err(error) = run(&command, &job, limit, to_stderr, &RUNNING) {
+                    let ending = Arc::clone(&jobs);
+                    let deadline = move || ending.put(|jobs| jobs.until);
+                    if let Err(error) = run(&command, &job, limit, deadline, to_stderr, &RUNNING) {
                         tracing::warn!("cannot run `{command}`: {error}");
                     }
                     jobs.put(|jobs| jobs.running.remove(&index));
@@ -95,7 +103,20 @@ impl Command {
 
     /// Runs what is pending, all together within the limit of one command, and drops the rest.
     pub(super) fn finish(self) {
-        self.jobs.put(|jobs| jobs.until = Some(Clock::new().now() + self.limit));
+        let limit = self.limit;
+        self.end(|jobs| jobs.until = Some(Clock::new().now() + limit));
+    }
+
+    /// Drops what is pending, and ends commands that run once [`GRACE`] is over.
+    pub(super) fn abandon(self) {
+        self.end(|jobs| {
+            jobs.until = Some(Clock::new().now() + GRACE);
+            jobs.drop_pending();
+        });
+    }
+
+    fn end(self, begin: impl FnOnce(&mut Jobs)) {
+        self.jobs.put(begin);
         self.jobs.finish();
         for runner in self.runners {
             let _ = runner.join();
@@ -116,14 +137,20 @@ struct Task {
     until: Option<Time>,
 }
 
+impl Jobs {
+    fn drop_pending(&mut self) {
+        self.dropped += self.newest.len();
+        self.newest.clear();
+    }
+}
+
 impl Pending for Jobs {
     type Item = Task;
 
     /// The newest state of one source after the other, so that a fast source holds up no other.
     fn take(&mut self) -> Option<Task> {
         if self.until.is_some_and(|until| Clock::new().now() >= until) {
-            self.dropped += self.newest.len();
-            self.newest.clear();
+            self.drop_pending();
         }
         let after = |last: &usize| self.last.is_some_and(|before| before < *last);
         let mut idle = self.newest.keys().filter(|index| !self.running.contains(index));
@@ -193,21 +220,33 @@ impl Groups {
     }
 }
 
+/// Runs a command for no longer than `limit`, and until `deadline` if that comes to be.
 fn run(
     command: &str,
     job: &Job,
     limit: Span,
+    deadline: impl Fn() -> Option<Time> + Send + 'static,
     to_stderr: bool,
     groups: &'static Groups,
 ) -> io::Result<()> {
     // A system that is short of threads has none for the watchdog: then nothing is started.
     let (started, group) = channel();
     let (ended, end) = channel::<()>();
-    let watchdog = thread::Builder::new().spawn(move || match group.recv() {
-        Ok(group) if end.recv_timeout(limit.into()) == Err(RecvTimeoutError::Timeout) => {
-            groups.kill(group)
+    let watchdog = thread::Builder::new().spawn(move || {
+        let Ok(group) = group.recv() else { return false };
+        let clock = Clock::new();
+        let last = clock.now() + limit;
+        loop {
+            let now = clock.now();
+            let last = deadline().map_or(last, |deadline| deadline.min(last));
+            if now >= last {
+                return groups.kill(group);
+            }
+            if end.recv_timeout(last.since(now).min(LOOK).into()) != Err(RecvTimeoutError::Timeout)
+            {
+                return false;
+            }
         }
-        _ => false,
     })?;
     let age = job.age.map(|age| age + Clock::new().now().since(job.came_at));
     let mut shell = std::process::Command::new("sh");
@@ -234,7 +273,7 @@ fn run(
     waited?;
     let status = child.wait()?;
     if watchdog.join().unwrap_or(false) {
-        tracing::warn!("`{command}` ran for more than {limit} for {} and was ended", job.source);
+        tracing::warn!("`{command}` ran for too long for {} and was ended", job.source);
     } else if !status.success() {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
@@ -290,7 +329,7 @@ mod tests {
         let late = Job { came_at: Clock::new().now() - Span::from_secs(3), ..job(1) };
         let command = format!("echo $FRESHLINE_AGE_MS > {}; sleep 30 & sleep 30", file.display());
         let began_at = Clock::new().now();
-        run(&command, &late, Span::from_secs(3), false, &RUNNING).unwrap();
+        run(&command, &late, Span::from_secs(3), || None, false, &RUNNING).unwrap();
         assert!(Clock::new().now().since(began_at) < Span::from_secs(25), "it was ended");
         let age: f64 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
         assert!((3_005.0..25_000.0).contains(&age), "{age}");
@@ -319,14 +358,38 @@ mod tests {
     }
 
     #[test]
+    fn a_monitor_that_a_signal_ends_drops_pending_states_and_ends_commands_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("states");
+        let words = format!("echo $FRESHLINE_SEQ >> {}; sleep 60", file.display());
+        let command = Command::new(words, Span::from_secs(120), false);
+        let lines = || std::fs::read_to_string(&file).unwrap_or_default().lines().count();
+        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (index, job(1)))));
+        // The others of the runners wake one after the other.
+        for _ in 0..RUNNERS {
+            command.jobs.put(|_| ());
+        }
+        while lines() == 0 {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let jobs = Arc::clone(&command.jobs);
+        let began_at = Clock::new().now();
+        command.abandon();
+        assert!(Clock::new().now().since(began_at) < Span::from_secs(50), "they were ended");
+        let dropped = jobs.put(|jobs| jobs.dropped);
+        assert!(dropped >= 20 - RUNNERS && dropped + lines() == 20, "{dropped} dropped");
+    }
+
+    #[test]
     fn a_forced_exit_ends_commands_with_all_that_they_started() {
         static GROUPS: Groups = Groups::new();
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("began");
         let command = format!("echo > {}; sleep 60 & sleep 60", file.display());
         let began_at = Clock::new().now();
-        let running =
-            thread::spawn(move || run(&command, &job(1), Span::from_secs(60), false, &GROUPS));
+        let running = thread::spawn(move || {
+            run(&command, &job(1), Span::from_secs(60), || None, false, &GROUPS)
+        });
         while !file.exists() {
             assert!(Clock::new().now().since(began_at) < Span::from_secs(25), "it does not begin");
             thread::sleep(std::time::Duration::from_millis(5));
@@ -334,7 +397,7 @@ mod tests {
         GROUPS.end();
         running.join().unwrap().unwrap();
         assert!(Clock::new().now().since(began_at) < Span::from_secs(50), "it was ended");
-        let error = run("true", &job(1), Span::from_secs(60), false, &GROUPS).unwrap_err();
+        let error = run("true", &job(1), Span::from_secs(60), || None, false, &GROUPS).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Interrupted, "none starts any more");
     }
 }

@@ -80,9 +80,22 @@ impl Outputs {
     /// # Errors
     /// [`Unwritten`] says how many lines could not be written, and why.
     pub fn finish(self) -> Result<(), Unwritten> {
+        self.end(Command::finish)
+    }
+
+    /// Waits until all lines are written, as [`Outputs::finish`] does, but drops states that are pending
+    /// for commands, with a warning, and ends commands that run for more than 2 s from now on.
+    ///
+    /// # Errors
+    /// As [`Outputs::finish`].
+    pub fn abandon(self) -> Result<(), Unwritten> {
+        self.end(Command::abandon)
+    }
+
+    fn end(self, end: fn(Command)) -> Result<(), Unwritten> {
         let written = self.lines.map_or(Ok(()), Lines::finish);
         if let Some(command) = self.command {
-            command.finish();
+            end(command);
         }
         written
     }

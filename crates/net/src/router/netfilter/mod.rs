@@ -16,7 +16,8 @@
 //!   are too slow to read (`ENOBUFS`), and counts it: that is told as lost. To let it pass instead
 //!   would send it ahead of what waits, past the shaper, and uncounted.
 //! - **Our end.** The rule lets packets pass while nobody listens, and the kernel removes it with
-//!   us. What waits when we are killed is lost; when we end, it is let go.
+//!   us. What waits when we are killed is lost; when we end, it is let go. While we hang or are stopped,
+//!   packets pass as well, once the rule's lease is over (`table.rs`).
 //! - **Packets that the kernel drops by itself.** It drops all queued packets when the device goes
 //!   down, or when any base chain of the packet filter goes, as when another router ends; when
 //!   another device goes down, it drops those that came in through it. The next verdict on one of
@@ -60,6 +61,7 @@ pub(super) struct NfqueueGate {
     table: Table,
     super_packets: SuperPackets,
     overruns: u64,
+    lease: Span,
 }
 
 /// A packet that the kernel holds.
@@ -115,22 +117,29 @@ impl NfqueueGate {
     /// How long one may hold up the others.
     const LONGEST_TURN: Span = Span::from_millis(1);
 
-    /// Takes queue number `queue`, and has everything that leaves through `device` go there.
-    pub(super) fn open(device: &str, queue: u16, rate: BitRate) -> Result<Self, RouterError> {
+    /// Takes queue number `queue`, and has everything that leaves through `device` go there, for `lease`
+    /// at a time.
+    pub(super) fn open(
+        device: &str,
+        queue: u16,
+        rate: BitRate,
+        lease: Span,
+    ) -> Result<Self, RouterError> {
         let super_packets = super_packets_at(rate);
         let opened = Queue::open(queue, super_packets).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => RouterError::QueueTaken(queue),
             _ => RouterError::Netfilter { what: "queues to user space", source },
         })?;
-        let table =
-            Table::install(Rule { device, queue }).map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists | io::ErrorKind::PermissionDenied => {
-                    RouterError::DeviceTaken(device.to_owned())
-                }
-                _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
-            })?;
+        let table = Table::install(Rule { device, queue, lease }).map_err(|source| match source
+            .kind()
+        {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::PermissionDenied => {
+                RouterError::DeviceTaken(device.to_owned())
+            }
+            _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
+        })?;
         let device = device.to_owned();
-        Ok(Self { device, queue: opened, table, super_packets, overruns: 0 })
+        Ok(Self { device, queue: opened, table, super_packets, overruns: 0, lease })
     }
 }
 
@@ -191,6 +200,14 @@ impl Gate for NfqueueGate {
             self.super_packets = wanted;
         }
         Ok(())
+    }
+
+    fn lease(&self) -> Option<Span> {
+        Some(self.lease)
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        self.table.renew()
     }
 
     fn close(&mut self) {

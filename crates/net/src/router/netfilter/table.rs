@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! table inet freshline-eth1 {        # owned: the kernel takes it away with our socket
+//!     set running { type ifname; flags timeout; timeout 3s; elements = { "eth1" } }
 //!     chain out {
 //!         type filter hook postrouting priority 50
 //!         oifname "eth1" ip6 hoplimit 255 icmpv6 type 133-137 accept              # discovery
 //!         oifname "eth1" ip6 hoplimit 1 ip6 daddr ff02::/16 icmpv6 type 130-143 accept   # MLD
-//!         oifname "eth1" queue num 3774 bypass
+//!         oifname @running queue num 3774 bypass
 //!     }
 //! }
 //! ```
@@ -27,9 +28,16 @@
 //! - **Neighbour discovery and MLD** pass, as ARP does, which the hook does not see: behind a full
 //!   queue the neighbour would be taken for gone. The hop limits make sure that no packet which was
 //!   forwarded passes so.
-//! - **`bypass`**: packets pass while nobody listens to the queue.
+//! - **`bypass`**: packets pass while no process listens to the queue.
+//! - **`@running`**: packets are queued while the set has the device's name. The router puts it there again
+//!   and again ([`Table::renew`]), and the kernel forgets it after a while. So packets pass if the router
+//!   hangs or is stopped, whatever it hangs in, and are queued again as soon as it runs; no second process
+//!   is needed that could hang as well. A process that is stopped keeps its socket: there `bypass` does
+//!   not help, and the kernel's queue only fills.
 
 use std::io;
+
+use freshline_core::unit::Span;
 
 use super::message::{Attributes, Head, Messages};
 use super::socket::Socket;
@@ -39,6 +47,7 @@ use super::socket::Socket;
 pub(super) struct Table {
     owner: Socket,
     name: String,
+    device: String,
 }
 
 /// Which packets go where.
@@ -48,6 +57,8 @@ pub(super) struct Rule<'a> {
     pub(super) device: &'a str,
     /// The queue's number.
     pub(super) queue: u16,
+    /// For how long they go there without that it is renewed, in whole ms.
+    pub(super) lease: Span,
 }
 
 /// How a rule reaches a queue.
@@ -72,7 +83,27 @@ impl Table {
             }
             answered => answered?,
         }
-        Ok(Self { owner, name })
+        let table = Self { owner, name, device: rule.device.to_owned() };
+        table.renew()?;
+        Ok(table)
+    }
+
+    /// Has packets go to the queue for another lease.
+    pub(super) fn renew(&self) -> io::Result<()> {
+        let list = |put: &mut Attributes<'_>| _ = put.text(1, &self.name).text(2, RUNNING);
+        self.owner.request(&transaction(|messages| {
+            // An element keeps its time when it is added again (before Linux 6.12), and one whose time is
+            // over cannot be deleted: so the set is emptied, which always works.
+            messages.push(head(DELETE_ELEMENTS, 0), list);
+            messages.push(head(NEW_ELEMENTS, flag::CREATE), |put| {
+                list(put);
+                put.nested(3, |elements| {
+                    elements.nested(1, |element| {
+                        element.nested(1, |key| _ = key.put(1, &padded(&self.device)));
+                    });
+                });
+            });
+        }))
     }
 
     /// Removes the rule, so that nothing more comes. The chain stays as long as this: when a chain
@@ -91,12 +122,16 @@ const NFPROTO_INET: u8 = 1;
 const POSTROUTING: u32 = 4;
 const PRIORITY: u32 = 50;
 const CHAIN: &str = "out";
+const RUNNING: &str = "running";
 
 const NFTABLES: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
 const DELETE_RULE: u16 = 8;
+const NEW_SET: u16 = 9;
+const NEW_ELEMENTS: u16 = 12;
+const DELETE_ELEMENTS: u16 = 14;
 
 /// `NLM_F_*`.
 mod flag {
@@ -122,12 +157,22 @@ fn head(kind: u16, flags: u16) -> Head {
     Head { kind: NFTABLES << 8 | kind, flags: flag::ACK | flags, family: NFPROTO_INET, resource: 0 }
 }
 
-/// The table, its chain and its rule.
+/// The table, its set, its chain and its rules.
 fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
     const OWNED: u32 = 2;
+    /// `NFT_SET_TIMEOUT`.
+    const TIMEOUT: u32 = 0x10;
+    /// What `nft` calls the type; the kernel only keeps it.
+    const IFNAME: u32 = 41;
+    const NUMBER: u32 = 1;
     transaction(|messages| {
         messages.push(head(NEW_TABLE, flag::CREATE | flag::EXCLUSIVE), |put| {
             put.text(1, name).u32(2, OWNED);
+        });
+        messages.push(head(NEW_SET, flag::CREATE), |put| {
+            put.text(1, name).text(2, RUNNING).u32(3, TIMEOUT);
+            put.u32(4, IFNAME).u32(5, NAME_LEN as u32).u32(10, NUMBER);
+            put.put(11, &(rule.lease.as_nanos() / 1_000_000).to_be_bytes());
         });
         messages.push(head(NEW_CHAIN, flag::CREATE), |put| {
             put.text(1, name)
@@ -145,7 +190,7 @@ fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
         }
         messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
             put.text(1, name).text(2, CHAIN).nested(4, |list| {
-                leaves_through(list, rule.device);
+                leaves_while_running(list);
                 queues(list, rule, way);
             });
         });
@@ -226,16 +271,28 @@ fn passes(list: &mut Attributes<'_>, control: LinkControl) {
     });
 }
 
-/// `oifname DEVICE`.
-fn leaves_through(list: &mut Attributes<'_>, device: &str) {
-    const OUTPUT_NAME: u32 = 7;
-    const NAME_LEN: usize = 16;
+const OUTPUT_NAME: u32 = 7;
+const NAME_LEN: usize = 16;
+
+/// The name of a device as a register has it.
+fn padded(device: &str) -> [u8; NAME_LEN] {
     let mut name = [0; NAME_LEN];
     for (to, from) in name.iter_mut().zip(device.bytes()) {
         *to = from;
     }
+    name
+}
+
+/// `oifname DEVICE`.
+fn leaves_through(list: &mut Attributes<'_>, device: &str) {
     meta(list, OUTPUT_NAME);
-    holds(list, compare::EQUAL, &name);
+    holds(list, compare::EQUAL, &padded(device));
+}
+
+/// `oifname @running`.
+fn leaves_while_running(list: &mut Attributes<'_>) {
+    meta(list, OUTPUT_NAME);
+    expression(list, "lookup", |put| _ = put.text(1, RUNNING).u32(2, REGISTER));
 }
 
 /// `queue num QUEUE bypass`.
