@@ -1,6 +1,6 @@
-//! Rows of a reproduction that are given over another one, run by run.
+//! Rows of a reproduction that are given over another one, or are the sum of several, run by run.
 
-use freshline_lab::reproduce::{Options, ReproduceError, Verdict, reproduce};
+use freshline_lab::reproduce::{Compared, Options, ReproduceError, Verdict, reproduce};
 use freshline_lab::run::sample;
 use freshline_lab::scenario::Scenario;
 
@@ -81,4 +81,15 @@ fn a_row_over_one_that_is_not_above_it_is_refused() {
     let error = reproduce(text.as_str(), &[], Options::default(), |_| {}).unwrap_err();
     assert!(matches!(error, ReproduceError::UnknownRow { .. }));
     assert_eq!(error.to_string(), "`a queue for all`: no row above has the id `red`");
+}
+
+#[test]
+fn a_number_is_the_sum_of_several_rows() {
+    let text = SCENARIO.replace("over = \"ifc\"", "id = \"fifo\"\nplus = [\"ifc\"]");
+    let text = text.replacen("id = \"fifo\"\n", "", 1);
+    let [alone, sum] = [SCENARIO.replace("over = \"ifc\"", ""), text]
+        .map(|text| reproduce(text.as_str(), &[], Options::default(), |_| {}).unwrap());
+    let ours = |rows: &[Compared], row: usize| rows[row].ours.unwrap();
+    assert!((ours(&sum, 1) - ours(&alone, 0) - ours(&alone, 1)).abs() < 1e-9, "{sum:?}");
+    assert_eq!(&*sum[1].unit, "s");
 }

@@ -2,7 +2,7 @@
 //! who expects them.
 //!
 //! ```text
-//!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► over another row's
+//!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► plus, over other rows'
 //!                                                                    ─► holds, broken, undecided
 //!   [[reproduce.trend]] ─► do rows rise in this order, are they alike? ─► likewise
 //!   [[reproduce.null]]  ─► the same with each new law replaced by its baseline
@@ -207,7 +207,7 @@ impl Chosen {
         for (index, row) in rows.iter().enumerate().rev() {
             if rows_drawn.contains(&index) || row.id.as_ref().is_some_and(|id| ids.contains(id)) {
                 needed.insert(index);
-                ids.extend(&row.over);
+                ids.extend(row.needs());
             }
         }
         Self { rows: rows_drawn, trends: trends_drawn, needed }
@@ -270,11 +270,15 @@ impl Row {
         if let Some(best) = &self.best {
             changes.push(self.look_for(best, runs, &changes)?);
         }
-        let Number { sampled, replaced } = self.number(runs, &changes, &self.metric, &self.of)?;
-        let Some(id) = &self.over else { return Ok(Number { sampled, replaced }) };
-        let below = row_called(rows, id, &self.what)?;
-        let replaced = Replaced(replaced.0 || below.replaced.0);
-        Ok(Number { sampled: sampled.over(&below.sampled), replaced })
+        let own = self.number(runs, &changes, &self.metric, &self.of)?;
+        let other = |id: &String| row_called(rows, id, &self.what);
+        let with = |number: Number, id, of_both: fn(&Sampled, &Sampled) -> Sampled| {
+            let Number { sampled, replaced } = other(id)?;
+            let replaced = Replaced(number.replaced.0 || replaced.0);
+            Ok(Number { sampled: of_both(&number.sampled, sampled), replaced })
+        };
+        let sum = self.plus.iter().try_fold(own, |sum, id| with(sum, id, Sampled::plus))?;
+        self.over.iter().try_fold(sum, |sum, id| with(sum, id, Sampled::over))
     }
 
     fn compare(&self, number: &Number) -> Compared {

@@ -49,6 +49,11 @@ impl Sampled {
         Self { values: self.values.iter().filter_map(less).collect(), ..self.clone() }
     }
 
+    /// The sum of both, run by run. Runs that do not know both are left out.
+    pub fn plus(&self, other: &Self) -> Self {
+        self.minus(-1.0, other)
+    }
+
     /// The standard deviation over the runs; `None` with fewer than two.
     pub fn deviation(&self) -> Option<f64> {
         deviation(&self.values.values().copied().collect::<Vec<_>>())

@@ -5,7 +5,7 @@
 //!   [[reproduce.row]] ───────────────────────────────────────────────────────────┴─► rows
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use freshline_core::unit::UpdateRate;
 use serde::{Deserialize, Serialize};
@@ -56,11 +56,19 @@ struct Written {
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
         let Written { of, source, row, trend, compare, null, omitted, full, contest } = written;
-        let (mut rows, mut trends) = (row, trend);
+        // A row that needs one of a comparison, or of such a row, comes after it.
+        let mut ids = BTreeSet::new();
+        let (mut rows, last): (Vec<_>, Vec<_>) = row.into_iter().partition(|row| {
+            let is_first = row.needs().all(|id| ids.contains(id));
+            ids.extend(row.id.clone().filter(|_| is_first));
+            is_first
+        });
+        let mut trends = trend;
         for compare in compare {
             rows.extend(compare.rows());
             trends.extend(compare.trends());
         }
+        rows.extend(last);
         rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
         trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
         Self { of, rows, trends, null, omitted, full, contest }
@@ -136,6 +144,9 @@ struct Compare {
     /// with the paper's only, and the source of these trends is `ours`.
     #[serde(default)]
     ours: Vec<String>,
+    /// A few words of the paper, and where they stand: of the gains that have none of their own,
+    /// and of the trends.
+    quote: Option<String>,
 }
 
 /// One value's number as a multiple of another one's.
@@ -180,6 +191,10 @@ impl Compare {
         is_ours.then_some(Origin::Ours)
     }
 
+    fn quoted(&self, own: Option<&String>) -> Option<String> {
+        own.or(self.quote.as_ref()).cloned()
+    }
+
     fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for value in &self.values {
@@ -191,7 +206,8 @@ impl Compare {
         }
         for gain in &self.gains {
             let Gain { of, over, expected, tolerance, base, at_least, at_most, quote, why } = gain;
-            let row = self.row(None, &format!("{of} over {over}"), of, &self.of);
+            let id = format!("{}-over-{over}", self.id(of));
+            let row = self.row(Some(id), &format!("{of} over {over}"), of, &self.of);
             rows.push(Row {
                 over: Some(self.id(over)),
                 source: self.source([of, over].map(String::as_str).into_iter()),
@@ -200,7 +216,7 @@ impl Compare {
                 base: *base,
                 at_least: *at_least,
                 at_most: *at_most,
-                quote: quote.clone(),
+                quote: self.quoted(quote.as_ref()),
                 why: why.clone(),
                 ..row
             });
@@ -209,14 +225,15 @@ impl Compare {
     }
 
     fn trends(&self) -> impl Iterator<Item = Trend> {
-        let better = self.gains.iter().map(|Gain { of, over, why, .. }| {
+        let better = self.gains.iter().map(|Gain { of, over, quote, why, .. }| {
             let mut rising = vec![self.id(over), self.id(of)];
             if self.least {
                 rising.reverse();
             }
             let what = format!("{}: {of} is better than {over}", self.what);
             let source = self.source([of, over].map(String::as_str).into_iter());
-            Trend { what, rising, source, why: why.clone(), ..Trend::default() }
+            let quote = self.quoted(quote.as_ref());
+            Trend { what, rising, source, quote, why: why.clone(), ..Trend::default() }
         });
         let best = self.best.iter().map(move |best| {
             let is_ours = self.ours.contains(best);
@@ -227,7 +244,7 @@ impl Compare {
             let what = format!("{}: {best} is the best, or within 2 %", self.what);
             let [most, least] = if self.least { [vec![], ids] } else { [ids, vec![]] };
             let source = self.source([best.as_str()].into_iter());
-            Trend { what, most, least, source, ..Trend::default() }
+            Trend { what, most, least, source, quote: self.quote.clone(), ..Trend::default() }
         });
         better.chain(best)
     }
@@ -264,6 +281,9 @@ pub struct Row {
     pub set: BTreeMap<String, toml::Value>,
     /// A key that takes the best of several values first.
     pub best: Option<Best>,
+    /// The ids of rows above: their numbers are added to this one, run by run.
+    #[serde(default)]
+    pub plus: Vec<String>,
     /// The id of a row above: this number is given as a multiple of that one's, run by run, since
     /// runs of one number meet the same randomness.
     pub over: Option<String>,
@@ -292,6 +312,13 @@ pub struct Row {
     pub quote: Option<String>,
     /// Why ours is not as expected.
     pub why: Option<String>,
+}
+
+impl Row {
+    /// The ids of the rows that its number is made of.
+    pub fn needs(&self) -> impl Iterator<Item = &String> {
+        self.plus.iter().chain(&self.over)
+    }
 }
 
 /// Looks for the value of a key for which a metric is least.
@@ -370,8 +397,11 @@ mod tests {
             parts = ["x/1"]
             gains = [{ of = "new", over = "old", expected = 0.7, tolerance = 0.1 }]
             best = ["new"]
+            quote = "Figure 1"
         "#;
         let Reproduction { rows, trends, .. } = toml::from_str(text).unwrap();
+        let quotes = rows.iter().map(|row| &row.quote).chain(trends.iter().map(|t| &t.quote));
+        assert_eq!(quotes.flatten().count(), 3, "the gain and both trends");
         let told: Vec<_> = rows.iter().map(|row| (row.what.as_str(), row.of.as_str())).collect();
         let expected = [
             ("8 Mbit/s: old", "x"),
@@ -385,6 +415,7 @@ mod tests {
             (rows[0].id.as_deref(), rows[4].over.as_deref()),
             (Some("r8-old"), Some("r8-old"))
         );
+        assert_eq!(rows[4].id.as_deref(), Some("r8-new-over-old"));
         assert_eq!((rows[4].expected, rows[4].tolerance), (Some(0.7), Some(0.1)));
         let set: Vec<_> = rows[4].set.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(set, ["flow.x.rate=\"8mbit\"", "flow.x.scheduler=\"new\""]);
@@ -422,5 +453,27 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!(trends[2].most, ["r8-new", "r8-old"]);
         assert_eq!(trends[3].most, ["r8-own", "r8-old", "r8-new"]);
+    }
+    #[test]
+    fn a_row_that_needs_one_of_a_comparison_comes_after_it() {
+        let text = r#"
+            of = "a figure"
+            row = [
+                { id = "all-old", what = "both rates", metric = "goodput", of = "x", plus = ["r8-old"] },
+                { what = "both rates: new over old", metric = "goodput", of = "x", plus = ["r8-new"], over = "all-old" },
+                { id = "alone", what = "one path", metric = "goodput", of = "x" },
+            ]
+            compare = [{ id = "r8", what = "8 Mbit/s", key = "k", values = ["old", "new"], metric = "goodput", of = "x" }]
+        "#;
+        let Reproduction { rows, .. } = toml::from_str(text).unwrap();
+        let whats: Vec<_> = rows.iter().map(|row| row.what.as_str()).collect();
+        let expected = [
+            "one path",
+            "8 Mbit/s: old",
+            "8 Mbit/s: new",
+            "both rates",
+            "both rates: new over old",
+        ];
+        assert_eq!(whats, expected);
     }
 }

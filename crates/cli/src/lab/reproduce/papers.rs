@@ -5,9 +5,12 @@
 //!   a line's `quote` or `what`, otherwise    ├─► one row per figure: lines that hold, are broken, …
 //!   its scenario's `of`: "Figures 4, 15" ────┤                       or why no line shows it
 //!   `omitted`: "Figure 12: …" ───────────────┘
+//!
+//!   "001 Figure 6; 000 Figure 4.6": up to the next number, the text cites the paper of the one before it
 //! ```
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use freshline_lab::reproduce::{Compared, Verdict};
 use freshline_lab::scenario::Omitted;
@@ -34,19 +37,54 @@ pub(super) struct Paper {
 }
 
 /// The papers of which all figures are known.
-pub(super) fn all() -> Vec<Paper> {
+pub(super) fn all() -> &'static [Paper] {
     #[derive(Deserialize)]
     struct File {
         paper: Vec<Paper>,
     }
-    toml::from_str::<File>(PAPERS).map(|file| file.paper).unwrap_or_default()
+    static ALL: LazyLock<Vec<Paper>> =
+        LazyLock::new(|| toml::from_str::<File>(PAPERS).map(|file| file.paper).unwrap_or_default());
+    &ALL
 }
 
-/// What a scenario reproduces, with the paper's authors in place of its number.
+/// What a scenario reproduces, with the papers' authors in place of their numbers.
 pub(super) fn cited(of: &str) -> String {
-    let Some(paper) = all().into_iter().find(|paper| paper.has(of)) else { return of.to_owned() };
-    let authors = paper.name.split(':').next().unwrap_or_default();
-    format!("{authors}, {}", of[paper.id.len()..].trim_start())
+    let parts = parts(of).into_iter().map(|(paper, text)| match paper {
+        Some(paper) => format!("{}, {text}", paper.authors()),
+        None => text,
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// A quotation, or what is omitted: papers have their authors in place of their numbers, and the
+/// one that the scenario is of has none.
+pub(super) fn quoted(text: &str, of: &str) -> String {
+    let parts = parts(text).into_iter().map(|(paper, text)| match paper {
+        Some(paper) if !paper.has(of) => format!("{}, {text}", paper.authors()),
+        _ => text,
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// A text cut before each paper's number, with the papers.
+fn parts(text: &str) -> Vec<(Option<&'static Paper>, String)> {
+    let mut parts: Vec<(Option<&Paper>, String)> = Vec::new();
+    for word in text.split_whitespace() {
+        let paper = all().iter().find(|paper| paper.id == word);
+        match parts.last_mut() {
+            Some((_, text)) if paper.is_none() => {
+                text.push_str(if text.is_empty() { "" } else { " " });
+                text.push_str(word);
+            }
+            _ if paper.is_some() => parts.push((paper, String::new())),
+            _ => parts.push((None, word.to_owned())),
+        }
+    }
+    let last = parts.len().saturating_sub(1);
+    for (_, text) in parts.iter_mut().take(last) {
+        text.truncate(text.trim_end_matches([',', ';']).len());
+    }
+    parts
 }
 
 /// An omitted entry, with the name of its scenario and what that reproduces.
@@ -57,8 +95,39 @@ pub(super) struct Left {
 }
 
 impl Paper {
+    fn authors(&self) -> &str {
+        self.name.split(':').next().unwrap_or_default()
+    }
+
+    /// Whether a scenario's `of` begins with the paper.
     fn has(&self, of: &str) -> bool {
         of.split_whitespace().next() == Some(&self.id)
+    }
+
+    /// Whether a scenario's `of` cites it, first or later.
+    fn is_in(&self, of: &str) -> bool {
+        of.split_whitespace().any(|word| word == self.id)
+    }
+
+    /// The figures and tables of this paper that a text of a scenario names.
+    fn labels(&self, text: &str, of: &str) -> Vec<String> {
+        let cites = |paper: Option<&Paper>| paper.map_or(self.has(of), |paper| paper.id == self.id);
+        let parts = parts(text).into_iter().filter(|(paper, _)| cites(*paper));
+        parts.flat_map(|(_, text)| labels(&text)).collect()
+    }
+
+    /// Whether a line is of a figure: its quotation or its words name it, or they name none of any
+    /// paper and the scenario shows it.
+    fn shows(&self, table: &Table, row: &Compared, label: &str) -> bool {
+        if !is_judged(row) {
+            return false;
+        }
+        let Table { of, .. } = table;
+        let texts = || [Some(&row.what), row.quote.as_ref()].into_iter().flatten();
+        let names_none = texts().all(|text| labels(text).is_empty());
+        let mut named = texts().flat_map(|text| self.labels(text, of));
+        named.any(|named| named == label)
+            || names_none && self.labels(of, of).iter().any(|named| named == label)
     }
 
     /// One row per figure and table: its lines by verdict, or why there is none.
@@ -68,8 +137,8 @@ impl Paper {
         for (label, what) in &self.shows {
             let mut names = Vec::new();
             let mut counts = [0; 3];
-            for table in tables.iter().filter(|table| self.has(&table.of)) {
-                for row in table.rows.iter().filter(|row| shows(table, row, label)) {
+            for table in tables.iter().filter(|table| self.is_in(&table.of)) {
+                for row in table.rows.iter().filter(|row| self.shows(table, row, label)) {
                     counts[match row.verdict {
                         Verdict::Holds => 0,
                         Verdict::Broken => 1,
@@ -108,10 +177,13 @@ impl Paper {
 
     /// What of a figure no line shows, and why.
     fn left_out(&self, left: &[Left], label: &str) -> Vec<String> {
-        let of_paper = left.iter().filter(|left| self.has(&left.of));
-        let entries = of_paper.filter(|left| labels(&left.omitted.what).iter().any(|l| l == label));
+        let of_paper = left.iter().filter(|left| self.is_in(&left.of));
+        let entries = of_paper.filter(|Left { of, omitted, .. }| {
+            self.labels(&omitted.what, of).iter().any(|named| named == label)
+        });
         entries
-            .map(|Left { omitted: Omitted { what, why }, .. }| {
+            .map(|Left { of, omitted: Omitted { what, why }, .. }| {
+                let what = quoted(what, of);
                 match what.split_once(": ").filter(|(place, _)| *place == label) {
                     Some((_, rest)) => format!("{rest}: {why}"),
                     None if what == label => why.clone(),
@@ -120,20 +192,6 @@ impl Paper {
             })
             .collect()
     }
-}
-
-/// Whether a line is of a figure: its quotation or its words name it, or they name none and the
-/// scenario shows it.
-fn shows(table: &Table, row: &Compared, label: &str) -> bool {
-    if !is_judged(row) {
-        return false;
-    }
-    let mut named = labels(&row.what);
-    named.extend(row.quote.as_deref().map(labels).unwrap_or_default());
-    if named.is_empty() {
-        named = labels(&table.of);
-    }
-    named.iter().any(|named| named == label)
 }
 
 /// The figures and tables that a text names: "Figures 2.10 to 2.12, 2.17 and Table II".
@@ -150,7 +208,8 @@ pub(super) fn labels(text: &str) -> Vec<String> {
             ("to", Some(_)) => is_range = true,
             // A part of the figure before: "(b)".
             (_, Some(_)) if word.starts_with('(') && bare.len() <= 1 => {}
-            (_, Some(which)) if is_label(bare) => {
+            (_, Some(which)) if is_label(whole(bare)) => {
+                let bare = whole(bare);
                 if let Some(before) = labels.last().filter(|_| is_range) {
                     labels.extend(between(before, &format!("{which} {bare}")));
                 }
@@ -164,6 +223,11 @@ pub(super) fn labels(text: &str) -> Vec<String> {
         }
     }
     labels
+}
+
+/// A label without the letter of a part: "4.8a".
+fn whole(word: &str) -> &str {
+    word.strip_suffix(|last: char| last.is_ascii_lowercase()).unwrap_or(word)
 }
 
 /// A number with or without its chapter, or a Roman one.
@@ -206,7 +270,23 @@ mod tests {
         assert_eq!(read("Table I: (13.57 ms, 7.52 Mbps)"), "Table I");
         assert_eq!(read("004 Figures 4.12 (b), (c) and 4.13 (c), (d)"), "Figure 4.12 Figure 4.13");
         assert_eq!(read("Figure 2.8 with 8 flows"), "Figure 2.8");
+        assert_eq!(read("Figures 4.11b, 5.5a: a"), "Figure 4.11 Figure 5.5");
         assert_eq!(read("section 3.4.2: less than 300 msec"), "");
+    }
+
+    #[test]
+    fn a_text_cites_each_paper_up_to_the_next_ones_number() {
+        let of = "001 Figures 5 to 7, section III; 000 Figure 4.5";
+        let [first, second] = ["001", "000"].map(|id| all().iter().find(|p| p.id == id).unwrap());
+        assert_eq!(first.labels(of, of).join(" "), "Figure 5 Figure 6 Figure 7");
+        assert_eq!(second.labels(of, of).join(" "), "Figure 4.5");
+        assert_eq!(first.labels("Figure 6: 1000 bytes", of).join(" "), "Figure 6");
+        assert!(second.labels("Figure 6", of).is_empty());
+        let [one, other] = [first, second].map(Paper::authors);
+        assert_eq!(cited(of), format!("{one}, Figures 5 to 7, section III; {other}, Figure 4.5"));
+        assert_eq!(quoted("001 Figure 5: 14 KB", of), "Figure 5: 14 KB");
+        assert_eq!(quoted("000 Figure 4.5: 14 KB", of), format!("{other}, Figure 4.5: 14 KB"));
+        assert_eq!(cited("a figure"), "a figure");
     }
 
     /// The lines of the papers' scenarios, and their omitted entries.
@@ -220,15 +300,15 @@ mod tests {
         let (tables, left) = known();
         let papers = all();
         assert!(!papers.is_empty(), "papers.toml is not read");
-        for paper in &papers {
-            let tables = || tables.iter().filter(|table| paper.has(&table.of));
+        for paper in papers {
+            let tables = || tables.iter().filter(|table| paper.is_in(&table.of));
             let missing: Vec<_> = paper
                 .shows
                 .iter()
                 .map(|(label, _)| label)
                 .filter(|label| {
-                    let is_shown =
-                        tables().any(|table| table.rows.iter().any(|row| shows(table, row, label)));
+                    let is_shown = tables()
+                        .any(|table| table.rows.iter().any(|row| paper.shows(table, row, label)));
                     !is_shown && paper.left_out(&left, label).is_empty()
                 })
                 .collect();
@@ -236,7 +316,8 @@ mod tests {
             let known: BTreeSet<_> = paper.shows.iter().map(|(label, _)| label.as_str()).collect();
             let of_tables = tables().flat_map(|table| {
                 let quotes = table.rows.iter().filter_map(|row| row.quote.as_deref());
-                quotes.chain([&*table.of]).flat_map(labels).collect::<Vec<_>>()
+                let texts = quotes.chain([&*table.of]);
+                texts.flat_map(|text| paper.labels(text, &table.of)).collect::<Vec<_>>()
             });
             let unknown: BTreeSet<_> =
                 of_tables.filter(|label| !known.contains(label.as_str())).collect();
@@ -250,9 +331,9 @@ mod tests {
         for paper in all() {
             let quotes = tables
                 .iter()
-                .filter(|table| paper.has(&table.of))
+                .filter(|table| paper.is_in(&table.of))
                 .flat_map(|table| table.rows.iter().filter_map(|row| row.quote.clone()));
-            let omitted = left.iter().filter(|left| paper.has(&left.of));
+            let omitted = left.iter().filter(|left| paper.is_in(&left.of));
             let texts: Vec<_> =
                 quotes.chain(omitted.map(|left| left.omitted.what.clone())).collect();
             let missing: Vec<_> = paper

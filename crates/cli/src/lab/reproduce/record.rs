@@ -201,7 +201,10 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
                 let unit = if row.unit == "1" { String::new() } else { format!(" {}", row.unit) };
                 format!("{}{ci95}{unit}", short(ours))
             });
-            let quote = row.quote.as_ref().map_or(String::new(), |quote| format!(": {quote}"));
+            let quote = row
+                .quote
+                .as_ref()
+                .map_or(String::new(), |quote| format!(": {}", papers::quoted(quote, &table.of)));
             let verdict = match row.verdict.name() {
                 _ if row.calibrated => "input".to_owned(),
                 name if row.unaffected => format!("{name}, unaffected"),
@@ -221,8 +224,9 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
     if !omitted.is_empty() {
         page += "\n## What no row shows\n\n| what | why | said in |\n|---|---|---|\n";
     }
-    for Left { name, omitted: Omitted { what, why }, .. } in omitted {
-        let _ = writeln!(page, "| {} | {} | {name} |", cell(what), cell(why));
+    for Left { name, of, omitted: Omitted { what, why } } in omitted {
+        let what = papers::quoted(what, of);
+        let _ = writeln!(page, "| {} | {} | {name} |", cell(&what), cell(why));
     }
     page
 }
