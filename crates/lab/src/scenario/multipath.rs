@@ -35,9 +35,9 @@ pub struct MultipathConfig {
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
-    /// And at least so long in all (`MinRto` of ns-3); nothing unless said.
+    /// The minimum of a retransmission timeout (`MinRto` of ns-3); no minimum by default.
     pub least_timeout: Option<Span>,
-    /// Segments of each subflow's initial window; 10 unless said.
+    /// Segments of each subflow's initial window; 10 by default.
     pub initial_window: Option<Packets>,
     /// The law of the one receive window; Linux's for TCP unless said.
     #[serde(default = "super::autotune")]

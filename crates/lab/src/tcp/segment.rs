@@ -124,7 +124,7 @@ impl Segment {
         }
     }
 
-    /// The payload of a full segment in it, or what it has.
+    /// The payload of its first segment.
     pub(super) fn full_size(&self) -> u32 {
         if self.gso_size > 0 { self.gso_size } else { self.len }
     }

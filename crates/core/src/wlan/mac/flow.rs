@@ -27,8 +27,8 @@ use super::rate::RateControl;
 use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops};
 use crate::unit::{Bytes, Span, Time};
 
-/// CoDel in mac80211 (`ieee80211_txq_setup_flows`), which drops unless the queue is empty behind the
-/// packet. Waiting is counted in packets.
+/// CoDel in mac80211 (`ieee80211_txq_setup_flows`). It drops nothing while no packet is behind the
+/// first, so the backlog is counted in packets.
 const CODEL: CodelControl = CodelControl {
     target: Span::from_millis(20),
     interval: Span::from_millis(100),

@@ -42,8 +42,8 @@ pub struct SenderParams {
     /// Sends packets of several segments, of up to this much payload (TCP segmentation offload);
     /// `None`, the default, sends a packet per segment.
     pub offload: Option<Bytes>,
-    /// TCP small queues: so much may be in the queue of its own host; `None`, the default, is no
-    /// limit.
+    /// The limit on its packets in the queue of its own host (TCP small queues); `None`, the
+    /// default, is no limit.
     pub small_queue: Option<SmallQueue>,
     /// The send buffer (`tcp_wmem`), of whose memory 9/16 are payload.
     pub buffer: BufferParams,

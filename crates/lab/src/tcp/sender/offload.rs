@@ -30,7 +30,7 @@ const WINDOW_DIVISOR: u64 = 3;
 /// Below this pacing rate, BBR lets single segments go (`bbr_min_tso_rate`).
 const LEAST_RATE_OF_TWO: u64 = 1_200_000;
 
-/// The window that a packet is too large for.
+/// Which window allows less than a full packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
     /// The law's.
@@ -47,8 +47,8 @@ impl Sender {
         self.full_burst(most).min(half).min(room).max(1)
     }
 
-    /// What the sender waits for until a larger packet may be sent. It does so only while data is
-    /// in flight, whose ack lets it look again.
+    /// The window that makes the sender wait for a larger packet; `None` if it sends now. It waits
+    /// only while data is in flight, whose ack lets it decide again.
     pub(super) fn defers(&mut self, now: Time) -> Option<Limit> {
         let most = self.params.offload?;
         let recovers = self.episode.is_some_and(|episode| episode.cause != Cause::Mark);
@@ -79,7 +79,7 @@ impl Sender {
         let least =
             if bits < LEAST_RATE_OF_TWO && self.law.pacing_rate().is_some() { 1 } else { 2 };
         let segment = self.params.segment.get().max(1);
-        ((bits / 8 >> shift).min(most.get()) / segment).max(least)
+        (((bits / 8) >> shift).min(most.get()) / segment).max(least)
     }
 
     /// The pacing rate, or that which Linux keeps for a law without one, in bit/s.

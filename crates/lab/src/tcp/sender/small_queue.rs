@@ -17,7 +17,7 @@ use super::Sender;
 /// `tcp_limit_output_bytes`.
 const MOST: u64 = 1 << 20;
 
-/// How much a stream keeps in the queue of its host.
+/// The limit on a stream's packets in the queue of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SmallQueue {
     /// The pacing rate is divided by two to the power of this: 10, and 7 for Wi-Fi.
@@ -37,15 +37,15 @@ impl Sender {
         self.params.small_queue
     }
 
-    /// The memory of its packets in the queue of its host is this from now on.
+    /// Sets the memory of its packets that are in the queue of its host.
     pub fn set_host_memory(&mut self, memory: Bytes) {
         self.host_memory = memory;
     }
 
-    /// Whether the queue of the host holds enough of it.
+    /// Whether the stream's packets in the queue of its host have reached the limit.
     pub(super) fn is_throttled(&self) -> bool {
         let Some(SmallQueue { pacing_shift }) = self.params.small_queue else { return false };
-        let paced = self.pacing_bps() / 8 >> pacing_shift.min(63);
+        let paced = (self.pacing_bps() / 8) >> pacing_shift.min(63);
         let most = if self.law.pacing_rate().is_some() { u64::MAX } else { MOST };
         let packets = 2 * SmallQueue::memory(self.params.segment).get();
         let limit = packets.max(paced).min(most);
