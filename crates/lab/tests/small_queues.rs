@@ -63,6 +63,6 @@ name = "tcp"
 path = ["wire"]
 tcp = { control = "cubic", pacing_shift = 7 }
 "#;
-    let error = Scenario::parse(text).err().expect("no station").to_string();
+    let error = Scenario::parse(text).expect_err("no station").to_string();
     assert!(error.contains("begins in a cell"), "{error}");
 }
