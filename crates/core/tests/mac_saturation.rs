@@ -40,6 +40,7 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
         rate: RateChoice::Fixed,
         queue: Packets::new(10),
         lifetime: Span::MAX,
+        codel: false,
     };
     Cell::new(parts, Pcg64::new(20_001_118, u128::from(stations)))
 }

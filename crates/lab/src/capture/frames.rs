@@ -115,7 +115,7 @@ impl Frames {
     fn datagram(&mut self, left: Left<'_>, length: usize) {
         let header = left.parcel.header();
         let FlowKey { source_port, destination_port, .. } = header.flow;
-        let ip = ip(left, &header);
+        let ip = ip(&header, left.parcel.load.size);
         let length_on_wire = ip.payload_len().unwrap_or(0);
         // No checksum, as IPv4 allows: the message is not written out to its end.
         let udp = UdpHeader { source_port, destination_port, length: length_on_wire, checksum: 0 };
@@ -129,7 +129,10 @@ impl Frames {
     /// are left blank.
     fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment, padding: u64) {
         let header = left.parcel.header();
-        let ip = ip(left, &header);
+        // One packet of several segments has their headers once, as in a capture of Linux.
+        let one = Segment { gso_size: 0, ..*segment };
+        let repeated = segment.wire_size() - one.wire_size();
+        let ip = ip(&header, left.parcel.load.size - repeated);
         let mut flow = header.flow;
         if direction != left.parcel.direction {
             // The far end has opened the stream.
@@ -144,7 +147,7 @@ impl Frames {
     }
 }
 
-fn ip(left: Left<'_>, header: &Header) -> Ipv4Header {
+fn ip(header: &Header, size: Bytes) -> Ipv4Header {
     let octets = |address: Ipv6Addr| address.to_ipv4_mapped().map_or([0; 4], |it| it.octets());
     let mut ip = Ipv4Header {
         dscp: IpDscp::try_new(header.dscp).unwrap_or_default(),
@@ -154,7 +157,7 @@ fn ip(left: Left<'_>, header: &Header) -> Ipv4Header {
             Ecn::Marked => IpEcn::CongestionExperienced,
         },
         // 0 where it is too large for the field, as of packets that a network card will cut.
-        total_len: u16::try_from(left.parcel.load.size.get()).unwrap_or(0),
+        total_len: u16::try_from(size.get()).unwrap_or(0),
         dont_fragment: true,
         time_to_live: 64,
         protocol: IpNumber(header.flow.protocol),

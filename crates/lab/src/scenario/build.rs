@@ -117,6 +117,12 @@ impl Scenario {
                 if config.downlink.is_some() && !way.ends_at_a_station() {
                     return Err(config.refused("a downlink needs a `path` to a station of a cell"));
                 }
+                let small_queues = config.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
+                if small_queues && !way.begins_at_a_station() {
+                    return Err(
+                        config.refused("`pacing_shift` needs a `path` that begins in a cell")
+                    );
+                }
                 let mut rng = streams.stream("flow", flows.len());
                 let apart = config.apart * number as u64;
                 let late = apart + config.start_spread.mul_f64(rng.random());
@@ -303,6 +309,10 @@ impl Way {
     fn each_hop(self) -> impl Iterator<Item = Self> {
         let legs = self.there.into_iter().zip(self.back.into_iter().rev());
         legs.map(|(there, back)| Self::new(vec![there], vec![back]))
+    }
+
+    fn begins_at_a_station(&self) -> bool {
+        matches!(self.there.first(), Some(Leg::Air { .. }))
     }
 
     fn ends_at_a_station(&self) -> bool {

@@ -19,7 +19,7 @@ use super::{LawName, UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::{Algorithm, CongestionControl, Dtpa};
-use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams};
+use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams, SmallQueue};
 use crate::world::{
     Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Server, Sizes,
     Stream, UpdateFlow,
@@ -238,6 +238,8 @@ impl DownlinkConfig {
 
 /// The payload of the largest IPv4 packet behind 40 bytes of headers.
 const LARGEST_SEGMENT: Bytes = Bytes::new(65_495);
+/// What Linux leaves for headers in a packet of `gso_max_size`, and one byte more.
+const MAX_TCP_HEADER: Bytes = Bytes::new(321);
 
 impl TcpConfig {
     /// The second generator is that of the responses, where there are any.
@@ -277,6 +279,8 @@ impl TcpConfig {
         };
         let mut sender = SenderParams { ecn: ecn.is_some(), ..SenderParams::default() };
         sender.segment = self.segment();
+        sender.offload = self.offload(sender.segment)?;
+        sender.small_queue = self.pacing_shift.map(|pacing_shift| SmallQueue { pacing_shift });
         sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
         sender.least_timeout = self.least_timeout.unwrap_or(sender.least_timeout);
         sender.repair = self.repair;
@@ -319,6 +323,19 @@ impl TcpConfig {
             }
             (_, Some(_)) => Err("`dtpa` belongs to `control = \"dtpa\"`".into()),
             (control, None) => Ok(control.build(initial, segment, rng)),
+        }
+    }
+
+    /// The payload of the largest packet of several segments.
+    fn offload(&self, segment: Bytes) -> Result<Option<Bytes>, Cow<'static, str>> {
+        let Some(size) = self.gso_max_size else { return Ok(None) };
+        let (least, most) = (segment + segment + MAX_TCP_HEADER, Bytes::new(1 << 16));
+        if (least..=most).contains(&size) {
+            Ok(Some(size - MAX_TCP_HEADER))
+        } else {
+            let message =
+                format!("`gso_max_size` is {size}; give from {least}, two segments, to {most}");
+            Err(message.into())
         }
     }
 

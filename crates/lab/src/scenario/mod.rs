@@ -245,6 +245,12 @@ pub struct TcpConfig {
     pub ecn: bool,
     /// The payload of a full segment; 1448 bytes unless said.
     pub segment: Option<Bytes>,
+    /// Sends packets of several segments, of up to this size (`gso_max_size` of Linux, 64 KiB):
+    /// windows and acks count segments, queues see packets. Default: a packet per segment.
+    pub gso_max_size: Option<Bytes>,
+    /// TCP small queues at a station: at most two packets, or the pacing rate over two to the power
+    /// of this, are in its queue: 7 as Linux's Wi-Fi has it. Default: no limit.
+    pub pacing_shift: Option<u8>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
     /// And at least so long in all; nothing unless said, where RFC 6298 has 1 s.

@@ -35,6 +35,10 @@ pub struct MultipathConfig {
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub least_variation: Option<Span>,
+    /// The minimum of a retransmission timeout (`MinRto` of ns-3); no minimum by default.
+    pub least_timeout: Option<Span>,
+    /// Segments of each subflow's initial window; 10 by default.
+    pub initial_window: Option<Packets>,
     /// The law of the one receive window; Linux's for TCP unless said.
     #[serde(default = "super::autotune")]
     pub receiver: WindowLawConfig,
@@ -92,11 +96,17 @@ impl TryFrom<String> for MultipathControl {
 
 impl MultipathControl {
     /// The law of one more subflow.
-    fn build(self, coupling: &Coupling, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
+    fn build(
+        self,
+        initial: Packets,
+        coupling: &Coupling,
+        segment: Bytes,
+        rng: Pcg64,
+    ) -> Box<dyn CongestionControl> {
         match self {
-            Self::Alone(algorithm) => algorithm.build(INITIAL_WINDOW, segment, rng),
-            Self::Lia => Box::new(Coupled::lia(INITIAL_WINDOW, coupling)),
-            Self::Olia => Box::new(Coupled::olia(INITIAL_WINDOW, coupling)),
+            Self::Alone(algorithm) => algorithm.build(initial, segment, rng),
+            Self::Lia => Box::new(Coupled::lia(initial, coupling)),
+            Self::Olia => Box::new(Coupled::olia(initial, coupling)),
         }
     }
 }
@@ -216,12 +226,17 @@ impl MultipathConfig {
             least_variation: self
                 .least_variation
                 .unwrap_or(SenderParams::default().least_variation),
+            least_timeout: self.least_timeout.unwrap_or(SenderParams::default().least_timeout),
             ..SenderParams::default()
         };
+        let initial = self.initial_window.unwrap_or(INITIAL_WINDOW);
+        if initial == Packets::ZERO {
+            return Err("`initial_window` is 0p; give at least 1p".into());
+        }
         let coupling = Coupling::new();
         let sender = |path: usize| {
             let rng = streams.stream("subflow", index * Self::MOST_PATHS + path);
-            Sender::new(params, self.control.build(&coupling, segment, rng))
+            Sender::new(params, self.control.build(initial, &coupling, segment, rng))
         };
         let senders = (0..self.paths.len()).map(sender).collect();
         let Self { handler, independent, .. } = *self;

@@ -53,10 +53,11 @@
 //!
 //! # What is left out
 //!
-//! Segmentation offload: segments are packets. A stream goes one way, and the way back carries
-//! acks only; a dialogue takes two streams. The receiving application reads at once, so the
-//! window never closes and there are no window probes. Timeouts are not told from delays before
-//! their retransmission is acknowledged (F-RTO).
+//! Segmentation offload is off by default: each packet has one segment
+//! ([`SenderParams::offload`]). A stream has one direction, and its reverse path carries acks only;
+//! a dialogue takes two streams. The receiving application reads at once, so the window never
+//! closes and there are no window probes. Timeouts are not told from delays before their
+//! retransmission is acknowledged (F-RTO).
 
 pub mod apps;
 pub mod congestion;
@@ -79,4 +80,4 @@ pub use buffer::BufferParams;
 pub use delivery_rate::RateSample;
 pub use receiver::{Echo, Receiver, ReceiverParams};
 pub use segment::{Block, Flags, SackBlocks, Segment};
-pub use sender::{Repair, Sender, SenderParams, SenderStats};
+pub use sender::{Repair, Sender, SenderParams, SenderStats, SmallQueue};

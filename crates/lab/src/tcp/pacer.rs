@@ -27,10 +27,17 @@ impl Pacer {
         self.next = now + spacing;
     }
 
-    pub(super) fn on_sent(&mut self, now: Time, payload: Bytes, rate: Option<BitRate>) {
+    /// A packet of so many segments leaves.
+    pub(super) fn on_sent(
+        &mut self,
+        now: Time,
+        payload: Bytes,
+        segments: u64,
+        rate: Option<BitRate>,
+    ) {
         let late = now.since(self.next);
         self.next = self.next.max(now);
-        self.sent += 1;
+        self.sent += segments;
         if let Some(rate) = rate
             && self.sent > UNPACED
         {
@@ -50,7 +57,7 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..20 {
             now = now.max(pacer.next());
-            pacer.on_sent(now, Bytes::new(1250), Some(BitRate::from_mbps(10)));
+            pacer.on_sent(now, Bytes::new(1250), 1, Some(BitRate::from_mbps(10)));
         }
         assert_eq!(now, Time::ZERO + Span::from_millis(9));
     }

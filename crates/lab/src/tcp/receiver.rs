@@ -254,7 +254,7 @@ impl Receiver {
         if segment.flags.fin {
             self.fin.get_or_insert(segment.seq + u64::from(segment.len));
         }
-        self.largest = self.largest.max(u64::from(segment.len));
+        self.largest = self.largest.max(u64::from(segment.full_size()));
         self.tell_law(now, segment, block);
         if self.last_arrival.is_some_and(|last| now.since(last) > PAUSE) {
             self.quick_acks = self.params.quick_acks;

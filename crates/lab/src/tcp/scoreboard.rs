@@ -158,6 +158,17 @@ impl Scoreboard {
         None
     }
 
+    /// Where the lost segment with the lowest offset begins.
+    pub(super) fn first_lost(&mut self) -> Option<u64> {
+        while let Some(&Reverse(id)) = self.lost.peek() {
+            if let Some(sent) = self.segment(id).filter(|sent| sent.state == State::Lost) {
+                return Some(sent.seq);
+            }
+            self.lost.pop();
+        }
+        None
+    }
+
     /// The last segment is sent again while it is in flight, to find out about it.
     pub(super) fn retransmit_last(&mut self, now: Time, then: Snapshot) -> Option<Sent> {
         let id = self.first + (self.segments.len() as u64).checked_sub(1)?;

@@ -90,6 +90,9 @@ pub struct Segment {
     pub seq: u64,
     /// Payload in bytes.
     pub len: u32,
+    /// In a packet of several segments (segmentation offload), the payload of each but the last;
+    /// 0 in one of a single segment. Queues see one packet, acks and windows its segments.
+    pub gso_size: u32,
     /// The offset that the receiver expects next; counts with [`Flags::ack`].
     pub ack: u64,
     /// The receive window in bytes from `ack` on, as scaled up by the window scale option.
@@ -113,14 +116,29 @@ impl Segment {
         self.seq.saturating_add(u64::from(self.len) + u64::from(self.flags.fin))
     }
 
-    /// The IPv4 packet: headers, TCP options and payload.
+    /// The segments that it holds, at least 1.
+    pub fn segments(&self) -> u64 {
+        match self.gso_size {
+            0 => 1,
+            size => u64::from(self.len.div_ceil(size)).max(1),
+        }
+    }
+
+    /// The payload of its first segment.
+    pub(super) fn full_size(&self) -> u32 {
+        if self.gso_size > 0 { self.gso_size } else { self.len }
+    }
+
+    /// The IPv4 packet: headers, TCP options and payload. One of several segments has the headers
+    /// of each, which is how Linux counts it in a queue (`qdisc_pkt_len_init`) and how it leaves a
+    /// link.
     pub fn wire_size(&self) -> Bytes {
         let options = match (self.flags.syn, self.sack.len) {
             (true, _) => SYN_OPTIONS,
             (false, 0) => TIMESTAMPS,
             (false, blocks) => TIMESTAMPS + 4 + 8 * u64::from(blocks),
         };
-        Bytes::new(HEADERS + options + u64::from(self.len))
+        Bytes::new((HEADERS + options) * self.segments() + u64::from(self.len))
     }
 }
 
@@ -138,6 +156,8 @@ mod tests {
     fn sizes_are_those_of_linux() {
         let data = Segment { len: 1448, ..Segment::default() };
         assert_eq!(data.wire_size(), Bytes::new(1500));
+        let ten = Segment { len: 10 * 1448, gso_size: 1448, ..Segment::default() };
+        assert_eq!(ten.wire_size(), Bytes::new(15_000), "a packet of ten segments has ten headers");
         let syn = Flags { syn: true, ..Flags::default() };
         assert_eq!(Segment { flags: syn, ..Segment::default() }.wire_size(), Bytes::new(60));
         let mut ack = Segment::default();

@@ -3,6 +3,7 @@
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
 use freshline_core::unit::{Bytes, Span, Time};
 
+use super::{Body, Flow, Parcel, World};
 use crate::tcp::{Segment, Sender};
 
 /// A law of the bands, and what it saw.
@@ -35,6 +36,21 @@ pub struct HostOutcome {
     pub bulk: Option<f64>,
     /// From the beginning of the stream until data first was bulk; `None` if it never was.
     pub bulk_after: Option<Span>,
+}
+
+impl World {
+    /// A parcel has come over the air. If that was its first leg, it has left its host, whose
+    /// sender may have waited for that (TCP small queues).
+    pub(super) fn left_host(&mut self, parcel: &Parcel) {
+        let flow = parcel.flow as usize;
+        if let (0, Flow::Stream(stream), Body::Segment(number)) =
+            (parcel.leg, &mut self.flows[flow].flow, parcel.load.body)
+            && stream.on_left_host(number)
+        {
+            self.transmit(flow);
+            self.reschedule_flow(flow);
+        }
+    }
 }
 
 impl Host {

@@ -331,6 +331,7 @@ impl World {
             watch(Left { at, carrier: Carrier::Cell(cell), parcel: &parcel, flow });
             shared.on_delivered((cell as u32, to), parcel.flow, frame.at, flows);
             self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
+            self.left_host(&parcel);
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
     }

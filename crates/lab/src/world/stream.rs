@@ -20,7 +20,7 @@ use super::host::{Host, HostOutcome};
 use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
 use crate::tcp::apps::{Cbr, UpdateSource};
-use crate::tcp::{Receiver, Segment, Sender, SenderStats};
+use crate::tcp::{Receiver, Segment, Sender, SenderStats, SmallQueue};
 
 /// Who writes into a stream.
 #[derive(Debug)]
@@ -59,7 +59,9 @@ pub struct Stream {
     ends_at: Time,
     has_begun: bool,
     /// Segments that travel.
-    segments: Slab<Segment>,
+    segments: Slab<Travelling>,
+    /// With TCP's small queues: the memory of those that are still in the sender's host.
+    host_memory: Bytes,
     /// Segments at the receiver that are not yet delivered: where they end, when they first left.
     waiting: VecDeque<(u64, Time)>,
     /// Whether it has a file to transfer.
@@ -67,6 +69,14 @@ pub struct Stream {
     finished_at: Option<Time>,
     newest_ack: u64,
     tally: Tally,
+}
+
+/// A segment that travels.
+#[derive(Debug)]
+struct Travelling {
+    segment: Segment,
+    /// What it holds of the memory of the sender's host.
+    memory: Bytes,
 }
 
 /// The measurement. Ages run from the flow's start on, so that one from the warm-up goes on.
@@ -201,6 +211,7 @@ impl Stream {
             ends_at,
             has_begun: false,
             segments: Slab::new(),
+            host_memory: Bytes::ZERO,
             waiting: VecDeque::new(),
             finished_at: None,
             newest_ack: 0,
@@ -250,13 +261,20 @@ impl Stream {
         };
         let size = segment.size();
         let ecn = if segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
-        let body = Body::Segment(self.segments.insert(segment) as u32);
+        let memory = match (direction, self.sender.small_queue()) {
+            (Direction::There, Some(_)) => SmallQueue::memory(Bytes::new(segment.len.into())),
+            _ => Bytes::ZERO,
+        };
+        self.hold(self.host_memory + memory);
+        let body = Body::Segment(self.segments.insert(Travelling { segment, memory }) as u32);
         Some((direction, Load { size, ecn, band, body }))
     }
 
     /// A segment has come to an end of the stream, in a packet that tells of congestion or not.
     pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
-        let Some(mut segment) = self.segments.try_remove(number as usize) else { return };
+        self.on_left_host(number);
+        let Some(travelling) = self.segments.try_remove(number as usize) else { return };
+        let mut segment = travelling.segment;
         segment.flags.ce = ecn == Ecn::Marked;
         match direction {
             Direction::There => {
@@ -291,9 +309,24 @@ impl Stream {
         }
     }
 
-    /// A segment was dropped on its way.
+    /// A segment was dropped. A sender that its host's queue held back looks again with the next
+    /// event of its stream.
     pub fn on_dropped(&mut self, number: u32) {
+        self.on_left_host(number);
         self.segments.try_remove(number as usize);
+    }
+
+    /// A segment is no longer in the queue of its host. Whether the sender was waiting for that.
+    pub fn on_left_host(&mut self, number: u32) -> bool {
+        let Some(travelling) = self.segments.get_mut(number as usize) else { return false };
+        let memory = std::mem::take(&mut travelling.memory);
+        self.hold(self.host_memory - memory);
+        memory > Bytes::ZERO
+    }
+
+    fn hold(&mut self, memory: Bytes) {
+        self.host_memory = memory;
+        self.sender.set_host_memory(memory);
     }
 
     /// What the node of a mesh at which it begins has heard its parent send.
@@ -330,7 +363,7 @@ impl Stream {
 
     /// A segment that travels, by its number.
     pub fn segment(&self, number: u32) -> Option<&Segment> {
-        self.segments.get(number as usize)
+        self.segments.get(number as usize).map(|travelling| &travelling.segment)
     }
 
     /// When to call [`Stream::on_wake`] next.

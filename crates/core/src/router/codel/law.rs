@@ -20,18 +20,18 @@ use crate::unit::{Bytes, Span, Time};
 
 /// What the law is after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::router) struct Control {
+pub(crate) struct Control {
     /// The sojourn time that is acceptable in the long run.
-    pub(in crate::router) target: Span,
+    pub(crate) target: Span,
     /// How long it may be exceeded.
-    pub(in crate::router) interval: Span,
+    pub(crate) interval: Span,
     /// While no more than this waits, nothing is dropped.
-    pub(in crate::router) max_packet: Bytes,
+    pub(crate) max_packet: Bytes,
 }
 
 /// The state of one queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::router) struct Law {
+pub(crate) struct Law {
     /// When the sojourn time will have been above the target for an interval; `None` while it is
     /// not above.
     due: Option<Time>,
@@ -51,7 +51,7 @@ impl Law {
 
     /// Whether the head of the queue is dropped (or marked), after `sojourn` in it and with
     /// `waiting` bytes behind it. Ask once for each packet that leaves the queue.
-    pub(in crate::router) fn strikes(
+    pub(crate) fn strikes(
         &mut self,
         control: &Control,
         now: Time,
@@ -75,7 +75,7 @@ impl Law {
     }
 
     /// Starts afresh, as when the queue ran empty.
-    pub(in crate::router) fn on_empty(&mut self) {
+    pub(crate) fn on_empty(&mut self) {
         self.due = None;
         self.dropping = false;
     }

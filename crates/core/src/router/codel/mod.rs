@@ -12,7 +12,7 @@
 
 mod law;
 
-pub(super) use law::{Control, Law};
+pub(crate) use law::{Control, Law};
 
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc, QdiscError};
 use crate::unit::{Bytes, Packets, Span, Time};

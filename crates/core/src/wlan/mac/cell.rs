@@ -77,6 +77,8 @@ pub struct CellParts {
     pub queue: Packets,
     /// How long a packet may wait there.
     pub lifetime: Span,
+    /// Whether CoDel drops there.
+    pub codel: bool,
 }
 
 const NO_FLOW: u32 = u32::MAX;
@@ -341,6 +343,7 @@ impl<P: Packet> Cell<P> {
     fn next_flow(&mut self, id: u32, now: Time, drops: &mut Drops<'_, P>) -> Option<usize> {
         while let Some(flow) = self.turns[id as usize].front().map(|flow| *flow as usize) {
             self.expire(flow, now, drops);
+            self.manage(flow, now, drops);
             if !self.flows[flow].is_empty() {
                 return Some(flow);
             }
@@ -357,6 +360,17 @@ impl<P: Packet> Cell<P> {
         let flow = &mut flows[flow];
         let (from, to) = (flow.from, flow.to);
         flow.expire(horizon, &mut counted(stats, from, drops), &mut into(outbox, now, from, to));
+    }
+
+    /// Lets CoDel judge what `flow` is about to send.
+    fn manage(&mut self, flow: usize, now: Time, drops: &mut Drops<'_, P>) {
+        let Self { parts, flows, stats, outbox, .. } = self;
+        if parts.codel {
+            let flow = &mut flows[flow];
+            let (from, to) = (flow.from, flow.to);
+            let sink = &mut into(outbox, now, from, to);
+            flow.manage(now, &mut counted(stats, from, drops), sink);
+        }
     }
 
     /// `who` lost the medium to a higher category of its own station.

@@ -58,6 +58,10 @@ pub struct CellConfig {
     pub queue: Packets,
     /// How long a packet may wait there.
     pub lifetime: Span,
+    /// Whether queues drop by CoDel, as those of Linux's mac80211 do: 20 ms and 100 ms, each queue for
+    /// itself. Packets that could be marked (ECN) are dropped too.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "core::ops::Not::not"))]
+    pub codel: bool,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
     /// to (as 802.11e stations).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -93,6 +97,7 @@ impl Default for CellConfig {
             max_msdus: 1,
             queue: Packets::new(500),
             lifetime: Span::from_millis(500),
+            codel: false,
             access: None,
             rules: None,
             propagation: None,
@@ -257,6 +262,7 @@ impl CellConfig {
             rate,
             queue: self.queue,
             lifetime: self.lifetime,
+            codel: self.codel,
         };
         Ok(Cell::new(parts, rng))
     }

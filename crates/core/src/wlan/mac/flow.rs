@@ -24,8 +24,16 @@ use alloc::collections::VecDeque;
 use super::frame::{Framing, Received};
 use super::mode::Mode;
 use super::rate::RateControl;
-use crate::router::{Drop, DropReason, Drops};
+use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops};
 use crate::unit::{Bytes, Span, Time};
+
+/// CoDel in mac80211 (`ieee80211_txq_setup_flows`). It drops nothing while no packet is behind the
+/// first, so the backlog is counted in packets.
+const CODEL: CodelControl = CodelControl {
+    target: Span::from_millis(20),
+    interval: Span::from_millis(100),
+    max_packet: Bytes::ZERO,
+};
 
 /// The packets of one category between two stations.
 #[derive(Debug)]
@@ -37,6 +45,7 @@ pub(super) struct Flow<P> {
     pub(super) candidates: Box<[Candidate]>,
     /// Whether it waits for its turn among the flows of its sender, or has it.
     pub(super) has_turn: bool,
+    codel: CodelLaw,
     msdus: VecDeque<Msdu<P>>,
 }
 
@@ -102,7 +111,15 @@ impl<P> Flow<P> {
         to: u32,
         (rate, candidates): (RateControl, Box<[Candidate]>),
     ) -> Self {
-        Self { from, to, rate, candidates, has_turn: false, msdus: VecDeque::new() }
+        Self {
+            from,
+            to,
+            rate,
+            candidates,
+            has_turn: false,
+            codel: CodelLaw::default(),
+            msdus: VecDeque::new(),
+        }
     }
 
     /// How many packets are queued, in flight, or held at the receiver behind a missing one.
@@ -141,6 +158,24 @@ impl<P> Flow<P> {
         let is_old = |first: &Msdu<P>| first.state.is_to_send() && first.since < horizon;
         while self.msdus.front().is_some_and(is_old) {
             self.give_up(0, DropReason::Lifetime, drops);
+            self.release(deliver);
+        }
+    }
+
+    /// Lets CoDel judge the first packet, if it was never on the air, and those that come first in
+    /// its place where it drops that. Ask before each first transmission.
+    pub(super) fn manage(
+        &mut self,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+        deliver: &mut impl FnMut(P, Received),
+    ) {
+        while let Some(first) = self.msdus.front().filter(|first| first.state == State::Queued) {
+            let behind = Bytes::new(self.msdus.len() as u64 - 1);
+            if !self.codel.strikes(&CODEL, now, now.since(first.since), behind) {
+                return;
+            }
+            self.give_up(0, DropReason::Congestion, drops);
             self.release(deliver);
         }
     }
@@ -449,6 +484,31 @@ mod tests {
             flow.expire(Time::from_nanos(horizon), drops, &mut |_, _| ());
         }
         assert_eq!(dropped, [(6, 0), (6, 1)]);
+    }
+
+    /// Nothing is dropped within an interval above the target, then one; nothing that was on the air,
+    /// and nothing that is alone.
+    #[test]
+    fn codel_drops_the_first_packet_of_a_standing_queue() {
+        let dropped_at = |flow: &mut Flow<u32>, ms: u64| {
+            let mut dropped = Vec::new();
+            let drops = &mut |drop: Drop<u32>| {
+                assert_eq!(drop.reason, DropReason::Congestion);
+                dropped.push(drop.packet);
+            };
+            let now = Time::ZERO + Span::from_millis(ms);
+            flow.manage(now, drops, &mut |_, _| ());
+            dropped
+        };
+        let mut standing = flow(5);
+        let dropped = [19, 20, 119, 120, 121].map(|ms| dropped_at(&mut standing, ms));
+        assert_eq!(dropped, [vec![], vec![], vec![], vec![0], vec![]]);
+        // The second comes an interval later.
+        assert_eq!([219, 220].map(|ms| dropped_at(&mut standing, ms)), [vec![], vec![1]]);
+        send(&mut standing);
+        outcome(&mut standing, &[]);
+        assert_eq!(dropped_at(&mut standing, 1000), vec![], "it was on the air");
+        assert_eq!([0, 120, 1000].map(|ms| dropped_at(&mut flow(1), ms)), [vec![], vec![], vec![]]);
     }
 
     #[test]

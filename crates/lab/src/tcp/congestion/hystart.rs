@@ -8,8 +8,8 @@
 //! - delay: the least round trip of the first eight acks is above the least ever by an eighth of
 //!   it, and by no less than 4 and no more than 16 ms.
 //!
-//! Linux prolongs the train's limit by what a burst of segmentation offload takes; there is none
-//! here.
+//! Linux prolongs the train's limit by what a burst of segmentation offload takes, 0.5 ms at most;
+//! here it is not.
 
 use freshline_core::unit::{Span, Time};
 

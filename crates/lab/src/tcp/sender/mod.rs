@@ -8,6 +8,8 @@
 //! ```
 
 mod acknowledge;
+mod offload;
+mod small_queue;
 mod timers;
 mod transmit;
 
@@ -25,6 +27,7 @@ use super::recovery::Episode;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 
+pub use small_queue::SmallQueue;
 use timers::Timers;
 use transmit::WindowUse;
 
@@ -36,6 +39,12 @@ const BLIP_TIMEOUT: Span = Span::from_millis(3000);
 pub struct SenderParams {
     /// The payload of a full segment: 1448 bytes, for packets of 1500 bytes.
     pub segment: Bytes,
+    /// Sends packets of several segments, of up to this much payload (TCP segmentation offload);
+    /// `None`, the default, sends a packet per segment.
+    pub offload: Option<Bytes>,
+    /// The limit on its packets in the queue of its own host (TCP small queues); `None`, the
+    /// default, is no limit.
+    pub small_queue: Option<SmallQueue>,
     /// The send buffer (`tcp_wmem`), of whose memory 9/16 are payload.
     pub buffer: BufferParams,
     /// Holds back a segment that is not full while data is in flight (Nagle, RFC 9293 section
@@ -70,6 +79,8 @@ impl Default for SenderParams {
     fn default() -> Self {
         Self {
             segment: Bytes::new(1448),
+            offload: None,
+            small_queue: None,
             buffer: BufferParams::SEND,
             nagle: false,
             ecn: false,
@@ -130,6 +141,8 @@ pub struct Sender {
     /// The offset at which the receiver's window ends.
     window_end: u64,
     window_use: WindowUse,
+    /// Memory of the packets that are in the host's own queue.
+    host_memory: Bytes,
     /// When data was sent last.
     last_sent_at: Time,
     /// The timestamp that the next segment returns.
@@ -186,6 +199,7 @@ impl Sender {
             episode: None,
             window_end: 0,
             window_use: WindowUse::default(),
+            host_memory: Bytes::ZERO,
             last_sent_at: Time::ZERO,
             echo: None,
             handshake_due: false,

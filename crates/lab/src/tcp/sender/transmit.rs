@@ -2,10 +2,10 @@
 
 use freshline_core::unit::{Bytes, Packets, Time};
 
+use super::offload::Limit;
 use super::timers::Content;
 use super::{Sender, State};
 use crate::tcp::congestion::Idle;
-use crate::tcp::scoreboard::Sent;
 use crate::tcp::segment::{Flags, Segment};
 
 /// Segments of the initial window (RFC 6928).
@@ -40,7 +40,8 @@ impl Sender {
             return Some(probe);
         }
         self.restart_after_idle(now);
-        if self.board.in_flight() >= self.window().get() {
+        let room = self.window().get().saturating_sub(self.board.in_flight());
+        if room == 0 {
             self.observe_window(true);
             return None;
         }
@@ -56,7 +57,18 @@ impl Sender {
             self.window_use.paced_until = Some(self.pacer.next());
             return None;
         }
-        self.retransmit(now).or_else(|| self.send_new(now))
+        if self.board.lost() == 0
+            && let Some(limit) = self.defers(now)
+        {
+            self.observe_window(limit == Limit::Congestion);
+            return None;
+        }
+        if self.is_throttled() {
+            self.observe_window(false);
+            return None;
+        }
+        let most = self.burst(room);
+        self.retransmit(now, most).or_else(|| self.send_new(now, most))
     }
 
     /// From when on a law that spaces segments lets the next one go.
@@ -76,64 +88,90 @@ impl Sender {
         self.stats.tail_probes += 1;
         if let Some((end, _)) = self.next_new() {
             self.timers.on_probe(end, Content::New);
-            return self.send_new(now);
+            return self.send_new(now, 1);
         }
         let then = self.rate.on_sent(now, self.board.in_flight());
         let sent = self.board.retransmit_last(now, then)?;
         self.timers.on_probe(sent.end, Content::Repetition);
-        Some(self.sent_again(now, &sent))
+        Some(self.packet(now, &[sent.seq, sent.end], sent.fin, 1, true))
     }
 
-    fn retransmit(&mut self, now: Time) -> Option<Segment> {
+    /// Sends the first lost segment again, with lost ones that follow it without a gap.
+    fn retransmit(&mut self, now: Time, most: u64) -> Option<Segment> {
         let then = self.rate.on_sent(now, self.board.in_flight());
-        let sent = self.board.retransmit_lost(now, then)?;
-        if sent.seq == self.board.acked_to() {
+        let first = self.board.retransmit_lost(now, then)?;
+        if first.seq == self.board.acked_to() {
             self.arm_timeout(now);
         }
-        Some(self.sent_again(now, &sent))
-    }
-
-    fn sent_again(&mut self, now: Time, sent: &Sent) -> Segment {
-        self.stats.retransmissions += Packets::new(1);
-        self.segment(now, sent.seq, sent.end, sent.fin, true)
-    }
-
-    fn send_new(&mut self, now: Time) -> Option<Segment> {
-        let (end, fin) = self.next_new()?;
-        if self.source.unlimited {
-            self.source.written = self.source.written.max(end);
+        let (mut last, mut segments) = (first, 1);
+        while segments < most && self.board.first_lost() == Some(last.end) {
+            let then = self.rate.on_sent(now, self.board.in_flight());
+            let Some(sent) = self.board.retransmit_lost(now, then) else { break };
+            (last, segments) = (sent, segments + 1);
         }
+        Some(self.packet(now, &[first.seq, last.end], last.fin, segments, true))
+    }
+
+    fn send_new(&mut self, now: Time, most: u64) -> Option<Segment> {
         let start = self.board.sent_to();
         let was_empty = self.board.is_empty();
-        let then = self.rate.on_sent(now, self.board.in_flight());
-        self.board.send(now, end, fin, then);
-        self.fin_sent |= fin;
+        let (mut end, mut fin, mut segments) = (start, false, 0);
+        while segments < most
+            && let Some(next) = self.next_new()
+        {
+            (end, fin) = next;
+            segments += 1;
+            if self.source.unlimited {
+                self.source.written = self.source.written.max(end);
+            }
+            let then = self.rate.on_sent(now, self.board.in_flight());
+            self.board.send(now, end, fin, then);
+            self.fin_sent |= fin;
+        }
+        if segments == 0 {
+            return None;
+        }
         if was_empty {
             self.arm_timeout(now);
         }
         self.arm_probe(now);
-        let mut segment = self.segment(now, start, end, fin, false);
-        segment.flags.ect = self.params.ecn;
-        segment.flags.cwr = std::mem::take(&mut self.tell_reduced);
-        Some(segment)
+        let mut packet = self.packet(now, &[start, end], fin, segments, false);
+        packet.flags.ect = self.params.ecn;
+        packet.flags.cwr = std::mem::take(&mut self.tell_reduced);
+        Some(packet)
     }
 
-    fn segment(&mut self, now: Time, seq: u64, end: u64, fin: bool, again: bool) -> Segment {
+    /// The packet of one segment or several, which are on the scoreboard already.
+    fn packet(
+        &mut self,
+        now: Time,
+        &[seq, end]: &[u64; 2],
+        fin: bool,
+        segments: u64,
+        again: bool,
+    ) -> Segment {
         let len = end - seq - u64::from(fin);
         self.last_sent_at = now;
-        self.law.on_sent(now);
+        for _ in 0..segments {
+            self.law.on_sent(now);
+            if let Some(episode) = &mut self.episode {
+                episode.on_sent();
+            }
+        }
         match self.law.spacing() {
             Some(spacing) => self.pacer.space(now, spacing),
-            None => self.pacer.on_sent(now, Bytes::new(len), self.law.pacing_rate()),
+            None => self.pacer.on_sent(now, Bytes::new(len), segments, self.law.pacing_rate()),
         }
-        if let Some(episode) = &mut self.episode {
-            episode.on_sent();
+        self.stats.segments += Packets::new(segments);
+        if again {
+            self.stats.retransmissions += Packets::new(segments);
         }
-        self.stats.segments += Packets::new(1);
         self.stats.payload += Bytes::new(len);
+        let gso_size = if segments > 1 { self.params.segment.get() } else { 0 };
         Segment {
             seq,
             len: u32::try_from(len).unwrap_or(u32::MAX),
+            gso_size: u32::try_from(gso_size).unwrap_or(u32::MAX),
             flags: Flags { ack: true, fin, ..Flags::default() },
             sent_at: now,
             echo: self.echo,
@@ -166,7 +204,7 @@ impl Sender {
 
     /// What the application has written and the receiver's window may be holding back. A rate
     /// behind such a window is the path's for all that the sender knows, as in Linux.
-    fn unsent(&self) -> u64 {
+    pub(super) fn unsent(&self) -> u64 {
         self.written_by_now().saturating_sub(self.board.sent_to())
     }
 
