@@ -261,11 +261,11 @@ def levels_toml(svm, packets, data, samples, f1, most=MOST):
     text = (
         "# Made by `make train`. f1 is that of the logistic whose slots these were.\nversion = 1\n"
         f"most = {most}\npackets = {float(packets)!r}\nintercept = {float(machine.intercept_[0])!r}\n"
-        f"scale = {toml_numbers(scale)}\n" + training_table("training", data, samples, f1)
+        f"scale = {toml_numbers(scale)}\nvector = [\n"
     )
     for weight, at in zip(machine.dual_coef_[0], vectors):
-        text += f"\n[[vector]]\nweight = {float(weight)!r}\nat = {toml_numbers(at)}\n"
-    return text
+        text += f"    {{ weight = {float(weight)!r}, at = {toml_numbers(at)} }},\n"
+    return text + "]\n" + training_table("training", data, samples, f1)
 
 
 def packets_a_slot(mbps):

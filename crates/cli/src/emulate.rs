@@ -66,7 +66,7 @@ the air before the forward hops, what is for them after the return hops. It has:
 (20MHz, 40MHz or 80MHz), guard (long or short), streams (1 to 4), max_mpdus (MPDUs a frame, 1 to
 64), max_msdus (packets an MPDU, 1 to 32), queue (500p: how many packets wait for one station),
 lifetime (500ms: how long at most), access (dcf or edca), in a file also propagation with side_m or
-places, and rules."
+places, protection (RTS/CTS or CTS-to-self), and rules."
     };
 }
 use wlan_help;

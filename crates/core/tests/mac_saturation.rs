@@ -36,6 +36,7 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
         modes: vec![mode()],
         access: Access::DCF,
         rules,
+        protection: None,
         channel: Channel::ideal(stations as usize + 1),
         rate: RateChoice::Fixed,
         queue: Packets::new(10),

@@ -67,6 +67,40 @@ fn aggregates_carry_what_their_cycle_says() {
 }
 
 #[test]
+fn a_protected_frame_takes_its_exchange_longer() {
+    let file =
+        "standard = '802.11ac'\nrate = 'mcs9'\nwidth = '80MHz'\nlifetime = '10s'\n[protection]";
+    // RTS 52, CTS 44 and two SIFS at 6 Mbit/s; CTS 28 and SIFS at 24.
+    for (settings, lead_us) in
+        [("", 128.0), ("exchange = 'cts_to_self'\nrate = '24mbit'", 44.0), ("above = '1MB'", 0.0)]
+    {
+        let cycle_us = 43.0 + 67.5 + lead_us + (40.0 + 360.0 * 4.0) + 16.0 + 32.0;
+        let ([rate], stats) = shares(&format!("{file}\n{settings}"), [(0, 1, BE)]);
+        let expected = 64.0 * PAYLOAD / cycle_us;
+        assert!((rate / expected - 1.0).abs() < 0.005, "{settings}: {rate} of {expected} Mbit/s");
+        let sender = &stats.stations[0];
+        let on_air = sender.airtime.as_secs_f64() * 1e6 / sender.transmissions as f64;
+        assert!((on_air - lead_us - 1_480.0).abs() < 1.0, "{settings}: {on_air} µs a frame");
+    }
+}
+
+#[test]
+fn requests_to_send_that_collide_cost_less_than_frames_that_do() {
+    let file =
+        "standard = '802.11ac'\nrate = 'mcs2'\nwidth = '80MHz'\nlifetime = '10s'\nstations = 11";
+    let flows: [_; 10] = std::array::from_fn(|station| (station as u32 + 1, 0, BE));
+    let carried = |protection: &str| {
+        let (rates, stats) = shares(&format!("{file}\n{protection}"), flows);
+        assert!(stats.stations.iter().map(|station| station.collisions).sum::<u64>() > 100);
+        rates.iter().sum::<f64>()
+    };
+    let [bare, itself, asked] =
+        ["", "[protection]\nexchange = 'cts_to_self'", "[protection]"].map(carried);
+    assert!(itself < bare, "{itself} and {bare} Mbit/s");
+    assert!(asked > 1.2 * bare, "{asked} and {bare} Mbit/s");
+}
+
+#[test]
 fn with_two_packets_an_mpdu_a_frame_has_128() {
     // 26 + 1076 + 1074 + 4 bytes behind 4: 64 of 2184 are 717 symbols of 1560 bits.
     let file =

@@ -18,6 +18,7 @@ use super::flow::{Candidate, Flow};
 use super::frame::{Framing, MAX_ON_AIR, Received};
 use super::medium::{Contender, Medium, Sending};
 use super::mode::Mode;
+use super::protection::Reservation;
 use super::rate::{RateChoice, RateControl};
 use super::rules::Rules;
 use super::stats::{CellStats, StationStats};
@@ -69,6 +70,8 @@ pub struct CellParts {
     pub access: Access,
     /// Rules of contention.
     pub rules: Rules,
+    /// How frames are protected, if they are.
+    pub protection: Option<Reservation>,
     /// What stations hear of each other.
     pub channel: Channel,
     /// How stations choose among the modes.
@@ -390,20 +393,24 @@ impl<P: Packet> Cell<P> {
     fn begin_txop(&mut self, who: Contender, start: Time) {
         let limit = self.parts.access.params(who.category).txop_limit;
         self.txop_end = start + limit;
-        self.send(who, start, if limit.is_zero() { Span::MAX } else { limit });
+        let budget = if limit.is_zero() { Span::MAX } else { limit };
+        self.send(who, start, budget, self.parts.protection);
     }
 
     /// `who` starts to transmit, for at most `budget` with the response, unless already a single
     /// MPDU takes longer.
-    fn send(&mut self, who: Contender, start: Time, budget: Span) {
+    fn send(&mut self, who: Contender, start: Time, budget: Span, protection: Option<Reservation>) {
         let Some(index) = self.turns[who.id() as usize].front().copied() else { return };
         let flow = &mut self.flows[index as usize];
         let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
         let Candidate { mode, responses: [ack, block_ack], .. } = flow.candidates[mode_index];
         let framing = &self.parts.framing;
-        let response = self.parts.timing.sifs + ack.max(block_ack);
-        let burst = flow.transmit(framing, &mode, (budget - response).min(MAX_ON_AIR));
-        let on_air = mode.duration(burst.psdu);
+        let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
+        let beside = lead + self.parts.timing.sifs + ack.max(block_ack);
+        let burst = flow.transmit(framing, &mode, (budget - beside).min(MAX_ON_AIR));
+        let protection = protection.filter(|reservation| burst.psdu > reservation.above);
+        let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
+        let on_air = lead + mode.duration(burst.psdu);
         let stats = &mut self.stats.stations[who.station as usize];
         stats.transmissions += 1;
         stats.attempts += burst.mpdus as u64;
@@ -415,6 +422,7 @@ impl<P: Packet> Cell<P> {
             flow: index as usize,
             mode: mode_index,
             end: start + on_air,
+            silent_from: protection.and_then(|made| Some(start + made.silent_after?)),
             response: if burst.mpdus > 1 { block_ack } else { ack },
             mpdus: burst.mpdus,
             received: 0,
@@ -425,10 +433,16 @@ impl<P: Packet> Cell<P> {
     fn resolve(&mut self) {
         self.stats.exchanges += 1;
         self.draw_powers();
+        let is_collision = self.medium.is_collision();
         for index in 0..self.medium.sendings.len() {
             let sending = self.medium.sendings[index];
             let received = self.receive(index, &sending);
             self.medium.sendings[index].received = received;
+            if let Some(end) = sending.silent_from.filter(|_| received == 0 && is_collision) {
+                self.medium.sendings[index].end = end;
+                let stats = &mut self.stats.stations[sending.by.station as usize];
+                stats.airtime = stats.airtime - sending.end.since(end);
+            }
         }
         self.medium.occupy();
     }
@@ -553,7 +567,7 @@ impl<P: Packet> Cell<P> {
             return false;
         }
         self.medium.sendings.clear();
-        self.send(by, start, self.txop_end.since(start));
+        self.send(by, start, self.txop_end.since(start), None);
         self.resolve();
         true
     }

@@ -13,6 +13,7 @@ use super::cell::{Cell, CellParts};
 use super::channel::{Channel, Place, Propagation};
 use super::frame::Framing;
 use super::mode::{Guard, Mode, Width};
+use super::protection::Protection;
 use super::rate::RateChoice;
 use super::rules::Rules;
 use super::timing::{Slot, Standard, Timing};
@@ -69,6 +70,9 @@ pub struct CellConfig {
     /// The rules of contention, if not those of `access`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rules: Option<Rules>,
+    /// How frames are protected; without it, they are not.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub protection: Option<Protection>,
     /// How signals fade; the channel is ideal if they do not.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub propagation: Option<Propagation>,
@@ -100,6 +104,7 @@ impl Default for CellConfig {
             codel: false,
             access: None,
             rules: None,
+            protection: None,
             propagation: None,
             side_m: None,
             places: Vec::new(),
@@ -218,6 +223,9 @@ pub enum CellError {
     /// Frames that are never sent.
     #[error("`rules.retry_limit` is 0; give at least 1, or leave it out for no limit")]
     RetryLimit,
+    /// RTS and CTS at a rate that legacy stations do not have.
+    #[error("`protection.rate` is {0}; give 6, 9, 12, 18, 24, 36, 48 or 54mbit")]
+    ProtectionRate(BitRate),
     /// A number that makes no sense.
     #[error("`{field}` is {value}; give {wanted}")]
     Number {
@@ -250,14 +258,20 @@ impl CellConfig {
             None if self.standard.aggregates() => (Access::EDCA, Rules::EDCA),
             _ => (Access::DCF, Rules::DCF),
         };
+        let timing = self.timing();
+        let reserve = |protection: &Protection| {
+            let made = protection.reservation(self.standard, &timing);
+            made.ok_or(CellError::ProtectionRate(protection.rate))
+        };
         let parts = CellParts {
             stations: self.stations,
-            timing: self.timing(),
+            timing,
             framing: Framing::new(self.standard, &access, self.max_mpdus)
                 .with_msdus(self.max_msdus),
             modes,
             access,
             rules: self.rules.unwrap_or(rules),
+            protection: self.protection.as_ref().map(reserve).transpose()?,
             channel: self.channel(&mut rng)?,
             rate,
             queue: self.queue,
@@ -425,6 +439,7 @@ mod tests {
             "standard = '802.11n'\nrate = 'mcs7'\nwidth = '40MHz'\nguard = 'short'\nstreams = 2",
             "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nqueue = '100p'",
             "side_m = 20.0\nlifetime = '1s'\n[propagation]\nshadowing_db = 12.0\nper = 'frame'",
+            "[protection]\nexchange = 'cts_to_self'\nrate = '24mbit'\nabove = '500B'",
             "places = [{ x_m = 0, y_m = 0 }, { x_m = 3, y_m = 4 }]\n[propagation]\nexponent = 2",
         ] {
             assert!(built(file).is_ok(), "{file}: {:?}", built(file).err());
@@ -447,6 +462,7 @@ mod tests {
             ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),
             ("max_msdus = 33", "`max_msdus` is 33; give 1 for no A-MSDUs, up to 32"),
             ("slot = 'long'", "only 802.11g has long slots, not 802.11a"),
+            ("[protection]\nrate = '7mbit'", "`protection.rate` is 7mbit; give 6, 9"),
             ("max_msdus = 2", "802.11a and g have no A-MSDUs"),
             ("[propagation]\nexponent = 3", "give either `side_m` or one of `places`"),
             ("side_m = 3.0", "need `propagation`"),

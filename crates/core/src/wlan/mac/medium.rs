@@ -43,6 +43,8 @@ pub(super) struct Sending {
     pub(super) mode: usize,
     /// The end of the data.
     pub(super) end: Time,
+    /// When it ends if its request to send collides; `None` where the data follows all the same.
+    pub(super) silent_from: Option<Time>,
     /// How long the response takes, if there is one.
     pub(super) response: Span,
     pub(super) mpdus: usize,
@@ -149,6 +151,7 @@ mod tests {
                 flow: 0,
                 mode: 0,
                 end: Time::ZERO + Span::from_micros(micros),
+                silent_from: None,
                 response: Span::from_micros(32),
                 mpdus: 1,
                 received,

@@ -52,7 +52,8 @@
 //!
 //! # What is left out
 //!
-//! - Everybody hears everybody: no hidden stations, and so no RTS/CTS; propagation takes no time.
+//! - Every station hears every other one: no hidden stations; propagation takes no time.
+//! - RTS and CTS, with [`Protection`], are never lost to noise.
 //! - Acknowledgements are never lost, and block acknowledgement agreements always stand. When a
 //!   sender gives up an MPDU, its receiver knows at once and frees what that one held back, as if
 //!   the next A-MPDU told it.
@@ -72,6 +73,7 @@ mod flow;
 mod frame;
 mod medium;
 mod mode;
+mod protection;
 mod rate;
 mod rules;
 mod stats;
@@ -85,6 +87,7 @@ pub use contention::Countdown;
 pub use error_model::log_success_per_bit;
 pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR, Received};
 pub use mode::{CodeRate, Guard, Mode, Modulation, Width};
+pub use protection::{Exchange, Protection, Reservation};
 pub use rate::RateChoice;
 pub use rules::{Recovery, Rules};
 pub use stats::{CellStats, StationStats};
