@@ -75,6 +75,11 @@ impl Load {
         windows.map(|(sent, could)| sum(sent) / sum(could)).fold(0.0, f64::max)
     }
 
+    /// The part that was lost.
+    fn lost(&self) -> f64 {
+        1.0 - self.came / self.sent.iter().sum::<f64>()
+    }
+
     fn carried(&self) -> f64 {
         self.came / self.could.iter().sum::<f64>()
     }
@@ -214,6 +219,17 @@ proptest! {
 fn small_packets_count_as_small_packets() {
     let load = run(&Path { size: 200, rates: vec![(0.0, 12.0)], ..PLAIN() });
     assert!(load.worst() <= 1.05 && load.carried() >= 0.9, "{} {}", load.worst(), load.carried());
+}
+
+/// A limit that is many times too high when it is first lowered is raised by doubling for some seconds,
+/// and then by small steps.
+#[test]
+fn a_path_far_below_the_first_limit_is_not_overrun_again_and_again() {
+    for rates in [vec![(0.0, 2.0)], vec![(0.0, 40.0), (5.0, 0.01), (8.0, 2.0)]] {
+        let load = run(&Path { rates, queue: 16, seconds: 120.0, ..PLAIN() });
+        assert!(load.lost() < 0.01, "{} lost, worst {}", load.lost(), load.worst());
+        assert!(load.carried() >= 0.85, "{}", load.carried());
+    }
 }
 
 #[test]

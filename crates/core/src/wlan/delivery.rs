@@ -28,8 +28,11 @@ pub const URGENT_EXCESS: Span = Span::from_millis(20);
 const GROWTH: Span = Span::from_millis(10);
 /// A longer excess is none.
 const LONGEST: Span = Span::from_secs(10);
-/// A delay that is lower than all others by more than this needs a second packet.
+/// A delay that is lower than all others by more than this needs a second one as low.
 const SUDDEN: Span = Span::from_millis(5);
+/// Within so many packets, and among so many of those.
+const SOON: u64 = 64;
+const CANDIDATES: usize = 8;
 /// How long a minimum of delays counts, at least.
 const BASE: Span = Span::from_secs(30);
 /// The current bucket and those before it.
@@ -96,8 +99,9 @@ pub struct Account {
     /// Minimum delays of this period and of the one before, in ns.
     base: [Option<i64>; 2],
     base_began: Time,
-    /// The delay of the last packet where it was far below the base.
-    sudden: Option<i64>,
+    /// Packets so far, and the latest that were far below the base: their numbers and delays.
+    count: u64,
+    sudden: [Option<(u64, i64)>; CANDIDATES],
     newest_at: Option<Time>,
     gap: Span,
     /// Since the last report: packets that came, and when the report left.
@@ -118,7 +122,8 @@ impl Default for Account {
             length: Span::from_millis(50),
             base: [None; 2],
             base_began: Time::ZERO,
-            sudden: None,
+            count: 0,
+            sudden: [None; CANDIDATES],
             newest_at: None,
             gap: Span::ZERO,
             packets: 0,
@@ -182,21 +187,29 @@ impl Account {
     }
 
     /// A time that was damaged on its way would pass for a path that is faster, and all that follow for
-    /// a queue.
+    /// a queue. Two that are damaged do not agree.
     fn note_base(&mut self, delay: i64) {
         let sudden = SUDDEN.as_nanos().cast_signed();
+        self.count += 1;
         let base = self.base.iter().flatten().min();
         let is_sudden = base.is_none_or(|base| delay < base.saturating_sub(sudden));
-        let before = self.sudden.take();
-        let known = match before {
-            Some(before) if is_sudden => before.max(delay),
-            _ if !is_sudden => delay,
-            _ => {
-                self.sudden = Some(delay);
-                return;
-            }
+        let known = if is_sudden { self.second(delay, base.is_none()) } else { Some(delay) };
+        if let Some(known) = known {
+            self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
+        }
+    }
+
+    /// The delay that this one and one before it confirm; where nothing is known, any two.
+    fn second(&mut self, delay: i64, is_first: bool) -> Option<i64> {
+        let soon = self.count.saturating_sub(SOON);
+        let agrees = |(at, other): &&(u64, i64)| {
+            let apart = other.abs_diff(delay);
+            *at >= soon && (is_first || apart <= SUDDEN.as_nanos())
         };
-        self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
+        let before = self.sudden.iter().flatten().find(agrees).copied();
+        self.sudden.rotate_right(1);
+        self.sudden[0] = Some((self.count, delay));
+        before.map(|(_, other)| other.max(delay))
     }
 
     fn note_slot(&mut self, sent_at: Time, delay: i64) {
@@ -313,6 +326,16 @@ mod tests {
         // A path that is faster from now on: what follows is held against it.
         let faster = account(1000, |at| 10_300 - if at < 500 { 0 } else { 10_000 });
         assert_eq!(faster.base[0], faster.slots.iter().map(|(_, least)| *least).min());
+        // Frames of four packets, 10 ms apart: the lower delays come one at a time.
+        let mut frames = Account::default();
+        for at in 0..200 {
+            let sent_at = us(7_000_000 + 10_000 * at);
+            let ends = 10_000 * (at - at % 4 + 3) + 300;
+            frames.on_packet(us(ends), sent_at, Bytes::new(1000), DELTA);
+        }
+        let least = frames.slots.iter().map(|(_, least)| *least).min().unwrap();
+        let above = frames.base[0].unwrap() - least;
+        assert!((0..5_000_000).contains(&above), "{above} ns");
     }
 
     #[test]

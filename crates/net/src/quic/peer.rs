@@ -32,9 +32,13 @@ pub(super) enum Phase {
     Handshake {
         give_up_at: Instant,
     },
-    /// Until a session comes by it, it has so much time.
-    Established {
-        open_by: Option<Instant>,
+    /// By which no session comes: it gives way to newcomers. Before the first one it has so much time.
+    Stranger {
+        close_at: Option<Instant>,
+    },
+    /// By which a session comes. It is a stranger again if nothing of one came until then.
+    Kept {
+        until: Instant,
     },
     /// Reported as lost; stays until QUIC has said its last word.
     Lost,
@@ -44,7 +48,8 @@ impl Peer {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let give_up_at = match self.phase {
             Phase::Handshake { give_up_at } => Some(give_up_at),
-            Phase::Established { open_by } => open_by,
+            Phase::Stranger { close_at } => close_at,
+            Phase::Kept { until } => Some(until),
             Phase::Lost => None,
         };
         [self.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
@@ -57,7 +62,9 @@ impl Peer {
                 let from = self.connection.network_path(PathId::ZERO).ok()?.remote();
                 Some(ServerEvent::Refused { from, reason })
             }
-            Phase::Established { .. } => Some(ServerEvent::Lost { key: self.key, reason }),
+            Phase::Stranger { .. } | Phase::Kept { .. } => {
+                Some(ServerEvent::Lost { key: self.key, reason })
+            }
             Phase::Lost => None,
         }
     }
@@ -69,6 +76,6 @@ impl Phase {
     }
 
     pub(super) fn is_established(self) -> bool {
-        matches!(self, Self::Established { .. })
+        matches!(self, Self::Stranger { .. } | Self::Kept { .. })
     }
 }

@@ -158,9 +158,14 @@ impl Server {
             match peer.phase {
                 // Without a word: the address may well be a spoofed one.
                 Phase::Handshake { give_up_at } if give_up_at <= now => self.forget(slot),
-                Phase::Established { open_by: Some(open_by) } if open_by <= now => {
+                Phase::Stranger { close_at: Some(close_at) } if close_at <= now => {
                     let key = peer.key;
                     self.close(key, now, NO_SESSION);
+                }
+                Phase::Kept { until } if until <= now => {
+                    peer.phase = Phase::Stranger { close_at: None };
+                    self.strangers.insert(peer.network, peer.key.serial, slot);
+                    self.settle(slot, now);
                 }
                 _ => {
                     peer.connection.handle_timeout(now);
@@ -189,21 +194,24 @@ impl Server {
         }
     }
 
-    /// A session has come by this connection: it does not give way to newcomers any more. Beyond
-    /// [`Limits::max_connections`] it is closed.
+    /// Something of a session came by this connection: for [`Limits::opening_timeout`] it does not give
+    /// way to newcomers. Beyond [`Limits::max_connections`] it is closed.
     pub fn keep(&mut self, key: ConnKey, now: Instant) {
         let is_full = self.kept() >= self.limits.max_connections;
+        let until = now + self.limits.opening_timeout;
         let Some(peer) = self.peer_mut(key) else { return };
-        if !matches!(peer.phase, Phase::Established { open_by: Some(_) }) {
-            return;
+        match &mut peer.phase {
+            // Its timer looks at this when it is due.
+            Phase::Kept { until: before } => *before = until,
+            Phase::Stranger { .. } if is_full => self.close(key, now, FULL),
+            phase @ Phase::Stranger { .. } => {
+                *phase = Phase::Kept { until };
+                let network = peer.network;
+                self.strangers.remove(network, key.serial);
+                self.settle(key.slot, now);
+            }
+            Phase::Handshake { .. } | Phase::Lost => {}
         }
-        if is_full {
-            return self.close(key, now, FULL);
-        }
-        peer.phase = Phase::Established { open_by: None };
-        let network = peer.network;
-        self.strangers.remove(network, key.serial);
-        self.settle(key.slot, now);
     }
 
     /// Ends a connection and tells the source why, in words for its user. No event
@@ -306,15 +314,17 @@ impl Server {
                 Err(error) => self.endpoint.ignore(error.into_incoming()),
             };
         }
-        while self.strangers.len() >= self.limits.max_strangers.max(1)
-            && let Some(slot) = self.strangers.first_to_go()
-        {
-            // Without a word: who floods is not worth a packet, and who does not dials again.
-            self.forget(slot);
-        }
         let from = incoming.remote_address();
         match self.endpoint.accept(incoming, now, &mut reply, None) {
-            Ok((ConnectionHandle(slot), connection)) => self.admit(slot, from, connection, now),
+            Ok((ConnectionHandle(slot), connection)) => {
+                self.admit(slot, from, connection, now);
+                while self.strangers.len() > self.limits.max_strangers.max(1)
+                    && let Some(slot) = self.strangers.first_to_go()
+                {
+                    // Without a word: who floods is not worth a packet, and who does not dials again.
+                    self.forget(slot);
+                }
+            }
             Err(error) => {
                 let reason = error.cause.into();
                 self.events.push_back(ServerEvent::Refused { from, reason });
@@ -397,8 +407,8 @@ impl Server {
         while let Some(event) = peer.connection.poll() {
             match event {
                 Event::Connected if takes_our_datagrams(&mut peer.connection) => {
-                    let open_by = Some(now + self.limits.opening_timeout);
-                    peer.phase = Phase::Established { open_by };
+                    let close_at = Some(now + self.limits.opening_timeout);
+                    peer.phase = Phase::Stranger { close_at };
                     peer.identity = identity(&peer.connection, &self.digests);
                 }
                 Event::Connected => {

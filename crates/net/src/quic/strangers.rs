@@ -1,8 +1,10 @@
 //! Connections by which no session has come yet, by where they are from.
 //!
 //! Anybody may make these, so they are few, and the oldest of the network that has the most gives way
-//! to a newcomer: who floods drives out itself. A source needs its place for two round trips.
+//! to a newcomer: who floods drives out itself. A source needs its place for two round trips. Among
+//! networks that have as many, the one with the oldest connection gives way.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -32,8 +34,8 @@ impl Network {
 pub(super) struct Strangers {
     /// Slots of each network, in the order of their connections' numbers.
     by_network: HashMap<Network, BTreeMap<u64, usize>>,
-    /// Networks by how many they have.
-    crowds: BTreeSet<(usize, Network)>,
+    /// Networks by how many they have, and the number of the oldest.
+    crowds: BTreeSet<(usize, Reverse<u64>, Network)>,
     len: usize,
 }
 
@@ -42,37 +44,41 @@ impl Strangers {
         self.len
     }
 
-    /// Adds a connection; numbers grow.
+    /// Adds a connection; later ones have larger numbers.
     pub(super) fn insert(&mut self, network: Network, number: u64, slot: usize) {
-        let slots = self.by_network.entry(network).or_default();
-        let before = slots.len();
-        if slots.insert(number, slot).is_none() {
-            self.crowds.remove(&(before, network));
-            self.crowds.insert((before + 1, network));
-            self.len += 1;
-        }
+        self.change(network, |slots| _ = slots.insert(number, slot));
     }
 
     /// Takes one out, if it is there.
     pub(super) fn remove(&mut self, network: Network, number: u64) {
-        let Some(slots) = self.by_network.get_mut(&network) else { return };
-        let before = slots.len();
-        if slots.remove(&number).is_none() {
-            return;
-        }
-        self.len -= 1;
-        self.crowds.remove(&(before, network));
-        if before > 1 {
-            self.crowds.insert((before - 1, network));
-        } else {
-            self.by_network.remove(&network);
-        }
+        self.change(network, |slots| _ = slots.remove(&number));
     }
 
     /// The slot that gives way: the oldest of the network that has the most.
     pub(super) fn first_to_go(&self) -> Option<usize> {
-        let (_, network) = self.crowds.last()?;
+        let (.., network) = self.crowds.last()?;
         self.by_network[network].values().next().copied()
+    }
+
+    fn change(&mut self, network: Network, change: impl FnOnce(&mut BTreeMap<u64, usize>)) {
+        let slots = self.by_network.entry(network).or_default();
+        let crowd = |slots: &BTreeMap<u64, usize>| {
+            slots.keys().next().map(|oldest| (slots.len(), Reverse(*oldest), network))
+        };
+        let before = crowd(slots);
+        change(slots);
+        let after = crowd(slots);
+        if let Some(before) = before {
+            self.crowds.remove(&before);
+            self.len -= before.0;
+        }
+        match after {
+            Some(after) => {
+                self.crowds.insert(after);
+                self.len += after.0;
+            }
+            None => _ = self.by_network.remove(&network),
+        }
     }
 }
 
@@ -101,6 +107,11 @@ mod tests {
         strangers.remove(crowd, 2);
         strangers.remove(crowd, 3);
         assert_eq!((strangers.len(), strangers.first_to_go()), (1, Some(10)));
+        strangers.insert(network("2a01::1"), 4, 4);
+        strangers.insert(crowd, 5, 5);
+        assert_eq!(strangers.first_to_go(), Some(10), "of three with one each, the oldest");
+        strangers.remove(network("2a01::1"), 4);
+        strangers.remove(crowd, 5);
         strangers.remove(other, 0);
         assert_eq!((strangers.len(), strangers.first_to_go()), (0, None));
         assert!(strangers.by_network.is_empty() && strangers.crowds.is_empty());

@@ -150,6 +150,31 @@ fn a_connection_without_a_session_ends_and_one_with_stays() {
 }
 
 #[test]
+fn a_connection_whose_session_has_ended_gives_its_place_to_another() {
+    let house = House::new();
+    let limits = Limits { opening_timeout: Duration::from_secs(10), ..NARROW };
+    let mut world = World::limited(&house, limits);
+    let mut source = world.another_client(&house, spoofed(1));
+    world.connect();
+    let former = world.deliver(b"a session");
+    world.server.keep(former, world.now);
+    source.exchange_with(&mut world);
+    assert!(source.lost().to_string().contains("as many connections"));
+    world.run(limits.opening_timeout / 2);
+    world.server.keep(former, world.now);
+    world.run(limits.opening_timeout / 2);
+    source.client.redial(world.now);
+    source.exchange_with(&mut world);
+    assert!(source.lost().to_string().contains("as many connections"), "it was heard lately");
+
+    world.run(limits.opening_timeout / 2);
+    source.client.redial(world.now);
+    source.exchange_with(&mut world);
+    assert_eq!(source.client.poll_event(), Some(ClientEvent::Connected));
+    assert!(world.server.remote_addr(former).is_some(), "it is not closed");
+}
+
+#[test]
 fn a_peer_opens_no_stream() {
     let house = House::new();
     let mut world = World::pinned(&house);

@@ -33,7 +33,7 @@ const UNTRIED: f64 = 1.5;
 const STEP: f64 = 0.05;
 /// The first step after other congestion.
 const FIRST_STEP: f64 = 0.2;
-/// Cuts this close to each other begin at the same peak.
+/// How long the limit before a cut is the peak of those that follow.
 const EPISODE: Span = Span::from_secs(10);
 /// The part of the limit that must have been sent for it to count as tried. Not more: a sender on a
 /// busy host is late, and sends less than it may.
@@ -135,6 +135,8 @@ pub(super) struct Limit {
     step: f64,
     /// The limit before it was lowered, perhaps several times.
     peak: f64,
+    /// When that was noted.
+    peak_at: Time,
     /// Whether it was raised by a step since it was last lowered.
     is_probing: bool,
     /// Probes in a row that ended in congestion.
@@ -172,6 +174,7 @@ impl Limit {
             saturated: None,
             step: STEP,
             peak: 0.0,
+            peak_at: now,
             is_probing: false,
             failures: 0,
             hold_until: now,
@@ -480,10 +483,11 @@ impl Limit {
         self.changed_at = now;
     }
 
-    /// The limit is about to be lowered.
+    /// The limit is about to be lowered. A peak grows old however many cuts follow it: where it stayed, a
+    /// path that has become slower would be probed by doubling for good.
     fn note_peak(&mut self, now: Time) {
-        if self.peak == 0.0 || now.since(self.cut_at) > EPISODE {
-            self.peak = self.rate;
+        if self.peak == 0.0 || now.since(self.peak_at) > EPISODE {
+            (self.peak, self.peak_at) = (self.rate, now);
         }
     }
 
