@@ -85,7 +85,7 @@ pub struct RouterConfig {
 
 impl RouterConfig {
     /// Longer than the pauses of a busy machine, and shorter than the timeouts of its users. The last third
-    /// of it is for changes of nf_tables that hold up a renewal, most of which take less than a second.
+    /// of it is the margin for other changes of nf_tables, which hold up a renewal.
     pub const FAIL_OPEN: Span = Span::from_secs(5);
     /// Short leases are renewed often, and each renewal is a change of nf_tables.
     const FAIL_OPEN_MIN: Span = Span::from_secs(1);

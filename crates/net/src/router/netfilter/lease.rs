@@ -144,7 +144,7 @@ fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Re
                     );
                 }
                 shared.is_closed.store(true, Ordering::Release);
-                // What else belongs to the rule goes after the queue.
+                // The rule's chain goes after the queue, as it takes queued packets with it.
                 while orders.recv().is_ok() {}
                 return;
             }
