@@ -177,8 +177,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
-    // A signal asks for the end soon; commands that have not begun would hold it up.
-    let written = if stop.is_stopped() { outputs.abandon() } else { outputs.finish() };
+    let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(told).and(written)

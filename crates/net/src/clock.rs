@@ -66,6 +66,12 @@ impl Clock {
         Time::ZERO + START + (self.origin.elapsed() + slept()).into()
     }
 
+    /// As [`Clock::now`], but it stands still while the system is suspended (`CLOCK_MONOTONIC`), as the
+    /// kernel's timeouts do.
+    pub(crate) fn awake(&self) -> Time {
+        Time::ZERO + START + self.origin.elapsed().into()
+    }
+
     /// For how long the system has slept since the start.
     pub(crate) fn slept(&self) -> Span {
         slept().into()

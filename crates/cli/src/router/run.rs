@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use freshline_core::unit::Span;
 use freshline_net::clock::Clock;
-use freshline_net::router::{Order, Orders, Router, RouterConfig, RouterError, serve_metrics};
+use freshline_net::router::{
+    Order, OrderError, Orders, Router, RouterConfig, RouterError, serve_metrics,
+};
 use miette::IntoDiagnostic;
 
 use super::flags::{Chosen, Flags, say_updates};
@@ -53,7 +55,9 @@ pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
     /// Let packets pass without the router once it has not run for this time, because it hangs or is
-    /// stopped; from 300ms to 1h. They are shaped again as soon as it runs. Without effect on --tun.
+    /// stopped; from 1s to 1h. They are shaped again as soon as it runs. Packets also pass while a
+    /// change of nf_tables, such as a large `nft -f`, takes longer than a third of this time.
+    /// Without effect on --tun.
     #[arg(long, value_name = "TIME", default_value_t = RouterConfig::FAIL_OPEN)]
     fail_open: Span,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
@@ -122,7 +126,11 @@ pub(super) fn failure(error: RouterError) -> Failure {
 fn tell_each_second(orders: &Orders) {
     loop {
         thread::sleep(Duration::from_secs(1));
-        let Ok(report) = orders.give(Order::default()) else { return };
+        let report = match orders.give(Order::default()) {
+            Ok(report) => report,
+            Err(OrderError::Gone) => return,
+            Err(_) => continue,
+        };
         if printed(table::write(&mut crate::said::Stderr, &report)).is_err() {
             return;
         }

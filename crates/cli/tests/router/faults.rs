@@ -200,19 +200,21 @@ fn packets_pass_a_router_that_is_stopped_and_are_shaped_again_once_it_runs() {
         return;
     }
     let net = Net::new();
-    let flags = ["--rate", "20mbit", "--classify", "udp force", "--fail-open", "500ms"];
+    let flags = ["--rate", "20mbit", "--classify", "udp force", "--fail-open", "1s"];
     let mut router = Router::start(&net, &flags);
     let updates = |router: &Router<'_>| count(&router.status()["classes"][0]["packets_in"]);
     // For longer than a lease: it is renewed.
-    thread::sleep(Duration::from_millis(1200));
+    thread::sleep(Duration::from_millis(2200));
     assert!(passes(&net, 100));
     assert_eq!(updates(&router), 2);
 
     router.running.signal(Signal::SIGSTOP);
-    thread::sleep(Duration::from_millis(1000));
+    thread::sleep(Duration::from_millis(1500));
     assert!(passes(&net, 100), "the device is a black hole");
     router.running.signal(Signal::SIGCONT);
     assert_eq!(updates(&router), 2, "they passed without it");
+    // Until its thread for the lease has seen a turn of the loop.
+    thread::sleep(Duration::from_millis(500));
     assert!(passes(&net, 100));
     assert_eq!(updates(&router), 4);
     let mut errors = router.running.0.stderr.take().unwrap();

@@ -11,13 +11,16 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use freshline_core::router::RouterReport;
 use freshline_core::wire::is_control;
-use nix::sys::socket::{Shutdown, getsockopt, shutdown, sockopt};
+use nix::sys::socket::{
+    AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, getsockopt,
+    shutdown, socket, sockopt,
+};
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,17 +41,23 @@ const REST: Duration = Duration::from_millis(10);
 /// The name of one device's router, taken.
 #[derive(Debug)]
 pub(super) struct ControlSocket {
-    listener: UnixListener,
     path: Path,
+    /// Goes after the path.
+    listener: UnixListener,
 }
 
-/// The socket's file, which goes with this.
+/// The socket's file, which goes with this: while the socket still listens, as a path whose socket does not
+/// is free for the next router, and under the folder's lock.
 #[derive(Debug)]
-struct Path(PathBuf);
+struct Path {
+    place: Place,
+    file: PathBuf,
+}
 
 impl Drop for Path {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _alone = self.place.lock();
+        let _ = fs::remove_file(&self.file);
     }
 }
 
@@ -109,25 +118,26 @@ impl ControlSocket {
     fn take_at(place: &Place, device: &str) -> io::Result<Option<Self>> {
         let path = place.socket_of(device)?;
         let _alone = place.lock()?;
-        if UnixStream::connect(&path).is_ok() {
+        if is_taken(connect(&path)) {
             return Ok(None);
         }
         // Of routers that were killed, the device's own among them; those of namespaces that are gone
         // would stay for ever.
         for socket in place.sockets() {
-            let refused = UnixStream::connect(&socket).err().map(|error| error.kind());
+            let refused = connect(&socket).err().map(|error| error.kind());
             if refused == Some(io::ErrorKind::ConnectionRefused) {
                 let _ = fs::remove_file(socket);
             }
         }
         let listener = UnixListener::bind(&path)?;
-        Ok(Some(Self { listener, path: Path(path) }))
+        let path = Path { place: place.clone(), file: path };
+        Ok(Some(Self { path, listener }))
     }
 
     /// Passes on what is asked, as long as what this gives is there.
     pub(super) fn serve(self, orders: Orders) -> io::Result<Serving> {
-        let Self { listener, path } = self;
-        let serving = Serving { _path: path, listener: listener.try_clone()? };
+        let Self { path, listener } = self;
+        let serving = Serving { path: Some(path), listener: listener.try_clone()? };
         thread::spawn(move || {
             for stream in listener.incoming() {
                 // One after the other: a slow one costs the others its patience at most.
@@ -148,12 +158,13 @@ impl ControlSocket {
 /// A socket that is listened at; then its name is free again.
 #[derive(Debug)]
 pub(super) struct Serving {
+    path: Option<Path>,
     listener: UnixListener,
-    _path: Path,
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        self.path = None;
         // The thread that accepts connections gets `InvalidInput`.
         let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
     }
@@ -168,7 +179,7 @@ pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
     let connected = || {
         let mut result = Err(io::ErrorKind::NotFound.into());
         for place in Place::all() {
-            result = place.socket_of(&device).and_then(UnixStream::connect);
+            result = place.socket_of(&device).and_then(|path| connect(&path));
             if result.is_ok() {
                 break;
             }
@@ -193,6 +204,22 @@ pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
     }
 }
 
+/// Connects without waiting: a router that is stopped takes no connections, and once its backlog is full
+/// this fails with [`io::ErrorKind::WouldBlock`].
+fn connect(path: &path::Path) -> io::Result<UnixStream> {
+    let kind = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = socket(AddressFamily::Unix, SockType::Stream, kind, None)?;
+    connect_to(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Whether something listens, be it that its backlog is full.
+fn is_taken(connected: io::Result<UnixStream>) -> bool {
+    connected.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true)
+}
+
 /// Whose process the other end is.
 fn peer(stream: &impl AsFd) -> io::Result<Uid> {
     Ok(Uid::from_raw(getsockopt(stream, sockopt::PeerCredentials)?.uid()))
@@ -204,6 +231,7 @@ fn is_trusted(user: Uid) -> bool {
 
 fn ask(mut stream: UnixStream, order: Order) -> io::Result<Reply> {
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     serde_json::to_writer(&stream, &order)?;
     stream.write_all(b"\n")?;
     let line = line(stream, LONGEST_ANSWER)?;
@@ -269,7 +297,7 @@ mod tests {
         assert!(ControlSocket::take_at(&place, "eth0").unwrap().is_none());
         let other = ControlSocket::take_at(&place, "eth1").unwrap().expect("a socket");
         // As processes leave them that are killed.
-        for ControlSocket { listener, path } in [first, other] {
+        for ControlSocket { path, listener } in [first, other] {
             drop(listener);
             std::mem::forget(path);
         }
@@ -277,6 +305,49 @@ mod tests {
         assert_eq!(place.sockets(), [place.socket_of("eth0").unwrap()]);
         drop(next);
         assert_eq!(place.sockets(), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_path_is_removed_under_the_lock_and_while_its_socket_listens() {
+        let base = tempfile::tempdir().unwrap();
+        let place = Place::at(base.path());
+        place.prepare().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let waker = std::sync::Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let desk = super::super::order::Desk::new(waker);
+        for serves in [false, true] {
+            let socket = ControlSocket::take_at(&place, "eth0").unwrap().expect("a socket");
+            let path = place.socket_of("eth0").unwrap();
+            let lock = place.lock().unwrap();
+            let orders = desk.orders();
+            let end = thread::spawn(move || match serves {
+                true => drop(socket.serve(orders).unwrap()),
+                false => drop(socket),
+            });
+            thread::sleep(Duration::from_millis(100));
+            assert!(is_taken(connect(&path)), "another router could replace the path");
+            drop(lock);
+            end.join().unwrap();
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_router_that_takes_no_connections_has_its_name_and_holds_nothing_up() {
+        let base = tempfile::tempdir().unwrap();
+        let place = Place::at(base.path());
+        place.prepare().unwrap();
+        let path = place.socket_of("eth0").unwrap();
+        let stopped =
+            socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        nix::sys::socket::bind(stopped.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        nix::sys::socket::listen(&stopped, nix::sys::socket::Backlog::new(1).unwrap()).unwrap();
+        let waiting: Vec<_> = (0..9).map_while(|_| connect(&path).ok()).collect();
+        assert_eq!(connect(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(ControlSocket::take_at(&place, "eth0").unwrap().is_none());
+        // The search for sockets of killed routers does not wait for it either.
+        assert!(ControlSocket::take_at(&place, "eth1").unwrap().is_some());
+        assert!(path.exists() && !waiting.is_empty());
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl<G: Gate> Driver<G> {
         let mut watchdog = Watchdog::new(self.shaper.gate().lease(), Notifier::from_env());
         loop {
             if last.is_none() {
-                watchdog.turn(clock.now(), self.shaper.gate_mut());
+                watchdog.turn(clock.awake(), self.shaper.gate_mut());
             }
             self.shaper.turn();
             self.shaper.check_bypass();
@@ -87,7 +87,8 @@ impl<G: Gate> Driver<G> {
                 return Ok(self.shaper.report(Self::FLOWS));
             }
             let at_once = self.shaper.is_busy().then_some(now);
-            let sign = watchdog.next().filter(|_| last.is_none());
+            let sign = watchdog.wait(clock.awake()).filter(|_| last.is_none());
+            let sign = sign.map(|wait| now + wait);
             let wake = Time::earliest([at_once, self.shaper.next_event(), last.or(until), sign]);
             let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {

@@ -41,18 +41,21 @@ pub(super) trait Gate {
     /// The router shapes to this rate from now on.
     fn set_rate(&mut self, rate: BitRate) -> io::Result<()>;
 
-    /// How long packets come after [`Gate::renew`], and pass by then; nothing if they always come.
+    /// How long packets come after [`Gate::alive`], and pass by then; nothing if they always come.
     fn lease(&self) -> Option<Span> {
         None
     }
 
-    /// Has packets come for another lease.
-    fn renew(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    /// The loop runs: packets come for another lease. Never waits.
+    fn alive(&mut self) {}
 
-    /// Takes in no more packets; those that it took already still come.
+    /// Takes in no more packets, once [`Gate::is_closed`]; those that it took until then still come.
     fn close(&mut self);
+
+    /// Whether a close is complete. It may take a while, and waits for nothing here.
+    fn is_closed(&self) -> bool {
+        true
+    }
 
     /// What becomes readable when something came.
     fn readable(&self) -> RawFd;

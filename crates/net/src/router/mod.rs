@@ -79,13 +79,17 @@ pub struct RouterConfig {
     /// The discipline.
     pub queue: QdiscConfig,
     /// For how long the router may hang or be stopped before packets pass without it, in whole ms; from
-    /// 300 ms to an hour. Not for TUN.
+    /// 1 s to an hour. Not for TUN.
     pub fail_open: Span,
 }
 
 impl RouterConfig {
-    /// Longer than the pauses of a busy machine, and shorter than the timeouts of its users.
-    pub const FAIL_OPEN: Span = Span::from_secs(3);
+    /// Longer than the pauses of a busy machine, and shorter than the timeouts of its users. The last third
+    /// of it is the margin for other changes of nf_tables, which hold up a renewal.
+    pub const FAIL_OPEN: Span = Span::from_secs(5);
+    /// Short leases are renewed often, and each renewal is a change of nf_tables.
+    const FAIL_OPEN_MIN: Span = Span::from_secs(1);
+    const FAIL_OPEN_MAX: Span = Span::from_secs(3600);
 }
 
 /// Why a router cannot run.
@@ -115,7 +119,7 @@ pub enum RouterError {
     #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
     ZeroRate,
     /// A time that is too short for a busy machine, or too long to help.
-    #[error("packets are to pass after {0} without the router; give from 300ms to 1h")]
+    #[error("packets are to pass after {0} without the router; give from 1s to 1h")]
     FailOpen(Span),
     /// A discipline that makes no sense.
     #[error("queue: {0}")]
@@ -191,7 +195,8 @@ impl Router {
         if rate == BitRate::from_bps(0) {
             return Err(RouterError::ZeroRate);
         }
-        if !(Span::from_millis(300)..=Span::from_secs(3600)).contains(&fail_open) {
+        let range = RouterConfig::FAIL_OPEN_MIN..=RouterConfig::FAIL_OPEN_MAX;
+        if !range.contains(&fail_open) {
             return Err(RouterError::FailOpen(fail_open));
         }
         let device = match via {

@@ -1,12 +1,17 @@
 //! Orders to a running router, carried out between two turns of its loop.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use freshline_core::router::{AoiShare, RouterReport};
 use freshline_core::unit::BitRate;
 use mio::Waker;
 use serde::{Deserialize, Serialize};
+
+/// How long the router's loop may take to carry out an order, less than its clients wait for an answer.
+const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// What is to change. What is left out stays as it is, so that nothing at all is a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,6 +35,12 @@ pub enum OrderError {
     /// The system refuses.
     #[error("the kernel refused the new rate: {0}")]
     System(String),
+    /// The loop does not attend to orders.
+    #[error(
+        "the router's loop did not answer within 1.5 s: it hangs, or the machine is too busy; look at \
+         the router's messages, or start it again"
+    )]
+    Silent,
     /// The router does not run any more.
     #[error("the router has ended")]
     Gone,
@@ -40,6 +51,8 @@ pub(super) type Answer = Result<RouterReport, OrderError>;
 struct Letter {
     order: Order,
     answer: Sender<Answer>,
+    /// Set by the first of both sides: the loop, which carries it out, or the sender, which withdraws it.
+    is_taken: Arc<AtomicBool>,
 }
 
 /// Gives orders to a router that runs on another thread.
@@ -53,12 +66,24 @@ impl Orders {
     /// Has an order carried out: what the router did until then, and how it is set now.
     ///
     /// # Errors
-    /// [`OrderError`] if it was not carried out; then nothing of it was.
+    /// [`OrderError`] if it was not carried out; then nothing of it was. After [`OrderError::Silent`] it is
+    /// carried out later only if the loop hung in the midst of it.
     pub fn give(&self, order: Order) -> Result<RouterReport, OrderError> {
         let (answer, answered) = channel();
-        self.letters.send(Letter { order, answer }).map_err(|_| OrderError::Gone)?;
+        let is_taken = Arc::<AtomicBool>::default();
+        let letter = Letter { order, answer, is_taken: Arc::clone(&is_taken) };
+        self.letters.send(letter).map_err(|_| OrderError::Gone)?;
         self.waker.wake().map_err(|_| OrderError::Gone)?;
-        answered.recv().map_err(|_| OrderError::Gone)?
+        let mut answer = answered.recv_timeout(PATIENCE);
+        if answer == Err(RecvTimeoutError::Timeout) && is_taken.swap(true, Ordering::SeqCst) {
+            // It has just been taken.
+            answer = answered.recv_timeout(PATIENCE / 4);
+        }
+        match answer {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(OrderError::Silent),
+            Err(RecvTimeoutError::Disconnected) => Err(OrderError::Gone),
+        }
     }
 }
 
@@ -80,9 +105,29 @@ impl Desk {
 
     /// Answers everything that has come.
     pub(super) fn attend(&self, mut carry_out: impl FnMut(Order) -> Answer) {
-        while let Ok(Letter { order, answer }) = self.letters.try_recv() {
+        while let Ok(Letter { order, answer, is_taken }) = self.letters.try_recv() {
+            if is_taken.swap(true, Ordering::SeqCst) {
+                continue;
+            }
             // Who has asked may have gone meanwhile.
             let _ = answer.send(carry_out(order));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_a_hanging_loop_does_not_take_is_refused_and_never_carried_out() {
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let desk = Desk::new(waker);
+        let orders = desk.orders();
+        assert_eq!(orders.give(Order::default()), Err(OrderError::Silent));
+        desk.attend(|_| panic!("it was withdrawn"));
+        drop(desk);
+        assert_eq!(orders.give(Order::default()), Err(OrderError::Gone));
     }
 }

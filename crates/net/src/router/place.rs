@@ -28,7 +28,7 @@ const OURS: &str = "freshline";
 const PREFIX: &str = "router-";
 
 /// A folder for sockets that no other user may enter.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Place(PathBuf);
 
 /// Held while a name is taken: one router at a time.

@@ -26,6 +26,9 @@ const ROUNDS: usize = 16;
 /// of the link behind the device.
 const MAX_ARREARS: Span = Span::from_millis(5);
 
+/// How often it is looked whether the gate is closed.
+const CLOSING: Span = Span::from_millis(5);
+
 /// How a shaper is set.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
@@ -54,6 +57,8 @@ pub(super) struct Shaper<G: Gate> {
     /// Whether the gate may have more to read. The poll tells of it once.
     is_readable: bool,
     is_gone: bool,
+    /// Whether the gate was closed, and it is not complete.
+    is_closing: bool,
     arrivals: Vec<Arrived<G::Ticket>>,
     /// The number of the packet that arrived last.
     newest: u32,
@@ -86,6 +91,7 @@ impl<G: Gate> Shaper<G> {
             bypass: Bypass::default(),
             is_readable: true,
             is_gone: false,
+            is_closing: false,
             arrivals: Vec::new(),
             newest: 0,
             suspects: None,
@@ -117,7 +123,8 @@ impl<G: Gate> Shaper<G> {
 
     /// When to take the next turn at the latest.
     pub(super) fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.hop.next_event(), self.bypass.next()])
+        let look = self.is_closing.then(|| self.clock.now() + CLOSING);
+        Time::earliest([self.hop.next_event(), self.bypass.next(), look])
     }
 
     /// Warns, once, if the device sends packets that do not pass the gate.
@@ -145,6 +152,10 @@ impl<G: Gate> Shaper<G> {
 
     /// Takes in what came and lets go what is due, a bounded amount of each.
     pub(super) fn turn(&mut self) {
+        if self.is_closing && self.gate.is_closed() {
+            // Some may have come since the last read.
+            (self.is_closing, self.is_readable) = (false, true);
+        }
         for _ in 0..ROUNDS {
             for _ in 0..READS {
                 if self.is_readable {
@@ -162,12 +173,12 @@ impl<G: Gate> Shaper<G> {
     pub(super) fn close(&mut self) {
         self.gate.close();
         self.hop.set_rate(self.clock.now(), BitRate::from_bps(u64::MAX));
-        self.is_readable = true;
+        self.is_closing = true;
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits, nor comes any more if it was closed.
     pub(super) fn is_empty(&self) -> bool {
-        self.hop.inside() == Packets::ZERO && !self.is_readable
+        self.hop.inside() == Packets::ZERO && !self.is_readable && !self.is_closing
     }
 
     /// Changes what is to be changed: all of it, or nothing.

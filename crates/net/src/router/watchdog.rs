@@ -1,34 +1,36 @@
-//! Signs of life of a router's loop: to the kernel, so that packets pass if it hangs ([`Gate::renew`]), and
-//! to systemd, so that it is started again (`WatchdogSec=`).
+//! Signs of life of a router's loop: to the gate, so that packets pass if it hangs ([`Gate::alive`]), and to
+//! systemd, so that it is started again (`WatchdogSec=`).
 
 use freshline_core::unit::{Span, Time};
 
 use super::gate::Gate;
+use super::netfilter::look_every;
 use crate::notify::Notifier;
 
-/// How many signs there are in a lease.
-const SIGNS: u64 = 3;
-
 /// When the next sign is due, and what the last ones were for.
+///
+/// Times are of the monotonic clock, which stands still while the system is suspended, as the kernel's
+/// timeouts do.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     lease: Option<Span>,
     every: Option<Span>,
     last: Option<Time>,
+    notified: Option<Time>,
     notifier: Notifier,
-    is_failing: bool,
 }
 
 impl Watchdog {
     pub(super) fn new(lease: Option<Span>, notifier: Notifier) -> Self {
-        let every = lease.map(|lease| lease / SIGNS);
+        // Two for each look.
+        let every = lease.map(|lease| look_every(lease) / 2);
         let every = every.into_iter().chain(notifier.every()).min();
-        Self { lease, every, last: None, notifier, is_failing: false }
+        Self { lease, every, last: None, notified: None, notifier }
     }
 
-    /// When the next sign is due.
-    pub(super) fn next(&self) -> Option<Time> {
-        Some(self.last? + self.every?)
+    /// How long until the next sign is due.
+    pub(super) fn wait(&self, now: Time) -> Option<Span> {
+        Some((self.last? + self.every?).since(now))
     }
 
     /// The loop has ended.
@@ -38,37 +40,27 @@ impl Watchdog {
 
     /// Gives a sign if one is due.
     pub(super) fn turn<G: Gate>(&mut self, now: Time, gate: &mut G) {
-        if self.next().is_some_and(|next| now < next)
-            || (self.last.is_some() && self.every.is_none())
-        {
+        if self.last.is_some() && self.wait(now).is_none_or(|wait| wait > Span::ZERO) {
             return;
         }
-        match self.last.replace(now) {
-            None => self.notifier.ready(),
-            Some(last) => {
-                if let Some(missed) = self.missed(now.since(last)) {
-                    tracing::warn!(
-                        "the router did not run for {:.1} s: for about {:.1} s packets passed without \
-                         it, and from now on it shapes again",
-                        now.since(last).as_secs_f64(),
-                        missed.as_secs_f64()
-                    );
-                }
-            }
+        let pause = self.last.replace(now).map(|last| now.since(last));
+        if pause.is_none() {
+            self.notifier.ready();
         }
-        self.notifier.alive();
-        if self.lease.is_none() {
-            return;
-        }
-        let renewed = gate.renew();
-        if let Err(error) = &renewed
-            && !self.is_failing
-        {
+        if let Some((pause, missed)) = pause.and_then(|pause| Some((pause, self.missed(pause)?))) {
             tracing::warn!(
-                "the kernel does not renew the rule, and packets pass the router by: {error}"
+                "the router did not run for {:.1} s: for about {:.1} s packets passed without it, and \
+                 from now on it shapes again",
+                pause.as_secs_f64(),
+                missed.as_secs_f64()
             );
         }
-        self.is_failing = renewed.is_err();
+        let every = self.notifier.every();
+        if self.notified.zip(every).is_none_or(|(last, every)| now >= last + every) {
+            self.notifier.alive();
+            self.notified = Some(now);
+        }
+        gate.alive();
     }
 
     /// For how long packets passed, if signs were so far apart.

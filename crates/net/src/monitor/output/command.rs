@@ -101,23 +101,31 @@ impl Command {
         replaced.is_some_and(|replaced| replaced.generated_at != generated_at)
     }
 
-    /// Runs what is pending, all together within the limit of one command, and drops the rest.
-    pub(super) fn finish(self) {
-        let limit = self.limit;
-        self.end(|jobs| jobs.until = Some(Clock::new().now() + limit));
+    /// Runs what is pending, all together within the limit of one command, and drops the rest. Without
+    /// effect after it or [`Command::abandon`] was called.
+    pub(super) fn finish(&self) {
+        let until = Clock::new().now() + self.limit;
+        self.jobs.put(|jobs| _ = jobs.until.get_or_insert(until));
+        self.jobs.finish();
     }
 
     /// Drops what is pending, and ends commands that run once [`GRACE`] is over.
-    pub(super) fn abandon(self) {
-        self.end(|jobs| {
-            jobs.until = Some(Clock::new().now() + GRACE);
+    pub(super) fn abandon(&self) {
+        let until = Clock::new().now() + GRACE;
+        self.jobs.put(|jobs| {
+            jobs.until = Some(jobs.until.map_or(until, |before| before.min(until)));
             jobs.drop_pending();
         });
+        self.jobs.finish();
     }
 
-    fn end(self, begin: impl FnOnce(&mut Jobs)) {
-        self.jobs.put(begin);
-        self.jobs.finish();
+    /// Whether all commands have ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.runners.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until all commands have ended.
+    pub(super) fn join(self) {
         for runner in self.runners {
             let _ = runner.join();
         }
@@ -281,10 +289,18 @@ fn run(
 }
 
 #[cfg(test)]
+impl Command {
+    /// Has states pending, of as many sources.
+    pub(super) fn put_test_states(&self, count: usize) {
+        self.jobs.put(|jobs| jobs.newest.extend((0..count).map(|index| (index, tests::job(1)))));
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn job(seq: u64) -> Job {
+    pub(super) fn job(seq: u64) -> Job {
         let age = Some(Span::from_millis(5));
         let came_at = Clock::new().now();
         let generated_at = Time::from_nanos(seq);
@@ -342,6 +358,7 @@ mod tests {
         command.jobs.put(|jobs| jobs.newest.extend((0..1_000).map(|index| (index, job(1)))));
         let began_at = Clock::new().now();
         command.finish();
+        command.join();
         // One after the other they would take 125 s.
         assert!(Clock::new().now().since(began_at) < Span::from_secs(25));
     }
@@ -354,6 +371,7 @@ mod tests {
         let command = Command::new(words, Span::from_secs(60), false);
         command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (index, job(1)))));
         command.finish();
+        command.join();
         assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 20);
     }
 
@@ -375,6 +393,7 @@ mod tests {
         let jobs = Arc::clone(&command.jobs);
         let began_at = Clock::new().now();
         command.abandon();
+        command.join();
         assert!(Clock::new().now().since(began_at) < Span::from_secs(50), "they were ended");
         let dropped = jobs.put(|jobs| jobs.dropped);
         assert!(dropped >= 20 - RUNNERS && dropped + lines() == 20, "{dropped} dropped");

@@ -9,23 +9,44 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use freshline_core::session::SourceKey;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use freshline_core::wire::is_control;
 use serde_json::{Map, Value};
 
 use super::handover::{Handover, Pending};
 use super::{Record, line};
+use crate::clock::Clock;
 
 /// Lines that may wait for a slow reader; a further one takes the place of the oldest.
 const WAITING: usize = 1024;
 
+/// About how many bytes of lines are written at once: few, so that a slow reader is told from one that does
+/// not read.
+const PIECE: usize = 4096;
+
 /// Writes lines on a thread of its own.
 pub(super) struct Lines {
     waiting: Arc<Handover<Waiting>>,
+    progress: Arc<Progress>,
     writer: JoinHandle<Result<(), Unwritten>>,
+    /// Lines that were not replaced.
+    given: u64,
+    /// What the progress was when it was looked at last, and when it became that.
+    seen: Option<(u64, Time)>,
+    /// The reader took in nothing for this long, and the writer is left alone.
+    is_stuck: Option<Span>,
+}
+
+/// Lines that the writer is done with.
+#[derive(Default)]
+struct Progress {
+    /// Written or failed.
+    done: AtomicU64,
+    written: AtomicU64,
 }
 
 /// Why a file for lines cannot be used.
@@ -65,12 +86,13 @@ fn last_byte(path: &Path) -> Option<u8> {
     Some(last[0])
 }
 
+/// Lines with the index of their source.
 #[derive(Default)]
-struct Waiting(VecDeque<(SourceKey, Map<String, Value>)>);
+struct Waiting(VecDeque<(usize, Map<String, Value>)>);
 
 impl Pending for Waiting {
     /// All that waits.
-    type Item = VecDeque<(SourceKey, Map<String, Value>)>;
+    type Item = VecDeque<(usize, Map<String, Value>)>;
 
     fn take(&mut self) -> Option<Self::Item> {
         (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
@@ -82,27 +104,51 @@ impl Lines {
     pub(super) fn new(out: Box<dyn Write + Send>, is_torn: bool) -> Self {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
-        let writer = std::thread::spawn(move || write(&theirs, out, is_torn));
-        Self { waiting, writer }
+        let progress = Arc::<Progress>::default();
+        let told = Arc::clone(&progress);
+        let writer = std::thread::spawn(move || write(&theirs, out, is_torn, &told));
+        Self { waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 
-    /// Gives the source whose line was replaced, if one had to be.
-    pub(super) fn fresh(
-        &mut self,
-        now: Time,
-        source: SourceKey,
-        record: &Record,
-    ) -> Option<SourceKey> {
+    /// Gives the index of the source whose line was replaced, if one had to be.
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Option<usize> {
         let line = line(now, record);
-        self.waiting.put(|Waiting(lines)| {
-            lines.push_back((source, line));
+        let replaced = self.waiting.put(|Waiting(lines)| {
+            lines.push_back((source.index(), line));
             if lines.len() > WAITING { lines.pop_front().map(|(source, _)| source) } else { None }
-        })
+        });
+        self.given += u64::from(replaced.is_none());
+        replaced
     }
 
-    /// Waits until all lines are written.
-    pub(super) fn finish(self) -> Result<(), Unwritten> {
+    /// No more lines come.
+    pub(super) fn finish(&self) {
         self.waiting.finish();
+    }
+
+    /// Whether all lines are written, or the reader has taken in nothing for longer than `patience`.
+    pub(super) fn is_over(&mut self, clock: &Clock, patience: Option<Span>) -> bool {
+        if self.writer.is_finished() {
+            return true;
+        }
+        let Some(patience) = patience else { return false };
+        let (now, done) = (clock.now(), self.progress.done.load(Ordering::Relaxed));
+        match self.seen {
+            Some((before, since)) if before == done => {
+                self.is_stuck = (now.since(since) >= patience).then_some(patience);
+            }
+            _ => (self.seen, self.is_stuck) = (Some((done, now)), None),
+        }
+        self.is_stuck.is_some()
+    }
+
+    /// Waits until all lines are written, unless the reader is found not to read.
+    pub(super) fn join(self) -> Result<(), Unwritten> {
+        if let (Some(patience), false) = (self.is_stuck, self.writer.is_finished()) {
+            let lines = self.given - self.progress.written.load(Ordering::Relaxed);
+            let error = format!("the reader took in nothing for {patience} after the signal");
+            return Err(Unwritten { lines, error: io::Error::new(io::ErrorKind::TimedOut, error) });
+        }
         self.writer.join().unwrap_or(Ok(()))
     }
 }
@@ -112,17 +158,29 @@ fn write(
     waiting: &Handover<Waiting>,
     out: Box<dyn Write + Send>,
     is_torn: bool,
+    progress: &Progress,
 ) -> Result<(), Unwritten> {
     let mut writer = LineWriter { out, is_torn, unwritten: None };
-    while let Some(lines) = waiting.next() {
-        let mut text = Vec::new();
-        let count = lines.len() as u64;
-        for (_, line) in lines {
-            text.extend_from_slice(printable(&Value::Object(line).to_string()).as_bytes());
-            text.push(b'\n');
+    let mut goes_on = true;
+    while goes_on && let Some(mut lines) = waiting.next() {
+        while goes_on && !lines.is_empty() {
+            let (mut text, mut count) = (Vec::new(), 0);
+            while text.len() < PIECE
+                && let Some((_, line)) = lines.pop_front()
+            {
+                text.extend_from_slice(printable(&Value::Object(line).to_string()).as_bytes());
+                text.push(b'\n');
+                count += 1;
+            }
+            let before = writer.lost();
+            goes_on = writer.write(&text, count);
+            let lost = writer.lost() - before;
+            progress.written.fetch_add(count - lost, Ordering::Relaxed);
+            progress.done.fetch_add(count, Ordering::Relaxed);
         }
-        if !writer.write(&text, count) {
-            break;
+        if let Some(unwritten) = &mut writer.unwritten {
+            // Those that nothing reads any more.
+            unwritten.lines += lines.len() as u64;
         }
     }
     writer.unwritten.map_or(Ok(()), Err)
@@ -136,6 +194,10 @@ struct LineWriter {
 }
 
 impl LineWriter {
+    fn lost(&self) -> u64 {
+        self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines)
+    }
+
     /// Writes `count` lines; whether it makes sense to go on.
     fn write(&mut self, text: &[u8], count: u64) -> bool {
         let end: &[u8] = if self.is_torn { b"\n" } else { b"" };
@@ -148,7 +210,7 @@ impl LineWriter {
             0 => count,
             lines => lines,
         };
-        let before = self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines);
+        let before = self.lost();
         if before == 0 {
             tracing::warn!("cannot write states: {error}; trying on with the next ones");
         }
@@ -186,6 +248,17 @@ pub(super) fn printable(json: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+impl Lines {
+    /// Has lines written, one by one.
+    pub(super) fn put_test_lines(&mut self, count: u64) {
+        for _ in 0..count {
+            self.waiting.put(|Waiting(lines)| lines.push_back((0, Map::new())));
+        }
+        self.given += count;
+    }
 }
 
 #[cfg(test)]

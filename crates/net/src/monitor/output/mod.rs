@@ -12,6 +12,7 @@ mod query;
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +21,8 @@ use freshline_core::unit::{Span, Time};
 use serde_json::{Map, Value, json};
 
 use super::{Record, SourceStatus, Watch};
-use crate::clock::wall_clock_ms;
+use crate::clock::{Clock, wall_clock_ms};
+use crate::stop::Stop;
 
 use command::Command;
 use lines::Lines;
@@ -29,6 +31,12 @@ pub use command::end_all as end_commands;
 pub use lines::{LinesError, Unwritten};
 pub use metrics::serve as serve_metrics;
 pub use query::{QueryError, QuerySocket};
+
+/// How often it is looked whether the outputs have ended, or are to end sooner.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// After a signal, how long a reader of lines may take in nothing until the others are lost.
+const READER: Span = Span::from_secs(3);
 
 /// All outputs of a monitor.
 #[derive(Default)]
@@ -77,27 +85,34 @@ impl Outputs {
     /// still pending run as well, all together within the limit of one command; what is pending then
     /// is dropped, with a warning.
     ///
-    /// # Errors
-    /// [`Unwritten`] says how many lines could not be written, and why.
-    pub fn finish(self) -> Result<(), Unwritten> {
-        self.end(Command::finish)
-    }
-
-    /// Waits until all lines are written, as [`Outputs::finish`] does, but drops states that are pending
-    /// for commands, with a warning, and ends commands that run for more than 2 s from now on.
+    /// Once `stop` is stopped, be it before or meanwhile, states that are pending for commands are
+    /// dropped, with a warning, commands end within 2 s, and lines within 3 s if nothing reads them.
     ///
     /// # Errors
-    /// As [`Outputs::finish`].
-    pub fn abandon(self) -> Result<(), Unwritten> {
-        self.end(Command::abandon)
-    }
-
-    fn end(self, end: fn(Command)) -> Result<(), Unwritten> {
-        let written = self.lines.map_or(Ok(()), Lines::finish);
-        if let Some(command) = self.command {
-            end(command);
+    /// [`Unwritten`] says how many lines could not be written, and why.
+    pub fn finish(mut self, stop: &Stop) -> Result<(), Unwritten> {
+        let clock = Clock::new();
+        let mut is_abandoned = false;
+        loop {
+            if stop.is_stopped() && !is_abandoned {
+                self.command.iter().for_each(Command::abandon);
+                is_abandoned = true;
+            }
+            // Does nothing after the first time.
+            self.lines.iter().for_each(Lines::finish);
+            self.command.iter().for_each(Command::finish);
+            let patience = is_abandoned.then_some(READER);
+            let are_written =
+                self.lines.as_mut().is_none_or(|lines| lines.is_over(&clock, patience));
+            if are_written && self.command.as_ref().is_none_or(Command::is_over) {
+                break;
+            }
+            std::thread::sleep(LOOK);
         }
-        written
+        if let Some(command) = self.command {
+            command.join();
+        }
+        self.lines.map_or(Ok(()), Lines::join)
     }
 }
 
@@ -113,8 +128,8 @@ impl Watch for Outputs {
     fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
         let line = self.lines.as_mut().and_then(|lines| lines.fresh(now, source, record));
         let state = self.command.as_mut().is_some_and(|command| command.fresh(now, source, record));
-        for replaced in line.into_iter().chain(state.then_some(source)) {
-            if let Some(count) = self.replaced.get_mut(replaced.index()) {
+        for replaced in line.into_iter().chain(state.then_some(source.index())) {
+            if let Some(count) = self.replaced.get_mut(replaced) {
                 *count += 1;
             }
         }
@@ -162,4 +177,52 @@ fn state(
         Err(_) => line.insert("payload_base64".into(), STANDARD.encode(payload).into()),
     };
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+
+    /// A reader that takes in nothing while the channel is open.
+    struct Stuck(Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_commands_first_and_a_reader_that_hangs_costs_its_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ran");
+        let (_open, reads) = channel();
+        let mut outputs = Outputs::new();
+        outputs.write_lines(Box::new(Stuck(reads)));
+        outputs.run_command(format!("echo >> {}; sleep 60", file.display()), Span::from_secs(90));
+        outputs.lines.as_mut().unwrap().put_test_lines(5);
+        outputs.command.as_ref().unwrap().put_test_states(200);
+        let began_at = Clock::new().now();
+        let stop = Stop::new();
+        // While it ends by itself.
+        let later = stop.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            later.stop();
+        });
+        let unwritten = outputs.finish(&stop).unwrap_err();
+        assert!(Clock::new().now().since(began_at) < Span::from_secs(40), "it hangs");
+        assert_eq!(unwritten.lines, 5);
+        assert!(unwritten.to_string().contains("took in nothing for 3"), "{unwritten}");
+        let ran = std::fs::read_to_string(file).unwrap_or_default().lines().count();
+        assert!(ran < 30, "{ran} commands: pending states are dropped first");
+    }
 }

@@ -17,7 +17,7 @@
 //!   would send it ahead of what waits, past the shaper, and uncounted.
 //! - **Our end.** The rule lets packets pass while nobody listens, and the kernel removes it with
 //!   us. What waits when we are killed is lost; when we end, it is let go. While we hang or are stopped,
-//!   packets pass as well, once the rule's lease is over (`table.rs`).
+//!   packets pass as well, once the rule's lease is over (`lease.rs`, `table.rs`).
 //! - **Packets that the kernel drops by itself.** It drops all queued packets when the device goes
 //!   down, or when any base chain of the packet filter goes, as when another router ends; when
 //!   another device goes down, it drops those that came in through it. The next verdict on one of
@@ -35,6 +35,7 @@
 //! - **Sizes** are those of the packets that are queued: of a whole super-packet, one IP header
 //!   and all of its payload, 3 % less than what is on the wire.
 
+mod lease;
 mod message;
 mod queue;
 mod socket;
@@ -47,9 +48,11 @@ use freshline_core::router::{Ecn, Header, LostReport, complete_checksum, mark_co
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use nix::errno::Errno;
 
-use super::RouterError;
 use super::bypass::sent_by;
 use super::gate::{Arrived, Gate, Status, Ticket};
+use super::{RouterError, system};
+use lease::Lease;
+pub(super) use lease::look_every;
 use queue::{Arrival, PacketId, Queue, SuperPackets, Verdict};
 use table::{Rule, Table};
 
@@ -57,11 +60,11 @@ use table::{Rule, Table};
 #[derive(Debug)]
 pub(super) struct NfqueueGate {
     device: String,
+    /// Goes before the chain of the rule, which takes what is queued with it.
     queue: Queue,
-    table: Table,
+    lease: Lease,
     super_packets: SuperPackets,
     overruns: u64,
-    lease: Span,
 }
 
 /// A packet that the kernel holds.
@@ -138,8 +141,9 @@ impl NfqueueGate {
             }
             _ => RouterError::Netfilter { what: "a rule in nf_tables", source },
         })?;
+        let lease = Lease::start(table, lease).map_err(system("start a thread"))?;
         let device = device.to_owned();
-        Ok(Self { device, queue: opened, table, super_packets, overruns: 0, lease })
+        Ok(Self { device, queue: opened, lease, super_packets, overruns: 0 })
     }
 }
 
@@ -203,17 +207,19 @@ impl Gate for NfqueueGate {
     }
 
     fn lease(&self) -> Option<Span> {
-        Some(self.lease)
+        Some(self.lease.span())
     }
 
-    fn renew(&mut self) -> io::Result<()> {
-        self.table.renew()
+    fn alive(&mut self) {
+        self.lease.alive();
     }
 
     fn close(&mut self) {
-        if let Err(error) = self.table.remove_rule() {
-            tracing::warn!("the kernel did not remove the rule before what waits: {error}");
-        }
+        self.lease.close();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lease.is_closed()
     }
 
     fn readable(&self) -> RawFd {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table inet freshline-eth1 {        # owned: the kernel takes it away with our socket
-//!     set running { type ifname; flags timeout; timeout 3s; elements = { "eth1" } }
+//!     set running { type ifname; flags timeout; timeout 5s; elements = { "eth1" } }
 //!     chain out {
 //!         type filter hook postrouting priority 50
 //!         oifname "eth1" ip6 hoplimit 255 icmpv6 type 133-137 accept              # discovery
@@ -30,7 +30,7 @@
 //!   forwarded passes so.
 //! - **`bypass`**: packets pass while no process listens to the queue.
 //! - **`@running`**: packets are queued while the set has the device's name. The router puts it there again
-//!   and again ([`Table::renew`]), and the kernel forgets it after a while. So packets pass if the router
+//!   and again (`lease.rs`), and the kernel forgets it after a while. So packets pass if the router
 //!   hangs or is stopped, whatever it hangs in, and are queued again as soon as it runs; no second process
 //!   is needed that could hang as well. A process that is stopped keeps its socket: there `bypass` does
 //!   not help, and the kernel's queue only fills.
@@ -39,6 +39,7 @@ use std::io;
 
 use freshline_core::unit::Span;
 
+use super::lease::Leased;
 use super::message::{Attributes, Head, Messages};
 use super::socket::Socket;
 
@@ -87,9 +88,11 @@ impl Table {
         table.renew()?;
         Ok(table)
     }
+}
 
+impl Leased for Table {
     /// Has packets go to the queue for another lease.
-    pub(super) fn renew(&self) -> io::Result<()> {
+    fn renew(&self) -> io::Result<()> {
         let list = |put: &mut Attributes<'_>| _ = put.text(1, &self.name).text(2, RUNNING);
         self.owner.request(&transaction(|messages| {
             // An element keeps its time when it is added again (before Linux 6.12), and one whose time is
@@ -108,7 +111,7 @@ impl Table {
 
     /// Removes the rule, so that nothing more comes. The chain stays as long as this: when a chain
     /// goes, the kernel drops all that waits in its queues to user space.
-    pub(super) fn remove_rule(&self) -> io::Result<()> {
+    fn remove(&self) -> io::Result<()> {
         self.owner.request(&transaction(|messages| {
             messages.push(head(DELETE_RULE, 0), |put| {
                 put.text(1, &self.name).text(2, CHAIN);

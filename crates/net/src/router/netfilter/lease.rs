@@ -1,0 +1,254 @@
+//! The lease of a rule, and the thread that renews it while the router's loop runs.
+//!
+//! ```text
+//! renewed ──── not before two thirds ────┬─ look ─┬─ look ─┬─ ... ─► lease over: packets pass
+//!                                        └ the first look that finds a new turn of the loop renews
+//! ```
+//!
+//! - **A thread of its own**: changes of nf_tables in a network namespace exclude each other, and a large
+//!   one, such as a blocklist that is loaded, takes seconds. The packet loop must not wait for it, so the
+//!   loop only counts its turns. A change that takes longer than the rest of the lease lets packets pass.
+//! - **Two thirds**: each renewal raises the generation of the ruleset, so that `iptables-nft` and dumps of
+//!   large rulesets start again, and appears in `nft monitor` and in audit logs.
+//! - **Margin**: a turn counts if it is newer than the look before. So packets pass one look later than the
+//!   lease says, at most.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::{io, mem};
+
+use freshline_core::unit::{Span, Time};
+
+use crate::clock::Clock;
+
+/// How often the thread looks at the loop's counter once a renewal is due.
+pub(crate) fn look_every(lease: Span) -> Span {
+    const MAX: Span = Span::from_millis(250);
+    (lease / 12).min(MAX)
+}
+
+/// A rule that the kernel disregards unless it is renewed.
+pub(super) trait Leased: Send + 'static {
+    /// Makes it hold for another lease.
+    fn renew(&self) -> io::Result<()>;
+
+    /// Removes it.
+    fn remove(&self) -> io::Result<()>;
+}
+
+/// A rule that is renewed while [`Lease::alive`] is called. It goes with this.
+#[derive(Debug)]
+pub(super) struct Lease {
+    span: Span,
+    shared: Arc<Shared>,
+    /// A message removes the rule; without a sender the thread ends.
+    orders: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    turns: AtomicU64,
+    is_closed: AtomicBool,
+}
+
+impl Lease {
+    /// Starts with a rule that was renewed just now.
+    pub(super) fn start(rule: impl Leased, span: Span) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let theirs = Arc::clone(&shared);
+        let (orders, received) = channel();
+        let renewals = Renewals { lease: span, last: Clock::new().awake(), turns: 0 };
+        let thread = thread::Builder::new()
+            .name("lease".to_owned())
+            .spawn(move || hold(&rule, renewals, &theirs, &received))?;
+        Ok(Self { span, shared, orders: Some(orders), thread: Some(thread) })
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The loop runs. Never waits.
+    pub(super) fn alive(&self) {
+        self.shared.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the rule removed, soon.
+    pub(super) fn close(&self) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(());
+        }
+    }
+
+    /// Whether the rule has been removed, or cannot be.
+    pub(super) fn is_closed(&self) -> bool {
+        self.shared.is_closed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// When to renew. Times are of the monotonic clock, as the kernel's timeouts are.
+#[derive(Debug)]
+struct Renewals {
+    lease: Span,
+    last: Time,
+    /// The loop's counter at the last look.
+    turns: u64,
+}
+
+impl Renewals {
+    fn due(&self) -> Time {
+        self.last + self.lease * 2 / 3
+    }
+
+    /// How long until the next look.
+    fn wait(&self, now: Time) -> Span {
+        let every = look_every(self.lease);
+        self.due().since(now + every).max(every)
+    }
+
+    /// Whether to renew: it is due, and the loop has run since the last look.
+    fn look(&mut self, now: Time, turns: u64) -> bool {
+        mem::replace(&mut self.turns, turns) != turns && now >= self.due()
+    }
+
+    /// Notes a renewal; for how long packets passed because the kernel did not get to it in time.
+    fn renewed(&mut self, began: Time, ended: Time) -> Option<Span> {
+        let over = mem::replace(&mut self.last, began) + self.lease;
+        (began <= over && ended > over).then(|| ended.since(over))
+    }
+}
+
+fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Receiver<()>) {
+    let clock = Clock::new();
+    let mut is_failing = false;
+    loop {
+        match orders.recv_timeout(renewals.wait(clock.awake()).into()) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(()) => {
+                if let Err(error) = rule.remove() {
+                    tracing::warn!(
+                        "the kernel did not remove the rule before the queued packets: {error}"
+                    );
+                }
+                shared.is_closed.store(true, Ordering::Release);
+                // The rule's chain goes after the queue, as it takes queued packets with it.
+                while orders.recv().is_ok() {}
+                return;
+            }
+        }
+        let began = clock.awake();
+        if !renewals.look(began, shared.turns.load(Ordering::Relaxed)) {
+            continue;
+        }
+        let renewed = rule.renew();
+        match &renewed {
+            Ok(()) => {
+                if let Some(passed) = renewals.renewed(began, clock.awake()) {
+                    tracing::warn!(
+                        "another change of nf_tables held up the renewal of the rule: for about \
+                         {:.1} s packets passed without the router; a longer --fail-open helps",
+                        passed.as_secs_f64()
+                    );
+                }
+            }
+            Err(error) if !is_failing => tracing::warn!(
+                "the kernel does not renew the rule, and packets pass without the router: {error}"
+            ),
+            Err(_) => {}
+        }
+        is_failing = renewed.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn a_renewal_comes_at_two_thirds_of_the_lease_and_only_while_the_loop_runs() {
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
+        let mut renewals = Renewals { lease: Span::from_secs(3), last: at(0), turns: 0 };
+        assert_eq!(renewals.wait(at(0)), Span::from_millis(1_750));
+        assert!(!renewals.look(at(1_750), 8), "too early");
+        assert_eq!(renewals.wait(at(1_750)), Span::from_millis(250));
+        assert!(!renewals.look(at(2_000), 8), "no turn since the last look");
+        assert!(renewals.look(at(2_250), 9));
+        assert_eq!(renewals.renewed(at(2_250), at(2_260)), None);
+        assert!(!renewals.look(at(4_000), 20));
+        assert!(renewals.look(at(4_250), 21));
+        let passed = renewals.renewed(at(4_250), at(7_250));
+        assert_eq!(passed, Some(Span::from_secs(2)), "the kernel was busy");
+        // The loop hung: the watchdog reports that.
+        assert!(renewals.look(at(20_000), 30));
+        assert_eq!(renewals.renewed(at(20_000), at(20_001)), None);
+        let hour = Renewals { lease: Span::from_secs(3_600), last: at(0), turns: 0 };
+        assert_eq!(hour.wait(at(2_500_000)), Span::from_millis(250));
+    }
+
+    /// nf_tables while another change holds it up: each request takes until the test says so.
+    struct Busy {
+        asked: std::sync::mpsc::SyncSender<&'static str>,
+        goes_on: Mutex<Receiver<()>>,
+    }
+
+    impl Busy {
+        fn request(&self, what: &'static str) -> io::Result<()> {
+            let _ = self.asked.send(what);
+            let _ = self.goes_on.lock().unwrap().recv();
+            Ok(())
+        }
+    }
+
+    impl Leased for Busy {
+        fn renew(&self) -> io::Result<()> {
+            self.request("renew")
+        }
+
+        fn remove(&self) -> io::Result<()> {
+            self.request("remove")
+        }
+    }
+
+    #[test]
+    fn the_loop_does_not_wait_for_a_kernel_that_is_busy() {
+        let (asked, requests) = sync_channel(9);
+        let (go_on, goes_on) = channel();
+        let rule = Busy { asked, goes_on: Mutex::new(goes_on) };
+        let lease = Lease::start(rule, Span::from_millis(30)).unwrap();
+        let first = std::iter::repeat_with(|| {
+            lease.alive();
+            thread::sleep(std::time::Duration::from_millis(1));
+            requests.try_recv()
+        });
+        assert_eq!(first.take(20_000).find_map(Result::ok), Some("renew"));
+        // The thread is in its request; these return.
+        lease.alive();
+        lease.close();
+        assert!(!lease.is_closed() && requests.try_recv().is_err());
+        go_on.send(()).unwrap();
+        assert_eq!(requests.recv(), Ok("remove"));
+        assert!(!lease.is_closed());
+        go_on.send(()).unwrap();
+        while !lease.is_closed() {
+            thread::yield_now();
+        }
+        drop(lease);
+        assert!(requests.recv().is_err(), "the rule has gone with its thread");
+    }
+}
