@@ -104,6 +104,17 @@ pub enum KernelError {
          enter the network namespace by `nsenter --net=/run/netns/NAME` instead"
     )]
     HiddenPins,
+    /// Pins cannot be made here, because their file system is not mounted.
+    #[error(
+        "cannot mount the BPF file system at {at}, where control is pinned: mount it first \
+         (`mount -t bpf bpf {at}`), or share the host's with this container"
+    )]
+    NoPins {
+        /// The directory for it.
+        at: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
     /// Its queueing discipline could not be put back.
     #[error(
         "the queueing discipline of {device}, {kind}, could not be restored afterwards; remove it \

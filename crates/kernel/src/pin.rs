@@ -15,6 +15,8 @@
 //! step to the last, so that a folder which is not whole is of a command that was killed.
 
 use std::fs::{self, DirEntry, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::Link;
@@ -41,13 +43,27 @@ pub(crate) struct Lock {
     _file: Flock<File>,
 }
 
-/// Waits until no other command has it.
+/// Waits until no other command has it. It is on the root of the BPF file system, which containers may
+/// share, so that file system is mounted first. If it cannot be mounted, the lock is on the bare directory.
 pub(crate) fn lock() -> Result<Lock, KernelError> {
-    let open = File::open(USUAL).map_err(KernelError::file("open", USUAL))?;
-    match Flock::lock(open, FlockArg::LockExclusive) {
-        Ok(file) => Ok(Lock { _file: file }),
-        Err((_, error)) => Err(KernelError::file("lock", USUAL)(error.into())),
+    loop {
+        let open = File::open(USUAL).map_err(KernelError::file("open", USUAL))?;
+        let file = Flock::lock(open, FlockArg::LockExclusive)
+            .map_err(|(_, error)| KernelError::file("lock", USUAL)(error.into()))?;
+        // Under the lock of the bare directory, so that two commands do not both mount it.
+        if let Err(error) = ensure_mounted() {
+            tracing::debug!("{error}");
+        }
+        if is_at(&file, USUAL).map_err(KernelError::file("ask", USUAL))? {
+            return Ok(Lock { _file: file });
+        }
+        // It has been mounted over this directory since the directory was opened.
     }
+}
+
+fn is_at(file: &File, path: &str) -> io::Result<bool> {
+    let (one, other) = (file.metadata()?, fs::metadata(path)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 /// The pins of one attachment.
@@ -161,9 +177,8 @@ fn ensure_mounted() -> Result<PathBuf, KernelError> {
         None if is_passing() => Err(KernelError::HiddenPins),
         None => {
             let for_root = Some("mode=0700");
-            mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), for_root).map_err(
-                |error| KernelError::file("mount the BPF file system at", USUAL)(error.into()),
-            )?;
+            mount(Some("bpf"), USUAL, Some("bpf"), MsFlags::empty(), for_root)
+                .map_err(|error| KernelError::NoPins { at: USUAL, source: error.into() })?;
             Ok(Path::new(USUAL).to_owned())
         }
     }
@@ -180,4 +195,61 @@ fn is_passing() -> bool {
         .iter()
         .flatten()
         .any(|other| Some(other) != own.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::require_root;
+
+    /// Set in the process that has a mount namespace without the BPF file system.
+    const BARE: &str = "FRESHLINE_TEST_BARE";
+
+    #[test]
+    fn a_command_that_waits_while_the_file_system_is_mounted_takes_the_lock_of_the_mounted_one() {
+        if env::var_os(BARE).is_some() {
+            return in_bare_namespace();
+        }
+        if require_root("").is_err() {
+            println!("skipped: needs root");
+            return;
+        }
+        let name = thread::current().name().expect("tests have names").to_owned();
+        let program = env::current_exe().unwrap();
+        let script = format!("umount /sys/fs/bpf; {BARE}=1 {} --exact {name}", program.display());
+        let own = ["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", &script];
+        let done = Command::new("unshare").args(own).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    fn in_bare_namespace() {
+        let locked = || Flock::lock(File::open(USUAL).unwrap(), FlockArg::LockExclusive).unwrap();
+        assert_eq!(mounted("bpf"), None);
+        let bare = locked();
+        let (sender, receiver) = channel();
+        thread::scope(|scope| {
+            scope.spawn(move || sender.send(lock().map(drop)).unwrap());
+            let waits = || receiver.recv_timeout(Duration::from_millis(200));
+            assert_eq!(waits().err(), Some(RecvTimeoutError::Timeout));
+            ensure_mounted().unwrap();
+            let root = locked();
+            drop(bare);
+            let early = waits().err();
+            drop(root);
+            assert_eq!(early, Some(RecvTimeoutError::Timeout));
+            receiver.recv().unwrap().unwrap();
+        });
+
+        nix::mount::umount(USUAL).unwrap();
+        let first = lock().unwrap();
+        assert_eq!(mounted("bpf").as_deref(), Some(Path::new(USUAL)));
+        assert!(is_at(&first._file, USUAL).unwrap());
+    }
 }

@@ -22,7 +22,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Of the steps of a command, how many at its begin and at its end are taken, and each how many-th between.
-const AT_ENDS: usize = 6;
+const AT_ENDS: usize = 3;
 const BETWEEN: usize = 40;
 
 /// Whether the processor is one whose registers are read; says so if not.
@@ -47,6 +47,16 @@ pub(crate) fn steps_of(command: &Command) -> Vec<usize> {
         takes_all() || *step <= AT_ENDS || *step + AT_ENDS > count || step.is_multiple_of(BETWEEN)
     };
     (1..=count).filter(is_taken).collect()
+}
+
+/// Of these steps at most `most`, which is 2 or more: the first, the last, and some evenly between. All if a
+/// test takes all.
+#[allow(dead_code, reason = "for tests whose commands take long")]
+pub(crate) fn few(steps: &[usize], most: usize) -> Vec<usize> {
+    if takes_all() || steps.len() <= most {
+        return steps.to_vec();
+    }
+    (0..most).map(|at| steps[at * (steps.len() - 1) / (most - 1)]).collect()
 }
 
 /// Kills a command before this step of it.

@@ -34,7 +34,7 @@ sockopt_impl!(
 
 /// A cgroup for a test, gone with all that is in it or attached to it however the test ends.
 pub(crate) struct TestCgroup {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     id: u64,
 }
 

@@ -11,6 +11,7 @@ mod kit;
 #[path = "../common/orphans.rs"]
 mod orphans;
 mod paths;
+mod pins;
 #[path = "../common/promtool.rs"]
 mod promtool;
 #[path = "../common/steps.rs"]

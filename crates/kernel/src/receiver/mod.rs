@@ -24,7 +24,7 @@ use libbpf_rs::Link;
 
 use crate::KernelError;
 use crate::error::{require_btf, require_root};
-use crate::pin;
+use crate::pin::{self, Lock};
 use pins::{PREFIX, read_to_end};
 pub use pins::{detach, detach_all};
 pub use place::{Place, Target};
@@ -94,9 +94,14 @@ impl Held {
     ///
     /// If the BPF file system is not to be had, or hidden ([`KernelError::HiddenPins`]). The programs are gone then.
     pub fn pin(mut self) -> Result<(), KernelError> {
-        pins::fill(self.place, &mut self.control)?;
+        let alone = pin::lock()?;
+        let pinned = pins::fill(self.place, &mut self.control);
+        if pinned.is_err() {
+            // Under the same lock, as another command would end some pins without the others.
+            let _ = self.end(&alone).inspect_err(|error| tracing::warn!("{error}"));
+        }
         self.is_over = true;
-        Ok(())
+        pinned
     }
 
     /// Ends the control: the connections of this network namespace get the windows that they
@@ -106,10 +111,12 @@ impl Held {
     ///
     /// If the kernel's list of connections cannot be read. The programs are gone all the same.
     pub fn release(mut self) -> Result<(), KernelError> {
-        self.end()
+        self.end(&pin::lock()?)
     }
 
-    fn end(&mut self) -> Result<(), KernelError> {
+    /// The lock comes first: once a program is detached, another command may attach its own here, and
+    /// the record that this removes would be that command's.
+    fn end(&mut self, _alone: &Lock) -> Result<(), KernelError> {
         if mem::replace(&mut self.is_over, true) {
             return Ok(());
         }
@@ -119,14 +126,16 @@ impl Held {
         let connections = self.connections.as_ref();
         let released = connections.map_or(Ok(()), |connections| read_to_end(&connections.release));
         // The record last.
-        let _alone = pin::lock()?;
         released.and(pins::complete(self.place))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Err(error) = self.end() {
+        if self.is_over {
+            return;
+        }
+        if let Err(error) = pin::lock().and_then(|alone| self.end(&alone)) {
             tracing::warn!("{error}");
         }
     }

@@ -17,6 +17,8 @@ use crate::pin::{self, Folder};
 pub(super) const PREFIX: &str = "receiver-";
 const CGROUP: &str = "receiver-cgroup-";
 const DEVICE: &str = "receiver-dev-";
+/// The two programs on a device.
+pub(super) const CONTROLS: [&str; 2] = ["control-in", "control-out"];
 /// The iterator that gives connections their windows back.
 const RELEASE: &str = "release";
 
@@ -38,7 +40,8 @@ fn place_of(folder: &str) -> Option<Place> {
 
 /// Begins the journal of a place, before anything changes there: completes what a killed command left,
 /// then pins the iterator that gives connections their windows back. Nothing is recorded where pins are
-/// hidden; what a process holds can do without. Needs the lock.
+/// hidden or cannot be made: a process that holds the programs needs no pins, and [`fill`] fails later. Needs
+/// the lock.
 pub(super) fn begin(place: Place, release: Option<&mut Link>) -> Result<(), KernelError> {
     let begun = || {
         if let Some(left) = Folder::find(&name(place))? {
@@ -49,14 +52,13 @@ pub(super) fn begin(place: Place, release: Option<&mut Link>) -> Result<(), Kern
         release.pin(folder.at(RELEASE)).map_err(KernelError::bpf("pin the program"))
     };
     match begun() {
-        Err(KernelError::HiddenPins) => Ok(()),
+        Err(KernelError::HiddenPins | KernelError::NoPins { .. }) => Ok(()),
         begun => begun,
     }
 }
 
-/// Pins the programs that are attached at a place.
+/// Pins the programs that are attached at a place. Needs the lock.
 pub(super) fn fill(place: Place, control: &mut [(&'static str, Link)]) -> Result<(), KernelError> {
-    let _alone = pin::lock()?;
     let folder = match Folder::find(&name(place))? {
         Some(folder) => folder,
         None => Folder::create(&name(place))?,
@@ -160,14 +162,18 @@ pub(super) fn remove_deserted(prefix: &str) -> Result<Vec<String>, KernelError> 
     Ok(gone.iter().map(|folder| folder.name().to_owned()).collect())
 }
 
-/// Whether a folder is of a killed command, and no window has to be given back: there is no record, or
-/// the cgroup is gone.
+/// Whether a folder is of a killed command, and no window has to be given back: there is no record, the
+/// cgroup is gone, or only one of a device's two programs is pinned. A cgroup in which a process holds
+/// programs is not gone, but in a cgroup namespace of its own. Needs the lock.
 fn is_left(folder: &Folder) -> bool {
     let is_over = || match place_of(folder.name()) {
-        Some(Place::Cgroup { id }) => Cgroup::find(id).is_none(),
+        Some(Place::Cgroup { id }) => Cgroup::find(id).is_none() && !is_held(folder),
         _ => false,
     };
-    !folder.has_controls() && (!folder.at(RELEASE).exists() || is_over())
+    let is_half = || {
+        folder.name().starts_with(DEVICE) && CONTROLS.iter().any(|name| !folder.at(name).exists())
+    };
+    is_half() || !folder.has_controls() && (!folder.at(RELEASE).exists() || is_over())
 }
 
 /// Reads an iterator to its end, which is what makes it work.

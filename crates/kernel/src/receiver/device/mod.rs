@@ -35,7 +35,7 @@ pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     let outgoing = attach(&program.progs.freshline_out)?;
     Ok(Held {
         place,
-        control: vec![("control-in", incoming), ("control-out", outgoing)],
+        control: pins::CONTROLS.into_iter().zip([incoming, outgoing]).collect(),
         connections: None,
         is_over: false,
     })
