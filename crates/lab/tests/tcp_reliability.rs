@@ -146,11 +146,13 @@ fn wild_segment() -> impl Strategy<Value = Segment> {
         blocks.into_iter().for_each(|block| sack.push(block));
         sack
     });
-    let numbers = (offset(), any::<u32>(), offset(), offset());
+    let gso_size = prop_oneof![Just(0), 1..3000u32, any::<u32>()];
+    let numbers = (offset(), any::<u32>(), offset(), offset(), gso_size);
     (numbers, flags, sack, offset(), prop::option::of(offset())).prop_map(
-        |((seq, len, ack, window), flags, sack, sent_at, echo)| Segment {
+        |((seq, len, ack, window, gso_size), flags, sack, sent_at, echo)| Segment {
             seq,
             len,
+            gso_size,
             ack,
             window,
             flags,
