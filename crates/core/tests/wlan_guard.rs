@@ -232,6 +232,24 @@ fn a_path_far_below_the_first_limit_is_not_overrun_again_and_again() {
     }
 }
 
+/// A queue of one's own that falls slowly, since the link carries little, is taken for others'; that ends
+/// with the queue.
+#[test]
+fn a_link_that_was_slow_for_some_seconds_is_used_again_soon() {
+    let rates = vec![(0.0, 40.0), (15.0, 1.0), (23.0, 40.0)];
+    let load = run(&Path { rates, seconds: 43.0, ..PLAIN() });
+    // Of the last 20 s, five are for the way back.
+    let after: f64 = load.sent[130..].iter().sum();
+    assert!(after >= 0.75 * 20.0 * 40e6, "{after}");
+}
+
+#[test]
+fn many_clients_on_a_slow_link_have_less_than_it_carries_as_their_least() {
+    let load = run(&Path { flows: 20, rates: vec![(0.0, 1.5)], seconds: 120.0, ..PLAIN() });
+    let [sent, could] = [&load.sent, &load.could].map(|bits| bits[500..].iter().sum::<f64>());
+    assert!(sent <= 1.1 * could, "{}", sent / could);
+}
+
 #[test]
 fn many_clients_share_little() {
     let load = run(&Path { flows: 40, rates: vec![(0.0, 10.0)], ..PLAIN() });

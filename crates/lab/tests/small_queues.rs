@@ -50,6 +50,29 @@ fn a_stream_keeps_a_few_packets_in_the_queue_of_its_station() {
     assert!(without > 100, "{without}");
 }
 
+/// On a path of one leg what arrives frees its number while the next packet is put into the queue.
+#[test]
+fn the_limit_does_not_fade_on_a_path_of_one_leg() {
+    let text = r#"
+title = "To the access point"
+duration = "20s"
+[[cell]]
+name = "wifi"
+radio = { standard = "802.11a", rate = "12mbit", lifetime = "1h" }
+[[flow]]
+name = "tcp"
+path = ["wifi"]
+tcp = { control = "cubic", pacing_shift = 10 }
+"#;
+    let mut world = Scenario::parse(text).expect("a scenario").build(0).expect("a world").world;
+    for ms in 1_000..20_000 {
+        world.run_until(Time::ZERO + Span::from_millis(ms));
+        let own = world.cells()[0].queues().filter(|(station, _)| *station == 1);
+        let queued: u64 = own.map(|(_, packets)| packets.get()).sum();
+        assert!(queued <= 3, "{queued} after {ms} ms");
+    }
+}
+
 #[test]
 fn small_queues_are_those_of_a_station() {
     let text = r#"

@@ -30,9 +30,8 @@ const GROWTH: Span = Span::from_millis(10);
 const LONGEST: Span = Span::from_secs(10);
 /// A delay that is lower than all others by more than this needs a second one as low.
 const SUDDEN: Span = Span::from_millis(5);
-/// Within so many packets, and among so many of those.
-const SOON: u64 = 64;
-const CANDIDATES: usize = 8;
+/// Within so many packets, all of which are remembered: a frame may bring many that differ.
+const SOON: usize = 64;
 /// How long a minimum of delays counts, at least.
 const BASE: Span = Span::from_secs(30);
 /// The current bucket and those before it.
@@ -101,7 +100,7 @@ pub struct Account {
     base_began: Time,
     /// Packets so far, and the latest that were far below the base: their numbers and delays.
     count: u64,
-    sudden: [Option<(u64, i64)>; CANDIDATES],
+    sudden: [Option<(u64, i64)>; SOON],
     newest_at: Option<Time>,
     gap: Span,
     /// Since the last report: packets that came, and when the report left.
@@ -123,7 +122,7 @@ impl Default for Account {
             base: [None; 2],
             base_began: Time::ZERO,
             count: 0,
-            sudden: [None; CANDIDATES],
+            sudden: [None; SOON],
             newest_at: None,
             gap: Span::ZERO,
             packets: 0,
@@ -201,7 +200,7 @@ impl Account {
 
     /// The delay that this one and one before it confirm; where nothing is known, any two.
     fn second(&mut self, delay: i64, is_first: bool) -> Option<i64> {
-        let soon = self.count.saturating_sub(SOON);
+        let soon = self.count.saturating_sub(SOON as u64);
         let agrees = |(at, other): &&(u64, i64)| {
             let apart = other.abs_diff(delay);
             *at >= soon && (is_first || apart <= SUDDEN.as_nanos())

@@ -330,8 +330,9 @@ impl World {
             let Delivered { at, to, frame, packet: parcel, .. } = delivered;
             watch(Left { at, carrier: Carrier::Cell(cell), parcel: &parcel, flow });
             shared.on_delivered((cell as u32, to), parcel.flow, frame.at, flows);
-            self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
+            // First: what arrives frees its number for the next packet.
             self.left_host(&parcel);
+            self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
         }
         self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
     }

@@ -77,8 +77,7 @@ pub struct Limits {
     pub retry_above: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
-    /// How long a connection may last without a session; and how long after the last message of one its
-    /// connection does not give way to newcomers. Longer than a source's keep-alives are apart.
+    /// How long a connection may last without a session.
     pub opening_timeout: Duration,
     /// How long a source may be silent; longer than its updates are apart.
     pub idle_timeout: Duration,

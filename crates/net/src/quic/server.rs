@@ -194,11 +194,11 @@ impl Server {
         }
     }
 
-    /// Something of a session came by this connection: for [`Limits::opening_timeout`] it does not give
-    /// way to newcomers. Beyond [`Limits::max_connections`] it is closed.
+    /// Something of a session came by this connection: for [`Limits::opening_timeout`], or
+    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers. Beyond [`Limits::max_connections`] it is closed.
     pub fn keep(&mut self, key: ConnKey, now: Instant) {
         let is_full = self.kept() >= self.limits.max_connections;
-        let until = now + self.limits.opening_timeout;
+        let until = now + self.limits.opening_timeout.max(self.limits.idle_timeout);
         let Some(peer) = self.peer_mut(key) else { return };
         match &mut peer.phase {
             // Its timer looks at this when it is due.

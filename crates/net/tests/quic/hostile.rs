@@ -152,7 +152,9 @@ fn a_connection_without_a_session_ends_and_one_with_stays() {
 #[test]
 fn a_connection_whose_session_has_ended_gives_its_place_to_another() {
     let house = House::new();
-    let limits = Limits { opening_timeout: Duration::from_secs(10), ..NARROW };
+    // Longer than keep-alives of QUIC are apart.
+    let idle_timeout = Duration::from_secs(16);
+    let limits = Limits { idle_timeout, opening_timeout: Duration::from_secs(1), ..NARROW };
     let mut world = World::limited(&house, limits);
     let mut source = world.another_client(&house, spoofed(1));
     world.connect();
@@ -160,14 +162,14 @@ fn a_connection_whose_session_has_ended_gives_its_place_to_another() {
     world.server.keep(former, world.now);
     source.exchange_with(&mut world);
     assert!(source.lost().to_string().contains("as many connections"));
-    world.run(limits.opening_timeout / 2);
+    world.run(idle_timeout / 2);
     world.server.keep(former, world.now);
-    world.run(limits.opening_timeout / 2);
+    world.run(idle_timeout / 2);
     source.client.redial(world.now);
     source.exchange_with(&mut world);
     assert!(source.lost().to_string().contains("as many connections"), "it was heard lately");
 
-    world.run(limits.opening_timeout / 2);
+    world.run(idle_timeout / 2);
     source.client.redial(world.now);
     source.exchange_with(&mut world);
     assert_eq!(source.client.poll_event(), Some(ClientEvent::Connected));

@@ -64,6 +64,11 @@ const BUSY: f64 = 0.05;
 /// A shorter time without packets is no outage.
 const GAP: Span = Span::from_millis(60);
 
+/// No congestion lowers the limit of one of so many clients below this.
+fn floor(clients: usize) -> f64 {
+    (FLOOR / clients.max(1) as f64).max(SILENT)
+}
+
 /// What one report showed.
 #[derive(Debug, Clone, Copy)]
 struct Period {
@@ -168,7 +173,7 @@ impl Limit {
     pub(super) fn new(now: Time, interval: Span, others: usize) -> Self {
         Self {
             interval: interval.max(Span::from_millis(1)),
-            floor: (FLOOR / (others + 1) as f64).max(SILENT),
+            floor: floor(others + 1),
             rate: (START / (others + 1) as f64).max(SILENT),
             halvings: 0,
             saturated: None,
@@ -229,6 +234,11 @@ impl Limit {
         }
     }
 
+    /// So many clients are there now.
+    pub(super) fn share(&mut self, clients: usize) {
+        self.floor = floor(clients);
+    }
+
     /// A report has come. `headers` is what IP adds to a datagram, in bytes; `wanted` is the law's
     /// rate.
     pub(super) fn on_delivery(
@@ -255,7 +265,9 @@ impl Limit {
         if period.packets >= 2.0 || numbered <= 2 {
             self.confirm(now);
         }
-        if self.shared_until.is_some_and(|until| until <= now) {
+        // Without a queue there is none of others either.
+        let is_over = |until| period.excess <= CLEAN || until <= now;
+        if self.shared_until.is_some_and(is_over) {
             self.shared_until = None;
         }
         if self.stray.is_some_and(|(_, until)| until <= now) {

@@ -126,7 +126,9 @@ impl Guarded {
     ) {
         self.note_bound(station);
         let wanted = self.law.rate(station);
+        let clients = self.stations.len();
         if let Some(guard) = self.get_mut(station) {
+            guard.limit.share(clients);
             guard.limit.on_delivery(now, delivery, headers.get(), wanted);
         }
         self.note_bound(station);

@@ -60,7 +60,7 @@ pub struct CellConfig {
     /// How long a packet may wait there.
     pub lifetime: Span,
     /// Whether queues drop by CoDel, as those of Linux's mac80211 do: 20 ms and 100 ms, each queue for
-    /// itself. Packets that could be marked (ECN) are dropped too.
+    /// itself. Packets that could be marked (ECN) are dropped too. Without aggregation only.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "core::ops::Not::not"))]
     pub codel: bool,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
@@ -223,6 +223,9 @@ pub enum CellError {
     /// Frames that are never sent.
     #[error("`rules.retry_limit` is 0; give at least 1, or leave it out for no limit")]
     RetryLimit,
+    /// CoDel judges the first packet of a frame alone.
+    #[error("`codel` is for frames of one packet; give `max_mpdus = 1`, or leave it out")]
+    CodelOfAggregates,
     /// RTS and CTS at a rate that legacy stations do not have.
     #[error("`protection.rate` is {0}; give 6, 9, 12, 18, 24, 36, 48 or 54mbit")]
     ProtectionRate(BitRate),
@@ -253,6 +256,10 @@ impl CellConfig {
     pub fn build<P: Packet>(&self, mut rng: Pcg64) -> Result<Cell<P>, CellError> {
         self.check()?;
         let (modes, rate) = self.modes()?;
+        let aggregates = self.max_mpdus > 1 || self.max_msdus > 1;
+        if self.codel && self.standard.aggregates() && aggregates {
+            return Err(CellError::CodelOfAggregates);
+        }
         let (access, rules) = match self.access {
             Some(AccessConfig::Edca) => (Access::EDCA, Rules::EDCA),
             None if self.standard.aggregates() => (Access::EDCA, Rules::EDCA),

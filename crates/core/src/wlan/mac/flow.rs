@@ -178,6 +178,9 @@ impl<P> Flow<P> {
             self.give_up(0, DropReason::Congestion, drops);
             self.release(deliver);
         }
+        if self.msdus.is_empty() {
+            self.codel.on_empty();
+        }
     }
 
     /// Puts the first waiting packet on the air, and more of the window with it and behind it as

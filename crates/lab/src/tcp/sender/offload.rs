@@ -1,7 +1,7 @@
 //! TCP segmentation offload: packets of several segments, as Linux hands them to a queue.
 //!
 //! ```text
-//! segments = min(bytes in 1/1024 s at the pacing rate, most) / segment,    at least 2
+//! segments = min(bytes in 2^-shift s at the pacing rate, most) / segment,    at least 2;   shift: 10, or `pacing_shift`
 //! sent     = min(segments, window / 2, window − in flight)
 //! ```
 //!

@@ -35,8 +35,9 @@ pub use query::{QueryError, QuerySocket};
 /// How often it is looked whether the outputs have ended, or are to end sooner.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// After a signal, how long a reader of lines may take in nothing until the others are lost.
-const READER: Span = Span::from_secs(3);
+/// After a signal, how long a reader of lines may take in nothing until the others are lost. Room in a
+/// pipe comes by pages: one line of 300 bytes each half second is 7 s a page.
+const READER: Span = Span::from_secs(15);
 
 /// All outputs of a monitor.
 #[derive(Default)]
@@ -86,7 +87,7 @@ impl Outputs {
     /// is dropped, with a warning.
     ///
     /// Once `stop` is stopped, be it before or meanwhile, states that are pending for commands are
-    /// dropped, with a warning, commands end within 2 s, and lines within 3 s if nothing reads them.
+    /// dropped, with a warning, commands end within 2 s, and lines within 15 s if nothing reads them.
     ///
     /// # Errors
     /// [`Unwritten`] says how many lines could not be written, and why.

@@ -10,8 +10,8 @@
 //!   loop only counts its turns. A change that takes longer than the rest of the lease lets packets pass.
 //! - **Two thirds**: each renewal raises the generation of the ruleset, so that `iptables-nft` and dumps of
 //!   large rulesets start again, and appears in `nft monitor` and in audit logs.
-//! - **Margin**: a turn counts if it is newer than the look before. So packets pass one look later than the
-//!   lease says, at most.
+//! - **Margin**: a turn counts if it is newer than the look before. So packets pass a third of the lease
+//!   after the loop's last turn at the earliest, and the lease and one look after it at the latest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
