@@ -7,6 +7,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
 use super::Via;
+use crate::received::address;
 
 /// Interfaces that are up, with an address each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,12 +27,9 @@ impl Interfaces {
         let mut found = Vec::new();
         for interface in getifaddrs()? {
             let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-            let Some(address) = interface.address.filter(|_| interface.flags.contains(up)) else {
-                continue;
-            };
-            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-            let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
-            found.extend(v4.or(v6).map(|ip| (interface.interface_name.clone(), ip)));
+            let storage = interface.address.filter(|_| interface.flags.contains(up));
+            let address = storage.and_then(address);
+            found.extend(address.map(|address| (interface.interface_name, address.ip())));
         }
         Ok(Self(found))
     }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 
+use crate::received::address;
+
 /// Networks, each by an address in it and its mask.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Networks(Vec<(IpAddr, IpAddr)>);
@@ -34,15 +36,10 @@ impl Networks {
 }
 
 fn of(interface: &InterfaceAddress) -> impl Iterator<Item = (IpAddr, IpAddr)> + use<> {
-    let ip = |address: &Option<SockaddrStorage>| address.as_ref().and_then(ip);
-    let own = ip(&interface.address).zip(ip(&interface.netmask));
-    let peer = ip(&interface.destination).map(|peer| (peer, all_ones(peer)));
+    let ip = |storage: Option<SockaddrStorage>| Some(address(storage?)?.ip());
+    let own = ip(interface.address).zip(ip(interface.netmask));
+    let peer = ip(interface.destination).map(|peer| (peer, all_ones(peer)));
     own.into_iter().chain(peer)
-}
-
-fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
-    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
 }
 
 /// The mask of a network of one address.
