@@ -49,15 +49,11 @@ pub(super) fn all() -> &'static [Paper] {
 
 /// What a scenario reproduces, with the papers' authors in place of their numbers.
 pub(super) fn cited(of: &str) -> String {
-    let parts = parts(of).into_iter().map(|(paper, text)| match paper {
-        Some(paper) => format!("{}, {text}", paper.authors()),
-        None => text,
-    });
-    parts.collect::<Vec<_>>().join("; ")
+    quoted(of, "")
 }
 
-/// A quotation, or what is omitted: papers have their authors in place of their numbers, and the
-/// one that the scenario is of has none.
+/// A quotation or the text of an omitted entry, with the papers' authors in place of their numbers; the
+/// scenario's own paper is left out.
 pub(super) fn quoted(text: &str, of: &str) -> String {
     let parts = parts(text).into_iter().map(|(paper, text)| match paper {
         Some(paper) if !paper.has(of) => format!("{}, {text}", paper.authors()),
