@@ -64,7 +64,7 @@ const BUSY: f64 = 0.05;
 /// A shorter time without packets is no outage.
 const GAP: Span = Span::from_millis(60);
 
-/// No congestion lowers the limit of one of so many clients below this.
+/// The minimum to which congestion lowers each client's limit, with this number of clients, in bit/s.
 fn floor(clients: usize) -> f64 {
     (FLOOR / clients.max(1) as f64).max(SILENT)
 }
@@ -129,8 +129,6 @@ struct Losing {
 #[derive(Debug, Clone)]
 pub(super) struct Limit {
     interval: Span,
-    /// No congestion lowers it below, in bit/s.
-    floor: f64,
     /// L without silence, in bit/s.
     rate: f64,
     /// How many times it is halved by silence.
@@ -173,7 +171,6 @@ impl Limit {
     pub(super) fn new(now: Time, interval: Span, others: usize) -> Self {
         Self {
             interval: interval.max(Span::from_millis(1)),
-            floor: floor(others + 1),
             rate: (START / (others + 1) as f64).max(SILENT),
             halvings: 0,
             saturated: None,
@@ -234,19 +231,15 @@ impl Limit {
         }
     }
 
-    /// So many clients are there now.
-    pub(super) fn share(&mut self, clients: usize) {
-        self.floor = floor(clients);
-    }
-
     /// A report has come. `headers` is what IP adds to a datagram, in bytes; `wanted` is the law's
-    /// rate.
+    /// rate; `clients` is the number of clients now.
     pub(super) fn on_delivery(
         &mut self,
         now: Time,
         delivery: &Delivery,
         headers: u64,
         wanted: BitRate,
+        clients: usize,
     ) {
         self.on_tick(now);
         let Some(before) = self.last.replace(*delivery) else {
@@ -265,7 +258,7 @@ impl Limit {
         if period.packets >= 2.0 || numbered <= 2 {
             self.confirm(now);
         }
-        // Without a queue there is none of others either.
+        // Where the queue is empty, competing flows have no queue either.
         let is_over = |until| period.excess <= CLEAN || until <= now;
         if self.shared_until.is_some_and(is_over) {
             self.shared_until = None;
@@ -301,13 +294,13 @@ impl Limit {
             self.on_clean(now, &period, delivery, wanted.as_bps() as f64);
         }
         self.is_app_limited = false;
-        self.rate = self.rate.clamp(self.floor, CEILING);
+        self.rate = self.rate.clamp(floor(clients), CEILING);
     }
 
     /// The client is there: silence ends, at the rate that it left.
     fn confirm(&mut self, now: Time) {
         if self.halvings > 0 {
-            // What was lost in the silence is answered by it already.
+            // The halvings have already answered the losses of the silence.
             self.note_peak(now);
             self.cut_at = now;
             self.rate = self.rate().as_bps() as f64;

@@ -128,8 +128,7 @@ impl Guarded {
         let wanted = self.law.rate(station);
         let clients = self.stations.len();
         if let Some(guard) = self.get_mut(station) {
-            guard.limit.share(clients);
-            guard.limit.on_delivery(now, delivery, headers.get(), wanted);
+            guard.limit.on_delivery(now, delivery, headers.get(), wanted, clients);
         }
         self.note_bound(station);
     }
