@@ -1,34 +1,32 @@
 //! TCP small queues: how much of a stream is in the queue of its own station.
 
+#[path = "common/scenarios.rs"]
+mod scenarios;
+
 use freshline_core::unit::{Span, Time};
-use freshline_lab::scenario::Scenario;
+use scenarios::{refused, scenario};
 
 /// A station that uploads over a cell of 12 Mbit/s and a wire of 100 ms each way.
-fn scenario(tcp: &str) -> Scenario {
-    let text = format!(
-        r#"
+const UPLOAD: &str = r#"
 title = "An upload"
 duration = "20s"
 [[cell]]
 name = "wifi"
-radio = {{ standard = "802.11a", rate = "12mbit", lifetime = "1h" }}
+radio = { standard = "802.11a", rate = "12mbit", lifetime = "1h" }
 [[link]]
 name = "wire"
-there = {{ rate = "1gbit", delay = "100ms" }}
+there = { rate = "1gbit", delay = "100ms" }
 [[flow]]
 name = "tcp"
 path = ["wifi", "wire"]
-tcp = {{ {tcp} }}
-"#
-    );
-    Scenario::parse(text.as_str()).expect("a scenario")
-}
+tcp = { control = "cubic" }
+"#;
 
-/// The most packets in the station's queue, looked at each ms from the fifth second on.
-fn most_queued(tcp: &str) -> u64 {
-    let mut world = scenario(tcp).build(0).expect("a world").world;
+/// The maximum number of packets in the station's queue, sampled every ms from this second on.
+fn max_queued(changes: &[&str], from: u64) -> u64 {
+    let mut world = scenario(UPLOAD, changes).unwrap().build(0).expect("a world").world;
     let mut most = 0;
-    for ms in 5_000..20_000 {
+    for ms in from * 1_000..20_000 {
         world.run_until(Time::ZERO + Span::from_millis(ms));
         let own = world.cells()[0].queues().filter(|(station, _)| *station == 1);
         most = most.max(own.map(|(_, packets)| packets.get()).sum());
@@ -41,51 +39,25 @@ fn most_queued(tcp: &str) -> u64 {
 /// twice as large as what is in flight, in slow start, has four times that of the rate.
 #[test]
 fn a_stream_keeps_a_few_packets_in_the_queue_of_its_station() {
-    assert_eq!(most_queued(r#"control = "cubic", pacing_shift = 10"#), 3);
-    let bbr = most_queued(r#"control = "bbr", pacing_shift = 7"#);
+    assert_eq!(max_queued(&["flow.tcp.tcp.pacing_shift=10"], 5), 3);
+    let shift = "flow.tcp.tcp.pacing_shift=7";
+    let bbr = max_queued(&["flow.tcp.tcp.control=bbr", shift], 5);
     assert!((4..=7).contains(&bbr), "{bbr}");
-    let cubic = most_queued(r#"control = "cubic", pacing_shift = 7"#);
+    let cubic = max_queued(&[shift], 5);
     assert!((4..=15).contains(&cubic), "{cubic}");
-    let without = most_queued(r#"control = "cubic""#);
+    let without = max_queued(&[], 5);
     assert!(without > 100, "{without}");
 }
 
 /// On a path of one leg what arrives frees its number while the next packet is put into the queue.
 #[test]
 fn the_limit_does_not_fade_on_a_path_of_one_leg() {
-    let text = r#"
-title = "To the access point"
-duration = "20s"
-[[cell]]
-name = "wifi"
-radio = { standard = "802.11a", rate = "12mbit", lifetime = "1h" }
-[[flow]]
-name = "tcp"
-path = ["wifi"]
-tcp = { control = "cubic", pacing_shift = 10 }
-"#;
-    let mut world = Scenario::parse(text).expect("a scenario").build(0).expect("a world").world;
-    for ms in 1_000..20_000 {
-        world.run_until(Time::ZERO + Span::from_millis(ms));
-        let own = world.cells()[0].queues().filter(|(station, _)| *station == 1);
-        let queued: u64 = own.map(|(_, packets)| packets.get()).sum();
-        assert!(queued <= 3, "{queued} after {ms} ms");
-    }
+    let queued = max_queued(&[r#"flow.tcp.path=["wifi"]"#, "flow.tcp.tcp.pacing_shift=10"], 1);
+    assert!(queued <= 3, "{queued}");
 }
 
 #[test]
 fn small_queues_are_those_of_a_station() {
-    let text = r#"
-title = "No station"
-duration = "20s"
-[[link]]
-name = "wire"
-there = { rate = "1gbit", delay = "100ms" }
-[[flow]]
-name = "tcp"
-path = ["wire"]
-tcp = { control = "cubic", pacing_shift = 7 }
-"#;
-    let error = Scenario::parse(text).expect_err("no station").to_string();
+    let error = refused(UPLOAD, &[r#"flow.tcp.path=["wire"]"#, "flow.tcp.tcp.pacing_shift=7"]);
     assert!(error.contains("begins in a cell"), "{error}");
 }

@@ -60,8 +60,6 @@ pub struct Stream {
     has_begun: bool,
     /// Segments that travel.
     segments: Slab<Travelling>,
-    /// With TCP's small queues: the memory of those that are still in the sender's host.
-    host_memory: Bytes,
     /// Segments at the receiver that are not yet delivered: where they end, when they first left.
     waiting: VecDeque<(u64, Time)>,
     /// Whether it has a file to transfer.
@@ -211,7 +209,6 @@ impl Stream {
             ends_at,
             has_begun: false,
             segments: Slab::new(),
-            host_memory: Bytes::ZERO,
             waiting: VecDeque::new(),
             finished_at: None,
             newest_ack: 0,
@@ -265,7 +262,7 @@ impl Stream {
             (Direction::There, Some(_)) => SmallQueue::memory(Bytes::new(segment.len.into())),
             _ => Bytes::ZERO,
         };
-        self.hold(self.host_memory + memory);
+        self.sender.on_entered_host(memory);
         let body = Body::Segment(self.segments.insert(Travelling { segment, memory }) as u32);
         Some((direction, Load { size, ecn, band, body }))
     }
@@ -320,13 +317,8 @@ impl Stream {
     pub fn on_left_host(&mut self, number: u32) -> bool {
         let Some(travelling) = self.segments.get_mut(number as usize) else { return false };
         let memory = std::mem::take(&mut travelling.memory);
-        self.hold(self.host_memory - memory);
+        self.sender.on_left_host(memory);
         memory > Bytes::ZERO
-    }
-
-    fn hold(&mut self, memory: Bytes) {
-        self.host_memory = memory;
-        self.sender.set_host_memory(memory);
     }
 
     /// What the node of a mesh at which it begins has heard its parent send.

@@ -37,9 +37,14 @@ impl Sender {
         self.params.small_queue
     }
 
-    /// Sets the memory of its packets that are in the queue of its host.
-    pub fn set_host_memory(&mut self, memory: Bytes) {
-        self.host_memory = memory;
+    /// A packet with this memory has entered the queue of its host.
+    pub fn on_entered_host(&mut self, memory: Bytes) {
+        self.host_memory += memory;
+    }
+
+    /// A packet with this memory has left it.
+    pub fn on_left_host(&mut self, memory: Bytes) {
+        self.host_memory = self.host_memory - memory;
     }
 
     /// Whether the stream's packets in the queue of its host have reached the limit.
