@@ -30,7 +30,8 @@ const GROWTH: Span = Span::from_millis(10);
 const LONGEST: Span = Span::from_secs(10);
 /// A delay that is lower than all others by more than this needs a second one as low.
 const SUDDEN: Span = Span::from_millis(5);
-/// Within so many packets, all of which are remembered: a frame may bring many that differ.
+/// The maximum distance between the two, in packets, all of which are remembered: the delays of one frame's
+/// packets can all differ.
 const SOON: usize = 64;
 /// How long a minimum of delays counts, at least.
 const BASE: Span = Span::from_secs(30);

@@ -33,9 +33,9 @@ use super::{
 /// are dropped, and a true peer asks again.
 const MAX_REPLIES: usize = 256;
 
-/// What is said where a connection ends without a session.
+/// The reason given to a peer whose connection ends without a session.
 const NO_SESSION: &str = "no session came by this connection; dial again once there is a state";
-/// What is said to a session too many.
+/// The reason given to a peer beyond [`Limits::max_connections`].
 const FULL: &str = "it has as many connections as it takes";
 
 /// Names one connection of a [`Server`]; never used again for another.
@@ -195,7 +195,8 @@ impl Server {
     }
 
     /// Something of a session came by this connection: for [`Limits::opening_timeout`], or
-    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers. Beyond [`Limits::max_connections`] it is closed.
+    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers. Beyond
+    /// [`Limits::max_connections`] it is closed.
     pub fn keep(&mut self, key: ConnKey, now: Instant) {
         let is_full = self.kept() >= self.limits.max_connections;
         let until = now + self.limits.opening_timeout.max(self.limits.idle_timeout);
@@ -321,7 +322,7 @@ impl Server {
                 while self.strangers.len() > self.limits.max_strangers.max(1)
                     && let Some(slot) = self.strangers.first_to_go()
                 {
-                    // Without a word: who floods is not worth a packet, and who does not dials again.
+                    // Without a packet: a flood is not worth one, and an honest peer dials again.
                     self.forget(slot);
                 }
             }

@@ -1,15 +1,16 @@
 //! Connections by which no session has come yet, by where they are from.
 //!
-//! Anybody may make these, so they are few, and the oldest of the network that has the most gives way
-//! to a newcomer: who floods drives out itself. A source needs its place for two round trips. Among
+//! Any host can open these, so their number is small, and the oldest connection of the network that has the
+//! most gives way to a newcomer: a flood from one network displaces its own connections. A source needs its
+//! place for two round trips. Among
 //! networks that have as many, the one with the oldest connection gives way.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Where a peer is from: an IPv4 network of 24 bits, or an IPv6 one of 48. Whoever has one address of
-/// it may have all.
+/// Where a peer is from: an IPv4 network of 24 bits, or an IPv6 one of 48. A host with one address of
+/// it can often use all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Network([u8; 6]);
 

@@ -25,7 +25,7 @@ const RTS: Bytes = Bytes::new(20);
 /// The size of a clear to send.
 const CTS: Bytes = Bytes::new(14);
 
-/// What is sent before a protected frame.
+/// The frames before a protected frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
