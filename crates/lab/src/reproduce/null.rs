@@ -35,17 +35,15 @@ fn replace(key: &str, value: &mut Value, baselines: &[Baseline]) -> bool {
     if let Value::Array(values) = value {
         return values.iter_mut().fold(false, |any, value| replace(key, value, baselines) | any);
     }
-    let is_named = |baseline: &&Baseline| {
-        let names = |value: &Value| value.as_str() == Some(&baseline.from);
-        let is_meant = baseline.key.as_ref().is_none_or(|only| only == key);
-        is_meant && (names(value) || TAGS.iter().any(|tag| value.get(tag).is_some_and(names)))
-    };
-    let baseline = baselines.iter().find(is_named);
+    let baseline = named(key, value, baselines);
     let Some(table) = value.as_table_mut() else {
         let Some(baseline) = baseline else { return false };
         *value = baseline.to.clone();
         return true;
     };
+    if table.get("count") == Some(&Value::Integer(0)) {
+        return false; // It does not run, and the rest of the scenario shows baselines alone.
+    }
     if let Some(Baseline { to, part, without, .. }) = baseline {
         let Some(without) = without else {
             let inner = part.as_ref().and_then(|key| table.remove(key));
@@ -54,7 +52,24 @@ fn replace(key: &str, value: &mut Value, baselines: &[Baseline]) -> bool {
         };
         without.iter().for_each(|key| drop(table.remove(key)));
     }
-    table.iter_mut().fold(false, |any, (key, value)| replace(key, value, baselines) | any)
+    let keys: Vec<_> = table.keys().cloned().collect();
+    keys.iter().fold(false, |any, key| {
+        let under = named(key, &table[key], baselines).and_then(|baseline| baseline.under.clone());
+        let is_replaced = replace(key, &mut table[key], baselines);
+        if let Some((under, value)) = under.and_then(|under| Some((under, table.remove(key)?))) {
+            table.insert(under, value);
+        }
+        is_replaced | any
+    })
+}
+
+/// The baseline of the law that the value of a key names.
+fn named<'a>(key: &str, value: &Value, baselines: &'a [Baseline]) -> Option<&'a Baseline> {
+    baselines.iter().find(|baseline| {
+        let names = |value: &Value| value.as_str() == Some(&baseline.from);
+        let is_meant = baseline.key.as_ref().is_none_or(|only| only == key);
+        is_meant && (names(value) || TAGS.iter().any(|tag| value.get(tag).is_some_and(names)))
+    })
 }
 
 #[cfg(test)]
@@ -77,6 +92,7 @@ mod tests {
             baseline("from = 'new'\nto = 'old'\nwithout = ['params']"),
             baseline("from = 'linear'\nkey = 'law'\nto = { law = 'fixed' }"),
             baseline("from = 'ifc'\nto = '1000p'\npart = 'averse'"),
+            baseline("from = 'paced'\nto = { control = 'bbr' }\nunder = 'tcp'"),
         ];
         let text = r#"
             flow = [{ updates = { law = "new", params = { a = 1 }, rate = "1/s" } }]
@@ -84,6 +100,8 @@ mod tests {
             other = { discipline = "ifc" }
             downlink = { law = { law = "linear", target = 3 } }
             upward = { law = "linear", packet = "1B" }
+            idle = [{ count = 0, updates = { law = "paced" } }]
+            source = [{ count = 2, updates = { law = "paced", payload = "1B" } }]
         "#;
         let (table, any) = replaced(text, &baselines);
         let expected = r#"
@@ -92,6 +110,8 @@ mod tests {
             other = "1000p"
             downlink = { law = { law = "fixed" } }
             upward = { law = { law = "fixed" }, packet = "1B" }
+            idle = [{ count = 0, updates = { law = "paced" } }]
+            source = [{ count = 2, tcp = { control = "bbr" } }]
         "#;
         assert_eq!((table, any), (expected.parse().unwrap(), true));
         assert!(!replaced("name = \"older\"", &baselines).1);
