@@ -113,7 +113,8 @@ impl Paper {
     }
 
     /// Whether a line is of a figure: its quotation or its words name it, or they name none of any
-    /// paper and the scenario shows it.
+    /// paper and it is the only one that the scenario shows. A line of a text beside several
+    /// figures is of none.
     fn shows(&self, table: &Table, row: &Compared, label: &str) -> bool {
         if !is_judged(row) {
             return false;
@@ -123,7 +124,7 @@ impl Paper {
         let names_none = texts().all(|text| labels(text).is_empty());
         let mut named = texts().flat_map(|text| self.labels(text, of));
         named.any(|named| named == label)
-            || names_none && self.labels(of, of).iter().any(|named| named == label)
+            || names_none && labels(of).len() == 1 && self.labels(of, of) == [label]
     }
 
     /// One row per figure and table: its lines by verdict, or why there is none.
