@@ -2,13 +2,13 @@
 //! Avoidance on a Global Internet", 1995).
 //!
 //! ```text
-//! once a round trip:   queued = cwnd·(rtt − base)/base
-//! slow start:          doubles, until queued > γ;  then cwnd ← min(cwnd, cwnd·base/rtt + 1)
+//! once a round trip:   queued = ⌊cwnd·(rtt − base)/base⌋
+//! slow start:          doubles, until queued > γ;  then cwnd ← min(cwnd, ⌊cwnd·base/rtt⌋ + 1)
 //! afterwards:          queued < α: cwnd + 1      queued > β: cwnd − 1
 //! loss:                as Reno
 //! ```
 //!
-//! As in Linux: the window doubles in every round trip of slow start, not in every other one;
+//! As in Linux: whole segments are counted, so that β is exceeded by a fifth one; the window doubles in every round trip of slow start, not in every other one;
 //! a round with fewer than three samples, and recovery, are left to Reno.
 
 use freshline_core::unit::{Packets, Time};
@@ -51,10 +51,10 @@ impl Vegas {
     fn steer(&mut self, delay: Delay, ack: &Ack) {
         let window = &mut self.window;
         let base = delay.base.as_secs_f64();
-        let queued = window.cwnd * delay.queueing().as_secs_f64() / base;
+        let queued = (window.cwnd * delay.queueing().as_secs_f64() / base).floor();
         if window.in_slow_start() {
             if queued > self.params.slow_start {
-                let target = window.cwnd * base / delay.rtt.as_secs_f64();
+                let target = (window.cwnd * base / delay.rtt.as_secs_f64()).floor();
                 window.reduce_to(window.cwnd.min(target + 1.0));
             } else if window.may_grow(ack) {
                 window.slow_start(ack.delivered);
