@@ -20,8 +20,6 @@ mod seen;
 mod sum;
 #[path = "../common/two_paths.rs"]
 mod two_paths;
-#[path = "../common/verdict.rs"]
-mod verdict;
 mod ways;
 
 use std::io::{Read, Write};

@@ -21,7 +21,7 @@ fn told(rates: [Rate; 2], how: &str, mbps: f64) -> f64 {
     share
 }
 
-/// What so many bytes take between these hosts.
+/// The share that a download of so many bytes between these hosts gets.
 fn with_scheduler(net: &Net, scheduler: &str, bytes: u64) -> f64 {
     let options = format!("--scheduler {scheduler}");
     net.serve(made_up);
@@ -41,8 +41,8 @@ fn a_download_gets_the_sum_of_two_paths() {
     }
 }
 
-/// What the others come to, and the kernel's own: each by itself, as the book has it, if all is asked for
-/// ([`is_whole`]); else a part of it, and some at a time.
+/// The other schedulers, and the kernel's MPTCP. For the figures of the book ([`is_whole`]) each runs by
+/// itself; else three run at the same time, with half of the bytes.
 #[test]
 fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
     if !can_run() {
@@ -97,7 +97,7 @@ fn a_download_beside_readers_that_read_nothing_gets_the_sum_all_the_same() {
     let _server = net.server("--allow 10.79.0.0/16");
     let client = net.client("--metrics 127.0.0.1:9099");
     let lazy: Vec<_> = (0..8).map(|_| net.ask(100_000_000)).collect();
-    // What their windows and the sockets behind hold comes first: until hardly anything comes any more.
+    // First their windows and the sockets behind these fill, until hardly any bytes arrive.
     let received = || {
         let metrics = net.metrics();
         ["v1", "v2"].map(|path| number_if(&metrics, "bond_path_received_bytes_total", path))
@@ -109,7 +109,7 @@ fn a_download_beside_readers_that_read_nothing_gets_the_sum_all_the_same() {
         came.map(|(after, before)| Some(after? - before?)).sum::<Option<f64>>().unwrap_or(f64::MAX)
     };
     let seconds = (0..60).take_while(|_| comes() > 50_000.0).count();
-    println!("sum | 8 that do not read have taken all that they take after {seconds} s");
+    println!("sum | the windows of 8 that do not read are full after {seconds} s");
     let mut shares = (0..3).map(|_| {
         told(
             [10, 5],

@@ -39,9 +39,9 @@ impl Verdict {
     }
 }
 
-/// The rows that were as wanted in no try. First, `at_once` rows are measured at the same time; what is not
-/// as wanted then is measured again, each row by itself.
-#[allow(dead_code, reason = "for tests whose rows may be beside each other")]
+/// The rows that were not as wanted in any try. In the first try, `at_once` rows are measured at the same
+/// time; rows that are not as wanted then are measured again, each by itself.
+#[allow(dead_code, reason = "for tests whose rows do not disturb each other")]
 pub(crate) fn failed<T: Sync>(
     rows: &[T],
     at_once: usize,

@@ -221,7 +221,7 @@ fn clients_of_one_access_point_have_equal_shares() {
         );
         Verdict::of(fairness >= 0.99, late, TIMELY_MS)
     };
-    // The first is there for the figure alone.
+    // The row of one client is measured for its figure.
     let failed = failed(&[1, 2, 3], at_once(2), shared);
-    assert!(failed.is_empty(), "so many clients: {failed:?}");
+    assert!(failed.is_empty(), "not as wanted with so many clients: {failed:?}");
 }
