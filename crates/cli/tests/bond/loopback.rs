@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::net::{Net, Running, can_run, is_whole};
 
 /// Enough to see that all arrives; the figures of the documentation come from [`WHOLE`].
-const SAMPLE: Run = Run { bytes: 50_000_000, rounds: 1 };
+const SAMPLE: Run = Run { bytes: 10_000_000, rounds: 1 };
 /// If all is asked for ([`is_whole`]).
 const WHOLE: Run = Run { bytes: 500_000_000, rounds: 3 };
 const PIECE: usize = 64 * 1024;

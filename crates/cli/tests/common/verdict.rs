@@ -1,7 +1,7 @@
 //! Rows of real time that a busy machine may spoil: measured again, and where nothing can be known,
 //! that is said.
 
-use std::iter;
+use std::{iter, thread};
 
 /// How often a row may be measured.
 pub(crate) const TRIES: usize = 3;
@@ -37,4 +37,23 @@ impl Verdict {
         }
         is_ever
     }
+}
+
+/// The rows that were not as wanted in any try. In the first try, `at_once` rows are measured at the same
+/// time; rows that are not as wanted then are measured again, each by itself.
+#[allow(dead_code, reason = "for tests whose rows do not disturb each other")]
+pub(crate) fn failed<T: Sync>(
+    rows: &[T],
+    at_once: usize,
+    measure: impl Fn(&T) -> Verdict + Sync,
+) -> Vec<&T> {
+    let together = |rows: &[T]| -> Vec<Verdict> {
+        thread::scope(|scope| {
+            let running: Vec<_> = rows.iter().map(|row| scope.spawn(|| measure(row))).collect();
+            running.into_iter().map(|row| row.join().unwrap()).collect()
+        })
+    };
+    let first: Vec<_> = rows.chunks(at_once).flat_map(together).collect();
+    let tried = rows.iter().zip(first);
+    tried.filter(|(row, first)| !first.or_again(|| measure(row))).map(|(row, _)| row).collect()
 }

@@ -29,10 +29,16 @@ pub(crate) fn cell() -> String {
     settings.join(",")
 }
 
-/// Each run takes a core and more: one at a time.
+/// Runs measure: those of one test at a time.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many rows are measured at the same time: each by itself if `FRESHLINE_WHOLE` asks for figures, as
+/// `scripts/wlan-figures` does.
+pub(crate) fn at_once(rows: usize) -> usize {
+    if std::env::var_os("FRESHLINE_WHOLE").is_some() { 1 } else { rows }
 }
 
 /// Whether commands can run behind an emulated path; it is said if not.
