@@ -45,7 +45,7 @@ program as a line of JSON:
 
 Accept the changed file, and end the sessions that it does not permit any more:
 
-    kill -HUP $(pidof freshline)
+    kill -HUP $(pgrep -f 'freshline monitor')
 
 EXIT CODES
 

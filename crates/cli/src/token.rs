@@ -75,7 +75,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let token = Token::generate().into_diagnostic().map_err(Failure::Runtime)?;
             write_new(&line.file, &token)?;
             line.print(token.secret().as_bytes())?;
-            say!("the token is in {}; its holder needs it, and nobody else", line.file.display());
+            say!(
+                "the token is in {}; keep it secret, and give it to its holder only",
+                line.file.display()
+            );
             Ok(())
         }
         What::Line(line) => line.print(&read(&line.file)?),
