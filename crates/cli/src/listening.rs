@@ -4,10 +4,17 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use freshline_net::ask::Gone;
+use freshline_net::credentials::{Credentials, Reloader, Right, Rules};
 use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
-use miette::{IntoDiagnostic, WrapErr, miette};
+use freshline_net::stop::Stop;
+use miette::{IntoDiagnostic, miette};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::Failure;
+use crate::output::{stop_on, stop_on_signals};
+use crate::token;
 use crate::url::{DEFAULT_PORT, MonitorUrl, Scheme};
 
 /// Identity and admission on quic://.
@@ -25,9 +32,24 @@ pub(crate) struct ListenArgs {
     /// Take only those whose certificate one of these authorities has signed (quic://).
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
-    /// Take only those that show one of the tokens in this file, one a line (quic://).
-    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    /// Accept a peer only under names that its certificate lists, as DNS names or URIs (subject
+    /// alternative names). By default a peer may take any name, and keeps it from other certificates.
+    #[arg(long, requires = "client_ca", help_heading = "Security")]
+    certified_names: bool,
+    /// Accept only peers that show one of the tokens in this file, one per line, under any name
+    /// (quic://). SIGHUP reads the file again.
+    #[arg(long, value_name = "FILE", conflicts_with = "credentials", help_heading = "Security")]
     token_file: Option<PathBuf>,
+    /// Accept only peers with a token that this file permits to use their name (quic://). Its lines are
+    /// `name-pattern publish|subscribe token-digest`: `publish` for sources of a monitor, `subscribe`
+    /// for clients of a downlink. `freshline token new` prints a line. SIGHUP reads the file again and
+    /// ends the sessions that it does not permit any more.
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    credentials: Option<PathBuf>,
+    /// Listen on udp:// at an address that is not loopback, where any host can open sessions, and a host
+    /// on the path can read and forge messages. For trusted networks.
+    #[arg(long, help_heading = "Security")]
+    insecure: bool,
 }
 
 impl ListenArgs {
@@ -38,15 +60,19 @@ impl ListenArgs {
         limits: Limits,
     ) -> Result<Option<(ServerConfig, Identity)>, Failure> {
         if listen.scheme == Scheme::Udp {
-            let given =
-                self.cert.is_some() || self.client_ca.is_some() || self.token_file.is_some();
-            if given || self.state.is_some() {
+            let given = self.cert.is_some() || self.state.is_some();
+            if given || !self.is_open() {
                 return Err(Failure::Usage(miette!(
-                    "--cert, --state, --client-ca and --token-file mean nothing on udp://, which \
-                     is neither encrypted nor authenticated; use quic://"
+                    "--cert, --state, --client-ca, --token-file and --credentials mean nothing on \
+                     udp://, which is neither encrypted nor authenticated; use quic://"
                 )));
             }
             return Ok(None);
+        }
+        if self.insecure {
+            return Err(Failure::Usage(miette!(
+                "--insecure belongs to udp://; quic:// is always encrypted, so leave it out"
+            )));
         }
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
@@ -65,7 +91,22 @@ impl ListenArgs {
         Ok(Some((config, identity)))
     }
 
-    /// Where to listen if nothing is said: at all addresses only where not everybody is let in.
+    /// The address to listen at. On udp:// it must be loopback, unless --insecure permits others.
+    pub(crate) fn address(&self, listen: &MonitorUrl) -> Result<SocketAddr, Failure> {
+        let address = listen.resolve().map_err(Failure::Usage)?;
+        if listen.scheme == Scheme::Udp && !self.insecure && !is_loopback(address) {
+            return Err(Failure::Usage(miette!(
+                help = "listen on quic://, with --credentials, --token-file or --client-ca to accept \
+                        known peers only; or, on a network that you trust, give --insecure",
+                "udp://{address} can be reached from other hosts, and udp:// is neither encrypted nor \
+                 authenticated"
+            )));
+        }
+        Ok(address)
+    }
+
+    /// The default of where to listen: all addresses if peers need a token or a certificate, otherwise
+    /// loopback.
     pub(crate) fn default_url(&self) -> MonitorUrl {
         let host = if self.is_open() { "127.0.0.1" } else { "0.0.0.0" };
         MonitorUrl { scheme: Scheme::Quic, host: host.to_owned(), port: DEFAULT_PORT }
@@ -73,34 +114,91 @@ impl ListenArgs {
 
     /// Whether neither a token nor a certificate is asked for.
     fn is_open(&self) -> bool {
-        self.token_file.is_none() && self.client_ca.is_none()
+        self.token_file.is_none() && self.credentials.is_none() && self.client_ca.is_none()
     }
 
-    /// Warns on standard error where others than this host's users may send.
-    pub(crate) fn warn_if_open(&self, address: SocketAddr) {
-        if self.is_open() && !address.ip().to_canonical().is_loopback() {
+    /// Warns on standard error if any host may do this, unless --insecure permits it.
+    pub(crate) fn warn_if_open(&self, address: SocketAddr, what: &str) {
+        if self.is_open() && !self.insecure && !is_loopback(address) {
             say!(
-                "anyone who can reach {address} may send; --token-file or --client-ca on quic:// \
-                 lets only known peers in"
+                "any host that can reach {address} may {what}; --credentials, --token-file or \
+                 --client-ca accept known peers only"
             );
         }
     }
 
-    /// The tokens that are let in, none for everybody.
-    pub(crate) fn tokens(&self) -> Result<Vec<Vec<u8>>, Failure> {
-        let Some(file) = &self.token_file else { return Ok(Vec::new()) };
-        let text = std::fs::read_to_string(file)
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot read the token file {}", file.display()))
-            .map_err(Failure::Usage)?;
-        let tokens = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let tokens: Vec<_> = tokens.map(|token| token.as_bytes().to_vec()).collect();
-        // An empty list would let everybody in.
-        if tokens.is_empty() {
-            return Err(Failure::Usage(miette!("the token file {} is empty", file.display())));
-        }
-        Ok(tokens)
+    /// Who may open a session that needs this right.
+    pub(crate) fn rules(&self, right: Right) -> Result<Rules, Failure> {
+        let file = self.credentials_file(right);
+        let credentials = file.map(|file| file.read()).transpose().map_err(Failure::Usage)?;
+        Ok(Rules { right, credentials, certified_names: self.certified_names })
     }
+
+    /// Ctrl-C and a request to terminate end the run; so does a hang-up, unless it reads credentials
+    /// again.
+    pub(crate) fn stop_on_signals(&self) -> Result<Stop, Failure> {
+        match self.token_file.is_some() || self.credentials.is_some() {
+            true => stop_on(&[SIGINT, SIGTERM]),
+            false => stop_on_signals(),
+        }
+    }
+
+    /// From now on a hang-up (SIGHUP) reads the credentials again. A file that cannot be used changes
+    /// nothing. A file that changes is not read without the signal: it may be half written.
+    pub(crate) fn reload_on_hangup(&self, right: Right, reloader: Reloader) -> Result<(), Failure> {
+        let Some(file) = self.credentials_file(right) else { return Ok(()) };
+        let mut hangups = Signals::new([SIGHUP]).into_diagnostic().map_err(Failure::Runtime)?;
+        std::thread::spawn(move || {
+            for _ in hangups.forever() {
+                match file.read().map(|credentials| reloader.replace(credentials)) {
+                    Ok(Ok(ended)) => {
+                        say!("{} was read again; sessions ended: {ended}", file.path().display());
+                    }
+                    Ok(Err(Gone)) => return,
+                    Err(report) => {
+                        say!("{report:#}; the credentials that were read before stay in force");
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn credentials_file(&self, right: Right) -> Option<CredentialsFile> {
+        let credentials = self.credentials.clone();
+        let lines = credentials.map(|path| CredentialsFile::Lines { path, right });
+        lines.or_else(|| self.token_file.clone().map(CredentialsFile::Tokens))
+    }
+}
+
+/// Where credentials come from.
+enum CredentialsFile {
+    /// Tokens, which permit everything.
+    Tokens(PathBuf),
+    /// Lines, of which some must have the right.
+    Lines { path: PathBuf, right: Right },
+}
+
+impl CredentialsFile {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Tokens(path) | Self::Lines { path, .. } => path,
+        }
+    }
+
+    fn read(&self) -> miette::Result<Credentials> {
+        match self {
+            Self::Tokens(path) => {
+                let tokens = token::read_all(path)?;
+                Ok(Credentials::of_tokens(tokens.iter().map(Vec::as_slice)))
+            }
+            Self::Lines { path, right } => Credentials::read(path, *right).into_diagnostic(),
+        }
+    }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// Says on standard error where it can be found, and by what it is known.

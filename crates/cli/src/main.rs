@@ -27,6 +27,7 @@ mod receiver;
 mod router;
 mod scheduler;
 mod source;
+mod token;
 mod told_once;
 mod transport;
 mod uplink;
@@ -64,6 +65,7 @@ enum Command {
     Wlan(wlan::Args),
     Bond(bond::Args),
     Mesh(mesh::Args),
+    Token(token::Args),
 }
 
 /// Why a subcommand ended early.
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Wlan(args) => wlan::run(args),
         Command::Bond(args) => bond::run(args),
         Command::Mesh(args) => mesh::run(args),
+        Command::Token(args) => token::run(args),
     };
     let (report, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use freshline_core::session::{MonitorParams, Names};
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
+use freshline_net::credentials::Right;
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
@@ -20,7 +21,7 @@ use miette::{IntoDiagnostic, miette};
 use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
 use crate::mark;
-use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::output::{ms, print_json, printed};
 use crate::url::MonitorUrl;
 
 /// Receive the freshest state of many sources, and report the age of each.
@@ -36,10 +37,15 @@ Listen on all addresses, with a certificate of one's own making, and serve metri
 
     freshline monitor quic://0.0.0.0:3774 --metrics 127.0.0.1:9090
 
-Only sources with a token may send; each fresh state goes to a program as a line of JSON:
+Accept sources with one token, under names that begin with `robot-`; each fresh state goes to a
+program as a line of JSON:
 
-    head -c 24 /dev/urandom | base64 > token
-    freshline monitor quic://0.0.0.0:3774 --token-file token --out - | jq -c .payload
+    freshline token new robots.token --name 'robot-*' >> credentials
+    freshline monitor quic://0.0.0.0:3774 --credentials credentials --out - | jq -c .payload
+
+Accept the changed file, and end the sessions that it does not permit any more:
+
+    kill -HUP $(pgrep -f 'freshline monitor')
 
 EXIT CODES
 
@@ -49,9 +55,9 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
-    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT on trusted links. Port 0 takes a free
-    /// one. Default: quic://0.0.0.0:3774 with --token-file or --client-ca, otherwise
-    /// quic://127.0.0.1:3774.
+    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
+    /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
+    /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
     listen: Option<MonitorUrl>,
     #[command(flatten)]
     listening: ListenArgs,
@@ -128,10 +134,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
     let quic = args.listening.quic(&url, limits)?;
     let mut monitor = Monitor::bind(MonitorConfig {
-        listen: url.resolve().map_err(Failure::Usage)?,
+        listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|(config, _)| config.clone()),
         params: MonitorParams {
-            tokens: args.listening.tokens()?,
             names: match args.names {
                 WhichNames::Plain => Names::Plain,
                 WhichNames::Any => Names::Any,
@@ -142,11 +147,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             ack_mark: args.ack_dscp,
             ..MonitorParams::default()
         },
+        rules: args.listening.rules(Right::Publish)?,
         detailed: args.metrics_sources,
         forget: args.forget,
     })
     .map_err(failure)?;
-    let stop = stop_on_signals()?;
+    let stop = args.listening.stop_on_signals()?;
+    args.listening.reload_on_hangup(Right::Publish, monitor.reloader())?;
 
     let address = monitor.local_addr().map_err(failure)?;
     let mut outputs = outputs(&args)?;
@@ -165,7 +172,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(runtime)?;
     // Nothing can fail any more before it listens.
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
-    args.listening.warn_if_open(address);
+    args.listening.warn_if_open(address, "send states");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
     }

@@ -11,6 +11,8 @@ use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::Failure;
 
@@ -24,10 +26,16 @@ const GRACE: Span = Span::from_millis(500);
 /// should the first wait for a reader or a command that hangs. Not within [`GRACE`]: `timeout` and
 /// others signal a process and its group, which is the same process twice.
 pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
+    stop_on(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// The same at these signals.
+pub(crate) fn stop_on(signals: &[i32]) -> Result<Stop, Failure> {
+    let mut arrivals = Signals::new(signals).into_diagnostic().map_err(Failure::Runtime)?;
     let stop = Stop::new();
     let theirs = stop.clone();
     let mut first = None;
-    let on_signal = move || {
+    let mut on_signal = move || {
         let now = Clock::new().now();
         if now.since(*first.get_or_insert(now)) > GRACE {
             end_commands();
@@ -35,7 +43,7 @@ pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
         }
         theirs.stop();
     };
-    ctrlc::set_handler(on_signal).into_diagnostic().map_err(Failure::Runtime)?;
+    std::thread::spawn(move || arrivals.forever().for_each(|_| on_signal()));
     Ok(stop)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use freshline_net::quic::{Authorities, ClientConfig, Fingerprint, Identity, Trust};
 use freshline_net::source::Transport;
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
 use crate::url::{MonitorUrl, Scheme};
@@ -76,13 +76,6 @@ impl TransportArgs {
                 "a token would be readable by all on udp://; use quic://"
             )));
         }
-        let token = std::fs::read_to_string(file)
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot read the token file {}", file.display()))
-            .map_err(Failure::Usage)?;
-        match token.trim() {
-            "" => Err(Failure::Usage(miette!("the token file {} is empty", file.display()))),
-            token => Ok(token.as_bytes().to_vec()),
-        }
+        crate::token::read(file)
     }
 }

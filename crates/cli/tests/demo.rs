@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::thread;
 
 use freshline_core::link::{ConditionsConfig, PathConfig};
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig};
 use freshline_net::monitor::{Monitor, MonitorConfig};
 use freshline_net::stop::Stop;
@@ -63,6 +64,7 @@ fn behind_a_path<T>(hop: &str, work: impl FnOnce(SocketAddr) -> T) -> T {
         listen: any,
         quic: None,
         params: Default::default(),
+        rules: Rules::none(Right::Publish),
         detailed: 0,
         forget: MonitorConfig::FORGET,
     };

@@ -217,6 +217,7 @@ fn a_close_with_each_reason() {
         (CloseReason::TooLarge, "05"),
         (CloseReason::NameTaken, "06"),
         (CloseReason::BadName, "07"),
+        (CloseReason::NotPermitted, "08"),
     ] {
         let close = Close { session: SESSION, reason };
         assert_answer(

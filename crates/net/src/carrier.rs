@@ -1,6 +1,7 @@
 //! How datagrams come to a server of many, a monitor or that of a downlink, and how its own go to
 //! them: plain UDP, or QUIC over it.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
@@ -74,6 +75,8 @@ pub(crate) struct Came<'a> {
     pub(crate) peer: Peer,
     /// Its code point, if the kernel told it.
     pub(crate) dscp: Option<Dscp>,
+    /// The names in the certificate that its sender has shown, if it was asked for one.
+    pub(crate) names: &'a [Box<str>],
     pub(crate) datagram: &'a [u8],
 }
 
@@ -128,7 +131,8 @@ impl Carrier {
                     let peer = Peer { address: train.from, connection: None, identity: None };
                     for datagram in train.datagrams() {
                         let at = Clocked { received_at, now };
-                        let answer = answer(Came { at, peer, dscp, datagram }, &mut reply);
+                        let answer =
+                            answer(Came { at, peer, dscp, names: &[], datagram }, &mut reply);
                         if answer.len > 0 {
                             outbox.push(socket, train.from, answer.dscp, &reply[..answer.len]);
                         }
@@ -195,6 +199,21 @@ impl Carrier {
         }
     }
 
+    /// Ends these connections, and tells their peers why. Over UDP there is none: a peer learns of the
+    /// end by its next datagram.
+    pub(crate) fn close_connections(
+        &mut self,
+        socket: &Socket,
+        connections: &HashSet<NonZeroU64>,
+        reason: &str,
+        now: Instant,
+    ) {
+        if let Self::Quic(quic) = self {
+            quic.server.close_those(now, reason, |serial| connections.contains(&serial));
+            quic.flush(socket, now);
+        }
+    }
+
     /// Tells all these sessions that the server stops.
     pub(crate) fn say_goodbye(
         &mut self,
@@ -233,8 +252,9 @@ impl Quic {
             let address = Address { remote, local: None };
             let identity = self.server.identity(connection);
             let peer = Peer { address, connection: Some(connection), identity };
+            let names = self.server.names(connection);
             let Answer { len, dscp: mark, is_known } =
-                answer(Came { at, peer, dscp, datagram: &datagram }, &mut reply);
+                answer(Came { at, peer, dscp, names, datagram: &datagram }, &mut reply);
             if is_known {
                 self.server.keep(connection, now);
             }

@@ -1,8 +1,10 @@
 //! What one that serves many stands on, a monitor or the server of a downlink: one socket, one poll,
 //! one timer.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use freshline_core::dscp::Dscp;
@@ -21,6 +23,10 @@ use crate::system::{SystemError, system};
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
+
+/// What a peer hears whose session has been revoked.
+const REVOKED: &str =
+    "the far end has revoked the token, or does not permit it to use this name any more";
 
 /// Why an endpoint cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +144,12 @@ impl Endpoint {
     pub(crate) fn wait(&mut self, wake: Option<Time>) -> Result<bool, EndpointError> {
         self.sleeper.sleep(self.clock.now(), wake, &mut self.events)?;
         Ok(self.events.iter().any(|event| event.token() == SOCKET))
+    }
+
+    /// Ends these QUIC connections because their sessions are not permitted any more.
+    pub(crate) fn revoke(&mut self, now: Time, connections: &HashSet<NonZeroU64>) {
+        let now = self.clock.instant_of(now);
+        self.carrier.close_connections(&self.socket, connections, REVOKED, now);
     }
 
     /// Tells all these sessions that the endpoint stops.

@@ -7,6 +7,7 @@ pub mod bond;
 mod bounded_listener;
 mod carrier;
 pub mod clock;
+pub mod credentials;
 pub mod dial;
 pub mod downlink;
 pub mod emulate;

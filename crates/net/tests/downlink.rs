@@ -17,6 +17,7 @@ use freshline_core::wlan::{
 };
 use freshline_net::ask::Asker;
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
 use freshline_net::downlink::{
     Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received, Server,
@@ -41,7 +42,15 @@ fn fixed(mbps: u64) -> DownlinkLawConfig {
 
 fn config(law: DownlinkLawConfig, payloads: impl Payloads + 'static) -> ServerConfig {
     let params = ServerParams::default();
-    ServerConfig { listen: loopback(), quic: None, law, params, payloads: Box::new(payloads) }
+    let rules = Rules::none(Right::Subscribe);
+    ServerConfig {
+        listen: loopback(),
+        quic: None,
+        law,
+        params,
+        rules,
+        payloads: Box::new(payloads),
+    }
 }
 
 /// A server on a thread of its own.

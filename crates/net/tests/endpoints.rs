@@ -17,6 +17,7 @@ use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, SessionId, Update};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
@@ -75,6 +76,7 @@ fn config(quic: Option<ServerConfig>) -> MonitorConfig {
         listen: "127.0.0.1:0".parse().expect("an address"),
         quic,
         params: MonitorParams::default(),
+        rules: Rules::none(Right::Publish),
         detailed: 2,
         forget: MonitorConfig::FORGET,
     }

@@ -9,6 +9,7 @@ use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Message, Opening, SessionId, Update};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{Source, SourceConfig, Transport, Ways};
@@ -38,6 +39,7 @@ impl World {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             quic: None,
             params: MonitorParams { max_sources: MAX_SOURCES, ..MonitorParams::default() },
+            rules: Rules::none(Right::Publish),
             detailed: MAX_SOURCES,
             forget: MonitorConfig::FORGET,
         })

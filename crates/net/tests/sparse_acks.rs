@@ -9,6 +9,7 @@ use freshline_core::session::{MonitorParams, SourceParams};
 use freshline_core::source::{Acks, RateBounds, Tenth, TenthParams};
 use freshline_core::unit::{Span, UpdateRate};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig, HopReport};
 use freshline_net::monitor::{Monitor, MonitorConfig, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
@@ -33,6 +34,7 @@ fn run(acks: Acks) -> Seen {
         listen: loopback,
         quic: None,
         params: MonitorParams::default(),
+        rules: Rules::none(Right::Publish),
         detailed: 1,
         forget: MonitorConfig::FORGET,
     };

@@ -16,6 +16,7 @@ use freshline_core::session::{MonitorParams, SourceParams};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::{Span, Time};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig, Handle};
 use freshline_net::monitor::{Monitor, MonitorConfig};
 use freshline_net::source::sampler::Synthetic;
@@ -54,6 +55,7 @@ impl Contest {
             listen: LOOPBACK,
             quic: None,
             params: MonitorParams::default(),
+            rules: Rules::none(Right::Publish),
             detailed: 0,
             forget: MonitorConfig::FORGET,
         };

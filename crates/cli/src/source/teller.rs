@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathCounters, Reach, SourceEvent};
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
 use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 
@@ -154,7 +155,7 @@ impl Watch for Teller {
                 say!("session {} is open", source.label());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
-                self.tell(reason.to_string());
+                self.tell(refusal(*reason, source.name()));
             }
             Event::Session(SourceEvent::Silent) => {
                 self.tell("the monitor is silent".into());
@@ -215,6 +216,15 @@ impl Watch for Teller {
         }
         self.tell_paths(now, source);
         self.next = now + self.every;
+    }
+}
+
+/// Why a session was closed, with the name if that is why.
+fn refusal(reason: CloseReason, name: &str) -> String {
+    match (reason, name) {
+        (CloseReason::NotPermitted, "") => format!("{reason} (this source has none; see --name)"),
+        (CloseReason::NotPermitted, name) => format!("{reason} (this source's is `{name}`)"),
+        _ => reason.to_string(),
     }
 }
 

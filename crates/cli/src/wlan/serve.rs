@@ -15,6 +15,7 @@ use freshline_core::wlan::{
 };
 use freshline_net::ask::Asker;
 use freshline_net::clock::Clock;
+use freshline_net::credentials::Right;
 use freshline_net::downlink::metrics::serve as serve_metrics;
 use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
 use freshline_net::downlink::{ClientStatus, Server, ServerConfig, ServerError, ServerReport};
@@ -24,7 +25,7 @@ use miette::{IntoDiagnostic, miette};
 use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
 use crate::mark;
-use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
+use crate::output::{Troubles, ms, print_json, printed};
 use crate::url::MonitorUrl;
 
 /// Send packets to clients behind an access point, as fast as keeps its queues short.
@@ -54,10 +55,10 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
-    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT on trusted links. Port 0 takes
-    /// a free one.
-    #[arg(default_value = "quic://0.0.0.0:3774")]
-    listen: MonitorUrl,
+    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
+    /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
+    /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
+    listen: Option<MonitorUrl>,
     /// Send this file to each client, from its beginning; whoever has it all is told so.
     #[arg(long, value_name = "FILE", group = "what", help_heading = "Payload")]
     file: Option<PathBuf>,
@@ -207,23 +208,25 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         in_flight: Limits::DOWNLINK_IN_FLIGHT,
         ..Limits::default()
     };
-    let quic = args.listening.quic(&args.listen, limits)?;
+    let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
+    let quic = args.listening.quic(&url, limits)?;
     let mut server = Server::bind(ServerConfig {
-        listen: args.listen.resolve().map_err(Failure::Usage)?,
+        listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|(config, _)| config.clone()),
         law: law(&args)?,
         params: ServerParams {
-            tokens: args.listening.tokens()?,
             idle: args.idle,
             dscp: args.dscp,
             ack_mark: args.ack_dscp,
             guard: args.guard || !args.no_guard,
             ..ServerParams::default()
         },
+        rules: args.listening.rules(Right::Subscribe)?,
         payloads: payloads(&args)?,
     })
     .map_err(failure)?;
-    let stop = stop_on_signals()?;
+    let stop = args.listening.stop_on_signals()?;
+    args.listening.reload_on_hangup(Right::Subscribe, server.reloader())?;
     let address = server.local_addr().map_err(failure)?;
     let metrics = args
         .metrics
@@ -232,6 +235,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
     say_where(address, quic.as_ref().map(|(_, identity)| identity));
+    args.listening.warn_if_open(address, "join");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
     }

@@ -89,8 +89,9 @@ impl Monitor {
         let url = format!("{scheme}://{host}:{PORT}");
         let state = tempfile::tempdir().unwrap();
         let mut arguments = vec!["monitor", &url, "--json"];
-        if scheme == "quic" {
-            arguments.extend(["--state", state.path().to_str().unwrap()]);
+        match scheme {
+            "quic" => arguments.extend(["--state", state.path().to_str().unwrap()]),
+            _ => arguments.push("--insecure"),
         }
         arguments.extend(flags);
         let mut child = net.freshline("b", &arguments).spawn().unwrap();

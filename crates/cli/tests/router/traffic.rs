@@ -94,7 +94,7 @@ impl Updates {
     pub(crate) fn start(net: &Net) -> Self {
         let url = format!("udp://{}", SocketAddr::new(net.far(), Self::PORT));
         let start = |mut command: Command| Running(command.spawn().unwrap());
-        let monitor = start(net.freshline("b", &["monitor", &url, "--out", "-"]));
+        let monitor = start(net.freshline("b", &["monitor", &url, "--insecure", "--out", "-"]));
         let law = ["--law", "fixed", "--rate", Self::RATE, "--size", Self::PAYLOAD];
         let source = start(net.sender(&[&[FRESHLINE, "source", &url][..], &law].concat()));
         Self { monitor: Some(monitor), _source: source }

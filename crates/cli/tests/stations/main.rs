@@ -46,7 +46,7 @@ const SCRIPT: &str = "
     far ip addr add 10.9.9.9/32 dev lo
     ip route add 10.9.9.9/32 via 10.1.0.2 metric 1
     ip route add 10.9.9.9/32 via 10.2.0.2 metric 2
-    far freshline monitor udp://0.0.0.0:3775 --duration 4s >/dev/null 2>&1 &
+    far freshline monitor udp://0.0.0.0:3775 --insecure --duration 4s >/dev/null 2>&1 &
     sleep 0.5
     freshline source udp://10.9.9.9:3775 --via wlan0,v --scheduler redundant --law fixed \\
         --rate 200/s --size 500B --every 100ms --duration 2s --json 2>/tmp/said >/tmp/json &

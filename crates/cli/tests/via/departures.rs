@@ -53,9 +53,10 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
     let monitors = by.each_ref().map(|(scheme, port, _)| {
         let mut monitor = net.command("s", FRESHLINE);
         monitor.args(["monitor", &format!("{scheme}0.0.0.0{port}")]);
-        if *scheme == "quic://" {
-            monitor.args(["--state", &state]);
-        }
+        match *scheme {
+            "quic://" => monitor.args(["--state", &state]),
+            _ => monitor.arg("--insecure"),
+        };
         Running::start(monitor, "listening")
     });
     let sources = by.each_ref().map(|(scheme, port, pin)| {

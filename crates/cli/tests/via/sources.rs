@@ -94,6 +94,8 @@ pub(crate) fn together(
         let done = run(&mut identity);
         assert_succeeded(&done);
         pin = format!("--pin {}", super::common::text(&done.stdout).trim());
+    } else {
+        of_monitor.push_str("--insecure");
     }
     monitor.args(of_monitor.split_whitespace());
     let monitor = spawn(&mut monitor);

@@ -103,7 +103,10 @@ impl Daemon {
     /// A server of packets, on all addresses.
     pub(crate) fn server(scheme: &str, arguments: &[&str]) -> Self {
         let address = format!("{scheme}://0.0.0.0:0");
-        let always = ["wlan", "serve", &address, "--size", "9000", "--json"];
+        let mut always = vec!["wlan", "serve", &address, "--size", "9000", "--json"];
+        if scheme == "udp" {
+            always.push("--insecure");
+        }
         Self::start(&[&always[..], arguments].concat(), &format!("at {scheme}://"))
     }
 

@@ -17,6 +17,7 @@
 //! address the transport has proven), never answers with more bytes than came, and holds at most
 //! `max_sources` records. Byte formats are in [`crate::wire`].
 
+mod access;
 mod backoff;
 mod clock_offset;
 mod cookie;
@@ -29,6 +30,7 @@ mod recent;
 mod record;
 mod source;
 
+pub use access::Access;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};

@@ -28,7 +28,7 @@ impl SourceKey {
 /// What a session is bound to, and what people see of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding {
-    /// A keyed digest of the token that opened it.
+    /// What the session was opened with; see [`Record::credential`].
     pub(super) credential: u64,
     pub(super) label: SessionLabel,
 }
@@ -91,8 +91,8 @@ pub(super) enum Arrival {
 }
 
 impl<P: Copy> Record<P> {
-    /// The senders that have opened the session, if there are several.
-    pub(super) fn bound(&self) -> &[P] {
+    /// The senders that have opened the session, if there are several; otherwise `peer` is the only one.
+    pub fn bound(&self) -> &[P] {
         self.bound.as_deref().map_or(&[], Vec::as_slice)
     }
 
@@ -223,8 +223,9 @@ impl<P> Record<P> {
         self.binding.label
     }
 
-    /// A keyed digest of the token that opened the session.
-    pub(super) fn credential(&self) -> u64 {
+    /// The credential that opened the session: that of [`Access`](super::Access), otherwise a keyed
+    /// digest of the token.
+    pub fn credential(&self) -> u64 {
         self.binding.credential
     }
 

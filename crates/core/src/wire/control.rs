@@ -74,11 +74,17 @@ pub enum CloseReason {
          or a digit and have no part `..`; choose such a name"
     )]
     BadName = 7,
+    /// The token or the certificate is known, but not for this name, or not for what is asked.
+    #[error(
+        "the far end knows the token or certificate, but does not permit it to use this name here; \
+         choose a permitted name, or have the far end's --credentials changed"
+    )]
+    NotPermitted = 8,
 }
 
 impl CloseReason {
     /// All reasons, in the order of their numbers on the wire.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Done,
         Self::ShuttingDown,
         Self::Full,
@@ -87,6 +93,7 @@ impl CloseReason {
         Self::TooLarge,
         Self::NameTaken,
         Self::BadName,
+        Self::NotPermitted,
     ];
 }
 

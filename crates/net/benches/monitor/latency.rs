@@ -7,6 +7,7 @@ use freshline_core::session::{MonitorParams, SourceKey, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{self, Monitor, MonitorConfig, Record};
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{Source, SourceConfig, Transport, Ways};
@@ -47,6 +48,7 @@ fn through_the_endpoints() -> Vec<Span> {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         quic: None,
         params: MonitorParams::default(),
+        rules: Rules::none(Right::Publish),
         detailed: 100,
         forget: MonitorConfig::FORGET,
     })

@@ -7,6 +7,7 @@ use std::thread;
 use freshline_core::session::{MonitorParams, SourceKey};
 use freshline_core::unit::{Span, Time};
 use freshline_net::clock::Clock;
+use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{Monitor, MonitorConfig, Record, Watch};
 use freshline_net::stop::Stop;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -113,6 +114,7 @@ fn config() -> MonitorConfig {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         quic: None,
         params: MonitorParams::default(),
+        rules: Rules::none(Right::Publish),
         detailed: 100,
         forget: MonitorConfig::FORGET,
     }

@@ -70,7 +70,7 @@ const COUNTERS: [Column<ClientStatus, u64>; 4] = [
 ];
 
 /// Sums over all clients, those of the past included.
-const SUMS: [Column<ServerCounters, u64>; 10] = [
+const SUMS: [Column<ServerCounters, u64>; 11] = [
     ("downlink_all_packets", "Packets sent to all clients", |c| c.packets),
     ("downlink_all_payload_bytes", "Payload sent to all clients", |c| c.payload_bytes),
     ("downlink_all_reports", "Reports taken of all clients", |c| c.reports),
@@ -81,6 +81,7 @@ const SUMS: [Column<ServerCounters, u64>; 10] = [
     ("downlink_joins", "Clients that have come", |c| c.joined),
     ("downlink_leaves", "Clients that have left", |c| c.left),
     ("downlink_expired", "Clients forgotten because they were silent", |c| c.expired),
+    ("downlink_revoked", "Clients that new credentials do not permit", |c| c.revoked),
 ];
 
 impl Collector for Snapshot {

@@ -1,10 +1,12 @@
 //! The server of a downlink: one socket, one thread, many clients.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use freshline_core::dscp::Dscp;
+use freshline_core::session::Access;
 use freshline_core::session::downlink::{
-    ClientKey, Server as Sessions, ServerCounters, ServerParams, ServerVerdict,
+    ClientKey, ClientRecord, Server as Sessions, ServerCounters, ServerParams, ServerVerdict,
 };
 use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::{Close, CloseReason, Packet};
@@ -15,6 +17,7 @@ use super::report::{Details, ServerReport};
 use super::stamps::LONGEST;
 use crate::ask::{Asker, Desk};
 use crate::carrier::{Answer, Came, Peer};
+use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
 use crate::stop::Stop;
@@ -37,6 +40,8 @@ pub struct ServerConfig {
     pub law: DownlinkLawConfig,
     /// The session's settings; `admission`, `interval` and `headers` follow from the rest.
     pub params: ServerParams,
+    /// Who may join. Where these rules are not empty, they hold in place of `params.tokens`.
+    pub rules: Rules,
     /// What to send.
     pub payloads: Box<dyn Payloads>,
 }
@@ -72,9 +77,11 @@ pub enum ServerError {
 pub struct Server {
     endpoint: Endpoint,
     sessions: Sessions<Peer>,
+    rules: Rules,
     payloads: Box<dyn Payloads>,
     details: Details,
     desk: Desk<ServerReport>,
+    reloads: Reloads,
     began_at: Time,
     /// The longest payload.
     longest: usize,
@@ -105,6 +112,8 @@ impl Server {
         let datagram = (downlink.packet.get() - headers.get()) as usize;
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
+            reloads: Reloads::new(endpoint.waker()),
+            rules: config.rules,
             sessions: Sessions::new(params, built, endpoint::secret()?),
             payloads: config.payloads,
             details: Details::default(),
@@ -129,6 +138,11 @@ impl Server {
     /// Something through which other threads ask how it goes.
     pub fn asker(&self) -> Asker<ServerReport> {
         self.desk.asker()
+    }
+
+    /// Something through which another thread puts other credentials in force.
+    pub fn reloader(&self) -> Reloader {
+        self.reloads.reloader()
     }
 
     /// What was counted so far.
@@ -161,6 +175,7 @@ impl Server {
             let now = self.endpoint.clock.now();
             self.tick(now);
             self.wake_waiting(now);
+            self.reload(now);
             self.desk.answer(|most| self.report_of(most));
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
                 let clients = self.sessions.clients();
@@ -189,6 +204,25 @@ impl Server {
         });
     }
 
+    /// Puts other credentials in force, if some have come, and ends what they do not permit.
+    fn reload(&mut self, now: Time) {
+        while let Some(Order { credentials, ended }) = self.reloads.next() {
+            let Self { sessions, rules, details, payloads, .. } = self;
+            rules.credentials = Some(credentials);
+            let mut connections = HashSet::new();
+            let dscp = sessions.dscp();
+            let is_permitted =
+                |record: &ClientRecord<Peer>| rules.permit(record.credential(), &record.name);
+            let number = sessions.revoke(now, is_permitted, |client, record| {
+                connections.extend(record.peer.serial());
+                details.end(client, record, dscp, now, payloads.dropped(client));
+            });
+            self.endpoint.revoke(now, &connections);
+            // The thread that has asked may have ended.
+            let _ = ended.send(number);
+        }
+    }
+
     /// Those with nothing to send are looked at again when something has come.
     fn wake_waiting(&mut self, now: Time) {
         if self.payloads.has_news() {
@@ -203,10 +237,12 @@ impl Server {
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
-        let Self { endpoint, sessions, payloads, details, .. } = self;
+        let Self { endpoint, sessions, rules, payloads, details, .. } = self;
         let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
-            let Came { at, peer, dscp, datagram } = came;
-            let receipt = sessions.on_marked_datagram(at, peer, dscp, datagram, reply);
+            let Came { at, peer, dscp, names, datagram } = came;
+            let check = rules.of(names);
+            let access = check.as_ref().map(|check| check as &dyn Access);
+            let receipt = sessions.on_checked_datagram(at, (peer, access), dscp, datagram, reply);
             let is_known =
                 matches!(receipt.verdict, ServerVerdict::Joined(_) | ServerVerdict::Reported(_));
             match receipt.verdict {

@@ -15,6 +15,7 @@ mod status;
 #[cfg(test)]
 mod true_ages;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
@@ -23,6 +24,7 @@ use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
 use crate::carrier::Came;
+use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
 use crate::quic;
 use crate::stop::Stop;
@@ -85,6 +87,8 @@ pub struct MonitorConfig {
     pub quic: Option<quic::ServerConfig>,
     /// The session's settings; `admission` is set by the transport.
     pub params: MonitorParams,
+    /// Who may open a session. Where these rules are not empty, they hold in place of `params.tokens`.
+    pub rules: Rules,
     /// Maximum number of sources whose quantiles are kept and that have a name of their own in
     /// metrics; the others count in the sums only. Each costs 60 kB. As many silent sources are kept
     /// besides, so that the maximum is twice 60 kB times this number.
@@ -124,6 +128,7 @@ pub struct Monitor {
     endpoint: Endpoint,
     sources: Sources,
     desk: Desk<MonitorReport>,
+    reloads: Reloads,
     began_at: Time,
 }
 
@@ -137,9 +142,11 @@ impl Monitor {
         let params = MonitorParams { admission: endpoint.admission(), ..config.params };
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
+            reloads: Reloads::new(endpoint.waker()),
             sources: Sources {
                 sessions: session::Monitor::new(params, endpoint::secret()?)
                     .with_relation(Sender::relation),
+                rules: config.rules,
                 details: Details::new(config.detailed, config.forget),
             },
             began_at: endpoint.clock.now(),
@@ -158,6 +165,11 @@ impl Monitor {
     /// Something through which other threads ask for the sources' states.
     pub fn asker(&self) -> Asker {
         self.desk.asker()
+    }
+
+    /// Something through which another thread puts other credentials in force.
+    pub fn reloader(&self) -> Reloader {
+        self.reloads.reloader()
     }
 
     /// What all sources together have sent so far.
@@ -198,6 +210,7 @@ impl Monitor {
             let busy = self.receive(watch)?;
             let now = self.endpoint.clock.now();
             self.tick(now, watch);
+            self.reload(now, watch);
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
             if stop.is_stopped() || until.is_some_and(|end| now >= end) {
@@ -220,17 +233,29 @@ impl Monitor {
         self.sources.on_tick(now, watch);
     }
 
+    /// Puts other credentials in force, if some have come, and ends what they do not permit.
+    fn reload(&mut self, now: Time, watch: &mut dyn Watch) {
+        while let Some(Order { credentials, ended }) = self.reloads.next() {
+            let mut connections = HashSet::new();
+            let number =
+                self.sources.replace_credentials(now, credentials, &mut connections, watch);
+            self.endpoint.revoke(now, &connections);
+            // The thread that has asked may have ended.
+            let _ = ended.send(number);
+        }
+    }
+
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sources, .. } = self;
         endpoint.receive(BATCHES_A_TURN, |came, reply| {
-            let Came { at, peer, dscp, datagram } = came;
+            let Came { at, peer, dscp, names, datagram } = came;
             let sender = Sender {
                 address: peer.remote(),
                 connection: peer.serial(),
                 identity: peer.identity,
             };
-            sources.on_datagram(at, sender, (dscp, datagram), reply, watch)
+            sources.on_datagram(at, (sender, names), (dscp, datagram), reply, watch)
         })
     }
 }

@@ -1,33 +1,42 @@
 //! The sources of a monitor: their sessions and their reports. Reads no clock and no socket, so that
 //! tests run it in virtual time.
 
+use std::collections::HashSet;
+use std::num::NonZeroU64;
+
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{self, Clocked, SourceKey, Verdict};
+use freshline_core::session::{self, Access, Clocked, SourceKey, Verdict};
 use freshline_core::unit::Time;
 use freshline_core::wire::Ack;
 
 use super::status::Details;
-use super::{Sender, SourceStatus, Watch};
+use super::{Record, Sender, SourceStatus, Watch};
 use crate::carrier::Answer;
+use crate::credentials::{Credentials, Rules};
 
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
     pub(super) sessions: session::Monitor<Sender>,
+    /// Who may open them.
+    pub(super) rules: Rules,
     pub(super) details: Details,
 }
 
 impl Sources {
-    /// A datagram has come, with a code point if the kernel told it; writes the answer to `reply`.
+    /// A datagram has come, with a code point if the kernel told it, from a sender whose certificate
+    /// has `names`; writes the answer to `reply`.
     pub(super) fn on_datagram(
         &mut self,
         at: Clocked,
-        sender: Sender,
+        (sender, names): (Sender, &[Box<str>]),
         (dscp, datagram): (Option<Dscp>, &[u8]),
         reply: &mut [u8; Ack::LEN],
         watch: &mut dyn Watch,
     ) -> Answer {
-        let Self { sessions, details } = self;
-        let receipt = sessions.on_marked_datagram(at, sender, dscp, datagram, reply);
+        let Self { sessions, rules, details } = self;
+        let check = rules.of(names);
+        let access = check.as_ref().map(|check| check as &dyn Access);
+        let receipt = sessions.on_checked_datagram(at, (sender, access), dscp, datagram, reply);
         let now = at.received_at;
         let is_known = matches!(receipt.verdict, Verdict::Fresh { .. } | Verdict::Stale { .. });
         match receipt.verdict {
@@ -56,12 +65,32 @@ impl Sources {
 
     /// Time has passed. Calls before [`Sources::next_event`] change nothing.
     pub(super) fn on_tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        let Self { sessions, details } = self;
+        let Self { sessions, details, .. } = self;
         sessions.on_tick(now, |source, record| {
             details.expire(source, record, now, watch.replaced(source));
             watch.gone(now, source);
         });
         details.on_tick(now);
+    }
+
+    /// Puts other credentials in force. Returns the number of sessions that they do not permit, which
+    /// have ended, and adds the connections of these to `connections`.
+    pub(super) fn replace_credentials(
+        &mut self,
+        now: Time,
+        credentials: Credentials,
+        connections: &mut HashSet<NonZeroU64>,
+        watch: &mut dyn Watch,
+    ) -> usize {
+        let Self { sessions, rules, details } = self;
+        rules.credentials = Some(credentials);
+        let is_permitted = |record: &Record| rules.permit(record.credential(), &record.name);
+        sessions.revoke(is_permitted, |source, record| {
+            let senders = record.bound().iter().chain([&record.peer]);
+            connections.extend(senders.filter_map(|sender| sender.connection));
+            details.end(source, record, now, watch.replaced(source));
+            watch.gone(now, source);
+        })
     }
 
     /// When to call [`Sources::on_tick`] next.

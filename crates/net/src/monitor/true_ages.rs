@@ -24,6 +24,7 @@ use super::sources::Sources;
 use super::status::Details;
 use super::{MonitorConfig, Record, Sender, Watch};
 use crate::clock::Clock;
+use crate::credentials::{Right, Rules};
 use crate::source::feed::Feed;
 use crate::source::sampler::{self, Latest, Need, Run, Sampler, Take};
 
@@ -292,6 +293,7 @@ impl World {
         let secret = Secret::new(u128::from(self.dice.0.next_u64()).to_be_bytes());
         self.monitor = Some(Sources {
             sessions: session::Monitor::new(params, secret),
+            rules: Rules::none(Right::Publish),
             details: Details::new(1, MonitorConfig::FORGET),
         });
         self.monitor_since = self.now;
@@ -430,7 +432,7 @@ impl World {
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };
         let came = (None, datagram);
-        let len = monitor.on_datagram(at, sender, came, &mut reply, &mut passed_on).len;
+        let len = monitor.on_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
         for state in passed_on.0 {
             self.fresh += 1;
             let age = self.now.since(sampled_at(&state));

@@ -69,6 +69,7 @@
 mod client;
 mod config;
 mod identity;
+mod names;
 mod outbox;
 mod peer;
 mod reason;

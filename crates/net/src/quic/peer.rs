@@ -18,6 +18,8 @@ pub(super) struct Peer {
     pub(super) network: Network,
     /// Stands for the certificate that it has shown, if any.
     pub(super) identity: Option<NonZeroU64>,
+    /// The names in this certificate.
+    pub(super) names: Box<[Box<str>]>,
     /// Of the datagram that waits.
     pub(super) mark: Dscp,
     /// Its entry in `timers`.

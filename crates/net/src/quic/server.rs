@@ -21,6 +21,7 @@ use noq_proto::{
 
 use rustls::pki_types::CertificateDer;
 
+use super::names;
 use super::peer::{Peer, Phase};
 use super::strangers::{Network, Strangers};
 use super::token_clock::TokenClock;
@@ -230,7 +231,18 @@ impl Server {
 
     /// Ends all connections, as [`close`](Self::close) does.
     pub fn close_all(&mut self, now: Instant, reason: &str) {
-        let keys: Vec<_> = self.peers.iter().flatten().map(|peer| peer.key).collect();
+        self.close_those(now, reason, |_| true);
+    }
+
+    /// Ends the connections with these numbers, as [`close`](Self::close) does.
+    pub(crate) fn close_those(
+        &mut self,
+        now: Instant,
+        reason: &str,
+        is_one: impl Fn(NonZeroU64) -> bool,
+    ) {
+        let keys = self.peers.iter().flatten().map(|peer| peer.key);
+        let keys: Vec<_> = keys.filter(|key| is_one(key.serial())).collect();
         for key in keys {
             self.close(key, now, reason);
         }
@@ -295,6 +307,12 @@ impl Server {
         peer.identity
     }
 
+    /// The names in that certificate, DNS names and URIs.
+    pub fn names(&self, key: ConnKey) -> &[Box<str>] {
+        let peer = self.peers.get(key.slot).and_then(Option::as_ref);
+        peer.filter(|peer| peer.key == key).map_or(&[], |peer| &peer.names)
+    }
+
     /// Connections held, unfinished handshakes and closing ones included.
     pub fn connections(&self) -> usize {
         self.open
@@ -350,6 +368,7 @@ impl Server {
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
             network,
             identity: None,
+            names: Box::default(),
             mark: Dscp::DEFAULT,
             wake_at: None,
             sendable: false,
@@ -410,7 +429,11 @@ impl Server {
                 Event::Connected if takes_our_datagrams(&mut peer.connection) => {
                     let close_at = Some(now + self.limits.opening_timeout);
                     peer.phase = Phase::Stranger { close_at };
-                    peer.identity = identity(&peer.connection, &self.digests);
+                    if let Some(shown) = shown(&peer.connection) {
+                        let digest = self.digests.hash_one(shown.as_ref());
+                        peer.identity = Some(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN));
+                        peer.names = names::of(&shown);
+                    }
                 }
                 Event::Connected => {
                     peer.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
@@ -464,10 +487,9 @@ impl Server {
     }
 }
 
-/// The digest of the certificate that the other end has shown.
-fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
+/// The certificate that the other end has shown.
+fn shown(connection: &Connection) -> Option<CertificateDer<'static>> {
     let shown = connection.crypto_session().peer_identity()?;
     let chain = shown.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    let digest = digests.hash_one(chain.first()?.as_ref());
-    Some(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN))
+    chain.into_iter().next()
 }

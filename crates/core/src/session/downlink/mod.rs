@@ -32,9 +32,9 @@ mod client;
 mod pace;
 mod record;
 mod server;
+mod types;
 
 pub use client::{Client, ClientCounters, ClientEvent, ClientIgnored, ClientParams, Stamp};
 pub use record::{ClientKey, ClientRecord, REMEMBERED};
-pub use server::{
-    Server, ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict,
-};
+pub use server::Server;
+pub use types::{ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict};

@@ -67,8 +67,8 @@ pub struct ClientRecord<P> {
     pub clock_offset: ClockOffset,
     /// Whether the path keeps the code points of packets and reports.
     pub marks: PathMarks,
-    /// A digest of the token that it showed: who shows another is another.
-    pub(super) token: u128,
+    /// What its session was opened with; see [`ClientRecord::credential`].
+    pub(super) credential: u64,
     pub(super) pace: Pace,
     /// When the last packets were sent, the oldest first.
     sent_at: VecDeque<Time>,
@@ -81,7 +81,7 @@ pub struct ClientRecord<P> {
 }
 
 impl<P> ClientRecord<P> {
-    pub(super) fn new(number: u64, join: &Join<'_>, token: u128, peer: P, now: Time) -> Self {
+    pub(super) fn new(number: u64, join: &Join<'_>, credential: u64, peer: P, now: Time) -> Self {
         Self {
             number,
             session: join.session,
@@ -99,13 +99,19 @@ impl<P> ClientRecord<P> {
             delay: None,
             clock_offset: ClockOffset::default(),
             marks: PathMarks::default(),
-            token,
+            credential,
             pace: Pace::new(now),
             sent_at: VecDeque::new(),
             given_up: VecDeque::new(),
             reported: None,
             levelled_at: None,
         }
+    }
+
+    /// The credential that opened its session: that of [`Access`](crate::session::Access), otherwise a
+    /// keyed digest of the token. Clients that show another credential cannot join the session.
+    pub fn credential(&self) -> u64 {
+        self.credential
     }
 
     /// Whether there is nothing to send to it.

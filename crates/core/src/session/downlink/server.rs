@@ -7,135 +7,15 @@ use core::hash::Hash;
 use slab::Slab;
 
 use super::record::{ClientKey, ClientRecord};
+use super::types::{ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict};
 use crate::dscp::Dscp;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::Secret;
 use crate::session::index::Index;
-use crate::session::{Admission, Clocked};
-use crate::unit::{BitRate, Bytes, Span, Time};
-use crate::wire::{
-    AckMark, Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
-};
+use crate::session::{Access, Admission, Clocked};
+use crate::unit::{BitRate, Bytes, Time};
+use crate::wire::{Challenge, Close, CloseReason, Join, Message, Packet, Report, SessionId};
 use crate::wlan::{Delivery, DownlinkLaw, Guarded, StationId, urgent_gap};
-
-/// Settings of [`Server`].
-#[derive(Debug, Clone)]
-pub struct ServerParams {
-    /// How a client shows where it is.
-    pub admission: Admission,
-    /// Tokens of which a join must show one; empty: none is asked for.
-    pub tokens: Vec<Vec<u8>>,
-    /// Δ: how often clients shall report; the law's own.
-    pub interval: Span,
-    /// Headers around a datagram, that of IP with them: the law's rates are of IP packets. 28 bytes:
-    /// UDP over IPv4.
-    pub headers: Bytes,
-    /// How late a driver may be and make it up by packets that follow closely; at low rates, six
-    /// packets. 500 µs: timers are late by a tenth of that, and six packets at 100 Mbit/s are a queue
-    /// of half a ms.
-    pub catch_up: Span,
-    /// A client that has not been heard for this long is forgotten; at least two intervals. 5 s: by
-    /// then a law has halved its rate several times.
-    pub idle: Span,
-    /// The code point of packets. Challenges and closes are never marked.
-    pub dscp: Dscp,
-    /// The code point that reports shall have; without, the client decides.
-    pub ack_mark: Option<AckMark>,
-    /// Whether rates are limited to what clients confirm ([`Guarded`]). By default they are.
-    pub guard: bool,
-}
-
-impl Default for ServerParams {
-    fn default() -> Self {
-        Self {
-            admission: Admission::Cookie,
-            tokens: Vec::new(),
-            interval: Span::from_millis(500),
-            headers: Bytes::new(28),
-            catch_up: Span::from_micros(500),
-            idle: Span::from_secs(5),
-            dscp: Dscp::DEFAULT,
-            ack_mark: None,
-            guard: true,
-        }
-    }
-}
-
-/// What became of a datagram, and how many bytes of answer were written.
-#[derive(Debug)]
-pub struct ServerReceipt<P> {
-    /// What became of it.
-    pub verdict: ServerVerdict<P>,
-    /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
-    pub reply: usize,
-}
-
-/// What became of a datagram.
-#[derive(Debug)]
-pub enum ServerVerdict<P> {
-    /// A client has come, or has come to another address.
-    Joined(ClientKey),
-    /// A client has told what it saw.
-    Reported(ClientKey),
-    /// A client has taken its leave; this is what was known of it.
-    Left {
-        /// Whose; the key is free again.
-        client: ClientKey,
-        /// Its last record.
-        record: Box<ClientRecord<P>>,
-    },
-    /// It was answered by a challenge.
-    Challenged,
-    /// A join was refused, and the client told.
-    Refused(CloseReason),
-    /// Left aside.
-    Ignored(ServerIgnored),
-}
-
-/// Why a datagram was left aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ServerIgnored {
-    /// Not a message of ours.
-    #[error("not a message: {0}")]
-    Unreadable(#[from] ParseError),
-    /// A message that a server has no use for.
-    #[error("not meant for a server of packets")]
-    Misplaced,
-    /// A report that is not newer than one before, or comes too soon after it.
-    #[error("a report that is old, or too many")]
-    Untimely,
-    /// A report that does not show when a packet was sent that was sent.
-    #[error("a report of a packet that was never sent")]
-    NeverSent,
-}
-
-/// What a server has counted over all clients, those of the past included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct ServerCounters {
-    /// Datagrams handed in.
-    pub datagrams: u64,
-    /// Clients that have come.
-    pub joined: u64,
-    /// Joins of clients that were there, from another address.
-    pub moved: u64,
-    /// Clients that said that they leave.
-    pub left: u64,
-    /// Clients forgotten because they were silent.
-    pub expired: u64,
-    /// Reports taken.
-    pub reports: u64,
-    /// Challenges sent.
-    pub challenged: u64,
-    /// Joins refused.
-    pub refused: u64,
-    /// Datagrams left aside.
-    pub ignored: u64,
-    /// Packets written.
-    pub packets: u64,
-    /// Payload bytes of these.
-    pub payload_bytes: u64,
-}
 
 /// Sends packets to many clients, each at the rate of one law. `P` is where a datagram came from.
 #[derive(Debug)]
@@ -194,9 +74,21 @@ impl<P: Copy + Eq + Hash> Server<P> {
         datagram: &[u8],
         reply: &mut [u8; Challenge::LEN],
     ) -> ServerReceipt<P> {
+        self.on_checked_datagram(at, (peer, None), dscp, datagram, reply)
+    }
+
+    /// The same, from a peer whose joins these rules check, in place of [`ServerParams::tokens`].
+    pub fn on_checked_datagram(
+        &mut self,
+        at: Clocked,
+        (peer, access): (P, Option<&dyn Access>),
+        dscp: Option<Dscp>,
+        datagram: &[u8],
+        reply: &mut [u8; Challenge::LEN],
+    ) -> ServerReceipt<P> {
         self.counters.datagrams += 1;
         match Message::parse(datagram) {
-            Ok(Message::Join(join)) => self.on_join(at.now, peer, &join, reply),
+            Ok(Message::Join(join)) => self.on_join(at.now, (peer, access), &join, reply),
             Ok(Message::Report(report)) => self.on_report(at, peer, dscp, &report, reply),
             Ok(Message::Close(close)) => self.on_close(at.now, peer, close.session),
             Ok(_) => self.ignore(ServerIgnored::Misplaced),
@@ -221,6 +113,24 @@ impl<P: Copy + Eq + Hash> Server<P> {
                 }
             }
         }
+    }
+
+    /// The rules have changed: ends the sessions that they do not permit any more, each handed to
+    /// `ended`. Returns their number.
+    pub fn revoke(
+        &mut self,
+        now: Time,
+        is_permitted: impl Fn(&ClientRecord<P>) -> bool,
+        mut ended: impl FnMut(ClientKey, &ClientRecord<P>),
+    ) -> usize {
+        let refused = self.records.iter().filter(|(_, record)| !is_permitted(record));
+        let refused: Vec<u32> = refused.map(|(key, _)| key as u32).collect();
+        for key in &refused {
+            let record = self.remove(now, *key);
+            ended(ClientKey(*key), &record);
+        }
+        self.counters.revoked += refused.len() as u64;
+        refused.len()
     }
 
     /// There is nothing to send to a client whose packet is due. If it has not heard of the server
@@ -339,7 +249,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
     fn on_join(
         &mut self,
         now: Time,
-        peer: P,
+        (peer, access): (P, Option<&dyn Access>),
         join: &Join<'_>,
         reply: &mut [u8; Challenge::LEN],
     ) -> ServerReceipt<P> {
@@ -351,13 +261,17 @@ impl<P: Copy + Eq + Hash> Server<P> {
         if !is_there {
             return self.challenge(now, peer, session, reply);
         }
-        let digest = self.secret.digest(join.opening.token);
-        if !self.tokens.is_empty() && !self.tokens.contains(&digest) {
-            return self.refuse(session, CloseReason::BadToken, reply);
-        }
+        let shown = match access {
+            Some(access) => access.check(&join.opening),
+            None => self.accepted(join.opening.token),
+        };
+        let credential = match shown {
+            Ok(credential) => credential,
+            Err(reason) => return self.refuse(session, reason, reply),
+        };
         let key = match self.find(session) {
             // Whoever has learnt of a session, from a log, say, is not the one whose it is.
-            Some(key) if self.records[key as usize].token != digest => {
+            Some(key) if self.records[key as usize].credential != credential => {
                 return self.refuse(session, CloseReason::BadToken, reply);
             }
             Some(key) => {
@@ -373,7 +287,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
                 }
                 self.counters.joined += 1;
                 let number = self.counters.joined;
-                self.insert(ClientRecord::new(number, join, digest, peer, now));
+                self.insert(ClientRecord::new(number, join, credential, peer, now));
                 key
             }
         };
@@ -460,6 +374,13 @@ impl<P: Copy + Eq + Hash> Server<P> {
         ServerReceipt { verdict: ServerVerdict::Left { client, record }, reply: 0 }
     }
 
+    /// A digest of a token, if it is one of those that are accepted.
+    fn accepted(&self, token: &[u8]) -> Result<u64, CloseReason> {
+        let digest = self.secret.digest(token);
+        let is_accepted = self.tokens.is_empty() || self.tokens.contains(&digest);
+        is_accepted.then_some(digest as u64).ok_or(CloseReason::BadToken)
+    }
+
     fn challenge(
         &mut self,
         now: Time,
@@ -522,6 +443,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::Span;
     use crate::wire::{Cookie, Opening};
     use crate::wlan::Fixed;
 

@@ -8,6 +8,7 @@ use core::hash::Hash;
 
 use slab::Slab;
 
+use super::access::Access;
 use super::cookie::Secret;
 use super::index::Index;
 use super::record::{Arrival, Binding, Record, SourceKey};
@@ -97,9 +98,22 @@ impl<P: Copy + Hash> Monitor<P> {
         datagram: &'a [u8],
         reply: &mut [u8; Ack::LEN],
     ) -> Receipt<'a, P> {
+        self.on_checked_datagram(at, (peer, None), dscp, datagram, reply)
+    }
+
+    /// The same, from a peer whose openings these rules check, in place of [`MonitorParams::tokens`].
+    pub fn on_checked_datagram<'a>(
+        &mut self,
+        at: Clocked,
+        (peer, access): (P, Option<&dyn Access>),
+        dscp: Option<Dscp>,
+        datagram: &'a [u8],
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a, P> {
         self.counters.datagrams += 1;
+        let from = (peer, access);
         match Message::parse(datagram) {
-            Ok(Message::Update(update)) => self.on_update(at, peer, dscp, &update, reply),
+            Ok(Message::Update(update)) => self.on_update(at, from, dscp, &update, reply),
             Ok(Message::Close(close)) => self.on_close(&peer, close.session),
             Ok(_) => self.ignore(Ignored::Misplaced),
             Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
@@ -131,6 +145,23 @@ impl<P: Copy + Hash> Monitor<P> {
             at += 1;
         }
         self.sweep = (if at >= slots { 0 } else { at }, now + self.params.idle / SWEEP_PARTS);
+    }
+
+    /// The rules have changed: ends the sessions that they do not permit any more, each handed to
+    /// `ended` first. Returns their number.
+    pub fn revoke(
+        &mut self,
+        is_permitted: impl Fn(&Record<P>) -> bool,
+        mut ended: impl FnMut(SourceKey, &Record<P>),
+    ) -> usize {
+        let refused = self.records.iter().filter(|(_, record)| !is_permitted(record));
+        let refused: Vec<u32> = refused.map(|(key, _)| key as u32).collect();
+        for key in &refused {
+            ended(SourceKey(*key), &self.records[*key as usize]);
+            self.remove(*key);
+        }
+        self.counters.revoked += refused.len() as u64;
+        refused.len()
     }
 
     // ---- what it wants next ----
@@ -172,7 +203,7 @@ impl<P: Copy + Hash> Monitor<P> {
     fn on_update<'a>(
         &mut self,
         at: Clocked,
-        peer: P,
+        (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
@@ -181,7 +212,7 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(update.session, CloseReason::TooLarge, reply);
         }
         let Some(key) = self.find(update.session) else {
-            return self.on_stranger(at, peer, dscp, update, reply);
+            return self.on_stranger(at, (peer, access), dscp, update, reply);
         };
         match self.relation_to(key, &peer) {
             Relation::Same => {
@@ -192,12 +223,12 @@ impl<P: Copy + Hash> Monitor<P> {
             Relation::Other => return self.ignore(Ignored::Misplaced),
             Relation::Unproven => match &update.opening {
                 None => return self.challenge(at, update.session, &peer, reply),
-                Some(opening) => match self.credential(opening) {
-                    None => return self.refuse(update.session, CloseReason::BadToken, reply),
-                    Some(shown) if shown != self.records[key as usize].credential() => {
+                Some(opening) => match self.credential(opening, access) {
+                    Err(reason) => return self.refuse(update.session, reason, reply),
+                    Ok(shown) if shown != self.records[key as usize].credential() => {
                         return self.ignore(Ignored::Misplaced);
                     }
-                    Some(_) => self.records[key as usize].bind(peer),
+                    Ok(_) => self.records[key as usize].bind(peer),
                 },
             },
         }
@@ -235,7 +266,7 @@ impl<P: Copy + Hash> Monitor<P> {
     fn on_stranger<'a>(
         &mut self,
         at: Clocked,
-        peer: P,
+        (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'a>,
         reply: &mut [u8; Ack::LEN],
@@ -248,8 +279,9 @@ impl<P: Copy + Hash> Monitor<P> {
         let Some(opening) = update.opening.filter(proven) else {
             return self.challenge(at, session, &peer, reply);
         };
-        let Some(credential) = self.credential(&opening) else {
-            return self.refuse(session, CloseReason::BadToken, reply);
+        let credential = match self.credential(&opening, access) {
+            Ok(credential) => credential,
+            Err(reason) => return self.refuse(session, reason, reply),
         };
         if self.params.names == Names::Plain && !Opening::is_plain_name(opening.name) {
             return self.refuse(session, CloseReason::BadName, reply);
@@ -328,14 +360,21 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    /// A digest of the token that an opening shows, the same for each opening where none is asked
-    /// for; `None` if it is not one of those that are accepted.
-    fn credential(&self, opening: &Opening<'_>) -> Option<u64> {
+    /// The credential that an opening shows: a digest of its token, the same for each opening where
+    /// none is asked for.
+    fn credential(
+        &self,
+        opening: &Opening<'_>,
+        access: Option<&dyn Access>,
+    ) -> Result<u64, CloseReason> {
+        if let Some(access) = access {
+            return access.check(opening);
+        }
         if self.tokens.is_empty() {
-            return Some(0);
+            return Ok(0);
         }
         let digest = self.secret.digest(opening.token);
-        self.tokens.contains(&digest).then_some(digest as u64)
+        self.tokens.contains(&digest).then_some(digest as u64).ok_or(CloseReason::BadToken)
     }
 
     fn challenge<'a>(

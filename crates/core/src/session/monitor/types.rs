@@ -149,6 +149,8 @@ pub struct MonitorCounters {
     pub expired: u64,
     /// Sessions that another of the same name replaced: sources that were restarted.
     pub superseded: u64,
+    /// Sessions ended because their credential was revoked, or does not permit their name any more.
+    pub revoked: u64,
 }
 
 /// What the sender of a datagram is to a sender that opened a session.

@@ -15,6 +15,11 @@ impl Source {
         self.session
     }
 
+    /// The name under which it opens sessions; may be empty.
+    pub fn name(&self) -> &str {
+        &self.params.name
+    }
+
     /// What people see of the session; the monitor has another label for it.
     pub fn label(&self) -> SessionLabel {
         self.secret.label(self.session)

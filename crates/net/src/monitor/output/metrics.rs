@@ -52,7 +52,7 @@ const COUNTERS: [Column<SourceStatus, u64>; 4] = [
 ];
 
 /// Sums over all sources, those without labels and those of the past included.
-const SUMS: [Column<MonitorCounters, u64>; 10] = [
+const SUMS: [Column<MonitorCounters, u64>; 11] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
     ("all_updates_late", "Updates that came after a fresher one", |c| c.late),
@@ -63,6 +63,7 @@ const SUMS: [Column<MonitorCounters, u64>; 10] = [
     ("sessions_opened", "Sessions opened", |c| c.opened),
     ("sessions_closed", "Sessions closed by their sources", |c| c.closed),
     ("sessions_expired", "Sessions forgotten because they were idle", |c| c.expired),
+    ("sessions_revoked", "Sessions that new credentials do not permit", |c| c.revoked),
 ];
 
 impl Collector for Snapshot {

@@ -1,0 +1,145 @@
+//! `freshline token`: makes tokens, and prints their lines for a credentials file.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use freshline_core::wire::Opening;
+use freshline_net::credentials::{Digest, Pattern, Right, Token};
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use crate::Failure;
+use crate::output::printed;
+
+/// Make tokens for sources and clients, and print their lines for --credentials.
+///
+/// A token is a secret that its holder shows to open a session (--token-file of `freshline source` and
+/// `freshline wlan receive`). The far end keeps its SHA-256 digest only, in a line that says under which
+/// names the token may be used, and for what.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+A token for the robots, and a monitor that accepts it:
+
+    freshline token new robots.token --name 'robot-*' >> credentials
+    freshline monitor quic://0.0.0.0:3774 --credentials credentials
+
+A robot, which has a copy of robots.token:
+
+    freshline source quic://monitor.example --pin sha256:… --name robot-7 \\
+        --token-file robots.token --read pose
+
+EXIT CODES
+
+0  the line was printed
+1  the token cannot be written
+2  the flags or the file cannot be understood, or the file of a new token exists already")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make a token, write it to a new file that its owner alone can read, and print its line.
+    New(Line),
+    /// Print the line of a token that exists.
+    Line(Line),
+}
+
+#[derive(Debug, clap::Args)]
+struct Line {
+    /// The file of the token.
+    file: PathBuf,
+    /// The names that the token permits: a name, or a pattern in which `*` stands for any characters.
+    #[arg(long, value_name = "PATTERN")]
+    name: Pattern,
+    /// What the token permits: to send states to a monitor (publish), or to join a downlink and receive
+    /// its packets (subscribe).
+    #[arg(long, value_enum, default_value = "publish")]
+    right: RightName,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RightName {
+    Publish,
+    Subscribe,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::New(line) => {
+            let token = Token::generate().into_diagnostic().map_err(Failure::Runtime)?;
+            write_new(&line.file, &token)?;
+            line.print(token.secret().as_bytes())?;
+            say!(
+                "the token is in {}; keep it secret, and give it to its holder only",
+                line.file.display()
+            );
+            Ok(())
+        }
+        What::Line(line) => line.print(&read(&line.file)?),
+    }
+}
+
+impl Line {
+    fn print(&self, token: &[u8]) -> Result<(), Failure> {
+        let right = match self.right {
+            RightName::Publish => Right::Publish,
+            RightName::Subscribe => Right::Subscribe,
+        };
+        printed(writeln!(io::stdout(), "{} {} {}", self.name, right.word(), Digest::of(token)))
+    }
+}
+
+fn write_new(file: &Path, token: &Token) -> Result<(), Failure> {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .and_then(|mut out| writeln!(out, "{}", token.secret()).and_then(|()| out.sync_all()));
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Failure::Usage(miette!(
+            "{} exists already; choose another file, or print the line of its token by `freshline \
+             token line`",
+            file.display()
+        ))),
+        written => written
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot write the token file {}", file.display()))
+            .map_err(Failure::Runtime),
+    }
+}
+
+/// The token in a file, which holds one only.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    match &read_all(file).map_err(Failure::Usage)?[..] {
+        [token] => Ok(token.clone()),
+        _ => Err(Failure::Usage(miette!(
+            "the token file {} has several lines; a peer shows one token",
+            file.display()
+        ))),
+    }
+}
+
+/// The tokens in a file, one per line; at least one.
+pub(crate) fn read_all(file: &Path) -> miette::Result<Vec<Vec<u8>>> {
+    let text = std::fs::read_to_string(file)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let tokens: Vec<_> = lines.map(|token| token.as_bytes().to_vec()).collect();
+    // An empty list would accept every peer.
+    if tokens.is_empty() {
+        return Err(miette!("the token file {} is empty", file.display()));
+    }
+    if let Some(long) = tokens.iter().find(|token| token.len() > Opening::MAX_TOKEN) {
+        let (path, len, most) = (file.display(), long.len(), Opening::MAX_TOKEN);
+        return Err(miette!("a token in {path} has {len} bytes; at most {most} are allowed"));
+    }
+    Ok(tokens)
+}

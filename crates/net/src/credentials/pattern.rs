@@ -1,0 +1,137 @@
+//! Patterns of names, in which `*` stands for any characters, also none.
+
+use std::fmt;
+use std::str::FromStr;
+
+use freshline_core::wire::Opening;
+use thiserror::Error;
+
+/// A name, or a pattern with `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(Box<str>);
+
+impl Pattern {
+    /// Matches all names, also the empty one of peers without a name.
+    pub fn all() -> Self {
+        Self("*".into())
+    }
+
+    /// Whether all of `name` matches. The work is at most the product of both lengths.
+    pub fn matches(&self, name: &str) -> bool {
+        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (mut at, mut from) = (0, 0);
+        // The last `*`, and where in the name the text behind it was tried last.
+        let mut star = None;
+        while from < name.len() {
+            if pattern.get(at) == Some(&b'*') {
+                star = Some((at, from));
+                at += 1;
+            } else if pattern.get(at) == Some(&name[from]) {
+                (at, from) = (at + 1, from + 1);
+            } else if let Some((star_at, tried)) = star {
+                star = Some((star_at, tried + 1));
+                (at, from) = (star_at + 1, tried + 1);
+            } else {
+                return false;
+            }
+        }
+        pattern[at..].iter().all(|byte| *byte == b'*')
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = BadPattern;
+
+    fn from_str(text: &str) -> Result<Self, BadPattern> {
+        let longest = text.bytes().filter(|byte| *byte != b'*').count();
+        let is_word = !text.is_empty()
+            && !text.starts_with('#')
+            && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        if longest > Opening::MAX_NAME || text.len() > MAX_PATTERN || !is_word {
+            return Err(BadPattern);
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// The longest pattern, in bytes: a `*` around each byte of the longest name.
+const MAX_PATTERN: usize = 2 * Opening::MAX_NAME + 1;
+
+/// A text that is not a pattern of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the pattern matches no name, or cannot be a field of a line: write a name of at most {max} bytes \
+     without blanks, such as robot-7, or with `*` for any characters, such as robot-*",
+    max = Opening::MAX_NAME
+)]
+pub struct BadPattern;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        pattern.parse::<Pattern>().unwrap().matches(name)
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, is_match) in [
+            ("robot-7", "robot-7", true),
+            ("robot-7", "robot-70", false),
+            ("robot-7", "Robot-7", false),
+            ("robot-*", "robot-", true),
+            ("robot-*", "robot-7", true),
+            ("robot-*", "robot", false),
+            ("*", "", true),
+            ("a", "", false),
+            ("*-7", "robot-7-7", true),
+            ("*-7", "robot-7-8", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("**", "x", true),
+            ("*é", "café", true),
+            ("fleet/*/arm", "fleet/3/4/arm", true),
+        ] {
+            assert_eq!(matches(pattern, name), is_match, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_can_match_no_name_is_no_pattern() {
+        let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
+        assert!(longest.parse::<Pattern>().is_ok());
+        assert!(format!("*{longest}*").parse::<Pattern>().is_ok());
+        for bad in ["", "a b", "#robot", "a\tb", "a\u{7f}", &too_long, &"*".repeat(200)] {
+            assert_eq!(bad.parse::<Pattern>(), Err(BadPattern), "{bad}");
+        }
+    }
+
+    /// The definition.
+    fn is_match(pattern: &[u8], name: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => name.is_empty(),
+            Some((b'*', rest)) => (0..=name.len()).any(|at| is_match(rest, &name[at..])),
+            Some((byte, rest)) => name
+                .split_first()
+                .is_some_and(|(first, name)| first == byte && is_match(rest, name)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_is_as_defined(pattern in "[ab*]{1,8}", name in "[ab]{0,8}") {
+            prop_assert_eq!(
+                matches(&pattern, &name),
+                is_match(pattern.as_bytes(), name.as_bytes())
+            );
+        }
+    }
+}

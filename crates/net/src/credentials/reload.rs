@@ -1,0 +1,55 @@
+//! New credentials for an endpoint that runs on another thread.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use mio::Waker;
+
+use super::Credentials;
+use crate::ask::Gone;
+
+/// Credentials, and where to report how many sessions ended by them.
+pub(crate) struct Order {
+    pub(crate) credentials: Credentials,
+    pub(crate) ended: Sender<usize>,
+}
+
+/// Gives a running endpoint new credentials.
+pub struct Reloader {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+}
+
+impl Reloader {
+    /// Puts these in force in place of the former ones. Returns the number of sessions that they do not
+    /// permit: those have ended.
+    ///
+    /// # Errors
+    /// [`Gone`] if the endpoint does not run any more.
+    pub fn replace(&self, credentials: Credentials) -> Result<usize, Gone> {
+        let (ended, answer) = channel();
+        self.orders.send(Order { credentials, ended }).map_err(|_| Gone)?;
+        self.waker.wake().map_err(|_| Gone)?;
+        answer.recv().map_err(|_| Gone)
+    }
+}
+
+/// The endpoint's side.
+pub(crate) struct Reloads {
+    orders: (Sender<Order>, Receiver<Order>),
+    waker: Arc<Waker>,
+}
+
+impl Reloads {
+    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+        Self { orders: channel(), waker }
+    }
+
+    pub(crate) fn reloader(&self) -> Reloader {
+        Reloader { orders: self.orders.0.clone(), waker: Arc::clone(&self.waker) }
+    }
+
+    pub(crate) fn next(&self) -> Option<Order> {
+        self.orders.1.try_recv().ok()
+    }
+}
