@@ -11,11 +11,13 @@ pub mod dial;
 pub mod downlink;
 pub mod emulate;
 pub mod endpoint;
+mod handshakes;
 mod link;
 mod marked;
 pub mod marks;
 pub mod metrics;
 pub mod monitor;
+mod network;
 mod nl80211;
 mod notify;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod notify;
 mod promtool;
 pub mod quic;
 mod received;
+mod refusal;
 pub mod router;
 mod sleeper;
 pub mod source;
@@ -31,3 +34,6 @@ pub mod system;
 mod tun;
 pub mod via;
 pub mod wlan;
+
+pub use handshakes::{Rate, Rates};
+pub use refusal::{Refusal, Refusals};

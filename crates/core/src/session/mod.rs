@@ -22,11 +22,13 @@ mod clock_offset;
 mod cookie;
 pub mod downlink;
 mod index;
+mod known;
 mod marks;
 mod monitor;
 mod paths;
 mod recent;
 mod record;
+mod shares;
 mod source;
 
 pub use clock_offset::ClockOffset;
@@ -40,6 +42,7 @@ pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,
 };
 pub use record::{Record, SourceKey};
+pub use shares::{Origin, Shares};
 pub use source::{
     Ignored as SourceIgnored, Reach, Sample, Source, SourceCounters, SourceEvent, SourceParams,
     Wake,

@@ -17,6 +17,7 @@ use crate::ask::{Asker, Desk};
 use crate::carrier::{Answer, Came, Peer};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
+use crate::refusal::{Refusal, Refusals};
 use crate::stop::Stop;
 
 /// Receives before packets are sent again: reports are few, so more is a flood, and it waits.
@@ -74,6 +75,7 @@ pub struct Server {
     sessions: Sessions<Peer>,
     payloads: Box<dyn Payloads>,
     details: Details,
+    refusals: Refusals,
     desk: Desk<ServerReport>,
     began_at: Time,
     /// The longest payload.
@@ -105,7 +107,8 @@ impl Server {
         let datagram = (downlink.packet.get() - headers.get()) as usize;
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
-            sessions: Sessions::new(params, built, endpoint::secret()?),
+            sessions: Sessions::new(params, built, endpoint::secret()?).with_origin(Peer::origin),
+            refusals: Refusals::default(),
             payloads: config.payloads,
             details: Details::default(),
             began_at: endpoint.clock.now(),
@@ -144,7 +147,10 @@ impl Server {
     fn report_of(&self, most: usize) -> ServerReport {
         let now = self.endpoint.clock.now();
         let dropped = |client| self.payloads.dropped(client);
-        self.details.report(&self.sessions, [self.began_at, now], self.unsent, most, dropped)
+        let refusals = self.refusals.and(&self.endpoint.refusals());
+        let times = [self.began_at, now];
+        let report = self.details.report(&self.sessions, times, self.unsent, most, dropped);
+        ServerReport { refusals, ..report }
     }
 
     /// Runs until `stop`, or until `until` has come, and says goodbye to all clients.
@@ -203,10 +209,15 @@ impl Server {
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
-        let Self { endpoint, sessions, payloads, details, .. } = self;
+        let Self { endpoint, sessions, payloads, details, refusals, .. } = self;
         let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
             let Came { at, peer, dscp, datagram } = came;
             let receipt = sessions.on_marked_datagram(at, peer, dscp, datagram, reply);
+            if let Some((client, record)) = receipt.displaced.as_deref() {
+                refusals.count(Refusal::Displaced);
+                let dropped = payloads.dropped(*client);
+                details.end(*client, record, sessions.dscp(), at.now, dropped);
+            }
             let is_known =
                 matches!(receipt.verdict, ServerVerdict::Joined(_) | ServerVerdict::Reported(_));
             match receipt.verdict {
@@ -219,6 +230,9 @@ impl Server {
                 ServerVerdict::Left { client, record } => {
                     let mark = sessions.dscp();
                     details.end(client, &record, mark, at.now, payloads.dropped(client));
+                }
+                ServerVerdict::Refused(reason) => {
+                    Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
                 }
                 _ => {}
             }

@@ -9,11 +9,13 @@ use freshline_core::wire::Ack;
 use super::status::Details;
 use super::{Sender, SourceStatus, Watch};
 use crate::carrier::Answer;
+use crate::refusal::{Refusal, Refusals};
 
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
     pub(super) sessions: session::Monitor<Sender>,
     pub(super) details: Details,
+    pub(super) refusals: Refusals,
 }
 
 impl Sources {
@@ -26,9 +28,15 @@ impl Sources {
         reply: &mut [u8; Ack::LEN],
         watch: &mut dyn Watch,
     ) -> Answer {
-        let Self { sessions, details } = self;
+        let Self { sessions, details, refusals } = self;
+        let capped = sessions.counters().capped;
         let receipt = sessions.on_marked_datagram(at, sender, dscp, datagram, reply);
         let now = at.received_at;
+        if let Some((source, record)) = receipt.displaced.as_deref() {
+            refusals.count(Refusal::Displaced);
+            details.expire(*source, record, now, watch.replaced(*source));
+            watch.gone(now, *source);
+        }
         let is_known = matches!(receipt.verdict, Verdict::Fresh { .. } | Verdict::Stale { .. });
         match receipt.verdict {
             Verdict::Fresh { source, opened, is_repeat, brings_age, .. } => {
@@ -49,6 +57,12 @@ impl Sources {
                 details.end(source, &record, now, watch.replaced(source));
                 watch.gone(now, source);
             }
+            Verdict::Refused(_) if sessions.counters().capped > capped => {
+                refusals.count(Refusal::PeerLimit);
+            }
+            Verdict::Refused(reason) => {
+                Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
+            }
             _ => {}
         }
         Answer { len: receipt.reply, dscp: receipt.dscp, is_known }
@@ -56,7 +70,7 @@ impl Sources {
 
     /// Time has passed. Calls before [`Sources::next_event`] change nothing.
     pub(super) fn on_tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        let Self { sessions, details } = self;
+        let Self { sessions, details, .. } = self;
         sessions.on_tick(now, |source, record| {
             details.expire(source, record, now, watch.replaced(source));
             watch.gone(now, source);

@@ -1,5 +1,7 @@
 //! The server's end of a downlink.
 
+mod join;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -11,10 +13,11 @@ use crate::dscp::Dscp;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::Secret;
 use crate::session::index::Index;
+use crate::session::shares::{Origin, Shares};
 use crate::session::{Admission, Clocked};
 use crate::unit::{BitRate, Bytes, Span, Time};
 use crate::wire::{
-    AckMark, Challenge, Close, CloseReason, Join, Message, Packet, ParseError, Report, SessionId,
+    AckMark, Challenge, Close, CloseReason, Message, Packet, ParseError, Report, SessionId,
 };
 use crate::wlan::{Delivery, DownlinkLaw, Guarded, StationId, urgent_gap};
 
@@ -68,6 +71,8 @@ pub struct ServerReceipt<P> {
     pub verdict: ServerVerdict<P>,
     /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
     pub reply: usize,
+    /// A client that lost its place to the one that has just joined, with its last record.
+    pub displaced: Option<Box<(ClientKey, ClientRecord<P>)>>,
 }
 
 /// What became of a datagram.
@@ -129,6 +134,8 @@ pub struct ServerCounters {
     pub challenged: u64,
     /// Joins refused.
     pub refused: u64,
+    /// Clients that lost their place to a newcomer of a party with fewer.
+    pub displaced: u64,
     /// Datagrams left aside.
     pub ignored: u64,
     /// Packets written.
@@ -147,6 +154,9 @@ pub struct Server<P> {
     tokens: Vec<u128>,
     records: Slab<ClientRecord<P>>,
     by_session: Index,
+    /// Where a sender is from, and who holds how many of the clients.
+    origin: fn(&P) -> Origin,
+    shares: Shares,
     counters: ServerCounters,
 }
 
@@ -166,10 +176,19 @@ impl<P: Copy + Eq + Hash> Server<P> {
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
             by_session: Index::new(secret.table_hasher()),
+            origin: |_| Origin::default(),
+            shares: Shares::default(),
             counters: ServerCounters::default(),
             params: ServerParams { idle, ..params },
             secret,
         }
+    }
+
+    /// The same for a transport that knows where its peers are from: where there is no place for a
+    /// client, one of the party that has most gives way to it ([`Shares`]).
+    pub fn with_origin(mut self, origin: fn(&P) -> Origin) -> Self {
+        self.origin = origin;
+        self
     }
 
     // ---- inputs ----
@@ -336,50 +355,6 @@ impl<P: Copy + Eq + Hash> Server<P> {
 
     // ---- steps ----
 
-    fn on_join(
-        &mut self,
-        now: Time,
-        peer: P,
-        join: &Join<'_>,
-        reply: &mut [u8; Challenge::LEN],
-    ) -> ServerReceipt<P> {
-        let session = join.session;
-        let is_there = match self.params.admission {
-            Admission::Proven => true,
-            Admission::Cookie => self.secret.accepts(join.opening.cookie, now, session, &peer),
-        };
-        if !is_there {
-            return self.challenge(now, peer, session, reply);
-        }
-        let digest = self.secret.digest(join.opening.token);
-        if !self.tokens.is_empty() && !self.tokens.contains(&digest) {
-            return self.refuse(session, CloseReason::BadToken, reply);
-        }
-        let key = match self.find(session) {
-            // Whoever has learnt of a session, from a log, say, is not the one whose it is.
-            Some(key) if self.records[key as usize].token != digest => {
-                return self.refuse(session, CloseReason::BadToken, reply);
-            }
-            Some(key) => {
-                let record = &mut self.records[key as usize];
-                self.counters.moved += u64::from(record.peer != peer);
-                (record.peer, record.heard_at) = (peer, now);
-                key
-            }
-            None => {
-                let key = self.records.vacant_key() as u32;
-                if self.law.on_join(now, StationId(key)).is_err() {
-                    return self.refuse(session, CloseReason::Full, reply);
-                }
-                self.counters.joined += 1;
-                let number = self.counters.joined;
-                self.insert(ClientRecord::new(number, join, digest, peer, now));
-                key
-            }
-        };
-        ServerReceipt { verdict: ServerVerdict::Joined(ClientKey(key)), reply: 0 }
-    }
-
     fn on_report(
         &mut self,
         at: Clocked,
@@ -448,7 +423,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             self.law.on_report(now, StationId(key), seen);
         }
         self.counters.reports += 1;
-        ServerReceipt { verdict: ServerVerdict::Reported(ClientKey(key)), reply: 0 }
+        answered(ServerVerdict::Reported(ClientKey(key)), 0, None)
     }
 
     fn on_close(&mut self, now: Time, peer: P, session: SessionId) -> ServerReceipt<P> {
@@ -457,7 +432,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         let record = Box::new(self.remove(now, key));
         self.counters.left += 1;
         let client = ClientKey(key);
-        ServerReceipt { verdict: ServerVerdict::Left { client, record }, reply: 0 }
+        answered(ServerVerdict::Left { client, record }, 0, None)
     }
 
     fn challenge(
@@ -470,7 +445,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.counters.challenged += 1;
         let cookie = self.secret.cookie(now, session, &peer);
         *reply = Challenge { session, cookie }.bytes();
-        ServerReceipt { verdict: ServerVerdict::Challenged, reply: Challenge::LEN }
+        answered(ServerVerdict::Challenged, Challenge::LEN, None)
     }
 
     fn refuse(
@@ -481,12 +456,12 @@ impl<P: Copy + Eq + Hash> Server<P> {
     ) -> ServerReceipt<P> {
         self.counters.refused += 1;
         reply[..Close::LEN].copy_from_slice(&Close { session, reason }.bytes());
-        ServerReceipt { verdict: ServerVerdict::Refused(reason), reply: Close::LEN }
+        answered(ServerVerdict::Refused(reason), Close::LEN, None)
     }
 
     fn ignore(&mut self, why: ServerIgnored) -> ServerReceipt<P> {
         self.counters.ignored += 1;
-        ServerReceipt { verdict: ServerVerdict::Ignored(why), reply: 0 }
+        answered(ServerVerdict::Ignored(why), 0, None)
     }
 
     fn next_due(&self) -> Option<(ClientKey, Time)> {
@@ -515,14 +490,23 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.law.on_leave(now, StationId(key));
         let record = self.records.remove(key as usize);
         self.by_session.remove(key, &record.session);
+        self.shares.remove(key);
         record
     }
+}
+
+fn answered<P>(
+    verdict: ServerVerdict<P>,
+    reply: usize,
+    displaced: Option<Box<(ClientKey, ClientRecord<P>)>>,
+) -> ServerReceipt<P> {
+    ServerReceipt { verdict, reply, displaced }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Cookie, Opening};
+    use crate::wire::{Cookie, Join, Opening};
     use crate::wlan::Fixed;
 
     #[test]
