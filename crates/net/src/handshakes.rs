@@ -192,6 +192,7 @@ impl UsedTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const RATES: Rates = Rates {
         total: Rate { per_second: 100, burst: 100 },
@@ -207,7 +208,8 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let now = Instant::now();
+            let clock = Clock::new();
+            let now = clock.instant_of(clock.now());
             Self { now, handshakes: Handshakes::new(RATES, now), tokens: 0 }
         }
 

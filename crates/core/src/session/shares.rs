@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_heard_stays_among_a_thousand_that_are_not() {
+    fn a_place_that_is_heard_stays_among_a_thousand_silent_ones() {
         let mut shares = Shares::default();
         let crowd = Origin::default();
         for place in 0..1_000 {

@@ -97,7 +97,7 @@ pub struct Server {
     questions: u64,
     outlet: Outlet,
     links: HashMap<ConnectionHandle, (Link, Time)>,
-    /// Of those that are clients, by their numbers: who holds how many places.
+    /// The places of clients, by their numbers.
     shares: Shares,
     rates: Handshakes,
     digests: RandomState,

@@ -53,7 +53,7 @@ fn a_flood_of_handshakes_gets_its_rate_and_others_get_in_at_once() {
 }
 
 #[test]
-fn who_is_beyond_the_rate_gets_in_when_its_first_packet_is_repeated() {
+fn a_peer_beyond_the_rate_gets_in_when_its_first_packet_is_repeated() {
     let house = House::new();
     let mut world = World::limited(&house, slow());
     for n in 0..30 {

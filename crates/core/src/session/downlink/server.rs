@@ -154,7 +154,7 @@ pub struct Server<P> {
     tokens: Vec<u128>,
     records: Slab<ClientRecord<P>>,
     by_session: Index,
-    /// Where a sender is from, and who holds how many of the clients.
+    /// Where a sender is from.
     origin: fn(&P) -> Origin,
     shares: Shares,
     counters: ServerCounters,

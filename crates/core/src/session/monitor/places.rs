@@ -1,4 +1,4 @@
-//! Who gets a place for a record, and whose record gives way.
+//! Which source gets a place, and which record gives way to it.
 //!
 //! | places held | a source that is not known | one that returns |
 //! |---|---|---|
