@@ -55,7 +55,7 @@ fn an_honest_source_and_newcomers_are_served_during_each_attack() {
         return;
     }
     for attack in Attack::ALL {
-        let seen = siege(Some(attack), Duration::from_secs(2));
+        let seen = siege(Some(attack), Duration::from_secs(1));
         println!("{attack:?}: {seen}");
         assert!(seen.honest_updates > 0, "{attack:?}: {seen}");
         assert!(!seen.newcomers.is_empty(), "{attack:?}: {seen}");
