@@ -61,9 +61,16 @@ pub(crate) struct Args {
     listen: Option<MonitorUrl>,
     #[command(flatten)]
     listening: ListenArgs,
-    /// Hold at most N sources; others are refused.
+    /// Hold at most N sources. If all places are held, a newcomer displaces a source of the token or
+    /// certificate that holds most, of its network with most, and of that of its address with most, unless
+    /// the newcomer's own holds as many. A sixteenth of the places is kept for sources that return under a
+    /// name that they held for a minute.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     max_sources: u32,
+    /// Hold at most N sources of one address (of one /64 of IPv6) with the same token or certificate;
+    /// others are refused. Default: as many as --max-sources allows.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    max_sources_per_peer: Option<u32>,
     /// Names of sources to take: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or `any`.
     /// Programs of --exec and readers of --out can use plain names as file names and arguments.
     #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
@@ -119,6 +126,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// One in so many places is for sources that return.
+const RESERVED: usize = 16;
+
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.idle < Span::from_secs(1) {
         return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
@@ -142,6 +152,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 WhichNames::Any => Names::Any,
             },
             max_sources: args.max_sources as usize,
+            max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
+            reserved: args.max_sources as usize / RESERVED,
             max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
             idle: args.idle,
             ack_mark: args.ack_dscp,
@@ -257,7 +269,7 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     writeln!(
         err,
         "{:.1} s: {} sources opened, {} open; {} fresh updates, {} late, {} copies; {} challenged, \
-         {} refused, {} datagrams ignored",
+         {} refused, {} displaced, {} datagrams ignored",
         report.duration_s,
         counters.opened,
         report.sources_open,
@@ -266,6 +278,7 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
         counters.copies,
         counters.challenged,
         counters.refused,
+        counters.displaced,
         counters.ignored,
     )
 }

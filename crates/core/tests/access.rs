@@ -97,6 +97,7 @@ fn a_name_stays_with_the_credential_that_has_it_until_that_is_revoked() {
 
     let mut ended = Vec::new();
     let number = monitor.revoke(
+        Time::ZERO,
         |record| record.credential() != 0,
         |_, record| ended.push((record.peer, record.name.to_string())),
     );

@@ -9,13 +9,15 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{Admission, Clocked};
+use freshline_core::session::{Admission, Clocked, Origin};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Close, CloseReason, SessionId};
 
 use crate::batch::{Address, Inbox, Outbox, Socket};
 use crate::clock::Clock;
+use crate::network;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
+use crate::refusal::Refusals;
 
 /// Where a datagram came from, and where what is for its sender goes.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +32,11 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn remote(&self) -> SocketAddr {
         self.address.remote
+    }
+
+    /// By what its places count.
+    pub(crate) fn origin(&self) -> Origin {
+        network::origin(self.remote(), self.identity.map_or(0, NonZeroU64::get))
     }
 
     /// The number of its QUIC connection, never used again for another.
@@ -161,6 +168,14 @@ impl Carrier {
                 tracing::debug!(?event, "quic");
             }
             quic.flush(socket, now);
+        }
+    }
+
+    /// What QUIC refused.
+    pub(crate) fn refusals(&self) -> Refusals {
+        match self {
+            Self::Udp(_) => Refusals::default(),
+            Self::Quic(quic) => *quic.server.refusals(),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::batch::{Inbox, Socket};
 use crate::carrier::{Answer, Came, Carrier, Peer};
 use crate::clock::Clock;
 use crate::quic;
+use crate::refusal::Refusals;
 use crate::sleeper::Sleeper;
 use crate::system::{SystemError, system};
 
@@ -95,6 +96,11 @@ impl Endpoint {
     /// What an address is worth here.
     pub(crate) fn admission(&self) -> Admission {
         self.carrier.admission()
+    }
+
+    /// What the transport refused.
+    pub(crate) fn refusals(&self) -> Refusals {
+        self.carrier.refusals()
     }
 
     /// Hands up some batches, and sends the answers; whether there may be more.

@@ -12,11 +12,13 @@ pub mod dial;
 pub mod downlink;
 pub mod emulate;
 pub mod endpoint;
+mod handshakes;
 mod link;
 mod marked;
 pub mod marks;
 pub mod metrics;
 pub mod monitor;
+mod network;
 mod nl80211;
 mod notify;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod notify;
 mod promtool;
 pub mod quic;
 mod received;
+mod refusal;
 pub mod router;
 mod sleeper;
 pub mod source;
@@ -32,3 +35,6 @@ pub mod system;
 mod tun;
 pub mod via;
 pub mod wlan;
+
+pub use handshakes::{Rate, Rates};
+pub use refusal::{Refusal, Refusals};

@@ -550,6 +550,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
         "freshline_updates_fresh_total{source=\"it\"} ",
         "freshline_loss_ratio{source=\"it\"} 0",
         "freshline_states_replaced_total{source=\"it\"} 0",
+        "freshline_refused_total{reason=\"handshake_rate\"} 0",
         "# TYPE freshline_sessions_opened_total counter\nfreshline_sessions_opened_total 1\n",
     ] {
         assert!(page.contains(metric), "{metric} is missing in {page}");

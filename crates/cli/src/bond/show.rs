@@ -221,6 +221,7 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let report = &self.0;
         totals(&mut encoder, TOTALS, report)?;
+        report.refusals.encode(&mut encoder)?;
         let open = ConstGauge::new(report.streams_open as f64);
         total(&mut encoder, "bond_streams_open", "TCP connections that are carried.", &open)?;
         let flows = ConstGauge::new(report.udp_flows_open as f64);
@@ -275,6 +276,7 @@ mod tests {
         let text = render(Metrics(report)).unwrap();
         for line in [
             "freshline_bond_streams_total 0",
+            "freshline_refused_total{reason=\"handshake_rate\"} 0",
             "freshline_bond_via_up{index=\"0\",via=\"wlan0\"} 1.0",
             "freshline_bond_via_failures_total{index=\"1\",via=\"wlan0\"} 3",
             "freshline_bond_path_queue_seen{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",

@@ -80,6 +80,13 @@ impl Secret {
         SessionLabel(self.keyed("label", session.0))
     }
 
+    /// What stands for a name and its owner.
+    pub(super) fn owned_name(&self, name: &str, owner: u64, network: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        ("name", name, owner, network).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn keyed(&self, purpose: &str, number: u64) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         (purpose, number).hash(&mut hasher);

@@ -23,11 +23,13 @@ mod clock_offset;
 mod cookie;
 pub mod downlink;
 mod index;
+mod known;
 mod marks;
 mod monitor;
 mod paths;
 mod recent;
 mod record;
+mod shares;
 mod source;
 
 pub use access::Access;
@@ -42,6 +44,7 @@ pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,
 };
 pub use record::{Record, SourceKey};
+pub use shares::{Origin, Shares};
 pub use source::{
     Ignored as SourceIgnored, Reach, Sample, Source, SourceCounters, SourceEvent, SourceParams,
     Wake,

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use freshline_core::session::{Clocked, Monitor, MonitorParams, Secret, Verdict};
+use freshline_core::session::{Clocked, Monitor, MonitorParams, Origin, Secret, Verdict};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
 
@@ -45,19 +45,33 @@ unsafe impl GlobalAlloc for Counting {
 
 pub(crate) fn report() {
     println!("\nmemory: {SOURCES} sources, payloads of {} bytes", PAYLOAD.len());
-    println!("{:28} {:>14} {:>16}", "bytes a source", "without payload", "with");
-    for name_len in [0, 16] {
-        let held = bytes_a_source(name_len);
-        let names = format!("names of {name_len} bytes");
-        println!("{names:28} {:>14.1} {held:>16.1}", held - PAYLOAD.len() as f64);
+    println!("{:48} {:>14} {:>16}", "bytes a source", "without payload", "with");
+    for (name_len, origin, of) in [
+        (0, together as fn(&SocketAddr) -> Origin, "one address"),
+        (16, together, "one address"),
+        (16, alone, "each in a network of its own"),
+    ] {
+        let held = bytes_a_source(name_len, origin);
+        let names = format!("names of {name_len} bytes, {of}");
+        println!("{names:48} {:>14.1} {held:>16.1}", held - PAYLOAD.len() as f64);
     }
 }
 
+fn together(_: &SocketAddr) -> Origin {
+    Origin::default()
+}
+
+fn alone(address: &SocketAddr) -> Origin {
+    let SocketAddr::V4(address) = address else { return Origin::default() };
+    let number = address.ip().to_bits().into();
+    Origin { owner: 0, network: number, address: number }
+}
+
 /// Opens all sessions and gives what one holds on average.
-fn bytes_a_source(name_len: usize) -> f64 {
+fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
     let params = MonitorParams { max_sources: SOURCES, ..MonitorParams::default() };
     let before = HELD.load(Ordering::Relaxed);
-    let mut monitor = Monitor::new(params, Secret::new([7; 16]));
+    let mut monitor = Monitor::new(params, Secret::new([7; 16])).with_origin(origin);
     for number in 0..SOURCES {
         let name = format!("{number:0name_len$}");
         open(&mut monitor, number as u32, if name_len == 0 { "" } else { &name });

@@ -22,6 +22,7 @@ use super::status::{BondReport, ViaReport, Watcher, paths_of};
 use super::{BondError, Sending};
 use crate::batch::{Address, Inbox};
 use crate::clock::Clock;
+use crate::refusal::Refusals;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::via::DeviceQueues;
@@ -155,6 +156,8 @@ pub(super) struct Driver {
     /// Flows so far, and those that came to nothing.
     pub(super) streams: u64,
     pub(super) refused: u64,
+    /// What a server refused, by reason.
+    pub(super) refusals: Refusals,
     pub(super) datagrams: Datagrams,
     began_at: Time,
     tell_at: Time,
@@ -179,6 +182,7 @@ impl Driver {
             moved: Moved::default(),
             streams: 0,
             refused: 0,
+            refusals: Refusals::default(),
             datagrams: Datagrams::default(),
             began_at: clock.now(),
             tell_at: Time::ZERO,
@@ -340,6 +344,7 @@ fn tell(end: &mut impl End, now: Time, is_over: bool) {
         streams_open: flows,
         streams: driver.streams,
         streams_refused: driver.refused,
+        refusals: driver.refusals,
         taken_bytes: driver.moved.up,
         given_bytes: driver.moved.down,
         udp_flows_open: udp_flows,

@@ -1,17 +1,19 @@
 //! The server's end: QUIC connections in, TCP connections to anywhere out.
 
+mod admission;
 mod connect;
 mod udp;
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use connect::{Attempts, Families};
+use freshline_core::session::Shares;
 use freshline_core::unit::{Span, Time};
-use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Incoming, StreamId};
+use noq_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, StreamId};
 use slab::Slab;
 
 use super::driver::{Driver, End, run};
@@ -23,25 +25,13 @@ use super::rules::{Allow, Rules};
 use super::socket::{Outlet, Parcel};
 use super::status::Watcher;
 use super::{BondError, Sending, Target, config, system};
-use crate::batch::Address;
+use crate::handshakes::{Handshakes, Rates};
 use crate::quic::{Clients, Identity};
+use crate::refusal::Refusal;
 use crate::stop::Stop;
 
 /// The most clients at a time.
 const LINKS: usize = 64;
-
-/// The most unfinished handshakes at a time; beyond them, the oldest makes room for the next, so that
-/// nobody keeps others out who only begins.
-const HANDSHAKES: usize = 64;
-
-/// Where there is no place for another client, those that have been silent for the first time are
-/// asked whether they are still there, and give up their place after the second without an answer.
-const SILENT: Duration = Duration::from_secs(2);
-const GONE: Duration = Duration::from_secs(2);
-
-/// From so many unfinished handshakes on, newcomers must prove their addresses first (RFC 9000,
-/// section 8.1.2).
-const RETRY_ABOVE: usize = 8;
 
 /// How long a handshake may take: some round trips of the slowest links.
 const HANDSHAKE: Span = Span::from_secs(30);
@@ -107,6 +97,10 @@ pub struct Server {
     questions: u64,
     outlet: Outlet,
     links: HashMap<ConnectionHandle, (Link, Time)>,
+    /// The places of clients, by their numbers.
+    shares: Shares,
+    rates: Handshakes,
+    digests: RandomState,
     flows: Slab<Flow>,
     by_stream: HashMap<StreamKey, usize>,
     udp: udp::Flows,
@@ -126,6 +120,7 @@ impl Server {
         let quic = Arc::new(quic);
         let endpoint = Endpoint::new(Arc::new(endpoint), Some(Arc::clone(&quic)), true);
         let driver = Driver::new(endpoint, config.sending)?;
+        let now = driver.instant();
         let address = config.listen;
         let failed = |error| BondError::Listen { address, error };
         let mut outlet = Outlet::listen(address).map_err(failed)?;
@@ -139,6 +134,9 @@ impl Server {
             rules: Rules(config.allow),
             outlet,
             links: HashMap::new(),
+            shares: Shares::default(),
+            rates: Handshakes::new(Rates::default(), now),
+            digests: RandomState::new(),
             flows: Slab::new(),
             by_stream: HashMap::new(),
             udp: udp::Flows::default(),
@@ -202,79 +200,6 @@ impl Server {
         Ok(busy.map_err(system("receive"))?)
     }
 
-    /// Decides on a newcomer: in, prove your address, or out.
-    fn welcome(&mut self, incoming: Incoming, now: Time) -> Result<(), BondError> {
-        let instant = self.driver.clock.instant_of(now);
-        let mut reply = Vec::new();
-        let clients = self.clients();
-        let handshakes = self.links.len() - clients;
-        let is_full = clients >= self.max_links;
-        if is_full {
-            // Some of them may be gone without a word; the newcomer comes again.
-            self.links.values_mut().for_each(|(link, _)| link.ask(SILENT, instant));
-        }
-        let answer = if is_full && self.gone(instant).is_none() {
-            Some(self.driver.endpoint.refuse(incoming, &mut reply))
-        } else if handshakes >= RETRY_ABOVE && !incoming.remote_address_validated() {
-            match self.driver.endpoint.retry(incoming, &mut reply) {
-                Ok(transmit) => Some(transmit),
-                Err(error) => {
-                    self.driver.endpoint.ignore(error.into_incoming());
-                    None
-                }
-            }
-        } else {
-            let quic = config::next_server(&self.quic, &self.driver.sending);
-            match self.driver.endpoint.accept(incoming, instant, &mut reply, Some(quic)) {
-                Ok((handle, connection)) => {
-                    if handshakes >= HANDSHAKES {
-                        self.drop_oldest_handshake();
-                    }
-                    let link = self.driver.link(handle, connection, instant)?;
-                    self.links.insert(handle, (link, now));
-                    self.settle(handle);
-                    None
-                }
-                Err(error) => error.response,
-            }
-        };
-        if let Some(transmit) = answer {
-            let to = Address { remote: transmit.destination, local: transmit.src_ip };
-            self.outlet.push(to, Parcel::alone(&reply[..transmit.size]));
-        }
-        Ok(())
-    }
-
-    /// How many clients there are.
-    fn clients(&self) -> usize {
-        self.links.values().filter(|(link, _)| link.is_ready).count()
-    }
-
-    /// The client that has been asked for longest whether it is still there, if that is long.
-    fn gone(&self, now: Instant) -> Option<ConnectionHandle> {
-        let ready = self.links.iter().filter(|(_, (link, _))| link.is_ready);
-        let silences = ready.map(|(handle, (link, _))| (link.unanswered(now), *handle));
-        let gone = silences.filter(|(silence, _)| *silence >= GONE);
-        gone.max_by_key(|(silence, _)| *silence).map(|(_, handle)| handle)
-    }
-
-    fn drop_oldest_handshake(&mut self) {
-        // Also those that have failed and only linger.
-        let unfinished = self.links.iter().filter(|(_, (link, _))| !link.is_ready);
-        let oldest =
-            unfinished.min_by_key(|(_, (_, began_at))| *began_at).map(|(handle, _)| *handle);
-        if let Some(handle) = oldest {
-            self.drop_handshake(handle);
-        }
-    }
-
-    /// Without a word: the address may well be a spoofed one.
-    fn drop_handshake(&mut self, handle: ConnectionHandle) {
-        if let Some((link, _)) = self.links.remove(&handle) {
-            link.forget(&mut self.driver.endpoint);
-        }
-    }
-
     /// Takes note of what has happened to a connection.
     fn settle(&mut self, handle: ConnectionHandle) {
         let now = self.driver.clock.now();
@@ -291,9 +216,21 @@ impl Server {
             match event {
                 LinkEvent::Ready if self.clients() > self.max_links => {
                     let instant = self.driver.clock.instant_of(now);
-                    let out = self.gone(instant).unwrap_or(handle);
+                    let newcomer = self.origin(handle);
+                    let out = self.gone(instant).filter(|out| *out != handle);
+                    let out = out.or_else(|| self.gives_way(&newcomer)).unwrap_or(handle);
+                    let reason =
+                        if out == handle { Refusal::Connections } else { Refusal::Displaced };
+                    self.driver.refusals.count(reason);
+                    self.shares.remove(out.0 as u32);
                     if out != handle {
-                        tracing::info!(client = out.0, "gone without a word: its place is needed");
+                        self.shares.insert(handle.0 as u32, &newcomer);
+                    }
+                    if out != handle {
+                        tracing::info!(
+                            client = out.0,
+                            "its place is needed: it is silent, or one of many"
+                        );
                         self.drop_flows(out);
                     }
                     if let Some((link, _)) = self.links.get_mut(&out) {
@@ -301,7 +238,11 @@ impl Server {
                         link.close(instant, TOO_MANY);
                     }
                 }
-                LinkEvent::Ready => tracing::info!(client = handle.0, "connected"),
+                LinkEvent::Ready => {
+                    let origin = self.origin(handle);
+                    self.shares.insert(handle.0 as u32, &origin);
+                    tracing::info!(client = handle.0, "connected");
+                }
                 // Only servers are full.
                 LinkEvent::Full => self.drop_flows(handle),
                 LinkEvent::Lost(reason) => {
@@ -342,6 +283,7 @@ impl Server {
     }
 
     fn drop_flows(&mut self, handle: ConnectionHandle) {
+        self.shares.remove(handle.0 as u32);
         self.by_stream.retain(|(link, _), _| *link != handle);
         for _ in 0..self.udp.drop_client(handle) {
             self.driver.datagrams.count_down(false);
@@ -381,6 +323,7 @@ impl Server {
             link.connection.is_handshaking() && now.since(*began_at) > HANDSHAKE
         });
         for handle in stuck.map(|(handle, _)| *handle).collect::<Vec<_>>() {
+            self.driver.refusals.count(Refusal::NoSession);
             self.drop_handshake(handle);
         }
         let waiting = self.flows.iter().filter(|(_, flow)| !matches!(flow.step, Step::Open(_)));
@@ -442,6 +385,7 @@ impl Server {
     fn refuse(&mut self, key: usize, why: Reply) {
         let Some(flow) = self.flows.get(key) else { return };
         self.driver.refused += 1;
+        self.driver.refusals.count(Refusal::Destination);
         if let Some((link, _)) = self.links.get_mut(&flow.link) {
             let _ = link.connection.send_stream(flow.stream).write(&[why as u8]);
             let _ = link.connection.send_stream(flow.stream).finish();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::link::Link;
+use crate::refusal::Refusals;
 use crate::via::{DeviceQueues, QueueReport};
 
 /// One path.
@@ -82,6 +83,9 @@ pub struct BondReport {
     pub streams: u64,
     /// Streams that were not connected: forbidden, refused, unreachable.
     pub streams_refused: u64,
+    /// What a server refused, or ended to make room, by reason.
+    #[serde(rename = "refused_by")]
+    pub refusals: Refusals,
     /// Bytes from programs or destinations that QUIC has taken.
     pub taken_bytes: u64,
     /// Bytes that programs or destinations have taken from QUIC.

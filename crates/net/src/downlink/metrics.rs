@@ -92,7 +92,8 @@ impl Collector for Snapshot {
         counters(&mut encoder, &COUNTERS, clients)?;
         let now = ConstGauge::new(report.clients_now as u64);
         total(&mut encoder, "downlink_clients", "Clients of now", &now)?;
-        totals(&mut encoder, &SUMS, &report.counters)
+        totals(&mut encoder, &SUMS, &report.counters)?;
+        report.refusals.encode(&mut encoder)
     }
 }
 

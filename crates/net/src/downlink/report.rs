@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::air::CaptureReport;
 use crate::carrier::Peer;
 use crate::marks::MarkReport;
+use crate::refusal::Refusals;
 
 /// Clients that have left of whom is told.
 const ENDED: usize = 100;
@@ -83,6 +84,9 @@ pub struct ServerReport {
     /// What was counted over all clients.
     #[serde(flatten)]
     pub counters: ServerCounters,
+    /// What was refused, or gave way to newcomers, by reason.
+    #[serde(rename = "refused_by")]
+    pub refusals: Refusals,
     /// Packets that the socket did not take.
     pub unsent: u64,
     /// How many clients there are.
@@ -155,6 +159,7 @@ impl Details {
             duration_s: now.since(began_at).as_secs_f64(),
             law: server.law().name(),
             counters: *server.counters(),
+            refusals: Refusals::default(),
             unsent,
             clients_now: server.clients().count(),
             clients: clients.collect(),

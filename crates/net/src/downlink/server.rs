@@ -20,6 +20,7 @@ use crate::carrier::{Answer, Came, Peer};
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
+use crate::refusal::{Refusal, Refusals};
 use crate::stop::Stop;
 
 /// Receives before packets are sent again: reports are few, so more is a flood, and it waits.
@@ -80,6 +81,7 @@ pub struct Server {
     rules: Rules,
     payloads: Box<dyn Payloads>,
     details: Details,
+    refusals: Refusals,
     desk: Desk<ServerReport>,
     reloads: Reloads,
     began_at: Time,
@@ -114,7 +116,8 @@ impl Server {
             desk: Desk::new(endpoint.waker()),
             reloads: Reloads::new(endpoint.waker()),
             rules: config.rules,
-            sessions: Sessions::new(params, built, endpoint::secret()?),
+            sessions: Sessions::new(params, built, endpoint::secret()?).with_origin(Peer::origin),
+            refusals: Refusals::default(),
             payloads: config.payloads,
             details: Details::default(),
             began_at: endpoint.clock.now(),
@@ -158,7 +161,10 @@ impl Server {
     fn report_of(&self, most: usize) -> ServerReport {
         let now = self.endpoint.clock.now();
         let dropped = |client| self.payloads.dropped(client);
-        self.details.report(&self.sessions, [self.began_at, now], self.unsent, most, dropped)
+        let refusals = self.refusals.and(&self.endpoint.refusals());
+        let times = [self.began_at, now];
+        let report = self.details.report(&self.sessions, times, self.unsent, most, dropped);
+        ServerReport { refusals, ..report }
     }
 
     /// Runs until `stop`, or until `until` has come, and says goodbye to all clients.
@@ -237,12 +243,17 @@ impl Server {
 
     /// Takes in some batches; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
-        let Self { endpoint, sessions, rules, payloads, details, .. } = self;
+        let Self { endpoint, sessions, rules, payloads, details, refusals, .. } = self;
         let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
             let Came { at, peer, dscp, names, datagram } = came;
             let check = rules.of(names);
             let access = check.as_ref().map(|check| check as &dyn Access);
             let receipt = sessions.on_checked_datagram(at, (peer, access), dscp, datagram, reply);
+            if let Some((client, record)) = receipt.displaced.as_deref() {
+                refusals.count(Refusal::Displaced);
+                let dropped = payloads.dropped(*client);
+                details.end(*client, record, sessions.dscp(), at.now, dropped);
+            }
             let is_known =
                 matches!(receipt.verdict, ServerVerdict::Joined(_) | ServerVerdict::Reported(_));
             match receipt.verdict {
@@ -255,6 +266,9 @@ impl Server {
                 ServerVerdict::Left { client, record } => {
                     let mark = sessions.dscp();
                     details.end(client, &record, mark, at.now, payloads.dropped(client));
+                }
+                ServerVerdict::Refused(reason) => {
+                    Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
                 }
                 _ => {}
             }

@@ -19,14 +19,16 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use freshline_core::session::{self, MonitorCounters, MonitorParams, Relation, SourceKey};
+use freshline_core::session::{self, MonitorCounters, MonitorParams, Origin, Relation, SourceKey};
 use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
 use crate::carrier::Came;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
+use crate::network;
 use crate::quic;
+use crate::refusal::Refusals;
 use crate::stop::Stop;
 
 pub use crate::ask::Gone;
@@ -59,6 +61,10 @@ impl Sender {
             (true, true) => Relation::Same,
             (true, false) => Relation::Unproven,
         }
+    }
+
+    fn origin(&self) -> Origin {
+        network::origin(self.address, self.identity.map_or(0, NonZeroU64::get))
     }
 }
 
@@ -145,8 +151,10 @@ impl Monitor {
             reloads: Reloads::new(endpoint.waker()),
             sources: Sources {
                 sessions: session::Monitor::new(params, endpoint::secret()?)
-                    .with_relation(Sender::relation),
+                    .with_relation(Sender::relation)
+                    .with_origin(Sender::origin),
                 rules: config.rules,
+                refusals: Refusals::default(),
                 details: Details::new(config.detailed, config.forget),
             },
             began_at: endpoint.clock.now(),
@@ -190,6 +198,7 @@ impl Monitor {
             duration_s: now.since(self.began_at).as_secs_f64(),
             sources_open: self.sources.sessions.len(),
             counters: *self.sources.sessions.counters(),
+            refusals: self.sources.refusals.and(&self.endpoint.refusals()),
             sources: self.sources.statuses(now, most, replaced),
             ended: self.sources.details.ended(),
         }

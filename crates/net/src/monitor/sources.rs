@@ -13,6 +13,7 @@ use super::status::Details;
 use super::{Record, Sender, SourceStatus, Watch};
 use crate::carrier::Answer;
 use crate::credentials::{Credentials, Rules};
+use crate::refusal::{Refusal, Refusals};
 
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
@@ -20,6 +21,7 @@ pub(super) struct Sources {
     /// Who may open them.
     pub(super) rules: Rules,
     pub(super) details: Details,
+    pub(super) refusals: Refusals,
 }
 
 impl Sources {
@@ -33,11 +35,17 @@ impl Sources {
         reply: &mut [u8; Ack::LEN],
         watch: &mut dyn Watch,
     ) -> Answer {
-        let Self { sessions, rules, details } = self;
+        let Self { sessions, rules, details, refusals } = self;
+        let capped = sessions.counters().capped;
         let check = rules.of(names);
         let access = check.as_ref().map(|check| check as &dyn Access);
         let receipt = sessions.on_checked_datagram(at, (sender, access), dscp, datagram, reply);
         let now = at.received_at;
+        if let Some((source, record)) = receipt.displaced.as_deref() {
+            refusals.count(Refusal::Displaced);
+            details.expire(*source, record, now, watch.replaced(*source));
+            watch.gone(now, *source);
+        }
         let is_known = matches!(receipt.verdict, Verdict::Fresh { .. } | Verdict::Stale { .. });
         match receipt.verdict {
             Verdict::Fresh { source, opened, is_repeat, brings_age, .. } => {
@@ -57,6 +65,12 @@ impl Sources {
             Verdict::Closed { source, record } => {
                 details.end(source, &record, now, watch.replaced(source));
                 watch.gone(now, source);
+            }
+            Verdict::Refused(_) if sessions.counters().capped > capped => {
+                refusals.count(Refusal::PeerLimit);
+            }
+            Verdict::Refused(reason) => {
+                Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
             }
             _ => {}
         }
@@ -82,10 +96,10 @@ impl Sources {
         connections: &mut HashSet<NonZeroU64>,
         watch: &mut dyn Watch,
     ) -> usize {
-        let Self { sessions, rules, details } = self;
+        let Self { sessions, rules, details, .. } = self;
         rules.credentials = Some(credentials);
         let is_permitted = |record: &Record| rules.permit(record.credential(), &record.name);
-        sessions.revoke(is_permitted, |source, record| {
+        sessions.revoke(now, is_permitted, |source, record| {
             let senders = record.bound().iter().chain([&record.peer]);
             connections.extend(senders.filter_map(|sender| sender.connection));
             details.end(source, record, now, watch.replaced(source));

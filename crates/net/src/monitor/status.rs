@@ -10,6 +10,7 @@ use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
 use super::{Record, Sender};
+use crate::refusal::Refusals;
 
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -62,6 +63,9 @@ pub struct MonitorReport {
     /// What was counted over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
+    /// What was refused, or gave way to newcomers, by reason.
+    #[serde(rename = "refused_by")]
+    pub refusals: Refusals,
     /// The open sources that are watched in detail, then silent ones with a name, then the other
     /// open ones.
     pub sources: Vec<SourceStatus>,

@@ -292,6 +292,7 @@ impl World {
         let params = MonitorParams { idle: self.plan.idle, ..MonitorParams::default() };
         let secret = Secret::new(u128::from(self.dice.0.next_u64()).to_be_bytes());
         self.monitor = Some(Sources {
+            refusals: Default::default(),
             sessions: session::Monitor::new(params, secret),
             rules: Rules::none(Right::Publish),
             details: Details::new(1, MonitorConfig::FORGET),

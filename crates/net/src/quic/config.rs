@@ -8,6 +8,7 @@ use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, Va
 use super::unlimited::Unlimited;
 use super::verify::{ALPN, Clients, monitor_tls, source_tls};
 use super::{Authorities, Identity, Trust, TrustError, outbox};
+use crate::handshakes::{Rates, TOKEN_LIFETIME};
 
 /// A connection without a sign of the peer for this long is lost, unless configured.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,8 +67,9 @@ const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// How much of the monitor its peers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections by which a session has come, of some 40 kB each. Beyond it, new ones are
-    /// refused.
+    /// Most connections by which a session has come, of some 40 kB each. Beyond it, a connection of the
+    /// party that has most gives way to one of a party with fewer, and others are refused; see
+    /// [`Shares`](freshline_core::session::Shares).
     pub max_connections: usize,
     /// Most connections by which none has, handshakes included, as large. Beyond it, the oldest one of
     /// the network that has the most (24 bits of IPv4, 48 of IPv6) gives way.
@@ -75,6 +77,8 @@ pub struct Limits {
     /// Unfinished handshakes from which on a newcomer must first prove its address by a
     /// Retry, which takes it one more round trip and us no state. 0: always.
     pub retry_above: usize,
+    /// How many handshakes are taken.
+    pub handshakes: Rates,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
     /// How long a connection may last without a session.
@@ -95,6 +99,7 @@ impl Default for Limits {
             max_connections: 10_000,
             max_strangers: 1024,
             retry_above: 32,
+            handshakes: Rates::default(),
             handshake_timeout: Duration::from_secs(5),
             opening_timeout: Duration::from_secs(60),
             idle_timeout: IDLE_TIMEOUT,
@@ -146,6 +151,7 @@ impl ServerConfig {
         let tls = Arc::new(monitor_tls(identity, clients.as_ref(), ALPN)?);
         let mut quic = noq_proto::ServerConfig::with_crypto(tls);
         quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
+            .retry_token_lifetime(TOKEN_LIFETIME)
             .migration(true);
         Ok(Self { endpoint: Arc::new(endpoint), quic, limits })
     }

@@ -87,6 +87,7 @@ pub use config::{ClientConfig, Limits, ServerConfig};
 pub use identity::{BadFingerprint, Fingerprint, Identity, IdentityError};
 pub use outbox::SendOutcome;
 pub use reason::LostReason;
+pub(crate) use server::identity;
 pub use server::{ConnKey, Server, ServerEvent};
 pub use transmit::Transmit;
 pub use verify::{Authorities, Clients, Trust, TrustError};

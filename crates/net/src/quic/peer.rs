@@ -4,10 +4,11 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use freshline_core::dscp::Dscp;
+use freshline_core::session::Origin;
 use noq_proto::{Connection, PathId};
 
-use super::strangers::Network;
 use super::{ConnKey, LostReason, ServerEvent};
+use crate::network::Network;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -16,6 +17,8 @@ pub(super) struct Peer {
     pub(super) phase: Phase,
     /// Where its handshake came from.
     pub(super) network: Network,
+    /// By what its place counts once a session comes by it.
+    pub(super) origin: Origin,
     /// Stands for the certificate that it has shown, if any.
     pub(super) identity: Option<NonZeroU64>,
     /// The names in this certificate.

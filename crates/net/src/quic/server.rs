@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use freshline_core::dscp::Dscp;
+use freshline_core::session::{Origin, Shares};
 use noq_proto::{
     Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event, FourTuple,
     Incoming, PathId, VarInt,
@@ -23,12 +24,15 @@ use rustls::pki_types::CertificateDer;
 
 use super::names;
 use super::peer::{Peer, Phase};
-use super::strangers::{Network, Strangers};
+use super::strangers::Strangers;
 use super::token_clock::TokenClock;
 use super::transmit::{Transmit, Written, write_next};
 use super::{
     Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
 };
+use crate::handshakes::{Entry, Handshakes};
+use crate::network::{Network, origin};
+use crate::refusal::{Refusal, Refusals};
 
 /// Replies outside of any connection (Retry, refusal, reset) that wait to be sent; more
 /// are dropped, and a true peer asks again.
@@ -38,6 +42,8 @@ const MAX_REPLIES: usize = 256;
 const NO_SESSION: &str = "no session came by this connection; dial again once there is a state";
 /// The reason given to a peer beyond [`Limits::max_connections`].
 const FULL: &str = "it has as many connections as it takes";
+/// The reason given to a peer whose connection gives way to that of a party with fewer.
+const DISPLACED: &str = "it has as many connections as it takes, and most of them are yours";
 
 /// Names one connection of a [`Server`]; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,6 +95,10 @@ pub struct Server {
     handshakes: usize,
     /// Connections by which no session has come.
     strangers: Strangers,
+    /// Those by which one has, by slot.
+    kept: Shares,
+    rates: Handshakes,
+    refusals: Refusals,
     next_serial: u64,
     timers: BTreeSet<(Instant, usize)>,
     sendable: VecDeque<usize>,
@@ -113,6 +123,9 @@ impl Server {
             open: 0,
             handshakes: 0,
             strangers: Strangers::default(),
+            kept: Shares::default(),
+            rates: Handshakes::new(config.limits.handshakes, now),
+            refusals: Refusals::default(),
             next_serial: 0,
             timers: BTreeSet::new(),
             sendable: VecDeque::new(),
@@ -158,13 +171,18 @@ impl Server {
             peer.wake_at = None;
             match peer.phase {
                 // Without a word: the address may well be a spoofed one.
-                Phase::Handshake { give_up_at } if give_up_at <= now => self.forget(slot),
+                Phase::Handshake { give_up_at } if give_up_at <= now => {
+                    self.refusals.count(Refusal::NoSession);
+                    self.forget(slot);
+                }
                 Phase::Stranger { close_at: Some(close_at) } if close_at <= now => {
                     let key = peer.key;
+                    self.refusals.count(Refusal::NoSession);
                     self.close(key, now, NO_SESSION);
                 }
                 Phase::Kept { until } if until <= now => {
                     peer.phase = Phase::Stranger { close_at: None };
+                    self.kept.remove(slot as u32);
                     self.strangers.insert(peer.network, peer.key.serial, slot);
                     self.settle(slot, now);
                 }
@@ -196,24 +214,43 @@ impl Server {
     }
 
     /// Something of a session came by this connection: for [`Limits::opening_timeout`], or
-    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers. Beyond
-    /// [`Limits::max_connections`] it is closed.
+    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers without one. Beyond
+    /// [`Limits::max_connections`] a connection of the party that has most is closed, or this one.
     pub fn keep(&mut self, key: ConnKey, now: Instant) {
-        let is_full = self.kept() >= self.limits.max_connections;
         let until = now + self.limits.opening_timeout.max(self.limits.idle_timeout);
         let Some(peer) = self.peer_mut(key) else { return };
+        let origin = peer.origin;
         match &mut peer.phase {
             // Its timer looks at this when it is due.
-            Phase::Kept { until: before } => *before = until,
-            Phase::Stranger { .. } if is_full => self.close(key, now, FULL),
-            phase @ Phase::Stranger { .. } => {
-                *phase = Phase::Kept { until };
-                let network = peer.network;
-                self.strangers.remove(network, key.serial);
-                self.settle(key.slot, now);
-            }
-            Phase::Handshake { .. } | Phase::Lost => {}
+            Phase::Kept { until: before } => return *before = until,
+            Phase::Stranger { .. } => {}
+            Phase::Handshake { .. } | Phase::Lost => return,
         }
+        if self.kept.len() >= self.limits.max_connections {
+            let Some(slot) = self.kept_that_gives_way(&origin) else {
+                self.refusals.count(Refusal::Connections);
+                return self.close(key, now, FULL);
+            };
+            if let Some(other) = self.peers[slot].as_ref().map(|peer| peer.key) {
+                self.refusals.count(Refusal::Displaced);
+                self.close(other, now, DISPLACED);
+            }
+        }
+        let Some(peer) = self.peer_mut(key) else { return };
+        peer.phase = Phase::Kept { until };
+        let network = peer.network;
+        self.strangers.remove(network, key.serial);
+        self.kept.insert(key.slot as u32, &origin);
+        self.settle(key.slot, now);
+    }
+
+    /// Of the party that has most connections, one that was silent for long.
+    fn kept_that_gives_way(&mut self, newcomer: &Origin) -> Option<usize> {
+        let until = |slot: u32| match self.peers[slot as usize].as_ref().map(|peer| peer.phase) {
+            Some(Phase::Kept { until }) => Some(until),
+            _ => None,
+        };
+        self.kept.gives_way(newcomer, until).map(|slot| slot as usize)
     }
 
     /// Ends a connection and tells the source why, in words for its user. No event
@@ -225,6 +262,7 @@ impl Server {
             let reason = Bytes::copy_from_slice(reason.as_bytes());
             peer.connection.close(now, VarInt::from_u32(0), reason);
             peer.phase = Phase::Lost;
+            self.kept.remove(key.slot as u32);
             self.settle(key.slot, now);
         }
     }
@@ -313,6 +351,11 @@ impl Server {
         peer.filter(|peer| peer.key == key).map_or(&[], |peer| &peer.names)
     }
 
+    /// What was refused, by reason.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// Connections held, unfinished handshakes and closing ones included.
     pub fn connections(&self) -> usize {
         self.open
@@ -321,19 +364,33 @@ impl Server {
     /// Decides on a newcomer: in, prove your address, or out.
     fn welcome(&mut self, incoming: Incoming, now: Instant) {
         let mut reply = Vec::new();
-        if self.kept() >= self.limits.max_connections {
+        let from = incoming.remote_address();
+        if self.is_full_for(&origin(from, 0)) {
+            self.refusals.count(Refusal::Connections);
             let transmit = self.endpoint.refuse(incoming, &mut reply);
             return self.reply(transmit, reply);
         }
+        let is_proven = incoming.remote_address_validated();
         let is_crowded = self.strangers.len() >= self.limits.max_strangers;
         let is_doubted = is_crowded || self.handshakes >= self.limits.retry_above;
-        if is_doubted && !incoming.remote_address_validated() {
-            return match self.endpoint.retry(incoming, &mut reply) {
-                Ok(transmit) => self.reply(transmit, reply),
-                Err(error) => self.endpoint.ignore(error.into_incoming()),
-            };
+        let entry = if is_doubted && !is_proven {
+            Entry::Prove
+        } else {
+            self.rates.decide(now, from.ip(), is_proven.then(|| incoming.orig_dst_cid()))
+        };
+        match entry {
+            Entry::In => {}
+            Entry::Prove => {
+                return match self.endpoint.retry(incoming, &mut reply) {
+                    Ok(transmit) => self.reply(transmit, reply),
+                    Err(error) => self.endpoint.ignore(error.into_incoming()),
+                };
+            }
+            Entry::Out(reason) => {
+                self.refusals.count(reason);
+                return self.endpoint.ignore(incoming);
+            }
         }
-        let from = incoming.remote_address();
         match self.endpoint.accept(incoming, now, &mut reply, None) {
             Ok((ConnectionHandle(slot), connection)) => {
                 self.admit(slot, from, connection, now);
@@ -341,10 +398,12 @@ impl Server {
                     && let Some(slot) = self.strangers.first_to_go()
                 {
                     // Without a packet: a flood is not worth one, and an honest peer dials again.
+                    self.refusals.count(Refusal::ConnectionDisplaced);
                     self.forget(slot);
                 }
             }
             Err(error) => {
+                self.refusals.count(Refusal::Handshake);
                 let reason = error.cause.into();
                 self.events.push_back(ServerEvent::Refused { from, reason });
                 if let Some(transmit) = error.response {
@@ -367,6 +426,7 @@ impl Server {
             connection,
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
             network,
+            origin: origin(from, 0),
             identity: None,
             names: Box::default(),
             mark: Dscp::DEFAULT,
@@ -379,9 +439,13 @@ impl Server {
         self.settle(slot, now);
     }
 
-    /// Connections by which a session has come.
-    fn kept(&self) -> usize {
-        self.open - self.strangers.len()
+    /// Whether a newcomer would be turned away as soon as it opens a session. Closing connections are
+    /// counted only when there are very many.
+    fn is_full_for(&mut self, newcomer: &Origin) -> bool {
+        let Limits { max_connections, max_strangers, .. } = self.limits;
+        let is_kept_full = self.kept.len() >= max_connections;
+        (is_kept_full && self.kept_that_gives_way(newcomer).is_none())
+            || self.open >= max_connections.saturating_add(2 * max_strangers)
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
@@ -430,10 +494,10 @@ impl Server {
                     let close_at = Some(now + self.limits.opening_timeout);
                     peer.phase = Phase::Stranger { close_at };
                     if let Some(shown) = shown(&peer.connection) {
-                        let digest = self.digests.hash_one(shown.as_ref());
-                        peer.identity = Some(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN));
+                        peer.identity = Some(identity_of(&shown, &self.digests));
                         peer.names = names::of(&shown);
                     }
+                    peer.origin.owner = peer.identity.map_or(0, NonZeroU64::get);
                 }
                 Event::Connected => {
                     peer.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
@@ -445,6 +509,10 @@ impl Server {
                     self.readable.push_back(slot);
                 }
                 Event::ConnectionLost { reason } => {
+                    if peer.phase.is_handshake() {
+                        self.refusals.count(Refusal::Handshake);
+                    }
+                    self.kept.remove(slot as u32);
                     self.events.extend(peer.lose(reason.into()));
                 }
                 _ => {}
@@ -480,11 +548,21 @@ impl Server {
             self.open -= 1;
             self.handshakes -= usize::from(peer.phase.is_handshake());
             self.strangers.remove(peer.network, peer.key.serial);
+            self.kept.remove(slot as u32);
             if let Some(wake_at) = peer.wake_at {
                 self.timers.remove(&(wake_at, slot));
             }
         }
     }
+}
+
+/// The digest of the certificate that the other end has shown.
+pub(crate) fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
+    shown(connection).map(|shown| identity_of(&shown, digests))
+}
+
+fn identity_of(certificate: &CertificateDer<'_>, digests: &RandomState) -> NonZeroU64 {
+    NonZeroU64::new(digests.hash_one(certificate.as_ref())).unwrap_or(NonZeroU64::MIN)
 }
 
 /// The certificate that the other end has shown.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use freshline_net::quic::{ClientEvent, Limits, Transmit};
+use freshline_net::{Rate, Rates};
 use proptest::prelude::*;
 
 use crate::world::{Foreign, House, World};
@@ -74,11 +75,18 @@ fn unfinished_handshakes_are_capped_and_forgotten_and_a_retry_lets_true_sources_
     assert_eq!(world.server.connections(), 1);
 }
 
+/// No limit that a test reaches.
+const PLENTY: Rates = {
+    let rate = Rate { per_second: 1_000_000, burst: 1_000_000 };
+    Rates { total: rate, network: rate, address: rate }
+};
+
 /// Room for one session and for four strangers.
-const NARROW: Limits = Limits {
+pub(crate) const NARROW: Limits = Limits {
     max_connections: 1,
     max_strangers: 4,
     retry_above: 1_000,
+    handshakes: PLENTY,
     handshake_timeout: Duration::from_secs(5),
     opening_timeout: Duration::from_secs(60),
     idle_timeout: Duration::from_secs(600),

@@ -1,6 +1,7 @@
 //! A client and a server of the QUIC transport, joined in memory under a fake clock.
 
 mod hostile;
+mod shares;
 mod world;
 
 use std::time::Duration;

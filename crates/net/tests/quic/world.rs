@@ -231,6 +231,28 @@ impl Foreign {
         buf
     }
 
+    pub(crate) fn address() -> SocketAddr {
+        Self::ADDR.parse().unwrap()
+    }
+
+    /// Its first packet with the token of the Retry that answers that without.
+    pub(crate) fn prove(&mut self, server: &mut Server, now: Instant) -> Vec<u8> {
+        let initial = self.initial(now);
+        server.handle(now, Self::address(), None, &initial);
+        let mut buf = Vec::new();
+        while server.poll_transmit(now, &mut buf).is_some() {
+            let path = FourTuple::from_remote(Self::SERVER.parse().unwrap());
+            if let Some(DatagramEvent::ConnectionEvent(_, event)) =
+                self.endpoint.handle(now, path, None, buf[..].into(), &mut Vec::new())
+            {
+                self.connection.handle_event(event);
+            }
+        }
+        self.settle();
+        // It is paced.
+        self.initial(self.connection.poll_timeout().unwrap_or(now))
+    }
+
     /// Carries packets to and from `server` until nobody has any left.
     pub(crate) fn exchange(&mut self, server: &mut Server, now: Instant) {
         let (own, peer) = (Self::ADDR.parse().unwrap(), Self::SERVER.parse().unwrap());

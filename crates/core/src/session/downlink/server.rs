@@ -1,5 +1,7 @@
 //! The server's end of a downlink.
 
+mod join;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -12,9 +14,10 @@ use crate::dscp::Dscp;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::Secret;
 use crate::session::index::Index;
-use crate::session::{Access, Admission, Clocked};
+use crate::session::shares::{Origin, Shares};
+use crate::session::{Access, Clocked};
 use crate::unit::{BitRate, Bytes, Time};
-use crate::wire::{Challenge, Close, CloseReason, Join, Message, Packet, Report, SessionId};
+use crate::wire::{Challenge, Close, CloseReason, Message, Packet, Report, SessionId};
 use crate::wlan::{Delivery, DownlinkLaw, Guarded, StationId, urgent_gap};
 
 /// Sends packets to many clients, each at the rate of one law. `P` is where a datagram came from.
@@ -27,6 +30,9 @@ pub struct Server<P> {
     tokens: Vec<u128>,
     records: Slab<ClientRecord<P>>,
     by_session: Index,
+    /// Where a sender is from.
+    origin: fn(&P) -> Origin,
+    shares: Shares,
     counters: ServerCounters,
 }
 
@@ -46,10 +52,19 @@ impl<P: Copy + Eq + Hash> Server<P> {
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
             records: Slab::new(),
             by_session: Index::new(secret.table_hasher()),
+            origin: |_| Origin::default(),
+            shares: Shares::default(),
             counters: ServerCounters::default(),
             params: ServerParams { idle, ..params },
             secret,
         }
+    }
+
+    /// The same for a transport that knows where its peers are from: where there is no place for a
+    /// client, one of the party that has most gives way to it ([`Shares`]).
+    pub fn with_origin(mut self, origin: fn(&P) -> Origin) -> Self {
+        self.origin = origin;
+        self
     }
 
     // ---- inputs ----
@@ -246,54 +261,6 @@ impl<P: Copy + Eq + Hash> Server<P> {
 
     // ---- steps ----
 
-    fn on_join(
-        &mut self,
-        now: Time,
-        (peer, access): (P, Option<&dyn Access>),
-        join: &Join<'_>,
-        reply: &mut [u8; Challenge::LEN],
-    ) -> ServerReceipt<P> {
-        let session = join.session;
-        let is_there = match self.params.admission {
-            Admission::Proven => true,
-            Admission::Cookie => self.secret.accepts(join.opening.cookie, now, session, &peer),
-        };
-        if !is_there {
-            return self.challenge(now, peer, session, reply);
-        }
-        let shown = match access {
-            Some(access) => access.check(&join.opening),
-            None => self.accepted(join.opening.token),
-        };
-        let credential = match shown {
-            Ok(credential) => credential,
-            Err(reason) => return self.refuse(session, reason, reply),
-        };
-        let key = match self.find(session) {
-            // Whoever has learnt of a session, from a log, say, is not the one whose it is.
-            Some(key) if self.records[key as usize].credential != credential => {
-                return self.refuse(session, CloseReason::BadToken, reply);
-            }
-            Some(key) => {
-                let record = &mut self.records[key as usize];
-                self.counters.moved += u64::from(record.peer != peer);
-                (record.peer, record.heard_at) = (peer, now);
-                key
-            }
-            None => {
-                let key = self.records.vacant_key() as u32;
-                if self.law.on_join(now, StationId(key)).is_err() {
-                    return self.refuse(session, CloseReason::Full, reply);
-                }
-                self.counters.joined += 1;
-                let number = self.counters.joined;
-                self.insert(ClientRecord::new(number, join, credential, peer, now));
-                key
-            }
-        };
-        ServerReceipt { verdict: ServerVerdict::Joined(ClientKey(key)), reply: 0 }
-    }
-
     fn on_report(
         &mut self,
         at: Clocked,
@@ -362,7 +329,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             self.law.on_report(now, StationId(key), seen);
         }
         self.counters.reports += 1;
-        ServerReceipt { verdict: ServerVerdict::Reported(ClientKey(key)), reply: 0 }
+        answered(ServerVerdict::Reported(ClientKey(key)), 0, None)
     }
 
     fn on_close(&mut self, now: Time, peer: P, session: SessionId) -> ServerReceipt<P> {
@@ -371,7 +338,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         let record = Box::new(self.remove(now, key));
         self.counters.left += 1;
         let client = ClientKey(key);
-        ServerReceipt { verdict: ServerVerdict::Left { client, record }, reply: 0 }
+        answered(ServerVerdict::Left { client, record }, 0, None)
     }
 
     /// A digest of a token, if it is one of those that are accepted.
@@ -391,7 +358,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.counters.challenged += 1;
         let cookie = self.secret.cookie(now, session, &peer);
         *reply = Challenge { session, cookie }.bytes();
-        ServerReceipt { verdict: ServerVerdict::Challenged, reply: Challenge::LEN }
+        answered(ServerVerdict::Challenged, Challenge::LEN, None)
     }
 
     fn refuse(
@@ -402,12 +369,12 @@ impl<P: Copy + Eq + Hash> Server<P> {
     ) -> ServerReceipt<P> {
         self.counters.refused += 1;
         reply[..Close::LEN].copy_from_slice(&Close { session, reason }.bytes());
-        ServerReceipt { verdict: ServerVerdict::Refused(reason), reply: Close::LEN }
+        answered(ServerVerdict::Refused(reason), Close::LEN, None)
     }
 
     fn ignore(&mut self, why: ServerIgnored) -> ServerReceipt<P> {
         self.counters.ignored += 1;
-        ServerReceipt { verdict: ServerVerdict::Ignored(why), reply: 0 }
+        answered(ServerVerdict::Ignored(why), 0, None)
     }
 
     fn next_due(&self) -> Option<(ClientKey, Time)> {
@@ -436,15 +403,25 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.law.on_leave(now, StationId(key));
         let record = self.records.remove(key as usize);
         self.by_session.remove(key, &record.session);
+        self.shares.remove(key);
         record
     }
+}
+
+fn answered<P>(
+    verdict: ServerVerdict<P>,
+    reply: usize,
+    displaced: Option<Box<(ClientKey, ClientRecord<P>)>>,
+) -> ServerReceipt<P> {
+    ServerReceipt { verdict, reply, displaced }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Admission;
     use crate::unit::Span;
-    use crate::wire::{Cookie, Opening};
+    use crate::wire::{Cookie, Join, Opening};
     use crate::wlan::Fixed;
 
     #[test]

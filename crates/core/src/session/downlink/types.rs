@@ -59,6 +59,8 @@ pub struct ServerReceipt<P> {
     pub verdict: ServerVerdict<P>,
     /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
     pub reply: usize,
+    /// A client that lost its place to the one that has just joined, with its last record.
+    pub displaced: Option<Box<(ClientKey, ClientRecord<P>)>>,
 }
 
 /// What became of a datagram.
@@ -122,6 +124,8 @@ pub struct ServerCounters {
     pub challenged: u64,
     /// Joins refused.
     pub refused: u64,
+    /// Clients that lost their place to a newcomer of a party with fewer.
+    pub displaced: u64,
     /// Datagrams left aside.
     pub ignored: u64,
     /// Packets written.

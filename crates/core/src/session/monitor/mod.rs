@@ -1,5 +1,6 @@
 //! The monitor's end of all sessions.
 
+mod places;
 mod types;
 
 use alloc::boxed::Box;
@@ -12,12 +13,14 @@ use super::access::Access;
 use super::cookie::Secret;
 use super::index::Index;
 use super::record::{Arrival, Binding, Record, SourceKey};
+use super::shares::Origin;
 use crate::dscp::Dscp;
 use crate::unit::{Span, Time};
 use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
     Update,
 };
+use places::{Place, Places};
 pub use types::{
     Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Receipt, Relation, Verdict,
 };
@@ -36,6 +39,9 @@ pub struct Monitor<P> {
     by_name: Index,
     /// What the second sender is to the first.
     relation: fn(&P, &P) -> Relation,
+    /// Where a sender is from.
+    origin: fn(&P) -> Origin,
+    places: Places,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
     counters: MonitorCounters,
@@ -59,6 +65,8 @@ impl<P: Copy + Hash> Monitor<P> {
             by_session: Index::new(secret.table_hasher()),
             by_name: Index::new(secret.table_hasher()),
             relation: |_, _| Relation::Same,
+            origin: |_| Origin::default(),
+            places: Places::new(&params, &secret),
             sweep: (0, Time::ZERO),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
@@ -73,6 +81,14 @@ impl<P: Copy + Hash> Monitor<P> {
     /// is not [`Relation::Other`] and shows the same token.
     pub fn with_relation(mut self, relation: fn(&P, &P) -> Relation) -> Self {
         self.relation = relation;
+        self
+    }
+
+    /// The same for a transport that knows where its peers are from, so that places are shared between
+    /// parties; [`Origin::owner`] is that of a certificate, to which the monitor adds the token. A record
+    /// counts for the sender that has opened it.
+    pub fn with_origin(mut self, origin: fn(&P) -> Origin) -> Self {
+        self.origin = origin;
         self
     }
 
@@ -105,16 +121,15 @@ impl<P: Copy + Hash> Monitor<P> {
     pub fn on_checked_datagram<'a>(
         &mut self,
         at: Clocked,
-        (peer, access): (P, Option<&dyn Access>),
+        from: (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         datagram: &'a [u8],
         reply: &mut [u8; Ack::LEN],
     ) -> Receipt<'a, P> {
         self.counters.datagrams += 1;
-        let from = (peer, access);
         match Message::parse(datagram) {
             Ok(Message::Update(update)) => self.on_update(at, from, dscp, &update, reply),
-            Ok(Message::Close(close)) => self.on_close(&peer, close.session),
+            Ok(Message::Close(close)) => self.on_close(at.now, &from.0, close.session),
             Ok(_) => self.ignore(Ignored::Misplaced),
             Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
                 Some(session) if datagram.len() >= Close::LEN => {
@@ -139,7 +154,7 @@ impl<P: Copy + Hash> Monitor<P> {
             let idle = |record: &&Record<P>| now.since(record.heard_at) >= self.params.idle;
             if let Some(record) = self.records.get(at).filter(idle) {
                 expired(SourceKey(at as u32), record);
-                self.remove(at as u32);
+                self.remove(at as u32, now);
                 self.counters.expired += 1;
             }
             at += 1;
@@ -151,6 +166,7 @@ impl<P: Copy + Hash> Monitor<P> {
     /// `ended` first. Returns their number.
     pub fn revoke(
         &mut self,
+        now: Time,
         is_permitted: impl Fn(&Record<P>) -> bool,
         mut ended: impl FnMut(SourceKey, &Record<P>),
     ) -> usize {
@@ -158,7 +174,7 @@ impl<P: Copy + Hash> Monitor<P> {
         let refused: Vec<u32> = refused.map(|(key, _)| key as u32).collect();
         for key in &refused {
             ended(SourceKey(*key), &self.records[*key as usize]);
-            self.remove(*key);
+            self.remove(*key, now);
         }
         self.counters.revoked += refused.len() as u64;
         refused.len()
@@ -257,10 +273,10 @@ impl<P: Copy + Hash> Monitor<P> {
             }
         };
         if !update.wants_ack {
-            return Receipt { verdict, reply: 0, dscp: Dscp::DEFAULT };
+            return Receipt { verdict, reply: 0, dscp: Dscp::DEFAULT, displaced: None };
         }
         let dscp = self.answer(at, key, update, arrival, reply);
-        Receipt { verdict, reply: Ack::LEN, dscp }
+        Receipt { verdict, reply: Ack::LEN, dscp, displaced: None }
     }
 
     fn on_stranger<'a>(
@@ -286,30 +302,44 @@ impl<P: Copy + Hash> Monitor<P> {
         if self.params.names == Names::Plain && !Opening::is_plain_name(opening.name) {
             return self.refuse(session, CloseReason::BadName, reply);
         }
+        let mut displaced = None;
         if let Some(former) = self.find_named(opening.name) {
             let is_anothers = self.relation_to(former, &peer) == Relation::Other
                 || self.records[former as usize].credential() != credential;
             if is_anothers {
                 return self.refuse(session, CloseReason::NameTaken, reply);
             }
-            self.remove(former);
+            self.remove(former, at.now);
             self.counters.superseded += 1;
-        }
-        if self.records.len() >= self.params.max_sources {
-            return self.refuse(session, CloseReason::Full, reply);
+        } else {
+            let (origin, name) = self.identify(&peer, credential, opening.name);
+            let Self { places, records, .. } = self;
+            match places.find(&origin, name, |key| records[key as usize].heard_at) {
+                Place::Free => {}
+                Place::Of(key) => {
+                    displaced = Some(Box::new((SourceKey(key), self.remove(key, at.now))));
+                    self.counters.displaced += 1;
+                }
+                Place::Full => return self.refuse(session, CloseReason::Full, reply),
+                Place::Capped => {
+                    self.counters.capped += 1;
+                    return self.refuse(session, CloseReason::Full, reply);
+                }
+            }
         }
         let binding = Binding { credential, label: self.secret.label(session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
         let mut record = Record::new(update, peer, opening.name.into(), binding, at.received_at);
         record.set_dscp(dscp);
-        let key = self.insert(record);
+        let key = self.insert(record, at.now);
         self.counters.opened += 1;
         self.counters.fresh += 1;
         let source = SourceKey(key);
         Receipt {
             dscp: self.answer(at, key, update, Arrival::Fresh, reply),
             reply: Ack::LEN,
+            displaced,
             verdict: Verdict::Fresh {
                 source,
                 payload: update.payload,
@@ -337,11 +367,11 @@ impl<P: Copy + Hash> Monitor<P> {
         dscp
     }
 
-    fn on_close<'a>(&mut self, peer: &P, session: SessionId) -> Receipt<'a, P> {
+    fn on_close<'a>(&mut self, now: Time, peer: &P, session: SessionId) -> Receipt<'a, P> {
         let is_theirs = |key: &u32| self.relation_to(*key, peer) == Relation::Same;
         match self.find(session).filter(is_theirs) {
             Some(key) => {
-                let record = Box::new(self.remove(key));
+                let record = Box::new(self.remove(key, now));
                 self.counters.closed += 1;
                 unmarked(Verdict::Closed { source: SourceKey(key), record }, 0)
             }
@@ -415,9 +445,20 @@ impl<P: Copy + Hash> Monitor<P> {
         self.by_name.find(name, |key| &*self.records[key as usize].name)
     }
 
-    fn insert(&mut self, record: Record<P>) -> u32 {
+    /// Where a sender is from, and what stands for its name, if it has one.
+    fn identify(&self, peer: &P, credential: u64, name: &str) -> (Origin, Option<u64>) {
+        let mut origin = (self.origin)(peer);
+        origin.owner ^= credential;
+        let network = if origin.owner == 0 { origin.network } else { 0 };
+        let name = (!name.is_empty()).then(|| self.secret.owned_name(name, origin.owner, network));
+        (origin, name)
+    }
+
+    fn insert(&mut self, record: Record<P>, now: Time) -> u32 {
         self.make_room();
+        let (origin, name) = self.identify(&record.peer, record.credential(), &record.name);
         let key = self.records.insert(record) as u32;
+        self.places.take(key, &origin, name, now);
         let records = &self.records;
         self.by_session.insert(key, |key| &records[key as usize].session);
         if !records[key as usize].name.is_empty() {
@@ -436,8 +477,10 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    fn remove(&mut self, key: u32) -> Record<P> {
+    fn remove(&mut self, key: u32, now: Time) -> Record<P> {
         let record = self.records.remove(key as usize);
+        let (origin, name) = self.identify(&record.peer, record.credential(), &record.name);
+        self.places.leave(key, &origin, name, now);
         self.by_session.remove(key, &record.session);
         self.by_name.remove(key, &*record.name);
         record
@@ -446,7 +489,7 @@ impl<P: Copy + Hash> Monitor<P> {
 
 /// With an answer that is no ack, or with none.
 fn unmarked<P>(verdict: Verdict<'_, P>, reply: usize) -> Receipt<'_, P> {
-    Receipt { verdict, reply, dscp: Dscp::DEFAULT }
+    Receipt { verdict, reply, dscp: Dscp::DEFAULT, displaced: None }
 }
 
 /// Puts `answer` to the front of the buffer; gives its length.

@@ -39,6 +39,11 @@ pub struct MonitorParams {
     pub names: Names,
     /// The most records held at once.
     pub max_sources: usize,
+    /// The most records of one address with one token or certificate; see [`Origin`](crate::session::Origin).
+    pub max_sources_per_peer: usize,
+    /// How many places of `max_sources` are for sources that return under a name that they held for a
+    /// minute at least.
+    pub reserved: usize,
     /// The longest payload taken, in bytes; with `max_sources` it bounds the memory.
     pub max_payload: usize,
     /// A source that has not been heard for this long is forgotten, at most as long again later:
@@ -56,6 +61,8 @@ impl Default for MonitorParams {
             tokens: Vec::new(),
             names: Names::default(),
             max_sources: 10_000,
+            max_sources_per_peer: usize::MAX,
+            reserved: 0,
             max_payload: 1_400,
             idle: Span::from_secs(60),
             ack_mark: None,
@@ -72,6 +79,8 @@ pub struct Receipt<'a, P> {
     pub reply: usize,
     /// The code point with which the answer shall leave.
     pub dscp: Dscp,
+    /// A source that lost its place to the one that has just opened a session, with its last record.
+    pub displaced: Option<Box<(SourceKey, Record<P>)>>,
 }
 
 /// What became of a datagram.
@@ -139,6 +148,10 @@ pub struct MonitorCounters {
     pub challenged: u64,
     /// Updates refused (full, token, payload, version).
     pub refused: u64,
+    /// Of these, because the address holds as many sources as one may.
+    pub capped: u64,
+    /// Sessions that lost their place to a newcomer of a party with fewer.
+    pub displaced: u64,
     /// Datagrams left aside.
     pub ignored: u64,
     /// Sessions opened.

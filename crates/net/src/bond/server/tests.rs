@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::bond::{Client, ClientConfig};
@@ -103,4 +104,40 @@ fn a_client_that_does_not_trust_the_server_says_so_before_it_goes() {
     }
     assert!(matches!(client.join().unwrap(), Err(BondError::Refused { .. })));
     assert_eq!((seen, looks < 300), (1, true), "the server still waits for the handshake");
+}
+
+#[test]
+fn a_client_that_takes_all_places_gives_one_to_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
+    let [ours, others, theirs] = ["c", "d", "s"].map(identity);
+    let trust = Trust::Pinned(theirs.fingerprint());
+    let mut server = ends(&[&ours, &others], theirs);
+    server.max_links = 4;
+    let mut flood: Vec<_> = (0..6).map(|_| client(&server, trust.clone(), identity("c"))).collect();
+    let step = |server: &mut Server, clients: &mut [Client]| {
+        thread::sleep(Duration::from_millis(5));
+        for client in clients {
+            let now = client.parts().0.clock.now();
+            client.turn(now).unwrap();
+            client.transmit();
+        }
+        server.turn(server.driver.clock.now()).unwrap();
+        server.transmit();
+    };
+    let refused = |server: &Server| server.driver.refusals.of(Refusal::Connections);
+    while server.clients() < 4 || refused(&server) == 0 {
+        step(&mut server, &mut flood);
+    }
+    let is_ready = |client: &mut Client| client.parts().1.any(|link| link.is_ready);
+    flood.push(client(&server, trust, others));
+    let began_at = server.driver.clock.now();
+    // None of the others is silent, so that none is gone without a word.
+    while !is_ready(&mut flood[6]) {
+        step(&mut server, &mut flood);
+        let waited = server.driver.clock.now().since(began_at);
+        assert!(waited < Span::from_secs(20), "it is kept out");
+    }
+    assert_eq!(server.clients(), 4);
+    assert_eq!(server.driver.refusals.of(Refusal::Displaced), 1);
 }

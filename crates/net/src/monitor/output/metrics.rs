@@ -75,6 +75,7 @@ impl Collector for Snapshot {
         counters(&mut encoder, &COUNTERS, sources)?;
         let open = ConstGauge::new(report.sources_open as u64);
         total(&mut encoder, "sources", "Sources held", &open)?;
-        totals(&mut encoder, &SUMS, &report.counters)
+        totals(&mut encoder, &SUMS, &report.counters)?;
+        report.refusals.encode(&mut encoder)
     }
 }

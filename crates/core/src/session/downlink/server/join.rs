@@ -1,0 +1,85 @@
+//! A client that comes, and the one that may have to make room for it.
+
+use alloc::boxed::Box;
+use core::hash::Hash;
+
+use super::{Server, ServerReceipt, ServerVerdict, answered};
+use crate::session::downlink::record::{ClientKey, ClientRecord};
+use crate::session::shares::Origin;
+use crate::session::{Access, Admission};
+use crate::unit::Time;
+use crate::wire::{Challenge, CloseReason, Join};
+use crate::wlan::{DownlinkLaw, StationId};
+
+impl<P: Copy + Eq + Hash> Server<P> {
+    pub(super) fn on_join(
+        &mut self,
+        now: Time,
+        (peer, access): (P, Option<&dyn Access>),
+        join: &Join<'_>,
+        reply: &mut [u8; Challenge::LEN],
+    ) -> ServerReceipt<P> {
+        let session = join.session;
+        let is_there = match self.params.admission {
+            Admission::Proven => true,
+            Admission::Cookie => self.secret.accepts(join.opening.cookie, now, session, &peer),
+        };
+        if !is_there {
+            return self.challenge(now, peer, session, reply);
+        }
+        let shown = match access {
+            Some(access) => access.check(&join.opening),
+            None => self.accepted(join.opening.token),
+        };
+        let credential = match shown {
+            Ok(credential) => credential,
+            Err(reason) => return self.refuse(session, reason, reply),
+        };
+        let mut displaced = None;
+        let key = match self.find(session) {
+            // Whoever has learnt of a session, from a log, say, is not the one whose it is.
+            Some(key) if self.records[key as usize].credential != credential => {
+                return self.refuse(session, CloseReason::BadToken, reply);
+            }
+            Some(key) => {
+                let record = &mut self.records[key as usize];
+                self.counters.moved += u64::from(record.peer != peer);
+                (record.peer, record.heard_at) = (peer, now);
+                key
+            }
+            None => {
+                let mut origin = (self.origin)(&peer);
+                if access.is_some() || !self.tokens.is_empty() {
+                    origin.owner ^= credential;
+                }
+                let mut key = self.records.vacant_key() as u32;
+                let mut joined = self.law.on_join(now, StationId(key));
+                if joined.is_err()
+                    && let Some(out) = self.gives_way(&origin)
+                {
+                    displaced = Some(Box::new((ClientKey(out), self.remove(now, out))));
+                    self.counters.displaced += 1;
+                    key = self.records.vacant_key() as u32;
+                    joined = self.law.on_join(now, StationId(key));
+                }
+                if joined.is_err() {
+                    return ServerReceipt {
+                        displaced,
+                        ..self.refuse(session, CloseReason::Full, reply)
+                    };
+                }
+                self.counters.joined += 1;
+                let number = self.counters.joined;
+                self.insert(ClientRecord::new(number, join, credential, peer, now));
+                self.shares.insert(key, &origin);
+                key
+            }
+        };
+        answered(ServerVerdict::Joined(ClientKey(key)), 0, displaced)
+    }
+
+    fn gives_way(&mut self, newcomer: &Origin) -> Option<u32> {
+        let Self { records, shares, .. } = self;
+        shares.gives_way(newcomer, |key| records[key as usize].heard_at)
+    }
+}

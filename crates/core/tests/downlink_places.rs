@@ -1,0 +1,45 @@
+//! The places of a server of packets are shared between parties.
+#![cfg(feature = "serde")]
+
+use freshline_core::session::downlink::{Server, ServerParams, ServerVerdict};
+use freshline_core::session::{Admission, Clocked, Origin, Secret};
+use freshline_core::unit::Time;
+use freshline_core::wire::{Challenge, CloseReason, Cookie, Join, Opening, SessionId};
+use freshline_core::wlan::DownlinkLawConfig;
+
+/// The session that lost its place to the one that joins, if any; or `None` if that is refused.
+fn join(server: &mut Server<u64>, from: u64, session: u64) -> Option<Option<u64>> {
+    let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
+    let (mut datagram, mut reply) = ([0; 400], [0; Challenge::LEN]);
+    let session = SessionId(session);
+    let len = Join { session, opening }.write(&mut datagram).expect("it fits");
+    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+    let receipt = server.on_datagram(at, from, &datagram[..len], &mut reply);
+    match receipt.verdict {
+        ServerVerdict::Joined(_) => Some(receipt.displaced.map(|gone| gone.1.session.0)),
+        ServerVerdict::Refused(CloseReason::Full) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_address_that_takes_all_places_displaces_itself_alone() {
+    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { stations = 8 }";
+    let law: DownlinkLawConfig = toml::from_str(law).expect("a law");
+    let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
+    let mut server =
+        Server::new(params, law.build().expect("it makes sense"), Secret::new([7; 16]))
+            .with_origin(|address| Origin { address: *address, ..Origin::default() });
+    for session in 0..8 {
+        assert_eq!(join(&mut server, 1, session), Some(None));
+    }
+    assert_eq!(join(&mut server, 1, 8), None);
+    let mut left: Vec<u64> = (0..8).collect();
+    for session in 100..104 {
+        let gone = join(&mut server, 2, session).flatten().expect("one gives way");
+        assert!(left.contains(&gone));
+        left.retain(|session| *session != gone);
+    }
+    assert_eq!(join(&mut server, 2, 104), None, "it has its half");
+    assert_eq!((server.clients().count(), server.counters().displaced), (8, 4));
+}

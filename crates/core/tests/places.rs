@@ -1,0 +1,161 @@
+//! The places of a monitor are shared between parties: one that takes all displaces itself alone.
+
+use freshline_core::session::{
+    Admission, Clocked, Monitor, MonitorParams, Origin, Secret, Verdict,
+};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Ack, CloseReason, Cookie, Opening, SessionId, Update};
+
+/// An address: its network is the address without the last two digits.
+type Address = u64;
+
+const FLOODER: Address = 100;
+const NEIGHBOUR: Address = 101;
+const ELSEWHERE: Address = 200;
+
+fn at(secs: u64) -> Time {
+    Time::ZERO + Span::from_secs(secs)
+}
+
+fn origin(address: &Address) -> Origin {
+    Origin { owner: 0, network: address / 100, address: *address }
+}
+
+fn monitor(params: MonitorParams) -> Monitor<Address> {
+    let params = MonitorParams { admission: Admission::Proven, ..params };
+    Monitor::new(params, Secret::new([7; 16])).with_origin(origin)
+}
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Opened,
+    /// In place of this session.
+    OpenedFor(u64),
+    Fresh,
+    Challenged,
+    Full,
+}
+
+/// An update of a session: with the opening if there is none of this session.
+struct Said<'a> {
+    session: u64,
+    name: &'a str,
+    token: &'a [u8],
+}
+
+fn say(monitor: &mut Monitor<Address>, now: Time, from: Address, said: &Said<'_>) -> Told {
+    let Said { session, name, token } = *said;
+    let is_known = monitor.records().any(|(_, record)| record.session == SessionId(session));
+    let opening = (!is_known).then_some(Opening { cookie: Cookie::default(), name, token });
+    let update = Update {
+        session: SessionId(session),
+        seq: now.as_nanos(),
+        generated_at: now,
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening,
+        payload: b"state",
+    };
+    let (mut datagram, mut reply) = ([0; 300], [0; Ack::LEN]);
+    let len = update.write(&mut datagram).expect("it fits");
+    let at = Clocked { received_at: now, now };
+    let receipt = monitor.on_datagram(at, from, &datagram[..len], &mut reply);
+    match (receipt.verdict, receipt.displaced) {
+        (Verdict::Fresh { opened: true, .. }, Some(gone)) => Told::OpenedFor(gone.1.session.0),
+        (Verdict::Fresh { opened: true, .. }, None) => Told::Opened,
+        (Verdict::Fresh { .. }, None) => Told::Fresh,
+        (Verdict::Challenged, None) => Told::Challenged,
+        (Verdict::Refused(CloseReason::Full), None) => Told::Full,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn nameless(session: u64) -> Said<'static> {
+    Said { session, name: "", token: b"" }
+}
+
+/// Opens sessions from `first` on until no more are taken; gives how many were.
+fn fill(monitor: &mut Monitor<Address>, now: Time, from: Address, first: u64) -> u64 {
+    let mut session = first;
+    while say(monitor, now, from, &nameless(session)) == Told::Opened {
+        session += 1;
+    }
+    session - first
+}
+
+#[test]
+fn an_address_that_takes_all_places_keeps_no_other_one_out() {
+    let max_sources = 1_000;
+    let mut monitor = monitor(MonitorParams { max_sources, ..MonitorParams::default() });
+    assert_eq!(fill(&mut monitor, at(0), FLOODER, 1_000), 1_000);
+    let honest = [(1, NEIGHBOUR), (2, ELSEWHERE), (3, ELSEWHERE)];
+    for (session, address) in honest {
+        let told = say(&mut monitor, at(1), address, &nameless(session));
+        assert!(matches!(told, Told::OpenedFor(1_000..)), "{told:?}");
+    }
+    // The flood goes on, and each of its sessions is alive.
+    for round in 2..20 {
+        for session in 1_000 * round..1_000 * round + 100 {
+            assert_eq!(say(&mut monitor, at(round), FLOODER, &nameless(session)), Told::Full);
+        }
+        for (session, address) in honest {
+            assert_eq!(say(&mut monitor, at(round), address, &nameless(session)), Told::Fresh);
+        }
+    }
+    assert_eq!((monitor.len(), monitor.counters().displaced), (max_sources, 3));
+}
+
+#[test]
+fn the_holder_of_one_token_does_not_keep_out_that_of_another_on_the_same_address() {
+    let tokens = vec![b"one".to_vec(), b"two".to_vec()];
+    let params = MonitorParams { max_sources: 100, tokens, ..MonitorParams::default() };
+    let mut monitor = monitor(params);
+    for session in 0..200 {
+        say(&mut monitor, at(0), FLOODER, &Said { token: b"one", ..nameless(session) });
+    }
+    let other = |session| Said { session, name: "", token: b"two" };
+    for session in 1_000..1_050 {
+        let told = say(&mut monitor, at(1), FLOODER, &other(session));
+        assert!(matches!(told, Told::OpenedFor(0..200)), "{told:?}");
+    }
+    assert_eq!(say(&mut monitor, at(1), FLOODER, &other(2_000)), Told::Full, "it has its half");
+}
+
+#[test]
+fn a_source_that_was_known_returns_although_its_own_party_has_filled_the_monitor() {
+    let params = MonitorParams { max_sources: 100, reserved: 6, ..MonitorParams::default() };
+    let idle = params.idle;
+    let mut monitor = monitor(params);
+    let robot = |session| Said { session, name: "robot", token: b"" };
+    for second in 0..70 {
+        say(&mut monitor, at(second), FLOODER, &robot(1));
+    }
+    // It crashes, and is forgotten.
+    let mut now = at(70);
+    while monitor.next_event().is_some_and(|due| due <= at(70) + idle * 2) {
+        now = monitor.next_event().unwrap_or(now);
+        monitor.on_tick(now, |_, _| {});
+    }
+    assert!(monitor.is_empty());
+    assert_eq!(fill(&mut monitor, now, FLOODER, 1_000), 94, "the others are kept for it");
+    let stranger = Said { session: 2, name: "stranger", token: b"" };
+    assert_eq!(say(&mut monitor, now, FLOODER, &stranger), Told::Full);
+    assert_eq!(say(&mut monitor, now, FLOODER, &robot(3)), Told::Opened);
+    // Started again, it has the place of its former session.
+    assert_eq!(say(&mut monitor, now, FLOODER, &robot(4)), Told::Opened);
+    assert_eq!(monitor.len(), 95);
+}
+
+#[test]
+fn an_address_holds_no_more_sources_than_one_may() {
+    let params = MonitorParams { max_sources_per_peer: 3, ..MonitorParams::default() };
+    let mut monitor = monitor(params);
+    let robot = |session| Said { session, name: "robot", token: b"" };
+    assert_eq!(say(&mut monitor, at(0), FLOODER, &robot(1)), Told::Opened);
+    assert_eq!(fill(&mut monitor, at(0), FLOODER, 10), 2);
+    assert_eq!(say(&mut monitor, at(0), FLOODER, &robot(2)), Told::Opened, "it was restarted");
+    assert_eq!(fill(&mut monitor, at(0), NEIGHBOUR, 20), 3);
+    let counters = monitor.counters();
+    assert_eq!((counters.capped, counters.refused, counters.superseded), (2, 2, 1));
+}
