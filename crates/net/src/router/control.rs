@@ -27,7 +27,7 @@ use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::order::{Order, Orders};
+use super::order::{Order, OrderError, Orders};
 use super::place::Place;
 use super::{RouterError, canonical};
 use crate::clock::Clock;
@@ -207,8 +207,7 @@ pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
         Err(source) => return Err(ControlError::NoAnswer { device, source }),
     }
     match ask(stream, order) {
-        Ok(Reply::Report(report)) => Ok(*report),
-        Ok(Reply::Refused(reason)) => Err(ControlError::Refused(reason)),
+        Ok(answer) => answer.map_err(ControlError::Refused),
         Err(source) => Err(ControlError::NoAnswer { device, source }),
     }
 }
@@ -238,15 +237,12 @@ fn is_trusted(user: Uid) -> bool {
     user.is_root() || user == Uid::effective()
 }
 
-fn ask(stream: UnixStream, order: Order) -> io::Result<Reply> {
+fn ask(stream: UnixStream, order: Order) -> io::Result<Result<RouterReport, String>> {
     let mut stream = Within::new(stream, PATIENCE);
     let mut text = serde_json::to_vec(&order)?;
     text.push(b'\n');
     stream.write_all(&text)?;
-    let line = line(stream, LONGEST_ANSWER)?;
-    let mut value: Value = serde_json::from_str(&line)?;
-    escape(&mut value);
-    Ok(serde_json::from_value(value)?)
+    read_answer(stream)
 }
 
 /// A line of at most this many bytes.
@@ -279,17 +275,45 @@ fn reply(stream: UnixStream, orders: &Orders) -> io::Result<()> {
     if !is_trusted(peer(&stream)?) {
         return Ok(());
     }
-    let line = line(Within::new(&stream, ORDER_WITHIN), LONGEST_ORDER)?;
+    let text = answer_to(Within::new(&stream, ORDER_WITHIN), |order| orders.give(order))?;
+    Within::new(&stream, ANSWER_WITHIN).write_all(&text)
+}
+
+/// Reads an order, has it carried out, and gives the text of the answer.
+///
+/// # Errors
+/// If no whole line comes, or one that is too long.
+#[doc(hidden)]
+pub fn answer_to(
+    from: impl Read,
+    carry_out: impl FnOnce(Order) -> Result<RouterReport, OrderError>,
+) -> io::Result<Vec<u8>> {
+    let line = line(from, LONGEST_ORDER)?;
     let reply = match serde_json::from_str(&line) {
         Err(error) => Reply::Refused(format!("that is no order: {error}")),
-        Ok(order) => match orders.give(order) {
+        Ok(order) => match carry_out(order) {
             Ok(report) => Reply::Report(Box::new(report)),
             Err(error) => Reply::Refused(error.to_string()),
         },
     };
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
-    Within::new(&stream, ANSWER_WITHIN).write_all(&text)
+    Ok(text)
+}
+
+/// Reads an answer: the report, or why the router refused.
+///
+/// # Errors
+/// If it is no answer.
+#[doc(hidden)]
+pub fn read_answer(from: impl Read) -> io::Result<Result<RouterReport, String>> {
+    let line = line(from, LONGEST_ANSWER)?;
+    let mut value: Value = serde_json::from_str(&line)?;
+    escape(&mut value);
+    Ok(match serde_json::from_value(value)? {
+        Reply::Report(report) => Ok(*report),
+        Reply::Refused(reason) => Err(reason),
+    })
 }
 
 /// A stream on which all reads and writes together end by one time, so that a peer that sends a byte now
