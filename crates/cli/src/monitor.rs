@@ -21,6 +21,7 @@ use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed, stop_on_signals};
+use crate::privileges::Needs;
 use crate::url::MonitorUrl;
 
 /// Receive the freshest state of many sources, and report the age of each.
@@ -146,6 +147,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         forget: args.forget,
     })
     .map_err(failure)?;
+    if args.exec.is_none() {
+        let needs = Needs::default().listens(args.metrics);
+        needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
+    }
     let stop = stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;

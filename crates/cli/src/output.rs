@@ -8,6 +8,7 @@ use freshline_net::clock::Clock;
 use freshline_net::metrics::render;
 use freshline_net::monitor::output::end_commands;
 use freshline_net::stop::Stop;
+use freshline_system::privileges::{Privilege, with_only};
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use serde::Serialize;
@@ -35,7 +36,10 @@ pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
         }
         theirs.stop();
     };
-    ctrlc::set_handler(on_signal).into_diagnostic().map_err(Failure::Runtime)?;
+    // Its thread may have to end commands of other users.
+    with_only(&[Privilege::CAP_KILL], || ctrlc::set_handler(on_signal))
+        .into_diagnostic()
+        .map_err(Failure::Runtime)?;
     Ok(stop)
 }
 

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use nix::sys::stat::{major, minor};
 pub const REPORT_AFTER: Duration = Duration::from_secs(2);
 /// How long it waits at all.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
-/// Between two attempts.
-const EVERY: Duration = Duration::from_millis(10);
+/// A holder that cannot be named, such as one of another process namespace.
+const OTHER: &str = "another process";
 
 /// A lock, held until it is dropped.
 #[derive(Debug)]
@@ -56,32 +57,49 @@ impl FolderLock {
         give_up_after: Duration,
         report: impl Fn(&str),
     ) -> io::Result<Self> {
-        let mut file = File::open(folder)?;
-        // Attempts are counted, not timed: a suspend does not end the wait.
-        let (mut waited, mut is_reported) = (Duration::ZERO, false);
-        loop {
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(folder) => return Ok(Self { folder }),
-                Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => file = back,
-                Err((_, error)) => return Err(error.into()),
-            }
-            if waited >= give_up_after {
-                let (holder, remedy) = holder(&file)?.map_or_else(
-                    || ("another process".to_owned(), "end it".to_owned()),
-                    |it| (it.to_string(), it.remedy()),
-                );
-                let seconds = give_up_after.as_secs();
-                let error =
-                    format!("{holder} has held the lock for more than {seconds} s; {remedy}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, error));
-            }
-            if waited >= report_after && !is_reported {
-                is_reported = true;
-                let holder = holder(&file)?.map(|it| it.to_string());
-                report(holder.as_deref().unwrap_or("another process"));
-            }
-            thread::sleep(EVERY);
-            waited += EVERY;
+        let file = File::open(folder)?;
+        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(folder) => return Ok(Self { folder }),
+            Err((file, Errno::EWOULDBLOCK | Errno::EINTR)) => file,
+            Err((_, error)) => return Err(error.into()),
+        };
+        // Processes get the lock in the order in which they wait in the kernel, which has no time limit: a
+        // thread waits there. If it gets the lock when this has given up, it drops it.
+        let seen = file.try_clone()?;
+        let (sender, result) = channel();
+        thread::Builder::new().name("lock".to_owned()).spawn(move || {
+            let _ = sender.send(waited_for(file));
+        })?;
+        let gone = || io::Error::other("the thread that waits for the lock has ended");
+        match result.recv_timeout(report_after) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+            Ok(taken) => return taken.map(|folder| Self { folder }),
+        }
+        let holder = holder(&seen)?;
+        report(&holder.as_ref().map_or_else(|| OTHER.to_owned(), ToString::to_string));
+        match result.recv_timeout(give_up_after.saturating_sub(report_after)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+            Ok(taken) => return taken.map(|folder| Self { folder }),
+        }
+        let (holder, remedy) = match self::holder(&seen)? {
+            Some(holder) => (holder.to_string(), holder.remedy()),
+            None => (OTHER.to_owned(), "end it, then try again".to_owned()),
+        };
+        let seconds = give_up_after.as_secs();
+        let error = format!("{holder} has held the lock for more than {seconds} s; {remedy}");
+        Err(io::Error::new(io::ErrorKind::TimedOut, error))
+    }
+}
+
+/// Waits for the lock without a limit.
+fn waited_for(mut file: File) -> io::Result<Flock<File>> {
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusive) {
+            Ok(folder) => return Ok(folder),
+            Err((back, Errno::EINTR)) => file = back,
+            Err((_, error)) => return Err(error.into()),
         }
     }
 }
