@@ -20,13 +20,13 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Udp(Box<udp::Args>),
-    Run(run::Args),
+    Run(Box<run::Args>),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Udp(args) => udp::run(*args),
-        What::Run(args) => run::run(args),
+        What::Run(args) => run::run(*args),
     }
 }
 

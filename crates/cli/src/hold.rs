@@ -2,12 +2,15 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use freshline_kernel::KernelError;
+use freshline_system::User;
+use freshline_system::privileges::{Privilege, with_only, without};
 use miette::{IntoDiagnostic, WrapErr};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -18,6 +21,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::Failure;
+use crate::privileges::{DETACHES, Needs};
 
 /// For how long `attach` is to hold.
 #[derive(Debug, clap::Args)]
@@ -35,8 +39,41 @@ impl Term {
         }
         let (sender, ended) = mpsc::channel();
         let end = move || _ = sender.send(());
-        ctrlc::set_handler(end).into_diagnostic().map_err(Failure::Runtime)?;
+        without(|| ctrlc::set_handler(end)).into_diagnostic().map_err(Failure::Runtime)?;
         Ok(Some(ended))
+    }
+}
+
+/// The command that `run` starts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wrapped {
+    /// Run the command as this user of the host, a name or number, with its groups and without root's
+    /// privileges. Default: as the user of this process, root. Programs such as sudo work as usual.
+    #[arg(long, value_name = "NAME")]
+    user: Option<User>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Wrapped {
+    pub(crate) fn program(&self) -> &OsString {
+        self.command.first().expect("clap requires a command")
+    }
+
+    /// The user that is to run it.
+    pub(crate) fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// The command, which runs as that user where `switches`.
+    pub(crate) fn command(&self, switches: bool) -> Command {
+        let mut command = Command::new(self.program());
+        command.args(&self.command[1..]);
+        if let Some(user) = self.user().filter(|_| switches) {
+            user.runs(&mut command);
+        }
+        command
     }
 }
 
@@ -71,31 +108,36 @@ impl Signals {
             SignalsInfo::<WithOrigin>::new(signals).into_diagnostic().map_err(Failure::Runtime)?;
         let command = Arc::new(Mutex::new(State::Starting));
         let forwarded_to = Arc::clone(&command);
-        thread::spawn(move || {
-            for arrival in arrivals.forever() {
-                arrived(&arrival, &mut locked(&forwarded_to));
-            }
+        // The command may belong to another user.
+        with_only(&[Privilege::CAP_KILL], || {
+            thread::spawn(move || {
+                for arrival in arrivals.forever() {
+                    arrived(&arrival, &mut locked(&forwarded_to));
+                }
+            })
         });
         Ok(Self { command })
     }
 
-    /// Runs a command to its end, as which this process is to end.
-    pub(crate) fn run(&self, command: &[OsString]) -> Result<(), Failure> {
-        let (program, arguments) = command.split_first().expect("clap requires a command");
+    /// Runs a command to its end, as which this process is to end. Then this process has the privileges
+    /// alone that it needs to detach, and to remove its cgroup.
+    pub(crate) fn run(&self, command: &Wrapped, cgroup: &Path) -> Result<(), Failure> {
         let mut child = {
             let mut state = locked(&self.command);
             if let State::Cancelled(signal) = *state {
                 return Err(Failure::Command((128 + signal as i32) as u8));
             }
-            let child = Command::new(program)
-                .args(arguments)
+            let child = command
+                .command(true)
                 .spawn()
                 .into_diagnostic()
-                .wrap_err_with(|| format!("cannot run `{}`", program.to_string_lossy()))
+                .wrap_err_with(|| format!("cannot run `{}`", command.program().to_string_lossy()))
                 .map_err(Failure::Runtime)?;
             *state = State::Running(Pid::from_raw(child.id().cast_signed()));
             child
         };
+        // The root cgroup's folder is read-only, so that even root needs a privilege to remove one in it.
+        Needs::new(DETACHES).writes(Some(cgroup)).give_up_others();
         wait_unreaped(&child);
         let mut state = locked(&self.command);
         *state = State::Ended;
@@ -154,19 +196,22 @@ pub(crate) fn held(pinned: Option<bool>) -> &'static str {
     }
 }
 
-/// Lets what is `held` stay, or holds it until it is time to end; and says so once it is true.
+/// Lets what is `held` stay, or holds it until it is time to end, with the privileges alone that its release
+/// needs; and says so once it is true.
 pub(crate) fn keep<H, E>(
     held: H,
     ended: Option<Receiver<()>>,
     said: &str,
     pin: fn(H) -> Result<(), E>,
     release: fn(H) -> Result<(), E>,
+    needs: &[Privilege],
 ) -> Result<(), E> {
     let Some(ended) = ended else {
         pin(held)?;
         say!("{said}");
         return Ok(());
     };
+    Needs::new(needs).give_up_others();
     say!("{said}");
     // The sender lives as long as this process.
     let _ = ended.recv();

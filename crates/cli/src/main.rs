@@ -19,6 +19,7 @@ mod mark;
 mod mesh;
 mod monitor;
 mod output;
+mod privileges;
 mod probe;
 #[cfg(test)]
 #[path = "../tests/common/promtool.rs"]

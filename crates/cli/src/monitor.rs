@@ -22,6 +22,7 @@ use crate::Failure;
 use crate::listening::{ListenArgs, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
+use crate::privileges::Needs;
 use crate::url::MonitorUrl;
 
 /// Receive the freshest state of many sources, and report the age of each.
@@ -164,6 +165,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         forget: args.forget,
     })
     .map_err(failure)?;
+    if args.exec.is_none() {
+        let needs = Needs::default().listens(args.metrics);
+        needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
+    }
     let stop = args.listening.stop_on_signals()?;
     args.listening.reload_on_hangup(Right::Publish, monitor.reloader())?;
 

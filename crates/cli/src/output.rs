@@ -8,6 +8,7 @@ use freshline_net::clock::Clock;
 use freshline_net::metrics::render;
 use freshline_net::monitor::output::end_commands;
 use freshline_net::stop::Stop;
+use freshline_system::privileges::{Privilege, with_only};
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use serde::Serialize;
@@ -43,7 +44,10 @@ pub(crate) fn stop_on(signals: &[i32]) -> Result<Stop, Failure> {
         }
         theirs.stop();
     };
-    std::thread::spawn(move || arrivals.forever().for_each(|_| on_signal()));
+    // Its thread may have to end commands of other users.
+    with_only(&[Privilege::CAP_KILL], || {
+        std::thread::spawn(move || arrivals.forever().for_each(|_| on_signal()))
+    });
     Ok(stop)
 }
 

@@ -19,6 +19,7 @@ use crate::epochs::EpochLog;
 use crate::law::LawArgs;
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed, stop_on_signals};
+use crate::privileges::{LEAVES_BY_INTERFACES, Needs};
 use crate::scheduler::{EstimatorName, scheduler};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
@@ -148,13 +149,20 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("{message}")));
     }
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
+    let transport = args.transport.transport(&args.url)?;
+    let token = args.transport.token(&args.url)?;
+    if args.sample.is_none() {
+        let by_interfaces = if args.via.is_empty() { &[] } else { LEAVES_BY_INTERFACES };
+        let needs = Needs::new(by_interfaces).reads(args.read.as_deref());
+        needs.reads(args.latest.as_deref()).confine();
+    }
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
-        transport: args.transport.transport(&args.url)?,
+        transport,
         ways: ways(&args)?,
         params: SourceParams {
             name: args.name.clone(),
-            token: args.transport.token(&args.url)?,
+            token,
             keep_alive: args.keep_alive,
             max_rate: args.law.max_rate(),
             dscp: args.marks.dscp,

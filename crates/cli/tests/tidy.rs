@@ -8,10 +8,20 @@ use std::process::Command;
 /// What each crate may import of ours. A new crate is entered here first.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-core", &[]),
+    ("freshline-system", &[]),
     ("freshline-lab", &["freshline-core"]),
-    ("freshline-net", &["freshline-core"]),
-    ("freshline-kernel", &["freshline-core"]),
-    ("freshline", &["freshline-core", "freshline-lab", "freshline-net", "freshline-kernel"]),
+    ("freshline-net", &["freshline-core", "freshline-system"]),
+    ("freshline-kernel", &["freshline-core", "freshline-system"]),
+    (
+        "freshline",
+        &[
+            "freshline-core",
+            "freshline-system",
+            "freshline-lab",
+            "freshline-net",
+            "freshline-kernel",
+        ],
+    ),
 ];
 
 /// Beyond this many lines a file holds two ideas.

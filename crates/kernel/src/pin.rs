@@ -19,9 +19,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use freshline_system::folder_lock::FolderLock;
 use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
-use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::unistd::Pid;
 
@@ -40,28 +40,34 @@ pub(crate) const CONTROL: &str = "control";
 /// Held while what is attached is looked at and changed: one command at a time.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: Flock<File>,
+    _folder: FolderLock,
 }
 
-/// Waits until no other command has it. It is on the root of the BPF file system, which containers may
-/// share, so that file system is mounted first. If it cannot be mounted, the lock is on the bare directory.
+/// Waits until no other command has it, with the end that [`FolderLock::take`] sets. It is on the root of
+/// the BPF file system, which containers may share, so that file system is mounted first. If it cannot be
+/// mounted, the lock is on the bare directory.
 pub(crate) fn lock() -> Result<Lock, KernelError> {
     loop {
-        let open = File::open(USUAL).map_err(KernelError::file("open", USUAL))?;
-        let file = Flock::lock(open, FlockArg::LockExclusive)
-            .map_err(|(_, error)| KernelError::file("lock", USUAL)(error.into()))?;
+        let at = lockable();
+        let folder = FolderLock::take(&at).map_err(KernelError::file("lock", &at))?;
         // Under the lock of the bare directory, so that two commands do not both mount it.
         if let Err(error) = ensure_mounted() {
             tracing::debug!("{error}");
         }
-        if is_at(&file, USUAL).map_err(KernelError::file("ask", USUAL))? {
-            return Ok(Lock { _file: file });
+        let at = lockable();
+        if is_at(folder.folder(), &at).map_err(KernelError::file("ask", &at))? {
+            return Ok(Lock { _folder: folder });
         }
         // It has been mounted over this directory since the directory was opened.
     }
 }
 
-fn is_at(file: &File, path: &str) -> io::Result<bool> {
+/// Where the lock is now.
+fn lockable() -> PathBuf {
+    mounted("bpf").unwrap_or_else(|| USUAL.into())
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (one, other) = (file.metadata()?, fs::metadata(path)?);
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
@@ -205,6 +211,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use nix::fcntl::{Flock, FlockArg};
+
     use super::*;
     use crate::error::require_root;
 
@@ -250,6 +258,16 @@ mod tests {
         nix::mount::umount(USUAL).unwrap();
         let first = lock().unwrap();
         assert_eq!(mounted("bpf").as_deref(), Some(Path::new(USUAL)));
-        assert!(is_at(&first._file, USUAL).unwrap());
+        assert!(is_at(first._folder.folder(), Path::new(USUAL)).unwrap());
+        drop(first);
+
+        // Mounted elsewhere only: there is where other commands look.
+        nix::mount::umount(USUAL).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        mount(Some("bpf"), other.path(), Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+        let elsewhere = lock().unwrap();
+        assert!(is_at(elsewhere._folder.folder(), other.path()).unwrap());
+        drop(elsewhere);
+        nix::mount::umount(other.path()).unwrap();
     }
 }

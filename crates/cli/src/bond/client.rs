@@ -15,6 +15,7 @@ use super::show::Show;
 use super::{How, Who, authorities, failure};
 use crate::Failure;
 use crate::output::stop_on_signals;
+use crate::privileges::LEAVES_BY_INTERFACES;
 use crate::way::Way;
 
 /// Take programs' connections in, and carry them to the server over all paths.
@@ -117,6 +118,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     let forwards = args.forward.into_iter().map(|it| (it.listen, Some(it.target)));
     let listen = args.listen.into_iter().map(|listen| (listen, None)).chain(forwards);
+    let mut needs = args.show.needs(LEAVES_BY_INTERFACES);
+    for (address, _) in listen.clone() {
+        needs = needs.listens(Some(address));
+    }
+    needs.confine();
     let mut client = Client::bind(ClientConfig {
         server: remote(&args.server),
         server_name: args.server.host(),

@@ -7,6 +7,7 @@ use freshline_core::unit::Span;
 use freshline_net::bond::{Allow, Server, ServerConfig};
 use freshline_net::clock::Clock;
 use freshline_net::quic::{Clients, Fingerprint};
+use freshline_system::privileges::Privilege;
 use miette::miette;
 
 use super::show::Show;
@@ -62,6 +63,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     let identity = args.who.identity()?;
     let fingerprint = identity.fingerprint();
+    // Privileges for the socket: its port, and buffers beyond the system's limit.
+    let needs = args.show.needs(&[Privilege::CAP_NET_ADMIN]);
+    needs.listens(Some(args.listen)).confine();
     let mut server = Server::bind(ServerConfig {
         listen: args.listen,
         identity,
@@ -70,6 +74,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         allow: args.allow.clone(),
     })
     .map_err(failure)?;
+    args.show.needs(&[]).give_up_others();
     let stop = stop_on_signals()?;
     let watcher = server.watcher();
     args.show.start(&watcher)?;

@@ -9,6 +9,7 @@ use freshline_core::unit::Span;
 use freshline_net::bond::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 use freshline_net::metrics::{Column, counters, gauges, serve, total, totals};
 use freshline_net::via::WaitsBy;
+use freshline_system::privileges::Privilege;
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
@@ -16,6 +17,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::Failure;
 use crate::output::{ms, print_json, printed};
+use crate::privileges::Needs;
 
 /// What to show of a run.
 #[derive(Debug, clap::Args)]
@@ -32,6 +34,11 @@ pub(super) struct Show {
 }
 
 impl Show {
+    /// What showing needs.
+    pub(super) fn needs(&self, privileges: &[Privilege]) -> Needs {
+        Needs::new(privileges).listens(self.metrics)
+    }
+
     /// Begins to show.
     pub(super) fn start(&self, watcher: &Watcher) -> Result<(), Failure> {
         if let Some(address) = self.metrics {

@@ -1,9 +1,7 @@
 //! `freshline emulate run`: any program behind a path.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::Command;
 
 use freshline_net::emulate::FrameLogError;
 use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
@@ -13,7 +11,9 @@ use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan_help};
 use crate::Failure;
+use crate::hold::Wrapped;
 use crate::output::{print_json, printed};
+use crate::privileges::Needs;
 
 /// Run a command behind an emulated path, whatever protocols it speaks. Needs root.
 ///
@@ -55,9 +55,8 @@ pub(super) struct Args {
     /// The path file (TOML).
     #[arg(value_name = "PATH")]
     file: PathBuf,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    wrapped: Wrapped,
     /// Repeat the random choices of an earlier run; drawn and printed if left out.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -82,14 +81,20 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
     let seed = seed_or_drawn(args.seed);
     let (captures, frames, air) = (args.pcap, args.frames, args.air);
-    let config = RunConfig { conditions: conditions.clone(), captures, frames, air, seed };
+    let mut needs = Needs::default();
+    let files = captures.iter().map(|capture| &capture.file).chain(&frames).chain(&air);
+    for file in files {
+        needs = needs.writes(Some(file));
+    }
+    let user = args.wrapped.user().cloned();
+    let config = RunConfig { conditions: conditions.clone(), captures, frames, air, user, seed };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     say!("this host is {} to the command, seed {seed}", sandbox.host());
     print_conditions(&conditions);
 
-    let (program, arguments) = args.command.split_first().expect("clap requires a command");
-    let mut command = Command::new(program);
-    command.args(arguments);
+    // The sandbox switches the user, and has a thread of its own that starts the command.
+    let command = args.wrapped.command(false);
+    needs.give_up_others();
     let report = sandbox.run(command).map_err(failure)?;
     if args.json {
         print_json(&report)?;

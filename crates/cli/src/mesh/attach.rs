@@ -5,6 +5,7 @@ use freshline_kernel::dtpa::{self, Held, NAME};
 use super::{Law, failure, say};
 use crate::Failure;
 use crate::hold::{Term, keep};
+use crate::privileges::DETACHES_MESH;
 
 /// Register the congestion control freshline_dtpa with the kernel. Needs root.
 ///
@@ -48,5 +49,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         "TCP has {NAME} now; this network namespace chooses it by `sysctl -w \
          net.ipv4.tcp_congestion_control={NAME}`"
     );
-    keep(held, ended, &said, Held::pin, |held| held.release().map(say)).map_err(failure)
+    let release = |held: Held| held.release().map(say);
+    keep(held, ended, &said, Held::pin, release, DETACHES_MESH).map_err(failure)
 }

@@ -8,6 +8,7 @@ use freshline_kernel::receiver::{Held, Target, attach};
 use super::{LawArgs, failure};
 use crate::Failure;
 use crate::hold::{Term, keep};
+use crate::privileges::DETACHES;
 
 /// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
 /// device. Needs root.
@@ -69,5 +70,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         held.adopt().map_err(failure)?;
     }
     let said = format!("controlling the TCP connections of {target}");
-    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+    keep(held, ended, &said, Held::pin, Held::release, DETACHES).map_err(failure)
 }

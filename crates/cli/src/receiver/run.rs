@@ -1,13 +1,11 @@
 //! `freshline receiver run`: control for one command.
 
-use std::ffi::OsString;
-
 use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::receiver::{Target, attach};
 
 use super::{LawArgs, failure};
 use crate::Failure;
-use crate::hold::Signals;
+use crate::hold::{Signals, Wrapped};
 
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
 ///
@@ -17,7 +15,7 @@ use crate::hold::Signals;
 #[command(after_long_help = "\
 EXAMPLES
 
-    freshline receiver run -- curl -O https://example.org/large.iso
+    freshline receiver run --user alice -- curl -O https://example.org/large.iso
 
 EXIT CODES
 
@@ -27,9 +25,8 @@ That of the command, or 128 and the signal's number if a signal ended it. Before
 pub(super) struct Args {
     #[command(flatten)]
     law: LawArgs,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    wrapped: Wrapped,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -38,5 +35,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let target = Target::Cgroup(cgroup.path().to_owned());
     let _held = attach(&target, &law).map_err(failure)?;
-    signals.run(&args.command)
+    signals.run(&args.wrapped, cgroup.path())
 }

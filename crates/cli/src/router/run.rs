@@ -9,12 +9,14 @@ use freshline_net::clock::Clock;
 use freshline_net::router::{
     Order, OrderError, Orders, Router, RouterConfig, RouterError, serve_metrics,
 };
+use freshline_system::privileges::Privilege;
 use miette::IntoDiagnostic;
 
 use super::flags::{Chosen, Flags, say_updates};
 use super::{is_in_kernel, table};
 use crate::Failure;
 use crate::output::{printed, stop_on_signals};
+use crate::privileges::Needs;
 
 /// Hold what leaves through a device, and let it go at a rate and in an order of our own.
 ///
@@ -86,7 +88,6 @@ pub(super) fn route(
 ) -> Result<(), Failure> {
     say!("{} at {}, queue {}", config.device, config.rate, config.queue);
     say_updates(&config.queue, "look like streams");
-    let stop = stop_on_signals()?;
     if is_in_kernel(&config.device) {
         return Err(Failure::Runtime(miette::miette!(
             "the kernel shapes {0} already (`freshline router attach`); `freshline router set --dev \
@@ -94,6 +95,8 @@ pub(super) fn route(
             config.device
         )));
     }
+    Needs::new(&[Privilege::CAP_NET_ADMIN]).listens(metrics).give_up_others();
+    let stop = stop_on_signals()?;
     let router = Router::open(config).map_err(failure)?;
     if let Some(address) = metrics {
         let orders = router.orders();

@@ -65,6 +65,13 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
         let name = format!("  {} > {} ({})", flow.source, flow.destination, flow.protocol);
         account(out, &name, &flow.account)?;
     }
+    if report.unshaped.times > 0 {
+        writeln!(
+            out,
+            "  packets passed without the router {} times, for {:.1} s in all",
+            report.unshaped.times, report.unshaped.seconds
+        )?;
+    }
     if report.flows_forgotten > 0 {
         writeln!(out, "  {} times a flow made room for another", report.flows_forgotten)?;
     }

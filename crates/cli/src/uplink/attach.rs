@@ -5,6 +5,7 @@ use freshline_kernel::sorpc::{self, Bands, Below, Held};
 use super::{HIDDEN, Law, failure};
 use crate::Failure;
 use crate::hold::{Term, keep};
+use crate::privileges::DETACHES;
 
 /// Begin to keep uploads out of the way of all else that leaves through a device. Needs root.
 ///
@@ -56,5 +57,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if *held.bands() != Bands::Ours && below.may_hide_a_queue() {
         say!("{device} has {}{HIDDEN}", below.describe());
     }
-    keep(held, ended, &said, Held::pin, Held::release).map_err(failure)
+    keep(held, ended, &said, Held::pin, Held::release, DETACHES).map_err(failure)
 }

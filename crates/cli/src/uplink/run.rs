@@ -1,13 +1,11 @@
 //! `freshline uplink run`: control for one command.
 
-use std::ffi::OsString;
-
 use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::sorpc;
 
 use super::{Law, failure};
 use crate::Failure;
-use crate::hold::Signals;
+use crate::hold::{Signals, Wrapped};
 
 /// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.
 ///
@@ -28,9 +26,8 @@ That of the command, or 128 and the signal's number if a signal ended it. Before
 pub(super) struct Args {
     #[command(flatten)]
     law: Law,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    wrapped: Wrapped,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -38,5 +35,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let settings = args.law.settings();
     let _held = sorpc::attach(&args.law.dev, &settings, Some(cgroup.path())).map_err(failure)?;
-    signals.run(&args.command)
+    signals.run(&args.wrapped, cgroup.path())
 }

@@ -217,11 +217,15 @@ fn packets_pass_a_router_that_is_stopped_and_are_shaped_again_once_it_runs() {
     thread::sleep(Duration::from_millis(500));
     assert!(passes(&net, 100));
     assert_eq!(updates(&router), 4);
+    let unshaped = &router.status()["unshaped"];
+    assert_eq!(count(&unshaped["times"]), 1, "{unshaped}");
+    let seconds = unshaped["seconds"].as_f64().unwrap();
+    assert!((0.4..60.0).contains(&seconds), "1.5 s without a lease of 1 s, and what came before");
     let mut errors = router.running.0.stderr.take().unwrap();
     router.stop();
     let mut said = String::new();
     errors.read_to_string(&mut said).unwrap();
-    assert!(said.contains("the router did not run for"), "{said}");
+    assert!(said.contains("the router hung or was stopped: for about"), "{said}");
 }
 
 /// The datagrams that a service manager gets.

@@ -59,7 +59,9 @@ pub use limit::{Limit, ParseLimitError};
 pub use matching::{DscpSet, Ends, Literal, Match, ParseMatchError, Prefix, Test};
 pub use recent::RecentRate;
 pub use red::{Params as RedParams, Red};
-pub use report::{AccountReport, ClassReport, FlowReport, LostReport, RouterReport, WaitingReport};
+pub use report::{
+    AccountReport, ClassReport, FlowReport, LostReport, RouterReport, UnshapedReport, WaitingReport,
+};
 pub use ring::Ring;
 pub use stream::StreamProtocol;
 

@@ -37,6 +37,20 @@ pub struct RouterReport {
     pub lost: LostReport,
     /// How often packets could not be read or given back.
     pub failures: u64,
+    /// When packets passed without the router, because it hung, was stopped or came too late to renew its
+    /// rule; nothing where that cannot be.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub unshaped: UnshapedReport,
+}
+
+/// Times in which packets passed without the router.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnshapedReport {
+    /// How many.
+    pub times: u64,
+    /// All together, in s.
+    pub seconds: f64,
 }
 
 /// What waits in a router.

@@ -8,7 +8,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use freshline_core::link::SpanHistogram;
 use freshline_core::router::{
     AccountReport, Class, ClassReport, FlowReport, LostReport, RecentRate, RouterReport,
-    WaitingReport,
+    UnshapedReport, WaitingReport,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -127,6 +127,7 @@ pub(super) fn report(
             ..LostReport::default()
         },
         failures: 0,
+        unshaped: UnshapedReport::default(),
     })
 }
 

@@ -7,6 +7,7 @@
 //! A question is a line of JSON, an [`Order`]; the answer another one. Either line is bounded, and in what
 //! is read of an answer control characters are escaped.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use freshline_core::router::RouterReport;
+use freshline_core::unit::{Span, Time};
 use freshline_core::wire::is_control;
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, getsockopt,
@@ -25,12 +27,19 @@ use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::order::{Order, Orders};
+use super::order::{Order, OrderError, Orders};
 use super::place::Place;
 use super::{RouterError, canonical};
+use crate::clock::Clock;
 
-/// How long the other end may keep us waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a client may take to send its whole order, however it is cut into pieces. Clients of ours send
+/// it at once.
+const ORDER_WITHIN: Span = Span::from_secs(1);
+/// How long a client may take to read its whole answer.
+const ANSWER_WITHIN: Span = Span::from_secs(2);
+/// How long a client waits for its whole answer: longer than the router takes while another client uses
+/// up its time.
+const PATIENCE: Span = Span::from_secs(5);
 /// The longest order, and the longest answer, in bytes: several times what a report with all its flows
 /// takes.
 const LONGEST_ORDER: u64 = 4096;
@@ -140,7 +149,7 @@ impl ControlSocket {
         let serving = Serving { path: Some(path), listener: listener.try_clone()? };
         thread::spawn(move || {
             for stream in listener.incoming() {
-                // One after the other: a slow one costs the others its patience at most.
+                // One after the other: a slow one costs the others the times above at most.
                 if stream.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
                     return; // the router has ended
                 }
@@ -198,8 +207,7 @@ pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
         Err(source) => return Err(ControlError::NoAnswer { device, source }),
     }
     match ask(stream, order) {
-        Ok(Reply::Report(report)) => Ok(*report),
-        Ok(Reply::Refused(reason)) => Err(ControlError::Refused(reason)),
+        Ok(answer) => answer.map_err(ControlError::Refused),
         Err(source) => Err(ControlError::NoAnswer { device, source }),
     }
 }
@@ -229,15 +237,12 @@ fn is_trusted(user: Uid) -> bool {
     user.is_root() || user == Uid::effective()
 }
 
-fn ask(mut stream: UnixStream, order: Order) -> io::Result<Reply> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    serde_json::to_writer(&stream, &order)?;
-    stream.write_all(b"\n")?;
-    let line = line(stream, LONGEST_ANSWER)?;
-    let mut value: Value = serde_json::from_str(&line)?;
-    escape(&mut value);
-    Ok(serde_json::from_value(value)?)
+fn ask(stream: UnixStream, order: Order) -> io::Result<Result<RouterReport, String>> {
+    let mut stream = Within::new(stream, PATIENCE);
+    let mut text = serde_json::to_vec(&order)?;
+    text.push(b'\n');
+    stream.write_all(&text)?;
+    read_answer(stream)
 }
 
 /// A line of at most this many bytes.
@@ -266,22 +271,97 @@ fn escape(value: &mut Value) {
     }
 }
 
-fn reply(mut stream: UnixStream, orders: &Orders) -> io::Result<()> {
+fn reply(stream: UnixStream, orders: &Orders) -> io::Result<()> {
     if !is_trusted(peer(&stream)?) {
         return Ok(());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let line = line(&stream, LONGEST_ORDER)?;
+    let text = answer_to(Within::new(&stream, ORDER_WITHIN), |order| orders.give(order))?;
+    Within::new(&stream, ANSWER_WITHIN).write_all(&text)
+}
+
+/// Reads an order, has it carried out, and gives the text of the answer.
+///
+/// # Errors
+/// If no whole line comes, or one that is too long.
+#[doc(hidden)]
+pub fn answer_to(
+    from: impl Read,
+    carry_out: impl FnOnce(Order) -> Result<RouterReport, OrderError>,
+) -> io::Result<Vec<u8>> {
+    let line = line(from, LONGEST_ORDER)?;
     let reply = match serde_json::from_str(&line) {
         Err(error) => Reply::Refused(format!("that is no order: {error}")),
-        Ok(order) => match orders.give(order) {
+        Ok(order) => match carry_out(order) {
             Ok(report) => Reply::Report(Box::new(report)),
             Err(error) => Reply::Refused(error.to_string()),
         },
     };
-    serde_json::to_writer(&stream, &reply)?;
-    stream.write_all(b"\n")
+    let mut text = serde_json::to_vec(&reply)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Reads an answer: the report, or why the router refused.
+///
+/// # Errors
+/// If it is no answer.
+#[doc(hidden)]
+pub fn read_answer(from: impl Read) -> io::Result<Result<RouterReport, String>> {
+    let line = line(from, LONGEST_ANSWER)?;
+    let mut value: Value = serde_json::from_str(&line)?;
+    escape(&mut value);
+    Ok(match serde_json::from_value(value)? {
+        Reply::Report(report) => Ok(*report),
+        Reply::Refused(reason) => Err(reason),
+    })
+}
+
+/// A stream on which all reads and writes together end by one time, so that a peer that sends a byte now
+/// and then gets no longer than one that sends nothing.
+struct Within<S> {
+    stream: S,
+    clock: Clock,
+    end: Time,
+}
+
+impl<S: Borrow<UnixStream>> Within<S> {
+    fn new(stream: S, span: Span) -> Self {
+        let clock = Clock::new();
+        Self { stream, clock, end: clock.awake() + span }
+    }
+
+    /// The time that is left.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.end.since(self.clock.awake()) {
+            Span::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left.into())),
+        }
+    }
+}
+
+/// What the system says of a socket's timeout is "try again", which is no advice here.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
+impl<S: Borrow<UnixStream>> Read for Within<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self.stream.borrow();
+        stream.set_read_timeout(self.left()?)?;
+        stream.read(buffer).map_err(timed_out)
+    }
+}
+
+impl<S: Borrow<UnixStream>> Write for Within<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream.borrow();
+        stream.set_write_timeout(self.left()?)?;
+        stream.write(bytes).map_err(timed_out)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -348,6 +428,28 @@ mod tests {
         // The search for sockets of killed routers does not wait for it either.
         assert!(ControlSocket::take_at(&place, "eth1").unwrap().is_some());
         assert!(path.exists() && !waiting.is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_sends_a_byte_now_and_then_does_not_extend_its_time() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let slow = thread::spawn(move || {
+            for byte in b"{\"rate\":\"20mbit\"}\n" {
+                thread::sleep(Duration::from_millis(20));
+                // It fails once the other end has lost its patience.
+                if theirs.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        });
+        let read = line(Within::new(ours, Span::from_millis(100)), LONGEST_ORDER);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        slow.join().unwrap();
+
+        // A peer that does not read.
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let written = Within::new(&ours, Span::from_millis(50)).write_all(&[0; 1 << 22]);
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use freshline_core::router::{Class, Header, LostReport, Packet};
+use freshline_core::router::{Class, Header, LostReport, Packet, UnshapedReport};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
 use super::ledger::Subject;
@@ -73,6 +73,8 @@ pub(super) struct Status {
     pub(super) limit: Option<u64>,
     /// What was lost before it could be read.
     pub(super) lost: LostReport,
+    /// When packets passed without it.
+    pub(super) unshaped: UnshapedReport,
 }
 
 /// By which a gate knows a packet again.

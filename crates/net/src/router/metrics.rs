@@ -44,15 +44,18 @@ const SOJOURNS: [Column<AccountReport, Option<f64>>; 2] = [
     ("sojourn_p95_seconds", "95th percentile of the time in the queue", |a| a.sojourn_p95_ms),
 ];
 
-const GAUGES: [Column<RouterReport, Option<f64>>; 5] = [
+const GAUGES: [Column<RouterReport, Option<f64>>; 6] = [
     ("router_rate", "Rate to which is shaped, in bit/s", |r| r.rate_bps.map(|bps| bps as f64)),
     ("router_aoi_share", "Share that the AoI class is to have", |r| r.aoi_share),
     ("router_served_share", "Share of the bytes sent that the AoI class had", |r| r.served_share),
     ("router_waiting_packets", "Packets that wait", |r| Some(r.waiting.packets as f64)),
     ("router_waiting_bytes", "Bytes that wait", |r| Some(r.waiting.bytes as f64)),
+    ("router_unshaped_seconds", "How long packets passed without the router, in all", |r| {
+        Some(r.unshaped.seconds)
+    }),
 ];
 
-const SUMS: [Column<RouterReport, u64>; 6] = [
+const SUMS: [Column<RouterReport, u64>; 7] = [
     ("router_lost_queue_full", "Packets that the kernel's queue did not take", |r| {
         r.lost.queue_full
     }),
@@ -63,6 +66,7 @@ const SUMS: [Column<RouterReport, u64>; 6] = [
     ("router_overruns", "Times that the kernel told of unread packets", |r| r.lost.overruns),
     ("router_flows_forgotten", "Flows that made room for others", |r| r.flows_forgotten),
     ("router_failures", "Failures to read packets or to give them back", |r| r.failures),
+    ("router_unshaped", "Times in which packets passed without the router", |r| r.unshaped.times),
 ];
 
 impl Collector for Snapshot {
@@ -136,7 +140,9 @@ fn accounts(
 mod tests {
     use super::*;
     use crate::promtool;
-    use freshline_core::router::{ClassReport, FlowReport, LostReport, WaitingReport};
+    use freshline_core::router::{
+        ClassReport, FlowReport, LostReport, UnshapedReport, WaitingReport,
+    };
 
     #[test]
     fn classes_and_flows_are_told_apart_by_labels() {
@@ -166,11 +172,14 @@ mod tests {
             flows_forgotten: 3,
             lost: LostReport::default(),
             failures: 0,
+            unshaped: UnshapedReport { times: 2, seconds: 1.5 },
         };
         let text = metrics::render(Snapshot(report)).unwrap();
         for line in [
             "freshline_router_rate{device=\"eth1\"} 20000000.0",
             "freshline_router_flows_forgotten_total{device=\"eth1\"} 3",
+            "freshline_router_unshaped_total{device=\"eth1\"} 2",
+            "freshline_router_unshaped_seconds{device=\"eth1\"} 1.5",
             "freshline_router_class_packets_in_total{device=\"eth1\",class=\"aoi\"} 7",
             "freshline_router_class_sojourn_p50_seconds{device=\"eth1\",class=\"aoi\"} 0.0015",
             "freshline_router_flow_replaced_total{device=\"eth1\",class=\"aoi\",\

@@ -39,6 +39,8 @@ use rand_pcg::rand_core::SeedableRng;
 use crate::stop::Stop;
 use control::ControlSocket;
 pub use control::{ControlError, order};
+#[doc(hidden)]
+pub use control::{answer_to, read_answer};
 use driver::Driver;
 use gate::Gate;
 pub use metrics::{Snapshot, serve as serve_metrics};

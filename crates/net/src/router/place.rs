@@ -10,12 +10,12 @@
 //! namespace's number in it.
 
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use nix::fcntl::{Flock, FlockArg};
+use freshline_system::folder_lock::FolderLock;
 use nix::unistd::Uid;
 
 /// For root.
@@ -32,10 +32,7 @@ const PREFIX: &str = "router-";
 pub(super) struct Place(PathBuf);
 
 /// Held while a name is taken: one router at a time.
-#[derive(Debug)]
-pub(super) struct Lock {
-    _folder: Flock<File>,
-}
+pub(super) type Lock = FolderLock;
 
 impl Place {
     /// Those that may have sockets, the first one first.
@@ -74,12 +71,9 @@ impl Place {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Waits until no other router takes a name.
+    /// Waits until no other router takes a name, with the end that [`FolderLock::take`] sets.
     pub(super) fn lock(&self) -> io::Result<Lock> {
-        match Flock::lock(File::open(&self.0)?, FlockArg::LockExclusive) {
-            Ok(folder) => Ok(Lock { _folder: folder }),
-            Err((_, error)) => Err(error.into()),
-        }
+        FolderLock::take(&self.0)
     }
 
     /// The socket of the router for a device of the calling thread's network namespace.

@@ -229,6 +229,7 @@ impl<G: Gate> Shaper<G> {
             flows_forgotten: self.ledger.forgotten(),
             lost: status.lost,
             failures: self.failures,
+            unshaped: status.unshaped,
         }
     }
 
@@ -360,7 +361,7 @@ fn give_up<G: Gate>(gate: &mut G, ledger: &mut Ledger, drop: Drop<Waiting<G>>) {
 mod tests {
     use super::super::gate::Status;
     use super::*;
-    use freshline_core::router::{Header, LostReport};
+    use freshline_core::router::Header;
     use freshline_core::unit::Bytes;
     use rand_pcg::rand_core::SeedableRng;
     use std::os::fd::RawFd;
@@ -439,7 +440,8 @@ mod tests {
         }
 
         fn status(&self) -> Status {
-            Status { super_packets: "whole", limit: None, lost: LostReport::default() }
+            let (lost, unshaped) = Default::default();
+            Status { super_packets: "whole", limit: None, lost, unshaped }
         }
     }
 

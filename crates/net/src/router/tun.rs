@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use freshline_core::router::{LostReport, Packet};
+use freshline_core::router::{LostReport, Packet, UnshapedReport};
 use freshline_core::unit::BitRate;
 
 use super::gate::{Arrived, Gate, Status, Ticket};
@@ -133,6 +133,8 @@ impl Gate for TunGate {
             super_packets: "segmented",
             limit: None,
             lost: LostReport { unread: self.unread().unwrap_or(0), ..LostReport::default() },
+            // Routes lead into the device: nothing passes without the router.
+            unshaped: UnshapedReport::default(),
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::notify::Notifier;
 /// timeouts do.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    lease: Option<Span>,
     every: Option<Span>,
     last: Option<Time>,
     notified: Option<Time>,
@@ -25,7 +24,7 @@ impl Watchdog {
         // Two for each look.
         let every = lease.map(|lease| look_every(lease) / 2);
         let every = every.into_iter().chain(notifier.every()).min();
-        Self { lease, every, last: None, notified: None, notifier }
+        Self { every, last: None, notified: None, notifier }
     }
 
     /// How long until the next sign is due.
@@ -43,17 +42,8 @@ impl Watchdog {
         if self.last.is_some() && self.wait(now).is_none_or(|wait| wait > Span::ZERO) {
             return;
         }
-        let pause = self.last.replace(now).map(|last| now.since(last));
-        if pause.is_none() {
+        if self.last.replace(now).is_none() {
             self.notifier.ready();
-        }
-        if let Some((pause, missed)) = pause.and_then(|pause| Some((pause, self.missed(pause)?))) {
-            tracing::warn!(
-                "the router did not run for {:.1} s: for about {:.1} s packets passed without it, and \
-                 from now on it shapes again",
-                pause.as_secs_f64(),
-                missed.as_secs_f64()
-            );
         }
         let every = self.notifier.every();
         if self.notified.zip(every).is_none_or(|(last, every)| now >= last + every) {
@@ -61,11 +51,5 @@ impl Watchdog {
             self.notified = Some(now);
         }
         gate.alive();
-    }
-
-    /// For how long packets passed, if signs were so far apart.
-    fn missed(&self, pause: Span) -> Option<Span> {
-        let lease = self.lease?;
-        (pause > lease).then(|| pause - lease)
     }
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+use freshline_system::User;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -34,12 +35,16 @@ pub(super) fn is_from_kernel(code: i32) -> bool {
     code > 0
 }
 
-/// Starts `command` below an init, of which the handle is. The calling thread must outlive the
+/// Starts `command`, as `user` if given, below an init, of which the handle is. The calling thread must outlive the
 /// command, and can start nothing else.
-pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
+pub(super) fn spawn(mut command: Command, user: Option<&User>) -> io::Result<Child> {
     unshare(CloneFlags::CLONE_NEWPID)?;
     // SAFETY: `become_init` makes system calls only; see the head of this file.
     unsafe { command.pre_exec(become_init) };
+    // After the init has forked, which remains root.
+    if let Some(user) = user {
+        user.runs(&mut command);
+    }
     command.spawn()
 }
 

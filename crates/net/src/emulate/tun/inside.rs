@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use freshline_system::User;
+use freshline_system::privileges::keep_only;
 use mio::Waker;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
@@ -40,7 +42,11 @@ pub(super) struct Running {
 
 impl Inside {
     /// Makes the namespace, and its end of the path.
-    pub(super) fn open(ends: Ends, mtu: u16) -> Result<(Self, Device), RunError> {
+    pub(super) fn open(
+        ends: Ends,
+        mtu: u16,
+        user: Option<User>,
+    ) -> Result<(Self, Device), RunError> {
         let (device_out, device_in) = channel();
         let (commands, command_in) = channel::<(Command, Arc<Waker>)>();
         let (pid_out, started) = channel();
@@ -50,7 +56,7 @@ impl Inside {
             let _ = device_out.send(device);
             match command_in.recv() {
                 Ok((command, waker)) => {
-                    let ended = live(command, &waker, pid_out)?;
+                    let ended = live(command, user.as_ref(), &waker, pid_out)?;
                     // What the command sent last needs the namespace until it has arrived.
                     let _ = command_in.recv();
                     Ok(ended)
@@ -132,8 +138,17 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
 }
 
 /// Runs the command to its end.
-fn live(command: Command, waker: &Waker, started: Sender<Pid>) -> io::Result<ExitStatus> {
-    let mut child = init::spawn(command)?;
+fn live(
+    command: Command,
+    user: Option<&User>,
+    waker: &Waker,
+    started: Sender<Pid>,
+) -> io::Result<ExitStatus> {
+    let mut child = init::spawn(command, user)?;
+    // This thread only waits from now on.
+    if let Err(error) = keep_only(&[]) {
+        tracing::warn!("{error}");
+    }
     // Process ids are positive `i32`s.
     let _ = started.send(Pid::from_raw(child.id() as i32));
     let status = child.wait();

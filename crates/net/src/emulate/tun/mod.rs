@@ -32,6 +32,7 @@ use std::process::Command;
 
 use freshline_core::link::{Conditions, ConditionsConfig, ConditionsError, HopConfig};
 use freshline_core::unit::{Bytes, Span, Time};
+use freshline_system::User;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -62,6 +63,8 @@ pub struct RunConfig {
     pub frames: Option<PathBuf>,
     /// Where to capture them, as a monitor beside the receiver would.
     pub air: Option<PathBuf>,
+    /// The user that runs the command; by default that of this process.
+    pub user: Option<User>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
@@ -187,7 +190,7 @@ impl Sandbox {
         // The thread that this starts must not receive them either.
         let signals = Signals::take().map_err(system("receive signals"))?;
         let (outer, prefix) = outer_device()?;
-        let (inside, inner) = Inside::open(prefix.inner(), mtu)?;
+        let (inside, inner) = Inside::open(prefix.inner(), mtu, config.user.clone())?;
         let netlink = Netlink::open().map_err(system("configure interfaces"))?;
         let ends = prefix.outer();
         outer

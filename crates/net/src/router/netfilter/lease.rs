@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
+use freshline_core::router::UnshapedReport;
 use freshline_core::unit::{Span, Time};
 
 use crate::clock::Clock;
@@ -52,6 +53,14 @@ pub(super) struct Lease {
 struct Shared {
     turns: AtomicU64,
     is_closed: AtomicBool,
+    lapses: Lapses,
+}
+
+/// Times between the end of a lease and the next renewal, in which packets passed.
+#[derive(Debug, Default)]
+struct Lapses {
+    times: AtomicU64,
+    nanos: AtomicU64,
 }
 
 impl Lease {
@@ -74,6 +83,15 @@ impl Lease {
     /// The loop runs. Never waits.
     pub(super) fn alive(&self) {
         self.shared.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When packets passed without the router, up to the last renewal.
+    pub(super) fn unshaped(&self) -> UnshapedReport {
+        let Lapses { times, nanos } = &self.shared.lapses;
+        UnshapedReport {
+            times: times.load(Ordering::Relaxed),
+            seconds: Span::from_nanos(nanos.load(Ordering::Relaxed)).as_secs_f64(),
+        }
     }
 
     /// Has the rule removed, soon.
@@ -123,10 +141,46 @@ impl Renewals {
         mem::replace(&mut self.turns, turns) != turns && now >= self.due()
     }
 
-    /// Notes a renewal; for how long packets passed because the kernel did not get to it in time.
-    fn renewed(&mut self, began: Time, ended: Time) -> Option<Span> {
+    /// Notes a renewal; the lapse before it, if the lease was over.
+    fn renewed(&mut self, began: Time, ended: Time) -> Option<Lapse> {
         let over = mem::replace(&mut self.last, began) + self.lease;
-        (began <= over && ended > over).then(|| ended.since(over))
+        let reason = if began > over { Reason::Router } else { Reason::Kernel };
+        (ended > over).then(|| Lapse { span: ended.since(over), reason })
+    }
+}
+
+/// A time in which packets passed without the router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lapse {
+    span: Span,
+    reason: Reason,
+}
+
+/// Why a renewal came too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The loop, or the whole process, did not run.
+    Router,
+    /// The kernel took until after the end of the lease.
+    Kernel,
+}
+
+impl Lapse {
+    fn report(self, lapses: &Lapses) {
+        let Self { span, reason } = self;
+        lapses.times.fetch_add(1, Ordering::Relaxed);
+        lapses.nanos.fetch_add(span.as_nanos(), Ordering::Relaxed);
+        let seconds = span.as_secs_f64();
+        match reason {
+            Reason::Router => tracing::warn!(
+                "the router hung or was stopped: for about {seconds:.1} s packets passed without it, and \
+                 from now on it shapes again"
+            ),
+            Reason::Kernel => tracing::warn!(
+                "another change of nf_tables held up the renewal of the rule: for about {seconds:.1} s \
+                 packets passed without the router; a longer --fail-open helps"
+            ),
+        }
     }
 }
 
@@ -156,12 +210,8 @@ fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Re
         let renewed = rule.renew();
         match &renewed {
             Ok(()) => {
-                if let Some(passed) = renewals.renewed(began, clock.awake()) {
-                    tracing::warn!(
-                        "another change of nf_tables held up the renewal of the rule: for about \
-                         {:.1} s packets passed without the router; a longer --fail-open helps",
-                        passed.as_secs_f64()
-                    );
+                if let Some(lapse) = renewals.renewed(began, clock.awake()) {
+                    lapse.report(&shared.lapses);
                 }
             }
             Err(error) if !is_failing => tracing::warn!(
@@ -193,10 +243,15 @@ mod tests {
         assert!(!renewals.look(at(4_000), 20));
         assert!(renewals.look(at(4_250), 21));
         let passed = renewals.renewed(at(4_250), at(7_250));
-        assert_eq!(passed, Some(Span::from_secs(2)), "the kernel was busy");
-        // The loop hung: the watchdog reports that.
+        let lapse = |ms, reason| Some(Lapse { span: Span::from_millis(ms), reason });
+        assert_eq!(passed, lapse(2_000, Reason::Kernel));
+        // The loop hung for longer than a lease, and for less than one: it took its last turn before
+        // the look at 21.75 s.
         assert!(renewals.look(at(20_000), 30));
-        assert_eq!(renewals.renewed(at(20_000), at(20_001)), None);
+        assert_eq!(renewals.renewed(at(20_000), at(20_001)), lapse(12_751, Reason::Router));
+        assert!(!renewals.look(at(21_750), 31) && !renewals.look(at(22_000), 31));
+        assert!(renewals.look(at(23_250), 32));
+        assert_eq!(renewals.renewed(at(23_250), at(23_250)), lapse(250, Reason::Router));
         let hour = Renewals { lease: Span::from_secs(3_600), last: at(0), turns: 0 };
         assert_eq!(hour.wait(at(2_500_000)), Span::from_millis(250));
     }

@@ -240,6 +240,7 @@ impl Gate for NfqueueGate {
                 vanished: self.queue.vanished(),
                 overruns: self.overruns,
             },
+            unshaped: self.lease.unshaped(),
         }
     }
 }

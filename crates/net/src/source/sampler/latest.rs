@@ -98,10 +98,7 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
         std::thread::spawn(move || {
             let mut stream = BufReader::new(stream);
             loop {
-                let read = match framing {
-                    Framing::Lines => read_line(&mut stream),
-                    Framing::U32 => read_frame(&mut stream),
-                };
+                let read = read_state(&mut stream, framing);
                 let generated_at = clock.now();
                 let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_news = newest.put(generated_at, read);
@@ -128,6 +125,18 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
             (_, Some(Err(why))) => Take::Failed(why.clone()),
             _ => Take::NotYet,
         }
+    }
+}
+
+/// The next state of a stream, or `None` at its end.
+///
+/// # Errors
+/// If the stream fails, or has no such states.
+#[doc(hidden)]
+pub fn read_state(stream: &mut impl BufRead, framing: Framing) -> io::Result<Option<Vec<u8>>> {
+    match framing {
+        Framing::Lines => read_line(stream),
+        Framing::U32 => read_frame(stream),
     }
 }
 

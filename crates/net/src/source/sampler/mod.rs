@@ -15,6 +15,8 @@ use nix::fcntl::OFlag;
 pub use command::Command;
 #[cfg(test)]
 pub(crate) use command::Run;
+#[doc(hidden)]
+pub use latest::read_state;
 pub use latest::{Framing, Latest, NoFraming};
 
 use crate::clock::Clock;
