@@ -39,12 +39,33 @@ enum Step<'a> {
         marks: [u8; 3],
     },
     Challenge(u8, [u8; 16]),
-    /// From now on each update is answered with a challenge and a new cookie, or not any more.
-    ChallengeAll(bool),
+    /// From now on the monitor answers each update so.
+    React(Reaction),
     Close(u8, u8),
     TransportLost(u8),
     TransportReady(u8),
     Queue(u8, Option<(u64, u32)>),
+}
+
+/// What a monitor that reacts does with each update, of which it knows the session and the number.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Reaction {
+    Silence,
+    /// A challenge with a new cookie.
+    Challenge,
+    /// An ack that may be of any time, and say anything of the update.
+    Ack {
+        hold_us: u32,
+        received_at: u64,
+        was_fresh: bool,
+        fresh: u32,
+        stale: u32,
+        missing: u32,
+    },
+    /// The end of the session.
+    Close(u8),
+    /// The two in turn.
+    ChallengeThenClose(u8),
 }
 
 fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
@@ -61,8 +82,8 @@ struct Endpoint {
     source: Source,
     now: Time,
     sent: Vec<Time>,
-    /// Whether the monitor answers each update with a challenge, and how many it has sent.
-    challenges: bool,
+    reaction: Reaction,
+    /// How many challenges the monitor has sent.
     cookies: u128,
     /// Openings so far.
     openings: u64,
@@ -87,7 +108,7 @@ impl Endpoint {
             source: source.over(paths),
             now: Time::ZERO,
             sent: Vec::new(),
-            challenges: false,
+            reaction: Reaction::Silence,
             cookies: 0,
             openings: 0,
         }
@@ -125,7 +146,7 @@ impl Endpoint {
             }
             Step::TransportLost(by) => self.source.on_transport_lost(self.now, path(by)),
             Step::TransportReady(by) => self.source.on_transport_ready(self.now, path(by)),
-            Step::ChallengeAll(challenges) => self.challenges = challenges,
+            Step::React(reaction) => self.reaction = reaction,
             Step::Queue(by, queue) => {
                 let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate: rate.into() });
                 self.source.on_queue(path(by), queue);
@@ -165,12 +186,51 @@ impl Endpoint {
         }
         self.sent.push(self.now);
         self.openings += u64::from(!is_open);
-        if self.challenges {
-            let session = self.source.session();
-            for by in route.all() {
-                self.cookies += 1;
-                let cookie = Cookie(self.cookies.to_be_bytes());
-                self.receive(by.0, &Challenge { session, cookie }.bytes());
+        for by in route.all() {
+            self.react(by.0);
+        }
+    }
+
+    /// The monitor's answer to the newest update.
+    fn react(&mut self, by: u8) {
+        let session = self.source.session();
+        let seq = self.sent.len() as u64 - 1;
+        let challenge = |cookies: &mut u128| {
+            *cookies += 1;
+            Challenge { session, cookie: Cookie(cookies.to_be_bytes()) }.bytes()
+        };
+        let close = |reason: u8| {
+            let reason = CloseReason::ALL[usize::from(reason) % CloseReason::ALL.len()];
+            Close { session, reason }.bytes()
+        };
+        match self.reaction {
+            Reaction::Silence => {}
+            Reaction::Challenge => {
+                let answer = challenge(&mut self.cookies);
+                self.receive(by, &answer);
+            }
+            Reaction::Close(reason) => self.receive(by, &close(reason)),
+            Reaction::ChallengeThenClose(reason) if seq.is_multiple_of(2) => {
+                self.receive(by, &close(reason));
+            }
+            Reaction::ChallengeThenClose(_) => {
+                let answer = challenge(&mut self.cookies);
+                self.receive(by, &answer);
+            }
+            Reaction::Ack { hold_us, received_at, was_fresh, fresh, stale, missing } => {
+                let ack = Ack {
+                    session,
+                    seq,
+                    generated_at: self.now,
+                    received_at: Time::from_nanos(received_at),
+                    hold: Span::from_micros(hold_us.into()),
+                    was_fresh,
+                    fresh,
+                    stale,
+                    missing,
+                    marks: Marks::default(),
+                };
+                self.receive(by, &ack.bytes());
             }
         }
     }
