@@ -12,12 +12,13 @@
 //! wait for f  if  (1 + k/cwnd_f)·D_f < (1 + β·waiting)·D_s
 //! ```
 //!
-//! [`QAware`](super::QAware) takes each packet in the queue for as long as a whole way, (n + 1)·X: a
-//! slow device gets as many packets as a fast one, and what waits there holds the window that the fast
-//! one could use. Here packets arrive in the order in which they were sent, and a window that all paths
-//! share is nobody's. Waiting is that of [`Ecf`](super::Ecf) (Lim et al., CoNEXT 2017, section 4), with
-//! two differences: times are those that the queues foretell, and what ends is not only the data but
-//! also the window. `waiting` is 1 from a wait on until the condition fails.
+//! [`QAware`](super::QAware) counts each packet in the queue as the time that a packet takes behind the
+//! device, (n + 1)·X: a device of half the rate gets as many packets as a fast one, and they arrive out
+//! of order. While the window that all paths share keeps all devices busy, this costs no goodput. Here
+//! packets arrive in the order in which they were sent, also where the window is short. Waiting is that
+//! of [`Ecf`](super::Ecf) (Lim et al., CoNEXT 2017, section 4), with two differences: times are those
+//! that the queues foretell, and what ends is not only the data but also the window. `waiting` is 1 from
+//! a wait on until the condition fails.
 //!
 //! Our own law, from the thesis 000, section 2.4, whose (2.2) smooths X once an ack, as it is done here.
 //! A path without acks keeps its X: no queue has changed what lies behind it.

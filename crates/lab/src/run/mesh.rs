@@ -6,7 +6,7 @@ use freshline_core::unit::{Bytes, Span};
 
 use super::{Group, Measured};
 use crate::mesh::{DropReason, Mesh, NodeStats, RadioStats};
-use crate::scenario::{Built, FlowConfig};
+use crate::scenario::{Built, FlowConfig, TcpConfig};
 use crate::world::{Parcel, StreamOutcome};
 
 /// The numbers of streams that begin in a mesh: of all together what other streams do not have, and
@@ -25,9 +25,9 @@ pub(super) fn by_hops(
     };
     let depths: Vec<Option<u32>> = flows.iter().map(depth).collect();
     let Some(most) = depths.iter().flatten().max().copied() else { return };
-    let segment = config.tcp.as_ref().and_then(|tcp| tcp.segment);
+    let model = config.tcp.as_ref().and_then(Model::of);
     let whole: Vec<&StreamOutcome> = outcomes.iter().collect();
-    Group { of: &config.name, measured: all }.mesh_streams(&whole, segment);
+    Group { of: &config.name, measured: all }.mesh_streams(&whole, model);
     for hops in 1..=most {
         let there = outcomes.iter().zip(&depths).filter(|(_, depth)| **depth == Some(hops));
         let there: Vec<&StreamOutcome> = there.map(|(outcome, _)| outcome).collect();
@@ -36,27 +36,53 @@ pub(super) fn by_hops(
         group.mean("goodput", "bit/s", goodputs);
         group.mean("retransmitted", "1", there.iter().map(|stream| Some(stream.retransmitted)));
         group.mean_time("rtt_mean", &there, |stream| Some(stream.rtt?.mean));
-        group.mesh_streams(&there, segment);
+        group.mesh_streams(&there, model);
     }
 }
 
 impl Group<'_> {
-    fn mesh_streams(&mut self, streams: &[&StreamOutcome], segment: Option<Bytes>) {
+    fn mesh_streams(&mut self, streams: &[&StreamOutcome], model: Option<Model>) {
         self.mean("loss_events", "1", streams.iter().map(|stream| Some(stream.loss_events)));
         self.mean_time("period_mean", streams, |stream| stream.period);
-        let model = |stream: &&StreamOutcome| model_bps(stream, segment?);
-        self.mean("goodput_model", "bit/s", streams.iter().map(model));
+        self.mean("throughput", "bit/s", streams.iter().map(|stream| throughput_bps(stream)));
+        let predicted = |stream: &&StreamOutcome| {
+            let rtt = stream.rtt?.mean;
+            model?.throughput_bps(stream.loss_events, stream.period.unwrap_or(Span::ZERO) + rtt)
+        };
+        self.mean("throughput_model", "bit/s", streams.iter().map(predicted));
     }
 }
 
-/// The goodput that 003's (4.3) promises with the losses, round trips and periods that were met:
-/// MSS·a/((TXP + RTT)·√p), a² = 3/2, in bit/s; unknown without losses.
-fn model_bps(stream: &StreamOutcome, segment: Bytes) -> Option<f64> {
-    let period = stream.period.unwrap_or(Span::ZERO);
-    let round = (period + stream.rtt?.mean).as_secs_f64();
-    let window = (1.5 / stream.loss_events).sqrt();
-    let bits = 8.0 * segment.get() as f64;
-    (stream.loss_events > 0.0).then(|| bits * window / round)
+/// Payload sent, in bit/s, with the segments that were sent again.
+fn throughput_bps(stream: &StreamOutcome) -> Option<f64> {
+    let is_first = 1.0 - stream.retransmitted;
+    stream.goodput_bps.filter(|_| is_first > 0.0).map(|goodput| goodput / is_first)
+}
+
+/// Im's model of DTPA's throughput (4.3).
+#[derive(Clone, Copy)]
+struct Model {
+    segment: Bytes,
+    /// Segments in the receive window, which the model leaves out.
+    max_window: f64,
+}
+
+impl Model {
+    fn of(tcp: &TcpConfig) -> Option<Self> {
+        let segment = tcp.segment?;
+        // Half of the buffer is window, as Linux has it.
+        let window = tcp.receive_buffer.map(|[_, max]| max.get() as f64 / 2.0);
+        let max_window = window.map_or(f64::INFINITY, |window| window / segment.get() as f64);
+        Some(Self { segment, max_window })
+    }
+
+    /// MSS·a/((TXP + RTT)·√p), a² = 3/2, in bit/s, with a window a/√p of at most the receiver's;
+    /// unknown without losses.
+    fn throughput_bps(self, loss_events: f64, round: Span) -> Option<f64> {
+        let window = (1.5 / loss_events).sqrt().min(self.max_window);
+        let bits = 8.0 * self.segment.get() as f64;
+        (loss_events > 0.0).then(|| bits * window / round.as_secs_f64())
+    }
 }
 
 type Count = fn(&NodeStats, &RadioStats) -> u64;
@@ -85,5 +111,21 @@ pub(super) fn nodes(name: &str, mesh: &Mesh<Parcel>, all: &mut Vec<Measured>) {
         for (metric, of) in COUNTS {
             group.add(metric, "packets", of(node, radio) as f64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_has_no_more_than_the_receive_window_in_a_round() {
+        let model = |max_window| Model { segment: Bytes::new(100), max_window };
+        let round = Span::from_secs(2);
+        // a/√p = √(1.5/0.015) = 10 segments.
+        let of = |max_window| model(max_window).throughput_bps(0.015, round).unwrap();
+        assert!((of(f64::INFINITY) - 4000.0).abs() < 1e-6, "{}", of(f64::INFINITY));
+        assert!((of(8.0) - 3200.0).abs() < 1e-6, "{}", of(8.0));
+        assert_eq!(model(8.0).throughput_bps(0.0, round), None);
     }
 }
