@@ -4,7 +4,7 @@ use freshline_core::session::{
     Admission, Clocked, Monitor, MonitorParams, Origin, Secret, Verdict,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, CloseReason, Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Opening, SessionId, Update};
 
 /// An address: its network is the address without the last two digits.
 type Address = u64;
@@ -158,4 +158,45 @@ fn an_address_holds_no_more_sources_than_one_may() {
     assert_eq!(fill(&mut monitor, at(0), NEIGHBOUR, 20), 3);
     let counters = monitor.counters();
     assert_eq!((counters.capped, counters.refused, counters.superseded), (2, 2, 1));
+}
+
+#[test]
+fn a_name_brings_an_address_no_more_sources_than_one_may_hold() {
+    let params = MonitorParams { max_sources_per_peer: 3, ..MonitorParams::default() };
+    let mut monitor = monitor(params);
+    let robot = |session| Said { session, name: "robot", token: b"" };
+    assert_eq!(say(&mut monitor, at(0), ELSEWHERE, &robot(1)), Told::Opened);
+    assert_eq!(fill(&mut monitor, at(0), FLOODER, 10), 3);
+    assert_eq!(say(&mut monitor, at(0), FLOODER, &robot(2)), Told::Full, "it holds three");
+    assert_eq!(say(&mut monitor, at(0), NEIGHBOUR, &robot(3)), Told::Opened);
+    assert_eq!((monitor.counters().capped, monitor.counters().superseded), (2, 1));
+}
+
+#[test]
+fn a_name_is_known_where_its_session_was_opened_and_not_where_updates_came_from() {
+    let params = MonitorParams { max_sources: 100, reserved: 6, ..MonitorParams::default() };
+    let mut monitor = monitor(params);
+    let robot = |session| Said { session, name: "robot", token: b"" };
+    for second in 0..70 {
+        say(&mut monitor, at(second), FLOODER, &robot(1));
+    }
+    // The address of a datagram alone proves nothing.
+    assert_eq!(say(&mut monitor, at(70), ELSEWHERE, &robot(1)), Told::Fresh);
+    let close = Close { session: SessionId(1), reason: CloseReason::Done }.bytes();
+    let now = at(71);
+    let clocked = Clocked { received_at: now, now };
+    monitor.on_datagram(clocked, ELSEWHERE, &close, &mut [0; Ack::LEN]);
+    assert!(monitor.is_empty());
+    assert_eq!(fill(&mut monitor, now, ELSEWHERE, 1_000), 94);
+    assert_eq!(say(&mut monitor, now, ELSEWHERE, &robot(2)), Told::Full);
+    assert_eq!(fill(&mut monitor, now, FLOODER, 2_000), 0);
+    assert_eq!(say(&mut monitor, now, FLOODER, &robot(3)), Told::Opened);
+}
+
+#[test]
+fn a_session_that_ends_before_it_has_come_is_no_fault() {
+    let mut monitor = monitor(MonitorParams::default());
+    let robot = |session| Said { session, name: "robot", token: b"" };
+    assert_eq!(say(&mut monitor, at(9), FLOODER, &robot(1)), Told::Opened);
+    assert_eq!(say(&mut monitor, at(7), FLOODER, &robot(2)), Told::Opened);
 }

@@ -25,8 +25,9 @@ pub(crate) struct Peer {
     pub(crate) address: Address,
     /// QUIC's.
     connection: Option<ConnKey>,
-    /// Stands for the certificate that it has shown, if it was asked for one.
-    pub(crate) identity: Option<NonZeroU64>,
+    /// By what its places count. With QUIC that of the handshake, as later addresses can be forged; over
+    /// UDP that of this datagram, which only counts once a cookie has proven its address.
+    origin: Origin,
 }
 
 impl Peer {
@@ -34,9 +35,9 @@ impl Peer {
         self.address.remote
     }
 
-    /// By what its places count.
+    /// By what its places count; the owner stands for the certificate that it has shown, 0 without.
     pub(crate) fn origin(&self) -> Origin {
-        network::origin(self.remote(), self.identity.map_or(0, NonZeroU64::get))
+        self.origin
     }
 
     /// The number of its QUIC connection, never used again for another.
@@ -135,7 +136,8 @@ impl Carrier {
             let (now, dscp) = (clock.now(), train.dscp);
             match self {
                 Self::Udp(outbox) => {
-                    let peer = Peer { address: train.from, connection: None, identity: None };
+                    let origin = network::origin(train.from.remote, 0);
+                    let peer = Peer { address: train.from, connection: None, origin };
                     for datagram in train.datagrams() {
                         let at = Clocked { received_at, now };
                         let answer =
@@ -264,9 +266,9 @@ impl Quic {
         let mut reply = [0; N];
         while let Some((connection, datagram)) = self.server.recv() {
             let Some(remote) = self.server.remote_addr(connection) else { continue };
+            let Some(origin) = self.server.origin(connection) else { continue };
             let address = Address { remote, local: None };
-            let identity = self.server.identity(connection);
-            let peer = Peer { address, connection: Some(connection), identity };
+            let peer = Peer { address, connection: Some(connection), origin };
             let names = self.server.names(connection);
             let Answer { len, dscp: mark, is_known } =
                 answer(Came { at, peer, dscp, names, datagram: &datagram }, &mut reply);

@@ -19,7 +19,7 @@ use slab::Slab;
 
 /// What a place counts for: numbers that stand for an owner (a token or a certificate), a network, and an
 /// address in it. 0 where the transport does not know them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Origin {
     /// The token or the certificate.
     pub owner: u64,
@@ -80,6 +80,15 @@ impl Shares {
     /// Whether no place is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The party that holds this place, if it is held.
+    pub(super) fn origin(&self, place: u32) -> Option<Origin> {
+        let link = self.links.get(place as usize).filter(|link| link.node != NONE)?;
+        let address = &self.nodes[link.node as usize];
+        let network = &self.nodes[address.parent as usize];
+        let owner = &self.nodes[network.parent as usize];
+        Some(Origin { owner: owner.key, network: network.key, address: address.key })
     }
 
     /// How many places the address of `origin` holds, under its owner.
@@ -287,7 +296,9 @@ mod tests {
                     model.insert(place, (owner, network, address));
                 }
                 prop_assert_eq!(shares.len(), model.len());
-                for (owner, network, address) in model.values() {
+                prop_assert_eq!(shares.origin(place).is_some(), model.contains_key(&place));
+                for (place, (owner, network, address)) in &model {
+                    prop_assert_eq!(shares.origin(*place), Some(origin(*owner, *network, *address)));
                     let held = model.values().filter(|one| **one == (*owner, *network, *address));
                     prop_assert_eq!(shares.held(&origin(*owner, *network, *address)), held.count());
                 }

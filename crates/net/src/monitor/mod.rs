@@ -26,7 +26,6 @@ use crate::ask::{self, Desk};
 use crate::carrier::Came;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
-use crate::network;
 use crate::quic;
 use crate::refusal::Refusals;
 use crate::stop::Stop;
@@ -48,15 +47,17 @@ pub struct Sender {
     pub address: SocketAddr,
     /// The QUIC connection.
     connection: Option<NonZeroU64>,
-    /// Stands for the certificate that it has shown, if it was asked for one.
-    identity: Option<NonZeroU64>,
+    /// By what its places count; the owner stands for the certificate that it has shown, 0 without. A
+    /// forged address does not change it.
+    origin: Origin,
 }
 
 impl Sender {
     /// A session may come by several connections, of one source alone. UDP has none: there a session
     /// may move from address to address.
     fn relation(before: &Self, now: &Self) -> Relation {
-        match (before.identity == now.identity, before.connection == now.connection) {
+        let is_owner = before.origin.owner == now.origin.owner;
+        match (is_owner, before.connection == now.connection) {
             (false, _) => Relation::Other,
             (true, true) => Relation::Same,
             (true, false) => Relation::Unproven,
@@ -64,7 +65,7 @@ impl Sender {
     }
 
     fn origin(&self) -> Origin {
-        network::origin(self.address, self.identity.map_or(0, NonZeroU64::get))
+        self.origin
     }
 }
 
@@ -259,11 +260,8 @@ impl Monitor {
         let Self { endpoint, sources, .. } = self;
         endpoint.receive(BATCHES_A_TURN, |came, reply| {
             let Came { at, peer, dscp, names, datagram } = came;
-            let sender = Sender {
-                address: peer.remote(),
-                connection: peer.serial(),
-                identity: peer.identity,
-            };
+            let sender =
+                Sender { address: peer.remote(), connection: peer.serial(), origin: peer.origin() };
             sources.on_datagram(at, (sender, names), (dscp, datagram), reply, watch)
         })
     }

@@ -245,7 +245,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
 
 #[cfg(test)]
 mod tests {
-    use freshline_core::session::{Admission, Clocked, MonitorParams, Secret, Verdict};
+    use freshline_core::session::{Admission, Clocked, MonitorParams, Origin, Secret, Verdict};
     use freshline_core::wire::{Ack, Opening, SessionId, Update};
 
     use super::*;
@@ -288,7 +288,7 @@ mod tests {
             let sender = Sender {
                 address: "127.0.0.1:1".parse().unwrap(),
                 connection: None,
-                identity: None,
+                origin: Origin::default(),
             };
             let at = Clocked { received_at: now, now };
             let receipt =

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender as Channel};
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Clocked, MonitorParams, Sample, Secret, SourceKey, SourceParams,
+    self, Clocked, MonitorParams, Origin, Sample, Secret, SourceKey, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -428,7 +428,7 @@ impl World {
         let sender = Sender {
             address: "127.0.0.1:1".parse().expect("valid"),
             connection: None,
-            identity: None,
+            origin: Origin::default(),
         };
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };

@@ -332,10 +332,17 @@ impl Server {
         self.timers.first().map(|&(wake_at, _)| wake_at)
     }
 
-    /// Where the source of a connection is now; it may move.
+    /// Where the source of a connection is now; it may move, and this address may be a forged one.
     pub fn remote_addr(&self, key: ConnKey) -> Option<SocketAddr> {
         let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
         peer.connection.network_path(PathId::ZERO).ok().map(|path| path.remote())
+    }
+
+    /// By what the places of a connection's source count: its certificate, and the address that has proven
+    /// itself by the handshake. Packets from elsewhere, which can be forged, do not change it.
+    pub fn origin(&self, key: ConnKey) -> Option<Origin> {
+        let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
+        Some(peer.origin)
     }
 
     /// What stands for the certificate that the source of a connection has shown: the same number

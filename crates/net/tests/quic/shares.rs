@@ -129,3 +129,26 @@ fn a_session_that_comes_by_ever_new_connections_keeps_no_other_one_out() {
     assert_eq!(world.server.refusals().of(Refusal::Displaced), 2);
     assert!(world.server.refusals().of(Refusal::Connections) > 0);
 }
+
+#[test]
+fn a_connection_counts_for_the_address_of_its_handshake_and_for_no_forged_one() {
+    let house = House::new();
+    let mut world = World::limited(&house, Limits::default());
+    world.connect();
+    let key = world.deliver(b"an opening");
+    let origin = world.server.origin(key);
+    world.run(Duration::from_secs(1));
+    for n in 0..5 {
+        let forged = SocketAddr::from(([198, 51, n, 7], 99));
+        world.client_addr = forged;
+        let _ = world.client.send(b"an opening");
+        world.client_to_server();
+        let (key, _) = world.server.recv().expect("it arrives");
+        assert_eq!(world.server.remote_addr(key), Some(forged), "QUIC follows at once");
+        assert_eq!((world.server.origin(key), origin.is_some()), (origin, true));
+        // Nothing goes back to the client.
+        while world.server.poll_transmit(world.now, &mut Vec::new()).is_some() {}
+        world.now += Duration::from_millis(5);
+        world.server.on_timeout(world.now);
+    }
+}

@@ -1,6 +1,7 @@
 //! The monitor's end of all sessions.
 
 mod places;
+mod tables;
 mod types;
 
 use alloc::boxed::Box;
@@ -309,10 +310,15 @@ impl<P: Copy + Hash> Monitor<P> {
             if is_anothers {
                 return self.refuse(session, CloseReason::NameTaken, reply);
             }
+            let origin = self.origin_of(&peer, credential);
+            if self.places.origin(former) != origin && self.places.is_capped(&origin) {
+                return self.refuse_capped(session, reply);
+            }
             self.remove(former, at.now);
             self.counters.superseded += 1;
         } else {
-            let (origin, name) = self.identify(&peer, credential, opening.name);
+            let origin = self.origin_of(&peer, credential);
+            let name = self.name_of(&origin, opening.name);
             let Self { places, records, .. } = self;
             match places.find(&origin, name, |key| records[key as usize].heard_at) {
                 Place::Free => {}
@@ -321,10 +327,7 @@ impl<P: Copy + Hash> Monitor<P> {
                     self.counters.displaced += 1;
                 }
                 Place::Full => return self.refuse(session, CloseReason::Full, reply),
-                Place::Capped => {
-                    self.counters.capped += 1;
-                    return self.refuse(session, CloseReason::Full, reply);
-                }
+                Place::Capped => return self.refuse_capped(session, reply),
             }
         }
         let binding = Binding { credential, label: self.secret.label(session) };
@@ -430,60 +433,18 @@ impl<P: Copy + Hash> Monitor<P> {
         unmarked(Verdict::Refused(reason), reply)
     }
 
+    fn refuse_capped<'a>(
+        &mut self,
+        session: SessionId,
+        reply: &mut [u8; Ack::LEN],
+    ) -> Receipt<'a, P> {
+        self.counters.capped += 1;
+        self.refuse(session, CloseReason::Full, reply)
+    }
+
     fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a, P> {
         self.counters.ignored += 1;
         unmarked(Verdict::Ignored(why), 0)
-    }
-
-    // ---- the tables ----
-
-    fn find(&self, session: SessionId) -> Option<u32> {
-        self.by_session.find(&session, |key| &self.records[key as usize].session)
-    }
-
-    fn find_named(&self, name: &str) -> Option<u32> {
-        self.by_name.find(name, |key| &*self.records[key as usize].name)
-    }
-
-    /// Where a sender is from, and what stands for its name, if it has one.
-    fn identify(&self, peer: &P, credential: u64, name: &str) -> (Origin, Option<u64>) {
-        let mut origin = (self.origin)(peer);
-        origin.owner ^= credential;
-        let network = if origin.owner == 0 { origin.network } else { 0 };
-        let name = (!name.is_empty()).then(|| self.secret.owned_name(name, origin.owner, network));
-        (origin, name)
-    }
-
-    fn insert(&mut self, record: Record<P>, now: Time) -> u32 {
-        self.make_room();
-        let (origin, name) = self.identify(&record.peer, record.credential(), &record.name);
-        let key = self.records.insert(record) as u32;
-        self.places.take(key, &origin, name, now);
-        let records = &self.records;
-        self.by_session.insert(key, |key| &records[key as usize].session);
-        if !records[key as usize].name.is_empty() {
-            self.by_name.insert(key, |key| &*records[key as usize].name);
-        }
-        key
-    }
-
-    /// Grows the records by a sixteenth instead of twofold, and never beyond the cap: what is
-    /// allotted and not used counts as a source's state too.
-    fn make_room(&mut self) {
-        let len = self.records.len();
-        if len == self.records.capacity() {
-            let wanted = (len / 16).max(16);
-            self.records.reserve_exact(wanted.min(self.params.max_sources - len));
-        }
-    }
-
-    fn remove(&mut self, key: u32, now: Time) -> Record<P> {
-        let record = self.records.remove(key as usize);
-        let (origin, name) = self.identify(&record.peer, record.credential(), &record.name);
-        self.places.leave(key, &origin, name, now);
-        self.by_session.remove(key, &record.session);
-        self.by_name.remove(key, &*record.name);
-        record
     }
 }
 

@@ -9,7 +9,9 @@
 //!
 //! A source returns if it shows a name that it held for [`HELD`] at least, with the same token or
 //! certificate; where neither is asked for, from the same network. A source that replaces its own former
-//! session takes the place of that.
+//! session takes the place of that, if its address has one left or is the same as before.
+//!
+//! A place counts for the sender that opened the session, wherever its updates come from later.
 
 use alloc::vec::Vec;
 
@@ -64,7 +66,7 @@ impl Places {
         name: Option<u64>,
         heard: impl Fn(u32) -> Time,
     ) -> Place {
-        if self.shares.held(origin) >= self.per_peer {
+        if self.is_capped(origin) {
             return Place::Capped;
         }
         let is_known = name.is_some_and(|name| self.known.contains(name));
@@ -86,11 +88,23 @@ impl Places {
         self.since[place as usize] = if was_known { 0 } else { seconds(now) };
     }
 
+    /// Whether the address holds as many places as one may.
+    pub(super) fn is_capped(&self, origin: &Origin) -> bool {
+        self.shares.held(origin) >= self.per_peer
+    }
+
+    /// Where the session of a place was opened from.
+    pub(super) fn origin(&self, place: u32) -> Origin {
+        self.shares.origin(place).unwrap_or_default()
+    }
+
     pub(super) fn leave(&mut self, place: u32, origin: &Origin, name: Option<u64>, now: Time) {
         self.shares.remove(place);
         let since = self.since[place as usize];
+        // A time that comes after a later one, as of datagrams in a batch, is no fault.
+        let held = seconds(now).saturating_sub(since);
         if let Some(name) = name
-            && (since == 0 || seconds(now) - since >= seconds(Time::ZERO + HELD))
+            && (since == 0 || held >= seconds(Time::ZERO + HELD))
         {
             self.known.insert(name, origin);
         }

@@ -1,0 +1,66 @@
+//! The tables of a monitor: its records, and how they are found.
+
+use core::hash::Hash;
+
+use super::Monitor;
+use crate::session::record::Record;
+use crate::session::shares::Origin;
+use crate::unit::Time;
+use crate::wire::SessionId;
+
+impl<P: Copy + Hash> Monitor<P> {
+    pub(super) fn find(&self, session: SessionId) -> Option<u32> {
+        self.by_session.find(&session, |key| &self.records[key as usize].session)
+    }
+
+    pub(super) fn find_named(&self, name: &str) -> Option<u32> {
+        self.by_name.find(name, |key| &*self.records[key as usize].name)
+    }
+
+    /// Where a sender is from that shows this credential.
+    pub(super) fn origin_of(&self, peer: &P, credential: u64) -> Origin {
+        let origin = (self.origin)(peer);
+        Origin { owner: origin.owner ^ credential, ..origin }
+    }
+
+    /// What stands for the name of a source from there, if it has one.
+    pub(super) fn name_of(&self, origin: &Origin, name: &str) -> Option<u64> {
+        let network = if origin.owner == 0 { origin.network } else { 0 };
+        (!name.is_empty()).then(|| self.secret.owned_name(name, origin.owner, network))
+    }
+
+    pub(super) fn insert(&mut self, record: Record<P>, now: Time) -> u32 {
+        self.make_room();
+        let origin = self.origin_of(&record.peer, record.credential());
+        let name = self.name_of(&origin, &record.name);
+        let key = self.records.insert(record) as u32;
+        self.places.take(key, &origin, name, now);
+        let records = &self.records;
+        self.by_session.insert(key, |key| &records[key as usize].session);
+        if !records[key as usize].name.is_empty() {
+            self.by_name.insert(key, |key| &*records[key as usize].name);
+        }
+        key
+    }
+
+    /// Grows the records by a sixteenth instead of twofold, and never beyond the cap: what is
+    /// allotted and not used counts as a source's state too.
+    fn make_room(&mut self) {
+        let len = self.records.len();
+        if len == self.records.capacity() {
+            let wanted = (len / 16).max(16);
+            self.records.reserve_exact(wanted.min(self.params.max_sources - len));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: u32, now: Time) -> Record<P> {
+        let record = self.records.remove(key as usize);
+        // Not that of the last update, which may have come from anywhere.
+        let origin = self.places.origin(key);
+        let name = self.name_of(&origin, &record.name);
+        self.places.leave(key, &origin, name, now);
+        self.by_session.remove(key, &record.session);
+        self.by_name.remove(key, &*record.name);
+        record
+    }
+}
