@@ -30,7 +30,8 @@ pub enum Refusal {
     PeerLimit,
     /// A session that gave its place to a party that holds fewer.
     Displaced,
-    /// A QUIC handshake failed: another protocol, or a certificate that is not trusted.
+    /// A QUIC handshake failed: another protocol, a certificate that is not trusted, or a peer that takes
+    /// small datagrams only.
     Handshake,
     /// A QUIC handshake beyond the rate of its address or network.
     HandshakeRate,
@@ -40,7 +41,7 @@ pub enum Refusal {
     TokenReplayed,
     /// A QUIC connection beyond the number of those by which sessions come.
     Connections,
-    /// A QUIC connection without a session that gave its place to a newcomer.
+    /// A QUIC connection that gave its place to a newcomer.
     ConnectionDisplaced,
     /// A QUIC connection, or a handshake, by which no session came in time.
     NoSession,

@@ -71,7 +71,7 @@ pub struct Limits {
     /// party that has most gives way to one of a party with fewer, and others are refused; see
     /// [`Shares`](freshline_core::session::Shares).
     pub max_connections: usize,
-    /// Most connections by which none has, handshakes included, as large. Beyond it, the oldest one of
+    /// Most connections by which none comes, handshakes and closing ones included, as large. Beyond it, the oldest one of
     /// the network that has the most (24 bits of IPv4, 48 of IPv6) gives way.
     pub max_strangers: usize,
     /// Unfinished handshakes from which on a newcomer must first prove its address by a

@@ -93,7 +93,7 @@ pub struct Server {
     peers: Vec<Option<Box<Peer>>>,
     open: usize,
     handshakes: usize,
-    /// Connections by which no session has come.
+    /// Connections by which no session comes, closing ones with them.
     strangers: Strangers,
     /// Those by which one has, by slot.
     kept: Shares,
@@ -182,8 +182,7 @@ impl Server {
                 }
                 Phase::Kept { until } if until <= now => {
                     peer.phase = Phase::Stranger { close_at: None };
-                    self.kept.remove(slot as u32);
-                    self.strangers.insert(peer.network, peer.key.serial, slot);
+                    self.end_keeping(slot);
                     self.settle(slot, now);
                 }
                 _ => {
@@ -232,7 +231,7 @@ impl Server {
                 return self.close(key, now, FULL);
             };
             if let Some(other) = self.peers[slot].as_ref().map(|peer| peer.key) {
-                self.refusals.count(Refusal::Displaced);
+                self.refusals.count(Refusal::ConnectionDisplaced);
                 self.close(other, now, DISPLACED);
             }
         }
@@ -253,6 +252,15 @@ impl Server {
         self.kept.gives_way(newcomer, until).map(|slot| slot as usize)
     }
 
+    /// No session comes by this connection any more: it gives way to newcomers, also while it closes. So
+    /// all connections are kept ones or strangers, and each kind has a bound.
+    fn end_keeping(&mut self, slot: usize) {
+        self.kept.remove(slot as u32);
+        if let Some(peer) = &self.peers[slot] {
+            self.strangers.insert(peer.network, peer.key.serial, slot);
+        }
+    }
+
     /// Ends a connection and tells the source why, in words for its user. No event
     /// follows.
     pub fn close(&mut self, key: ConnKey, now: Instant, reason: &str) {
@@ -262,7 +270,7 @@ impl Server {
             let reason = Bytes::copy_from_slice(reason.as_bytes());
             peer.connection.close(now, VarInt::from_u32(0), reason);
             peer.phase = Phase::Lost;
-            self.kept.remove(key.slot as u32);
+            self.end_keeping(key.slot);
             self.settle(key.slot, now);
         }
     }
@@ -446,13 +454,10 @@ impl Server {
         self.settle(slot, now);
     }
 
-    /// Whether a newcomer would be turned away as soon as it opens a session. Closing connections are
-    /// counted only when there are very many.
+    /// Whether a newcomer would be turned away as soon as it opens a session.
     fn is_full_for(&mut self, newcomer: &Origin) -> bool {
-        let Limits { max_connections, max_strangers, .. } = self.limits;
-        let is_kept_full = self.kept.len() >= max_connections;
-        (is_kept_full && self.kept_that_gives_way(newcomer).is_none())
-            || self.open >= max_connections.saturating_add(2 * max_strangers)
+        self.kept.len() >= self.limits.max_connections
+            && self.kept_that_gives_way(newcomer).is_none()
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
@@ -507,6 +512,7 @@ impl Server {
                     peer.origin.owner = peer.identity.map_or(0, NonZeroU64::get);
                 }
                 Event::Connected => {
+                    self.refusals.count(Refusal::Handshake);
                     peer.connection.close(now, VarInt::from_u32(0), TOO_SMALL.into());
                     peer.phase = Phase::Lost;
                     answered = true;
@@ -519,7 +525,9 @@ impl Server {
                     if peer.phase.is_handshake() {
                         self.refusals.count(Refusal::Handshake);
                     }
+                    // As `end_keeping` does.
                     self.kept.remove(slot as u32);
+                    self.strangers.insert(peer.network, peer.key.serial, slot);
                     self.events.extend(peer.lose(reason.into()));
                 }
                 _ => {}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use freshline_net::quic::{ClientEvent, Limits, Transmit};
-use freshline_net::{Rate, Rates};
+use freshline_net::{Rate, Rates, Refusal};
 use proptest::prelude::*;
 
 use crate::world::{Foreign, House, World};
@@ -207,6 +207,7 @@ fn a_peer_that_takes_no_datagrams_of_our_size_is_sent_away() {
     );
     world.run(Duration::from_secs(1));
     assert_eq!(world.server.connections(), 1, "only our own client's");
+    assert_eq!(world.server.refusals().of(Refusal::Handshake), 1);
 }
 
 /// What a saboteur on the path does to one packet.

@@ -126,8 +126,38 @@ fn a_session_that_comes_by_ever_new_connections_keeps_no_other_one_out() {
         assert!(open(&mut world, &mut newcomer).is_some(), "{address}");
         flood.push(newcomer);
     }
-    assert_eq!(world.server.refusals().of(Refusal::Displaced), 2);
-    assert!(world.server.refusals().of(Refusal::Connections) > 0);
+    let refusals = world.server.refusals();
+    // Two that had sessions, and closing ones.
+    assert!(refusals.of(Refusal::ConnectionDisplaced) >= 2);
+    assert_eq!(refusals.of(Refusal::Displaced), 0, "no session has ended");
+    assert!(refusals.of(Refusal::Connections) > 0);
+}
+
+#[test]
+fn closing_connections_of_one_address_keep_no_other_one_out() {
+    let house = House::new();
+    let limits = Limits { max_connections: 12, max_strangers: 4, ..NARROW };
+    let mut world = World::limited(&house, limits);
+    for batch in 0..6 {
+        let clients = (0..4).map(|n| world.another_client(&house, flooder(batch * 4 + n)));
+        let mut clients: Vec<_> = clients.collect();
+        // The longer a round trip takes, the longer a connection is closing.
+        Another::connect_slowly(&mut world, &mut clients, Duration::from_millis(4_500));
+        for client in &mut clients {
+            let _ = client.client.send(b"a session");
+            client.speak(&mut world);
+            let (key, _) = world.server.recv().expect("it is in");
+            world.server.keep(key, world.now);
+            client.client.close(world.now);
+            client.speak(&mut world);
+        }
+        while world.server.poll_transmit(world.now, &mut Vec::new()).is_some() {}
+        assert!(world.server.connections() <= 12 + 4);
+    }
+    let address = "198.51.100.1:1".parse().expect("an address");
+    let mut newcomer = world.another_client(&house, address);
+    assert!(open(&mut world, &mut newcomer).is_some());
+    assert_eq!(world.server.refusals().of(Refusal::Connections), 0);
 }
 
 #[test]

@@ -177,6 +177,31 @@ impl Another {
         std::mem::swap(&mut self.addr, &mut world.client_addr);
     }
 
+    /// Says what it has to say, and hears nothing.
+    pub(crate) fn speak(&mut self, world: &mut World) {
+        let mut buf = Vec::new();
+        while self.client.poll_transmit(world.now, &mut buf).is_some() {
+            world.server.handle(world.now, self.addr, None, &buf);
+        }
+    }
+
+    /// Handshakes of several clients for which the answers of the server take so long.
+    pub(crate) fn connect_slowly(world: &mut World, clients: &mut [Self], delay: Duration) {
+        clients.iter_mut().for_each(|client| client.speak(world));
+        let (mut buf, mut answers) = (Vec::new(), Vec::new());
+        while let Some(transmit) = world.server.poll_transmit(world.now, &mut buf) {
+            answers.push((transmit.to, buf.clone()));
+        }
+        world.now += delay;
+        for (to, packet) in answers {
+            for client in clients.iter_mut().filter(|client| client.addr == to) {
+                client.client.handle(world.now, world.server_addr, None, &packet);
+            }
+        }
+        clients.iter_mut().for_each(|client| client.exchange_with(world));
+        world.server.on_timeout(world.now);
+    }
+
     pub(crate) fn lost(&mut self) -> LostReason {
         lost(&mut self.client)
     }
