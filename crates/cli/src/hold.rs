@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,7 +120,7 @@ impl Signals {
 
     /// Runs a command to its end, as which this process is to end. Then this process has the privileges
     /// alone that it needs to detach, and to remove its cgroup.
-    pub(crate) fn run(&self, command: &Wrapped, cgroup: &Path) -> Result<(), Failure> {
+    pub(crate) fn run(&self, command: &Wrapped) -> Result<(), Failure> {
         let mut child = {
             let mut state = locked(&self.command);
             if let State::Cancelled(signal) = *state {
@@ -136,8 +135,9 @@ impl Signals {
             *state = State::Running(Pid::from_raw(child.id().cast_signed()));
             child
         };
-        // The root cgroup's folder is read-only, so that even root needs a privilege to remove one in it.
-        Needs::new(DETACHES).writes(Some(cgroup)).give_up_others();
+        // To remove the cgroup, whose folder may be read-only, as that of the root cgroup is, and in which the
+        // command may have given folders to other users.
+        Needs::new(&[DETACHES, &[Privilege::CAP_DAC_OVERRIDE]].concat()).give_up_others();
         wait_unreaped(&child);
         let mut state = locked(&self.command);
         *state = State::Ended;

@@ -8,6 +8,7 @@ use freshline_net::ask::Gone;
 use freshline_net::credentials::{Credentials, Reloader, Right, Rules};
 use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
 use freshline_net::stop::Stop;
+use freshline_system::privileges::{Privilege, with_only};
 use miette::{IntoDiagnostic, miette};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -144,11 +145,12 @@ impl ListenArgs {
     }
 
     /// From now on a hang-up (SIGHUP) reads the credentials again. A file that cannot be used changes
-    /// nothing. A file that changes is not read without the signal: it may be half written.
+    /// nothing. A file that changes is not read without the signal: it may be half written. Call it
+    /// before privileges are given up.
     pub(crate) fn reload_on_hangup(&self, right: Right, reloader: Reloader) -> Result<(), Failure> {
         let Some(file) = self.credentials_file(right) else { return Ok(()) };
         let mut hangups = Signals::new([SIGHUP]).into_diagnostic().map_err(Failure::Runtime)?;
-        std::thread::spawn(move || {
+        let reload = move || {
             for _ in hangups.forever() {
                 match file.read().map(|credentials| reloader.replace(credentials)) {
                     Ok(Ok(ended)) => {
@@ -160,7 +162,9 @@ impl ListenArgs {
                     }
                 }
             }
-        });
+        };
+        // It can read what the start could, also if the file then belongs to another user.
+        with_only(&[Privilege::CAP_DAC_READ_SEARCH], || std::thread::spawn(reload));
         Ok(())
     }
 

@@ -165,12 +165,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         forget: args.forget,
     })
     .map_err(failure)?;
+    args.listening.reload_on_hangup(Right::Publish, monitor.reloader())?;
     if args.exec.is_none() {
         let needs = Needs::default().listens(args.metrics);
         needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
     }
     let stop = args.listening.stop_on_signals()?;
-    args.listening.reload_on_hangup(Right::Publish, monitor.reloader())?;
 
     let address = monitor.local_addr().map_err(failure)?;
     let mut outputs = outputs(&args)?;

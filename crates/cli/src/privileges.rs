@@ -11,6 +11,9 @@ use nix::unistd::{AccessFlags, access};
 /// Ports from here on are free to all users by default (`net.ipv4.ip_unprivileged_port_start`).
 const FIRST_FREE_PORT: u16 = 1024;
 
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
 /// What a command needs to end what it has attached to the kernel: its programs' maps, network devices.
 pub(crate) const DETACHES: &[Privilege] = &[Privilege::CAP_BPF, Privilege::CAP_NET_ADMIN];
 
@@ -56,17 +59,17 @@ impl Needs {
     /// To make, write and remove a file.
     pub(crate) fn writes(mut self, file: Option<&Path>) -> Self {
         let Some(file) = file.filter(|file| file.as_os_str() != "-") else { return self };
-        let folder = folder_of(file);
+        let target = followed(file);
+        let folders = [folder_of(file), folder_of(&target)];
         let is_open_to_all = without(|| {
-            may(&folder, AccessFlags::W_OK | AccessFlags::X_OK)
-                && (!file.exists() || may(file, AccessFlags::W_OK))
+            folders.iter().all(|folder| may(folder, AccessFlags::W_OK | AccessFlags::X_OK))
+                && (!target.exists() || may(&target, AccessFlags::W_OK))
         });
         if !is_open_to_all {
             self.privileges.push(Privilege::CAP_DAC_OVERRIDE);
         }
-        // Where a link leads.
-        self.writes_below.extend(file.canonicalize().map(|file| folder_of(&file)));
-        self.writes_below.push(folder);
+        self.writes_below.extend(folders);
+        self.writes_below.dedup();
         self
     }
 
@@ -91,6 +94,16 @@ impl Needs {
 
 fn may(file: &Path, access_flags: AccessFlags) -> bool {
     access(file, access_flags).is_ok()
+}
+
+/// Where links lead, also to a file that does not exist yet.
+fn followed(file: &Path) -> PathBuf {
+    let mut target = file.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = target.read_link() else { break };
+        target = folder_of(&target).join(next);
+    }
+    target
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -119,6 +132,11 @@ mod tests {
             (&own.privileges[..], &own.writes_below[..]),
             (&[][..], &[folder.path().into()][..])
         );
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("../elsewhere/new", &link).unwrap();
+        let target = folder.path().join("../elsewhere");
+        assert_eq!(Needs::default().writes(Some(&link)).writes_below, [folder.path(), &target]);
+
         let foreign = Needs::default()
             .writes(Some(Path::new("/proc/1/nowhere/new")))
             .reads(Some(Path::new("/proc/1/nowhere")));

@@ -159,14 +159,6 @@ fn control_that_a_process_holds_is_detached_without_root_s_other_privileges() {
 const SHOWS: &str = "id -un; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status; \
                      echo ready >&2; exec sleep 60";
 
-/// What root needs to remove a cgroup below that of this process: CAP_DAC_OVERRIDE in the root cgroup.
-fn removes_own_cgroup() -> u64 {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap().to_owned();
-    let mode = fs::metadata(common::cgroups().unwrap().join(own)).unwrap().permissions().mode();
-    u64::from(mode & 0o200 == 0) << 1
-}
-
 #[test]
 fn wrapped_commands_run_as_the_user_that_is_named_and_end_with_their_wrapper() {
     if !common::can_run_with(&["/dev/net/tun"]) {
@@ -179,7 +171,8 @@ fn wrapped_commands_run_as_the_user_that_is_named_and_end_with_their_wrapper() {
     let emulate = format!("emulate run {}", path.display());
     // Signals reach a command of another user by CAP_KILL alone; init does that for `emulate`.
     let kills = 1 << 5;
-    let detaches = BPF | NET_ADMIN | removes_own_cgroup();
+    // The last removes the command's cgroup, whatever the command did in it.
+    let detaches = BPF | NET_ADMIN | 1 << 1;
     for (run, kept) in [
         ("uplink run --dev v --rate 10mbit", &[kills, detaches][..]),
         ("receiver run", &[kills, detaches]),
@@ -241,4 +234,21 @@ fn endpoints_keep_no_privilege_and_write_named_files_only() {
     nix::unistd::chown(folder.path(), Some(65534.into()), None).unwrap();
     let words = format!("monitor udp://127.0.0.1:3774 --out {out}");
     ends_well(started(net.freshline(&words), "listening at", &[NONE, 1 << 1]), 0);
+    // Its credentials can be read again, by a thread for that.
+    let tokens = at("tokens");
+    fs::write(&tokens, "one\n").unwrap();
+    nix::unistd::chown(&*tokens, Some(65534.into()), None).unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    let words = format!("monitor quic://127.0.0.1:3774 --state {state} --token-file {tokens}");
+    let said = folder.path().join("said");
+    let mut monitor = net.freshline(&words);
+    monitor.stdin(Stdio::null()).stderr(fs::File::create(&said).unwrap());
+    let monitor = Running(monitor.spawn().unwrap());
+    let has_said = |what: &str| fs::read_to_string(&said).is_ok_and(|said| said.contains(what));
+    until("it does not listen", || has_said("listening at"));
+    let process = monitor.0.id();
+    until("not these privileges", || of_threads(process, "CapEff:") == [NONE, 1 << 2]);
+    kill(Pid::from_raw(process.cast_signed()), Signal::SIGHUP).unwrap();
+    until("the tokens were not read again", || has_said("was read again"));
+    ends_well(monitor, 0);
 }

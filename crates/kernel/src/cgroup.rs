@@ -138,7 +138,11 @@ impl Drop for OwnCgroup {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     thread::sleep(GONE_EVERY);
                 }
-                _ => return,
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!("cannot remove {}: {error}", self.path.display());
+                    return;
+                }
             }
         }
         tracing::warn!("{} does not become empty", self.path.display());

@@ -35,5 +35,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let target = Target::Cgroup(cgroup.path().to_owned());
     let _held = attach(&target, &law).map_err(failure)?;
-    signals.run(&args.wrapped, cgroup.path())
+    signals.run(&args.wrapped)
 }

@@ -35,5 +35,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let cgroup = OwnCgroup::enter().map_err(failure)?;
     let settings = args.law.settings();
     let _held = sorpc::attach(&args.law.dev, &settings, Some(cgroup.path())).map_err(failure)?;
-    signals.run(&args.wrapped, cgroup.path())
+    signals.run(&args.wrapped)
 }

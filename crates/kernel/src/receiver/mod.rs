@@ -111,7 +111,9 @@ impl Held {
     ///
     /// If the kernel's list of connections cannot be read. The programs are gone all the same.
     pub fn release(mut self) -> Result<(), KernelError> {
-        self.end(&pin::lock()?)
+        // Without the lock the programs go with their links, and no second attempt waits for it.
+        let alone = pin::lock().inspect_err(|_| self.is_over = true)?;
+        self.end(&alone)
     }
 
     /// The lock comes first: once a program is detached, another command may attach its own here, and

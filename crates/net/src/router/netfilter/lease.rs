@@ -141,10 +141,12 @@ impl Renewals {
         mem::replace(&mut self.turns, turns) != turns && now >= self.due()
     }
 
-    /// Notes a renewal; the lapse before it, if the lease was over.
-    fn renewed(&mut self, began: Time, ended: Time) -> Option<Lapse> {
+    /// Notes a renewal; the lapse before it, if the lease was over. Whether the kernel had refused the
+    /// renewals before it tells whose fault that was.
+    fn renewed(&mut self, began: Time, ended: Time, was_refused: bool) -> Option<Lapse> {
         let over = mem::replace(&mut self.last, began) + self.lease;
-        let reason = if began > over { Reason::Router } else { Reason::Kernel };
+        let is_routers = began > over && !was_refused;
+        let reason = if is_routers { Reason::Router } else { Reason::Kernel };
         (ended > over).then(|| Lapse { span: ended.since(over), reason })
     }
 }
@@ -161,7 +163,7 @@ struct Lapse {
 enum Reason {
     /// The loop, or the whole process, did not run.
     Router,
-    /// The kernel took until after the end of the lease.
+    /// The kernel took until after the end of the lease, or refused renewals.
     Kernel,
 }
 
@@ -177,8 +179,8 @@ impl Lapse {
                  from now on it shapes again"
             ),
             Reason::Kernel => tracing::warn!(
-                "another change of nf_tables held up the renewal of the rule: for about {seconds:.1} s \
-                 packets passed without the router; a longer --fail-open helps"
+                "the kernel did not renew the rule in time, as during another change of nf_tables: for about \
+                 {seconds:.1} s packets passed without the router; a longer --fail-open helps"
             ),
         }
     }
@@ -210,7 +212,7 @@ fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Re
         let renewed = rule.renew();
         match &renewed {
             Ok(()) => {
-                if let Some(lapse) = renewals.renewed(began, clock.awake()) {
+                if let Some(lapse) = renewals.renewed(began, clock.awake(), is_failing) {
                     lapse.report(&shared.lapses);
                 }
             }
@@ -239,19 +241,22 @@ mod tests {
         assert_eq!(renewals.wait(at(1_750)), Span::from_millis(250));
         assert!(!renewals.look(at(2_000), 8), "no turn since the last look");
         assert!(renewals.look(at(2_250), 9));
-        assert_eq!(renewals.renewed(at(2_250), at(2_260)), None);
+        assert_eq!(renewals.renewed(at(2_250), at(2_260), false), None);
         assert!(!renewals.look(at(4_000), 20));
         assert!(renewals.look(at(4_250), 21));
-        let passed = renewals.renewed(at(4_250), at(7_250));
+        let passed = renewals.renewed(at(4_250), at(7_250), false);
         let lapse = |ms, reason| Some(Lapse { span: Span::from_millis(ms), reason });
         assert_eq!(passed, lapse(2_000, Reason::Kernel));
         // The loop hung for longer than a lease, and for less than one: it took its last turn before
         // the look at 21.75 s.
         assert!(renewals.look(at(20_000), 30));
-        assert_eq!(renewals.renewed(at(20_000), at(20_001)), lapse(12_751, Reason::Router));
+        assert_eq!(renewals.renewed(at(20_000), at(20_001), false), lapse(12_751, Reason::Router));
         assert!(!renewals.look(at(21_750), 31) && !renewals.look(at(22_000), 31));
         assert!(renewals.look(at(23_250), 32));
-        assert_eq!(renewals.renewed(at(23_250), at(23_250)), lapse(250, Reason::Router));
+        assert_eq!(renewals.renewed(at(23_250), at(23_250), false), lapse(250, Reason::Router));
+        // The kernel had refused all renewals since.
+        let refused = renewals.renewed(at(30_250), at(30_250), true);
+        assert_eq!(refused, lapse(4_000, Reason::Kernel));
         let hour = Renewals { lease: Span::from_secs(3_600), last: at(0), turns: 0 };
         assert_eq!(hour.wait(at(2_500_000)), Span::from_millis(250));
     }
