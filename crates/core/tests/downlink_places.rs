@@ -22,14 +22,15 @@ fn join(server: &mut Server<u64>, from: u64, session: u64) -> Option<Option<u64>
     }
 }
 
-#[test]
-fn an_address_that_takes_all_places_displaces_itself_alone() {
-    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { stations = 8 }";
+fn server(law: &str, max_clients: usize) -> Server<u64> {
     let law: DownlinkLawConfig = toml::from_str(law).expect("a law");
-    let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
-    let mut server =
-        Server::new(params, law.build().expect("it makes sense"), Secret::new([7; 16]))
-            .with_origin(|address| Origin { address: *address, ..Origin::default() });
+    let admission = Admission::Proven;
+    let params = ServerParams { admission, max_clients, ..ServerParams::default() };
+    Server::new(params, law.build().expect("it makes sense"), Secret::new([7; 16]))
+        .with_origin(|address| Origin { address: *address, ..Origin::default() })
+}
+
+fn an_address_displaces_itself(mut server: Server<u64>) {
     for session in 0..8 {
         assert_eq!(join(&mut server, 1, session), Some(None));
     }
@@ -42,4 +43,15 @@ fn an_address_that_takes_all_places_displaces_itself_alone() {
     }
     assert_eq!(join(&mut server, 2, 104), None, "it has its half");
     assert_eq!((server.clients().count(), server.counters().displaced), (8, 4));
+}
+
+#[test]
+fn an_address_that_takes_all_places_displaces_itself_alone() {
+    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { stations = 8 }";
+    an_address_displaces_itself(server(law, usize::MAX));
+}
+
+#[test]
+fn a_law_without_a_list_of_stations_has_as_many_places() {
+    an_address_displaces_itself(server("law = \"fixed\"\nrate = \"10mbit\"", 8));
 }

@@ -21,6 +21,8 @@ impl DownlinkLaw for Fixed {
         "fixed"
     }
 
+    /// It takes any number: [`ServerParams::max_clients`](crate::session::downlink::ServerParams) is the
+    /// limit.
     fn on_join(&mut self, _now: Time, _station: StationId) -> Result<(), TooManyStations> {
         Ok(())
     }

@@ -39,7 +39,8 @@ pub struct ServerConfig {
     /// How fast to send. Where the transport takes smaller packets than its
     /// [`packet`](freshline_core::wlan::DownlinkParams::packet), that is made smaller.
     pub law: DownlinkLawConfig,
-    /// The session's settings; `admission`, `interval` and `headers` follow from the rest.
+    /// The session's settings; `admission`, `max_clients`, `interval` and `headers` follow from
+    /// the rest.
     pub params: ServerParams,
     /// Who may join. Where these rules are not empty, they hold in place of `params.tokens`.
     pub rules: Rules,
@@ -107,6 +108,7 @@ impl Server {
         let downlink = *law.downlink();
         let params = ServerParams {
             admission: endpoint.admission(),
+            max_clients: downlink.stations as usize,
             interval: downlink.interval,
             headers,
             ..config.params

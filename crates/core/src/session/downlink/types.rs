@@ -16,6 +16,9 @@ pub struct ServerParams {
     pub admission: Admission,
     /// Tokens of which a join must show one; empty: none is asked for.
     pub tokens: Vec<Vec<u8>>,
+    /// How many clients there may be; at most as many as the law takes stations
+    /// ([`DownlinkParams::stations`](crate::wlan::DownlinkParams)), where it has a limit. 1024.
+    pub max_clients: usize,
     /// Δ: how often clients shall report; the law's own.
     pub interval: Span,
     /// Headers around a datagram, that of IP with them: the law's rates are of IP packets. 28 bytes:
@@ -41,6 +44,7 @@ impl Default for ServerParams {
         Self {
             admission: Admission::Cookie,
             tokens: Vec::new(),
+            max_clients: 1024,
             interval: Span::from_millis(500),
             headers: Bytes::new(28),
             catch_up: Span::from_micros(500),

@@ -52,22 +52,20 @@ impl<P: Copy + Eq + Hash> Server<P> {
                 if access.is_some() || !self.tokens.is_empty() {
                     origin.owner ^= credential;
                 }
-                let mut key = self.records.vacant_key() as u32;
-                let mut joined = self.law.on_join(now, StationId(key));
-                if joined.is_err()
+                let mut key = self.place(now);
+                if key.is_none()
                     && let Some(out) = self.gives_way(&origin)
                 {
                     displaced = Some(Box::new((ClientKey(out), self.remove(now, out))));
                     self.counters.displaced += 1;
-                    key = self.records.vacant_key() as u32;
-                    joined = self.law.on_join(now, StationId(key));
+                    key = self.place(now);
                 }
-                if joined.is_err() {
+                let Some(key) = key else {
                     return ServerReceipt {
                         displaced,
                         ..self.refuse(session, CloseReason::Full, reply)
                     };
-                }
+                };
                 self.counters.joined += 1;
                 let number = self.counters.joined;
                 self.insert(ClientRecord::new(number, join, credential, peer, now));
@@ -76,6 +74,15 @@ impl<P: Copy + Eq + Hash> Server<P> {
             }
         };
         answered(ServerVerdict::Joined(ClientKey(key)), 0, displaced)
+    }
+
+    /// A place for one more client, if there is one here and in the law: not every law keeps a list.
+    fn place(&mut self, now: Time) -> Option<u32> {
+        if self.records.len() >= self.params.max_clients {
+            return None;
+        }
+        let key = self.records.vacant_key() as u32;
+        self.law.on_join(now, StationId(key)).is_ok().then_some(key)
     }
 
     fn gives_way(&mut self, newcomer: &Origin) -> Option<u32> {
