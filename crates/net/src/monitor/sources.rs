@@ -88,7 +88,7 @@ impl Sources {
     }
 
     /// Puts other credentials in force. Returns the number of sessions that they do not permit, which
-    /// have ended, and adds the connections of these to `connections`.
+    /// have ended, and adds the connections of these to `connections`. Silent sources end, too.
     pub(super) fn replace_credentials(
         &mut self,
         now: Time,
@@ -99,6 +99,7 @@ impl Sources {
         let Self { sessions, rules, details, .. } = self;
         rules.credentials = Some(credentials);
         let is_permitted = |record: &Record| rules.permit(record.credential(), &record.name);
+        details.revoke(now, is_permitted);
         sessions.revoke(now, is_permitted, |source, record| {
             let senders = record.bound().iter().chain([&record.peer]);
             connections.extend(senders.filter_map(|sender| sender.connection));

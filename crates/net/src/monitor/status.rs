@@ -93,6 +93,18 @@ struct Absent {
     replaced: u64,
 }
 
+impl Absent {
+    /// The last of it.
+    fn last(&self, now: Time) -> SourceStatus {
+        status(Some(&self.meter), &self.record, now, self.replaced)
+    }
+}
+
+/// Whose a source is: what stands for its token and for its certificate.
+fn owner(record: &Record) -> (u64, u64) {
+    (record.credential(), record.peer.origin.owner)
+}
+
 impl Details {
     pub(super) fn new(limit: usize, forget_after: Span) -> Self {
         Self {
@@ -109,14 +121,22 @@ impl Details {
         self.limit
     }
 
-    /// A source has opened a session. One that was absent continues its statistics, and so does one
+    /// A source has opened a session. One that was absent with the same credential continues its
+    /// statistics; of another credential they end, as its name is the newcomer's now. So does one
     /// that was restarted: its session takes the key of the former one of its name, whose meter is
     /// still here, since that session neither closed nor expired.
     pub(super) fn insert(&mut self, source: SourceKey, record: &Record) {
         let superseded = self.take(source).filter(|_| !record.name.is_empty());
         let same = |absent: &Absent| !record.name.is_empty() && absent.record.name == record.name;
         let at = self.absent.iter().position(same);
-        let absent = at.and_then(|at| self.absent.remove(at)).map(|absent| absent.meter);
+        let absent = match at.and_then(|at| self.absent.remove(at)) {
+            Some(absent) if owner(&absent.record) == owner(record) => Some(absent.meter),
+            Some(absent) => {
+                self.put_down(absent.last(record.heard_at));
+                None
+            }
+            None => None,
+        };
         let before = superseded.or(absent);
         if self.kept < self.limit {
             let index = source.index();
@@ -154,6 +174,18 @@ impl Details {
         }
     }
 
+    /// Ends the absent sources that are not permitted any more.
+    pub(super) fn revoke(&mut self, now: Time, is_permitted: impl Fn(&Record) -> bool) {
+        let absent = std::mem::take(&mut self.absent);
+        for one in absent {
+            if is_permitted(&one.record) {
+                self.absent.push_back(one);
+            } else {
+                self.put_down(one.last(now));
+            }
+        }
+    }
+
     /// Time has passed: forgets the sources that have been absent for too long.
     pub(super) fn on_tick(&mut self, now: Time) {
         while self.next_event().is_some_and(|at| at <= now) {
@@ -167,8 +199,8 @@ impl Details {
     }
 
     fn forget_oldest(&mut self, now: Time) {
-        if let Some(Absent { record, meter, replaced }) = self.absent.pop_front() {
-            self.put_down(status(Some(&meter), &record, now, replaced));
+        if let Some(oldest) = self.absent.pop_front() {
+            self.put_down(oldest.last(now));
         }
     }
 
@@ -209,7 +241,7 @@ impl Details {
             status(self.meter(source), record, now, replaced(source))
         };
         let absent = self.absent.iter().rev();
-        let absent = absent.map(|one| status(Some(&one.meter), &one.record, now, one.replaced));
+        let absent = absent.map(|one| one.last(now));
         let detailed = detailed.into_iter().map(status_of);
         let others = others.into_iter().map(status_of);
         detailed.chain(absent).chain(others).take(most).collect()
@@ -262,9 +294,14 @@ mod tests {
 
     impl World {
         fn new(limit: usize) -> Self {
+            Self::with_tokens(limit, &[])
+        }
+
+        fn with_tokens(limit: usize, tokens: &[&[u8]]) -> Self {
             let params = MonitorParams {
                 admission: Admission::Proven,
                 idle: IDLE,
+                tokens: tokens.iter().map(|token| token.to_vec()).collect(),
                 ..MonitorParams::default()
             };
             let sessions = session::Monitor::new(params, Secret::new([1; 16]));
@@ -273,6 +310,11 @@ mod tests {
 
         /// A source opens a session with a state of now; both ends have the same clock.
         fn open(&mut self, now: Time, name: &str, session: u64) -> SourceKey {
+            self.open_as(b"", now, name, session)
+        }
+
+        /// The same with a token.
+        fn open_as(&mut self, token: &[u8], now: Time, name: &str, session: u64) -> SourceKey {
             let update = Update {
                 session: SessionId(session),
                 seq: 0,
@@ -280,7 +322,7 @@ mod tests {
                 clock_offset: Some(0),
                 wants_ack: true,
                 ack_mark: None,
-                opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
+                opening: Some(Opening { cookie: Default::default(), name, token }),
                 payload: b"state",
             };
             let mut datagram = [0; 200];
@@ -400,6 +442,28 @@ mod tests {
         assert_eq!(
             (world.ended(), world.details.next_event()),
             (vec!["second".into(), "third".into()], None)
+        );
+    }
+
+    #[test]
+    fn a_source_that_is_silent_ends_with_its_credential_or_when_another_one_has_its_name() {
+        let mut world = World::with_tokens(4, &[b"one", b"two"]);
+        let source = world.open_as(b"one", at(0), "robot", 1);
+        let one = world.sessions.record(source).unwrap().credential();
+        world.open_as(b"one", at(0), "meter", 2);
+        world.open_as(b"two", at(0), "lamp", 3);
+        world.tick(at(200));
+        assert_eq!(world.names(at(200), 9).len(), 3, "all are silent");
+        // Another token takes the name: no age is that of the former source.
+        world.open_as(b"two", at(300), "robot", 4);
+        let robots = world.details.statuses(&world.sessions, at(300), 9, |_| 0);
+        let robots: Vec<_> = robots.iter().filter(|status| status.source == "robot").collect();
+        assert!(robots.len() == 1 && robots[0].age_max_ms.is_some_and(|age| age < 1e3));
+        assert_eq!(world.ended(), ["robot"]);
+        world.details.revoke(at(300), |record| record.credential() != one);
+        assert_eq!(
+            (world.names(at(300), 9), world.ended()),
+            (vec!["robot".to_string(), "lamp".into()], vec!["robot".to_string(), "meter".into()],)
         );
     }
 }
