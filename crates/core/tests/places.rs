@@ -200,3 +200,25 @@ fn a_session_that_ends_before_it_has_come_is_no_fault() {
     assert_eq!(say(&mut monitor, at(9), FLOODER, &robot(1)), Told::Opened);
     assert_eq!(say(&mut monitor, at(7), FLOODER, &robot(2)), Told::Opened);
 }
+
+#[test]
+fn live_sources_of_the_party_with_most_give_way_until_both_hold_as_many() {
+    let tokens = vec![b"one".to_vec(), b"two".to_vec()];
+    let params = MonitorParams { max_sources: 100, tokens, ..MonitorParams::default() };
+    let mut monitor = monitor(params);
+    let fleet = |n| Said { token: b"one", ..nameless(n) };
+    for second in 0..120 {
+        for n in 0..100 {
+            let told = say(&mut monitor, at(second), 1_000 + 100 * n, &fleet(n));
+            assert_eq!(told, if second == 0 { Told::Opened } else { Told::Fresh });
+        }
+    }
+    let mut displaced = 0;
+    for session in 1_000..1_200 {
+        match say(&mut monitor, at(120), FLOODER, &Said { token: b"two", ..nameless(session) }) {
+            Told::OpenedFor(0..100) => displaced += 1,
+            told => assert_eq!(told, Told::Full),
+        }
+    }
+    assert_eq!(displaced, 50);
+}
