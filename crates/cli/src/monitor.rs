@@ -64,8 +64,9 @@ pub(crate) struct Args {
     listening: ListenArgs,
     /// Hold at most N sources. If all places are held, a newcomer displaces a source of the token or
     /// certificate that holds most, of its network with most, and of that of its address with most, unless
-    /// the newcomer's own holds as many. A sixteenth of the places is kept for sources that return under a
-    /// name that they held for a minute.
+    /// the newcomer's own holds as many. Sources that give way may be live ones, so set N above the number
+    /// of sources that you have. A sixteenth of the places is kept for sources that return under a name that
+    /// they held for a minute.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     max_sources: u32,
     /// Hold at most N sources of one address (of one /64 of IPv6) with the same token or certificate;
