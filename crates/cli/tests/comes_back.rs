@@ -1,12 +1,16 @@
 //! Service resumes by itself when either side is killed and started again, ten times each, over
 //! both transports. The binaries are the real ones and die by SIGKILL: nobody says goodbye.
 
-use std::io::{BufRead, BufReader};
+#[path = "common/lines.rs"]
+mod lines;
+
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+
+use lines::lines;
 
 /// Kills what it holds, also when a test fails.
 struct Process(Child);
@@ -31,19 +35,6 @@ fn freshline() -> Command {
 fn free_port() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.local_addr().expect("its address").port()
-}
-
-/// Lines that a child prints, as they come.
-fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 struct Monitor {

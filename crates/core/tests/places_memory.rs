@@ -1,44 +1,18 @@
 //! Bytes that a monitor holds for each source, its share of the tables of parties included.
-//!
-//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call on to the
-//! system's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "common/counting.rs"]
+mod counting;
 
+use counting::held;
 use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Origin, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Ack, Cookie, Opening, SessionId, Update};
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, which counts the bytes that are held.
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: each call goes on to the system's allocator with the arguments as they came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
 
 const SOURCES: u64 = 10_000;
 
 /// Sources with names of 16 bytes and payloads of 64; the number of an address is that of its network.
 fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
-    let before = HELD.load(Ordering::Relaxed);
+    let before = held();
     let params = MonitorParams {
         admission: Admission::Proven,
         max_sources: SOURCES as usize,
@@ -64,7 +38,7 @@ fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
         monitor.on_datagram(at, session, &datagram[..len], &mut reply);
     }
     assert_eq!(monitor.len(), SOURCES as usize);
-    (HELD.load(Ordering::Relaxed) - before) / SOURCES as usize
+    (held() - before).cast_unsigned() / SOURCES as usize
 }
 
 #[test]

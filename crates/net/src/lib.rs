@@ -28,6 +28,7 @@ pub mod quic;
 mod received;
 mod refusal;
 pub mod router;
+mod sha256;
 mod sleeper;
 pub mod source;
 pub mod stop;

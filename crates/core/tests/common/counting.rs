@@ -1,4 +1,5 @@
-//! How often this thread allocates, counted by the global allocator of the test that includes this.
+//! How often this thread allocates, and how many bytes it holds, counted by the global allocator of the test
+//! that includes this.
 //!
 //! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
 //! on to the system's.
@@ -9,6 +10,12 @@ use std::cell::Cell;
 thread_local! {
     /// Allocations of this thread: other tests run beside it.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that it has allocated and not freed.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+fn hold(bytes: isize) {
+    HELD.set(HELD.get() + bytes);
 }
 
 /// The system's allocator, which counts.
@@ -22,23 +29,33 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        hold(layout.size().cast_signed());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        hold(-layout.size().cast_signed());
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        hold(size.cast_signed() - layout.size().cast_signed());
         // SAFETY: as the caller promises.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
 
+/// Bytes that this thread holds.
+#[allow(dead_code, reason = "not each test asks for it")]
+pub(crate) fn held() -> isize {
+    HELD.get()
+}
+
 /// How often so far.
+#[allow(dead_code, reason = "not each test asks for it")]
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.get()
 }

@@ -12,11 +12,6 @@ mod traffic;
 use std::num::NonZero;
 use std::{fs, thread};
 
-use memory::Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn main() {
     let cores = thread::available_parallelism().map_or(0, NonZero::get);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

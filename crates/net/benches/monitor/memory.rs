@@ -1,12 +1,11 @@
 //! Bytes that a monitor holds for each source.
-//!
-//! Unsafe: memory is measured by a global allocator that counts, and an allocator is an unsafe
-//! trait. It hands everything on to the system's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../../core/tests/common/counting.rs"]
+mod counting;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use counting::held;
 use freshline_core::session::{Clocked, Monitor, MonitorParams, Origin, Secret, Verdict};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
@@ -14,34 +13,6 @@ use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
 use crate::traffic::PAYLOAD;
 
 const SOURCES: usize = 100_000;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, which counts the bytes that are held.
-pub(crate) struct Counting;
-
-// SAFETY: each call goes on to the system's allocator with the arguments as they came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        HELD.fetch_add(size, Ordering::Relaxed);
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 pub(crate) fn report() {
     println!("\nmemory: {SOURCES} sources, payloads of {} bytes", PAYLOAD.len());
@@ -70,14 +41,14 @@ fn alone(address: &SocketAddr) -> Origin {
 /// Opens all sessions and gives what one holds on average.
 fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
     let params = MonitorParams { max_sources: SOURCES, ..MonitorParams::default() };
-    let before = HELD.load(Ordering::Relaxed);
+    let before = held();
     let mut monitor = Monitor::new(params, Secret::new([7; 16])).with_origin(origin);
     for number in 0..SOURCES {
         let name = format!("{number:0name_len$}");
         open(&mut monitor, number as u32, if name_len == 0 { "" } else { &name });
     }
     assert_eq!(monitor.len(), SOURCES);
-    (HELD.load(Ordering::Relaxed) - before) as f64 / SOURCES as f64
+    (held() - before) as f64 / SOURCES as f64
 }
 
 /// Shows the cookie that a first update is answered with, as every source does.

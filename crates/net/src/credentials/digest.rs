@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
-use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
+
+use crate::sha256::Sha256;
 
 /// A secret that is shown at the opening of a session: printable, and hard to guess.
 #[derive(Clone)]
@@ -47,31 +48,28 @@ pub struct NoRandom(getrandom::Error);
 /// SHA-256 of a token. Written `sha256:` and 64 hexadecimal digits; read also without `sha256:`, and in
 /// base64.
 #[derive(Clone, Copy)]
-pub struct Digest([u8; 32]);
+pub struct Digest(Sha256);
 
 impl Digest {
     /// The digest of a token.
     pub fn of(token: &[u8]) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token).as_ref());
-        Self(bytes)
+        Self(Sha256::of(token))
     }
 
     /// Whether both are equal, by a comparison whose time does not depend on where they differ.
     pub fn is_equal(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
+        self.0.0.ct_eq(&other.0.0).into()
     }
 
     /// Its first 64 bits, which stand for the token in tables.
     pub fn number(&self) -> u64 {
-        self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+        self.0.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -86,19 +84,16 @@ impl FromStr for Digest {
 
     fn from_str(text: &str) -> Result<Self, BadDigest> {
         let text = text.strip_prefix("sha256:").unwrap_or(text);
-        let bytes = match text.len() {
-            64 => hexadecimal(text),
-            43 | 44 => BASE64_STANDARD_NO_PAD.decode(text.strip_suffix('=').unwrap_or(text)).ok(),
+        let digest = match text.len() {
+            64 => Sha256::from_digits(text),
+            43 | 44 => {
+                let bytes = BASE64_STANDARD_NO_PAD.decode(text.strip_suffix('=').unwrap_or(text));
+                bytes.ok().and_then(|bytes| bytes.try_into().ok()).map(Sha256)
+            }
             _ => None,
         };
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(BadDigest)
+        digest.map(Self).ok_or(BadDigest)
     }
-}
-
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some((digit(&pair[0])? << 4 | digit(pair.get(1)?)?) as u8)).collect()
 }
 
 /// A text that is not a digest. It is not repeated: it may be a token.

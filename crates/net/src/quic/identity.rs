@@ -18,12 +18,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ring::{digest, hmac};
+use ring::hmac;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
+
+use crate::sha256::Sha256;
 
 /// The cryptography behind all of our TLS.
 pub(super) fn provider() -> Arc<CryptoProvider> {
@@ -33,9 +35,6 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// The file of a generated identity inside its state directory: private key and
 /// certificate together, so that neither can be replaced without the other.
 const STATE_FILE: &str = "identity.pem";
-
-/// Length of a SHA-256 digest.
-const DIGEST_BYTES: usize = 32;
 
 /// A certificate chain with the private key of its first certificate.
 pub struct Identity {
@@ -169,21 +168,17 @@ fn generate(state: &Path, path: &Path) -> Result<(), IdentityError> {
 /// SHA-256 of a certificate in DER: what a source pins. Written `sha256:` and 64
 /// hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; DIGEST_BYTES]);
+pub struct Fingerprint(Sha256);
 
 impl Fingerprint {
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Self {
-        let digest = digest::digest(&digest::SHA256, certificate);
-        let mut bytes = [0; DIGEST_BYTES];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
+        Self(Sha256::of(certificate))
     }
 }
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -197,17 +192,8 @@ impl FromStr for Fingerprint {
     type Err = BadFingerprint;
 
     fn from_str(text: &str) -> Result<Self, BadFingerprint> {
-        let bad = || BadFingerprint { text: text.into() };
-        let digits = text.strip_prefix("sha256:").ok_or_else(bad)?.as_bytes();
-        if digits.len() != 2 * DIGEST_BYTES {
-            return Err(bad());
-        }
-        let nibble = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
-        let mut bytes = [0; DIGEST_BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
-        }
-        Ok(Self(bytes))
+        let digest = text.strip_prefix("sha256:").and_then(Sha256::from_digits);
+        digest.map(Self).ok_or_else(|| BadFingerprint { text: text.into() })
     }
 }
 
