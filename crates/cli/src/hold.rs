@@ -196,8 +196,8 @@ pub(crate) fn held(pinned: Option<bool>) -> &'static str {
     }
 }
 
-/// Lets what is `held` stay, or holds it until it is time to end, with the privileges alone that its release
-/// needs; and says so once it is true.
+/// Pins what is `held`, or holds it until `ended`, with only the privileges that `release` needs. Prints `said`
+/// once that is done.
 pub(crate) fn keep<H, E>(
     held: H,
     ended: Option<Receiver<()>>,

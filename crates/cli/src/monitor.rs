@@ -128,7 +128,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One in so many places is for sources that return.
+/// One place in this many is reserved for sources that return.
 const RESERVED: usize = 16;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ fn told(rates: [Rate; 2], how: &str, mbps: f64) -> f64 {
     share
 }
 
-/// The share that a download of so many bytes between these hosts gets.
+/// The share of the capacity that a download of `bytes` between these hosts gets.
 fn with_scheduler(net: &Net, scheduler: &str, bytes: u64) -> f64 {
     let options = format!("--scheduler {scheduler}");
     net.serve(made_up);

@@ -71,7 +71,7 @@ impl Attack {
         matches!(self, Self::Garbage | Self::GarbageUnlimited | Self::GarbageInitials)
     }
 
-    /// Attacks until it is over; gives what was offered, in words.
+    /// Attacks until the end of the measurement, and returns a description of the offered load.
     pub(crate) fn run(self, target: &Target, is_over: &AtomicBool) -> String {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
         setrlimit(Resource::RLIMIT_NOFILE, most.min(40_000), most).expect("root may");

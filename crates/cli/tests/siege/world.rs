@@ -1,4 +1,4 @@
-//! The monitor, its honest sources, and what is seen of them.
+//! The monitor, its honest sources, and their measured ages.
 
 use std::fmt;
 use std::fs;
@@ -272,7 +272,7 @@ impl Ages {
     }
 }
 
-/// What was seen during an attack.
+/// The measurements during an attack.
 pub(crate) struct Seen {
     offered: String,
     pub(crate) honest_updates: usize,

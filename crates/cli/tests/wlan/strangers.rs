@@ -158,9 +158,9 @@ fn who_lies_or_floods_takes_little_rate_of_others_and_lengthens_no_queue() {
     });
     let held = |others: &[Beside; 2]| {
         let got = beside(others);
-        // A round is held below T̄ whoever is in it; half of it more is what a busy air and the
-        // noise of single runs cost.
-        // Who says that its frames are small gets at most twice its share.
+        // A round stays below T̄ with any clients; a busy channel and the noise of single runs cost up to half of
+        // that in addition.
+        // A client that reports small frames gets at most twice its share.
         let is_fair = got.goodput_mbps >= 0.4 * fair.goodput_mbps;
         let is_held = is_fair && got.p50_ms <= 1.5 * fair.p50_ms;
         Verdict::of(is_held, got.late_ms.max(fair.late_ms), TIMELY_MS)

@@ -101,7 +101,7 @@ pub struct Baseline {
     /// Where such a table has this key, its value takes the table's place: the queue around which
     /// a discipline was put.
     pub part: Option<String>,
-    /// The key under which it stands then, in place of the law's: a stream (`tcp`) instead of updates.
+    /// The new key of that value, in place of the law's: `tcp`, a stream, instead of `updates`.
     pub under: Option<String>,
     /// Where this is said, only the name changes in such a table, and these keys, which set the law
     /// alone, are left out.

@@ -37,7 +37,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         };
         let mut displaced = None;
         let key = match self.find(session) {
-            // Whoever has learnt of a session, from a log, say, is not the one whose it is.
+            // Knowing a session's id, from a log for example, is no proof of owning it.
             Some(key) if self.records[key as usize].credential != credential => {
                 return self.refuse(session, CloseReason::BadToken, reply);
             }
