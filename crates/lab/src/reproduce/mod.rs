@@ -62,6 +62,9 @@ pub struct Compared {
     pub unaffected: bool,
     /// Whether a law was replaced by its baseline in it; only in a null test.
     pub replaced: bool,
+    /// What comes of it with each new law replaced by its baseline, where one is; only in a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_law: Option<Verdict>,
     /// What came of it.
     pub verdict: Verdict,
 }
@@ -306,6 +309,7 @@ impl Row {
             why: self.why.clone(),
             unaffected: self.unaffected,
             replaced: replaced.0,
+            without_law: None,
             verdict: Verdict::of_all(claims.map(|claim| claim.judge(value, ci95))),
         }
     }
@@ -392,6 +396,7 @@ impl Trend {
             why: self.why.clone(),
             unaffected: self.unaffected,
             replaced: numbers.iter().any(|number| number.replaced.0),
+            without_law: None,
             verdict: Verdict::of_all(verdicts),
         })
     }

@@ -33,6 +33,7 @@ EXAMPLE
     freshline lab reproduce one-mm1-queue
     freshline lab reproduce all --check
     freshline lab reproduce ifc --null
+    freshline lab reproduce all --null --check
 
 EXIT CODES
 
@@ -56,11 +57,12 @@ pub(crate) struct Args {
     #[arg(long)]
     null: bool,
     /// Fail where a verdict differs from the recorded one (docs/coverage.json).
-    #[arg(long, conflicts_with_all = ["null", "set", "seed", "runs"])]
+    #[arg(long, conflicts_with_all = ["set", "seed", "runs"])]
     check: bool,
     /// Write the record that --check reads, and its page, into this folder. Scenarios that did not
-    /// run keep what the folder's record has of them.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["null", "check", "one_in", "set", "seed", "runs"])]
+    /// run keep what the folder's record has of them. With --null, only what comes of the record's
+    /// lines without the law is written.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "one_in", "set", "seed", "runs"])]
     record: Option<PathBuf>,
     /// Use the paper's number of runs and durations, where the scenario has shorter ones. This can
     /// take hours.
@@ -146,12 +148,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         tables => print_json(&tables)?,
     }
     if let Some(folder) = &args.record {
-        record::write(folder, &tables)?;
+        record::write(folder, &tables, options.null)?;
     }
     if args.check {
-        let differences =
-            record::differences(&tables, &record::recorded()?, options.sample.is_none());
-        record::refuse(&differences, &tables)?;
+        let differences = record::differences(&tables, &record::recorded()?, options);
+        record::refuse(&differences, &tables, options.null)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use freshline_lab::reproduce::{Compared, Verdict};
 use freshline_lab::scenario::Omitted;
 use serde::Deserialize;
 
-use super::record::{cell, is_judged};
+use super::record::{cell, holds_without_law, is_judged};
 use super::table::Table;
 
 const PAPERS: &str = include_str!("papers.toml");
@@ -133,13 +133,14 @@ impl Paper {
         let (mut shown, mut in_part, mut omitted) = (0, 0, 0);
         for (label, what) in &self.shows {
             let mut names = Vec::new();
-            let mut counts = [0; 3];
+            let mut counts = [0; 4];
             for table in tables.iter().filter(|table| self.is_in(&table.of)) {
                 for row in table.rows.iter().filter(|row| self.shows(table, row, label)) {
                     counts[match row.verdict {
+                        Verdict::Holds if holds_without_law(row) => 1,
                         Verdict::Holds => 0,
-                        Verdict::Broken => 1,
-                        _ => 2,
+                        Verdict::Broken => 2,
+                        _ => 3,
                     }] += 1;
                     if !names.contains(&table.name.as_str()) {
                         names.push(&table.name);
@@ -154,19 +155,19 @@ impl Paper {
             }
             let counts = counts
                 .map(|count| if names.is_empty() { String::new() } else { count.to_string() });
-            let [holds, broken, undecided] = counts;
+            let [holds, both, broken, undecided] = counts;
             let names = names.join(", ");
             let (what, why) = (cell(what), cell(&why.join("; ")));
             let _ = writeln!(
                 rows,
-                "| {label} | {what} | {names} | {holds} | {broken} | {undecided} | {why} |"
+                "| {label} | {what} | {names} | {holds} | {both} | {broken} | {undecided} | {why} |"
             );
         }
         format!(
             "\n## {}: figures and tables\n\n{} figures and tables: {shown} have lines for all that \
              can be judged, {in_part} in part, {omitted} have none, for the reason given.\n\n\
-             | | shows | `lab reproduce` | hold | broken | undecided | not shown, and why |\n\
-             |---|---|---|---:|---:|---:|---|\n{rows}",
+             | | shows | `lab reproduce` | hold | hold also without the law | broken | undecided | not \
+             shown, and why |\n|---|---|---|---:|---:|---:|---:|---|\n{rows}",
             self.name,
             self.shows.len()
         )

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use freshline_lab::reproduce::{Compared, Kind, Verdict};
+use freshline_lab::reproduce::{Compared, Kind, Options, Verdict};
 use freshline_lab::scenario::{Omitted, Origin, Scenario};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -56,13 +56,42 @@ pub(super) fn recorded() -> Result<Vec<Table>, Failure> {
 /// A line by its scenario, kind and words.
 type Key<'a> = (&'a str, Kind, &'a str);
 
-fn verdicts(tables: &[Table]) -> BTreeMap<Key<'_>, Verdict> {
+/// What came of each line, or of those that `verdict` has an answer for.
+fn verdicts(
+    tables: &[Table],
+    verdict: impl Fn(&Compared) -> Option<Verdict>,
+) -> BTreeMap<Key<'_>, Verdict> {
     let mut verdicts = BTreeMap::new();
     for table in tables {
         let rows = table.rows.iter().filter(|row| is_judged(row));
-        verdicts.extend(rows.map(|row| ((&*table.name, row.kind, &*row.what), row.verdict)));
+        let rows = rows.filter_map(|row| Some((row, verdict(row)?)));
+        verdicts.extend(rows.map(|(row, it)| ((&*table.name, row.kind, &*row.what), it)));
     }
     verdicts
+}
+
+fn with_law(row: &Compared) -> Option<Verdict> {
+    Some(row.verdict)
+}
+
+/// Of a null test: what came of a line in which a law was replaced.
+fn null(row: &Compared) -> Option<Verdict> {
+    row.replaced.then_some(row.verdict)
+}
+
+fn recorded_null(row: &Compared) -> Option<Verdict> {
+    row.without_law
+}
+
+/// Whether a line is about a new law, so that the null test tells whether it shows something of it.
+pub(super) fn is_about_a_law(row: &Compared) -> bool {
+    row.without_law.is_some() && !row.unaffected && !row.calibrated
+}
+
+/// Whether a line holds with the law and with its baseline alike: it shows nothing of the law.
+pub(super) fn holds_without_law(row: &Compared) -> bool {
+    let both = (row.verdict, row.without_law);
+    is_about_a_law(row) && both == (Verdict::Holds, Some(Verdict::Holds))
 }
 
 /// The record has no lines of which nobody says what they should be.
@@ -70,10 +99,14 @@ pub(super) fn is_judged(row: &Compared) -> bool {
     row.verdict != Verdict::NotJudged
 }
 
-/// Each verdict that differs from the recorded one, in words. `all` lines of these scenarios were
-/// run, and not a sample.
-pub(super) fn differences(tables: &[Table], record: &[Table], all: bool) -> Vec<String> {
-    let (now, then) = (verdicts(tables), verdicts(record));
+/// Each verdict of a run with `options` that differs from the recorded one, in words.
+pub(super) fn differences(tables: &[Table], record: &[Table], options: Options) -> Vec<String> {
+    let (now, then) = if options.null {
+        (verdicts(tables, null), verdicts(record, recorded_null))
+    } else {
+        (verdicts(tables, with_law), verdicts(record, with_law))
+    };
+    let all = options.sample.is_none();
     let mut differences: Vec<_> = now
         .iter()
         .filter_map(|(key @ (name, _, what), verdict)| match then.get(key) {
@@ -91,8 +124,8 @@ pub(super) fn differences(tables: &[Table], record: &[Table], all: bool) -> Vec<
 }
 
 /// Writes the record and its page into a folder. Scenarios that did not run keep what the folder's
-/// record has of them.
-pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
+/// record has of them. Of a null test, only what came of the record's lines without the law.
+pub(super) fn write(folder: &Path, ran: &[Table], is_null: bool) -> Result<(), Failure> {
     let texts = library::all();
     let path = folder.join("coverage.json");
     let known: Vec<Table> = match fs::read_to_string(&path) {
@@ -107,7 +140,7 @@ pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
             return report.map_err(Failure::Runtime);
         }
     };
-    let tables = merged(known, ran, &texts);
+    let tables = if is_null { with_null(known, ran) } else { merged(known, ran, &texts) };
     let json = json(&tables).into_diagnostic().map_err(Failure::Runtime)?;
     let files = [("coverage.json", json), ("coverage.md", page(&tables, &omitted(&texts)))];
     for (name, text) in files {
@@ -123,12 +156,29 @@ pub(super) fn write(folder: &Path, ran: &[Table]) -> Result<(), Failure> {
 /// What ran in place of what was known, in the order of the scenarios that come along.
 fn merged(known: Vec<Table>, ran: &[Table], texts: &[Text]) -> Vec<Table> {
     let mut tables: Vec<_> = ran.to_vec();
+    let null = verdicts(&known, recorded_null);
+    for table in &mut tables {
+        for row in &mut table.rows {
+            row.without_law = null.get(&(&*table.name, row.kind, &*row.what)).copied();
+        }
+    }
     tables.extend(known.into_iter().filter(|known| ran.iter().all(|ran| ran.name != known.name)));
     tables.retain(|table| texts.iter().any(|text| text.name == table.name));
     // The record has judged lines only, and the page is that of the record.
     tables.iter_mut().for_each(|table| table.rows.retain(is_judged));
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     tables
+}
+
+/// The record with what came of its lines in a null test.
+fn with_null(mut known: Vec<Table>, ran: &[Table]) -> Vec<Table> {
+    let null = verdicts(ran, null);
+    for table in known.iter_mut().filter(|table| ran.iter().any(|ran| ran.name == table.name)) {
+        for row in &mut table.rows {
+            row.without_law = null.get(&(&*table.name, row.kind, &*row.what)).copied();
+        }
+    }
+    known
 }
 
 /// The record as JSON, a line of the tables on a line of its own.
@@ -178,13 +228,7 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
         let _ = writeln!(page, "| {what} | {all} | {holds} | {broken} | {undecided} |");
     }
     let _ = writeln!(page, "\n{}", summary.rest());
-    let lines = tables.iter().flat_map(|table| &table.rows);
-    let unaffected = lines.filter(|row| row.source == Origin::Paper && row.unaffected).count();
-    let _ = writeln!(
-        page,
-        "{unaffected} of the papers' lines are *unaffected*: they are about baselines, or about \
-         something else that no new law changes, and tell nothing of one."
-    );
+    page += &null_test(tables);
     for paper in papers::all() {
         page += &paper.page(tables, omitted);
     }
@@ -208,6 +252,7 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
             let verdict = match row.verdict.name() {
                 _ if row.calibrated => "input".to_owned(),
                 name if row.unaffected => format!("{name}, unaffected"),
+                name if holds_without_law(row) => format!("{name}, also without the law"),
                 name => name.to_owned(),
             };
             let _ = writeln!(
@@ -231,28 +276,69 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
     page
 }
 
+/// How many of the papers' lines about a new law hold, and of these, how many its baseline fails.
+fn null_test(tables: &[Table]) -> String {
+    let rows = || {
+        let rows = tables.iter().flat_map(|table| &table.rows);
+        rows.filter(|row| row.source == Origin::Paper && is_judged(row) && !row.calibrated)
+    };
+    let mut text = "\nLines of the papers that are about a new law, with the law and with its \
+                    baseline in its place (the null test, `freshline lab reproduce all --null`). A \
+                    line that holds with the baseline too shows nothing of the law.\n\n\
+                    | | about a law | hold with it and not without | hold with both | hold without \
+                    alone | hold with neither |\n|---|---:|---:|---:|---:|---:|\n"
+        .to_owned();
+    for (name, kind) in [("numbers", Kind::Number), ("trends", Kind::Trend)] {
+        let about = rows().filter(|row| row.kind == kind && is_about_a_law(row));
+        let mut counts = [[0; 2]; 2];
+        for row in about {
+            let without = row.without_law == Some(Verdict::Holds);
+            counts[usize::from(row.verdict == Verdict::Holds)][usize::from(without)] += 1;
+        }
+        let [[neither, without], [with, both]] = counts;
+        let all = neither + without + with + both;
+        let _ = writeln!(text, "| {name} | {all} | {with} | {both} | {without} | {neither} |");
+    }
+    let unaffected = rows().filter(|row| row.unaffected).count();
+    let baselines = rows().filter(|row| row.without_law.is_none() && !row.unaffected).count();
+    let _ = writeln!(
+        text,
+        "\n{unaffected} further lines are *unaffected*: the scenario says that they are about \
+         baselines, or about something else that no new law changes. In {baselines} more no law is \
+         replaced, as they show baselines alone."
+    );
+    text
+}
+
 /// Text in a cell of a table.
 pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
 /// Refuses a run that differs from the record.
-pub(super) fn refuse(differences: &[String], tables: &[Table]) -> Result<(), Failure> {
-    let ran = verdicts(tables).len();
+pub(super) fn refuse(
+    differences: &[String],
+    tables: &[Table],
+    is_null: bool,
+) -> Result<(), Failure> {
+    let ran = verdicts(tables, if is_null { null } else { with_law }).len();
     if differences.is_empty() {
         say!("{ran} verdicts are as recorded");
         return Ok(());
     }
     Err(Failure::Runtime(miette!(
         "{} of {ran} verdicts differ from the record:\n{}\nIf that is right, `freshline lab reproduce \
-         all --record docs` records it anew.",
+         all{} --record docs` records it anew.",
         differences.len(),
-        differences.join("\n")
+        differences.join("\n"),
+        if is_null { " --null" } else { "" },
     )))
 }
 
 #[cfg(test)]
 mod tests {
+    use freshline_lab::reproduce::Draw;
+
     use super::*;
 
     #[test]
@@ -280,7 +366,8 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
         let read: Vec<Table> = serde_json::from_str(&json(&tables).unwrap()).unwrap();
-        assert_eq!(verdicts(&read), verdicts(&tables));
+        assert_eq!(verdicts(&read, with_law), verdicts(&tables, with_law));
+        assert_eq!(verdicts(&read, recorded_null), verdicts(&tables, recorded_null));
     }
 
     #[test]
@@ -288,18 +375,87 @@ mod tests {
         let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
         let table = record.iter().find(|table| table.rows.len() > 1).unwrap().clone();
         let one = || vec![table.clone()];
-        assert!(differences(&one(), &record, true).is_empty());
+        assert!(differences(&one(), &record, Options::default()).is_empty());
         let mut changed = one();
         changed[0].rows[0].verdict = match table.rows[0].verdict {
             Verdict::Holds => Verdict::Broken,
             _ => Verdict::Holds,
         };
-        let said = differences(&changed, &record, true);
+        let said = differences(&changed, &record, Options::default());
         assert!(matches!(&said[..], [line] if line.contains("recorded: ")), "{said:?}");
         let mut gone = one();
         gone[0].rows.remove(0);
-        assert_eq!(differences(&gone, &record, true).len(), 1);
-        assert!(differences(&gone, &record, false).is_empty(), "a sample leaves lines out");
+        assert_eq!(differences(&gone, &record, Options::default()).len(), 1);
+        let sample = Some(Draw { one_in: 100, seed: 1 });
+        let options = Options { sample, ..Options::default() };
+        assert!(differences(&gone, &record, options).is_empty(), "a sample leaves lines out");
+    }
+
+    /// The first scenario of the record with a line about a new law that holds, and that line.
+    fn about_a_law(record: &[Table]) -> (Table, usize) {
+        let found = record.iter().find_map(|table| {
+            let shows = |row: &Compared| is_about_a_law(row) && row.verdict == Verdict::Holds;
+            Some((table.clone(), table.rows.iter().position(shows)?))
+        });
+        found.expect("a line about a new law holds")
+    }
+
+    /// The same as a null test gives it, in which each law's line has the verdict.
+    fn null_test_of(table: &Table, verdict: Verdict) -> Table {
+        let mut ran = table.clone();
+        for row in &mut ran.rows {
+            row.replaced = row.without_law.take().is_some();
+            row.verdict = verdict;
+        }
+        ran
+    }
+
+    #[test]
+    fn a_null_test_is_recorded_beside_the_verdicts_and_stays_when_they_are_recorded_anew() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let (table, line) = about_a_law(&record);
+        let known = with_null(record.clone(), &[null_test_of(&table, Verdict::Undecided)]);
+        assert_eq!(verdicts(&known, with_law), verdicts(&record, with_law));
+        let mut ran = table.clone();
+        ran.rows.iter_mut().for_each(|row| row.without_law = None);
+        let merged = merged(known, &[ran], &library::all());
+        let merged = merged.iter().find(|merged| merged.name == table.name).unwrap();
+        assert_eq!(merged.rows[line].without_law, Some(Verdict::Undecided));
+    }
+
+    #[test]
+    fn a_null_test_is_checked_against_what_was_recorded_of_it() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let (table, line) = about_a_law(&record);
+        let options = Options { null: true, ..Options::default() };
+        let mut ran = null_test_of(&table, Verdict::Holds);
+        for (row, recorded) in ran.rows.iter_mut().zip(&table.rows) {
+            row.verdict = recorded.without_law.unwrap_or(Verdict::Holds);
+        }
+        assert_eq!(differences(&[ran.clone()], &record, options), Vec::<String>::new());
+        ran.rows[line].verdict = Verdict::NotJudged;
+        assert_eq!(differences(&[ran], &record, options).len(), 1);
+    }
+
+    #[test]
+    fn what_holds_without_the_law_is_counted_apart() {
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let (mut table, line) = about_a_law(&record);
+        let mut row = Compared { source: Origin::Paper, kind: Kind::Trend, ..table.rows[line].clone() };
+        let as_trend = |verdict, without_law| Compared { verdict, without_law, ..row.clone() };
+        table.rows = vec![
+            as_trend(Verdict::Holds, Some(Verdict::Holds)),
+            as_trend(Verdict::Holds, Some(Verdict::Broken)),
+            as_trend(Verdict::Holds, Some(Verdict::Undecided)),
+            as_trend(Verdict::Broken, Some(Verdict::Holds)),
+            as_trend(Verdict::Holds, None),
+        ];
+        row.unaffected = true;
+        table.rows.push(row);
+        let text = null_test(&[table]);
+        assert!(text.contains("| trends | 4 | 2 | 1 | 1 | 0 |"), "{text}");
+        assert!(text.contains("1 further lines are *unaffected*"), "{text}");
+        assert!(text.contains("In 1 more"), "{text}");
     }
 
     #[test]
