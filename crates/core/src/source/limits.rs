@@ -21,7 +21,7 @@
 //!
 //! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
 //! its rate does not grow beyond what is sent, and it does not take a limit for the path's capacity.
-//! Limits do not apply within a floor of the law, except the bandwidth.
+//! The floor of a law is stronger than `worth`, but not than the other limits.
 //!
 //! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for longer
 //! than the session allows.
