@@ -3,12 +3,15 @@
 use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, Fixed, Lazy,
-    LazyParams, RateBounds, RateLaw, SendTime, Tenth, TenthParams, Tie,
+    LazyParams, Limits, RateBounds, RateLaw, SendTime, Tenth, TenthParams, Tie, Worth,
 };
-use freshline_core::unit::UpdateRate;
+use freshline_core::unit::{BitRate, UpdateRate};
 use miette::miette;
 
 use crate::Failure;
+
+/// An opening of 100 to 200 bytes then takes up to 2 s of it, which is less than its cookie is good for.
+const MIN_BANDWIDTH: BitRate = BitRate::from_bps(1_000);
 
 /// The laws that can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,6 +110,15 @@ pub(crate) struct LawArgs {
     rate: Option<UpdateRate>,
     #[command(flatten)]
     settings: Settings,
+    /// Do not send more often than this saves: a higher rate is only taken if it lowers the mean age by
+    /// at least this time; 0 for every rate [default: 0.5ms, or 1 % of the base delay (half of the
+    /// smallest round trip) if that is larger; not with --law fixed].
+    #[arg(long, value_name = "TIME", help_heading = "Rate")]
+    worth: Option<Worth>,
+    /// Do not send more than this on average, such as 200kbit, with all headers from IP on; acks that
+    /// come back are not counted.
+    #[arg(long, value_name = "RATE", help_heading = "Rate")]
+    max_bandwidth: Option<BitRate>,
     /// Never slower than this.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
@@ -116,9 +128,22 @@ pub(crate) struct LawArgs {
 }
 
 impl LawArgs {
-    /// No update leaves faster; openings of the session may leave at one in 2 s.
-    pub(crate) fn max_rate(&self) -> UpdateRate {
-        self.rate.unwrap_or(self.max_rate)
+    /// What bounds the law from the first packet on; openings of the session may leave at one in 2 s.
+    pub(crate) fn limits(&self) -> Result<Limits, Failure> {
+        if self.law == LawName::Fixed && self.worth.is_some() {
+            return Err(usage("--worth belongs to laws that find the rate, not to --law fixed"));
+        }
+        if let Some(rate) = self.max_bandwidth.filter(|rate| *rate < MIN_BANDWIDTH) {
+            return Err(usage(&format!(
+                "--max-bandwidth {rate} is too low to keep a session open; give at least \
+                 {MIN_BANDWIDTH}"
+            )));
+        }
+        Ok(Limits {
+            max_rate: Some(self.rate.unwrap_or(self.max_rate)),
+            worth: self.worth.unwrap_or_default(),
+            max_bandwidth: self.max_bandwidth,
+        })
     }
 
     /// Whether the law has control epochs.

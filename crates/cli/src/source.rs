@@ -49,6 +49,11 @@ The same by Wi-Fi and LTE, each update by the one that is expected to be faster:
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - \\
         --name robot-7 --via wlan0,wwan0
 
+A state that changes rarely, over a metered link:
+
+    freshline source quic://base.example --ca fleet.pem --read /run/door --name door-3 \\
+        --on-change --max-bandwidth 20kbit
+
 Updates and acks marked for a network with differentiated services:
 
     freshline source udp://192.0.2.7:3774 --read pose --dscp EF --ack-dscp echo
@@ -111,10 +116,15 @@ pub(crate) struct Args {
     /// A name for the monitor's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
+    /// Leave out a state that has not changed since the monitor acknowledged it; it is repeated each
+    /// --keep-alive. The age at the monitor grows in between, though the state is still true.
+    #[arg(long)]
+    on_change: bool,
     /// Send an update at least this often, the last state again if there is no newer one, so that
-    /// the monitor does not forget this source; keep it below the monitor's --idle.
-    #[arg(long, value_name = "TIME", default_value = "20s")]
-    keep_alive: Span,
+    /// the monitor does not forget this source; keep it below the monitor's --idle [default: 20s, with
+    /// --on-change 1s].
+    #[arg(long, value_name = "TIME")]
+    keep_alive: Option<Span>,
     #[command(flatten)]
     law: LawArgs,
     #[command(flatten)]
@@ -138,7 +148,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    for (flag, time) in [("--every", args.every), ("--keep-alive", args.keep_alive)] {
+    let keep_alive = args.keep_alive.unwrap_or(match args.on_change {
+        true => Span::from_secs(1),
+        false => SourceParams::default().keep_alive,
+    });
+    for (flag, time) in [("--every", args.every), ("--keep-alive", keep_alive)] {
         if time.is_zero() {
             return Err(Failure::Usage(miette!("{flag} must be above zero, such as 10s")));
         }
@@ -163,8 +177,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         params: SourceParams {
             name: args.name.clone(),
             token,
-            keep_alive: args.keep_alive,
-            max_rate: args.law.max_rate(),
+            keep_alive,
+            on_change: args.on_change,
+            limits: args.law.limits()?,
             dscp: args.marks.dscp,
             ack_mark: args.marks.ack_dscp,
             ..SourceParams::default()

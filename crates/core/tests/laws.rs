@@ -187,6 +187,27 @@ proptest! {
     }
 
     #[test]
+    fn a_lower_ceiling_holds_at_once_and_after_a_restart(
+        inputs in prop::collection::vec(input(), 0..100),
+        more in prop::collection::vec(input(), 0..100),
+    ) {
+        for law in laws() {
+            let mut driver = Driver::new(law);
+            inputs.iter().for_each(|input| driver.apply(input));
+            let Some(own) = driver.law.bounds() else { continue };
+            let ceiling = UpdateRate::saturating(CEILING / 10.0);
+            driver.law.set_bounds(RateBounds { ceiling, ..own });
+            for input in &more {
+                prop_assert!(driver.law.rate() <= ceiling, "{:?}", driver.law);
+                driver.apply(input);
+            }
+            driver.law.restart(driver.now);
+            prop_assert_eq!(driver.law.bounds().map(|bounds| bounds.ceiling), Some(ceiling));
+            prop_assert!(driver.law.rate() <= ceiling, "{:?}", driver.law);
+        }
+    }
+
+    #[test]
     fn acp_plus_takes_small_steps(inputs in prop::collection::vec(input(), 0..400)) {
         let mut driver = Driver::new(Box::new(AcpPlus::new(acp_plus())));
         for input in &inputs {

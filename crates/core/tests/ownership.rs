@@ -6,7 +6,7 @@ use freshline_core::session::{
     Admission, Clocked, Monitor, MonitorParams, Names, Relation, Sample, Secret, Source,
     SourceEvent, SourceParams, Verdict,
 };
-use freshline_core::source::Fixed;
+use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
     Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
@@ -180,7 +180,10 @@ fn names_that_are_a_trap_for_programs_are_refused_unless_any_name_is_taken() {
 fn a_source_that_is_slow_opens_all_the_same() {
     // One update in 100 s; a cookie is good for 30 to 60 s.
     let rate = UpdateRate::saturating(0.01);
-    let params = SourceParams { max_rate: rate, ..SourceParams::default() };
+    let params = SourceParams {
+        limits: Limits { max_rate: Some(rate), ..Limits::NONE },
+        ..SourceParams::default()
+    };
     let law = Box::new(Fixed::new(rate));
     let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
     let mut monitor = Monitor::<u64>::new(MonitorParams::default(), Secret::new([7; 16]));
@@ -241,7 +244,10 @@ fn a_path_that_flaps_does_not_push_out_the_one_that_stays() {
 #[test]
 fn a_monitor_that_always_challenges_does_not_set_the_pace() {
     let rate = UpdateRate::saturating(5.0);
-    let params = SourceParams { max_rate: rate, ..SourceParams::default() };
+    let params = SourceParams {
+        limits: Limits { max_rate: Some(rate), ..Limits::NONE },
+        ..SourceParams::default()
+    };
     let law = Box::new(Fixed::new(rate));
     let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
     let end = Time::ZERO + Span::from_secs(20);

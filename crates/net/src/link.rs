@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use freshline_core::dscp::Dscp;
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
@@ -115,8 +117,32 @@ pub(crate) enum Sent {
     Replaced,
 }
 
+/// Counts the bytes that leave by links that share it: IP packets, with all headers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WireBytes(Arc<AtomicU64>);
+
+impl WireBytes {
+    /// A datagram left for `remote`.
+    fn add(&self, remote: SocketAddr, datagram: &[u8]) {
+        let headers = if remote.is_ipv6() { IPV6_UDP } else { IPV4_UDP };
+        self.0.fetch_add((headers + datagram.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// What has left since this was last asked.
+    pub(crate) fn take(&self) -> Bytes {
+        Bytes::new(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// Headers of IPv4 (RFC 791) and UDP, without options.
+const IPV4_UDP: usize = 20 + 8;
+
+/// Headers of IPv6 (RFC 8200) and UDP, without extensions.
+const IPV6_UDP: usize = 40 + 8;
+
 pub(crate) struct Link<I: Inlet> {
     clock: Clock,
+    wire_bytes: WireBytes,
     /// By what it leaves, and for where.
     ends: (Via, SocketAddr),
     token: Token,
@@ -156,13 +182,15 @@ enum State {
 const MAX_UDP_PAYLOAD: usize = 65_507;
 
 impl<I: Inlet> Link<I> {
-    /// A link by `via` to `remote`, whose socket wakes a poll as `token`.
+    /// A link by `via` to `remote`, whose socket wakes a poll as `token`; `wire_bytes` counts what
+    /// leaves by it.
     pub(crate) fn open(
         transport: Transport,
         (via, remote): (Via, SocketAddr),
         (registry, token): (&Registry, Token),
         mut inlet: I,
         clock: Clock,
+        wire_bytes: WireBytes,
     ) -> Result<Self, LinkError> {
         let quic = match transport {
             Transport::Udp => None,
@@ -185,8 +213,19 @@ impl<I: Inlet> Link<I> {
         let (buffer, mark) = (vec![0; MAX_UDP_PAYLOAD], I::Mark::default());
         let events = VecDeque::new();
         let (ends, departures) = ((via, remote), None);
-        let mut link =
-            Self { clock, ends, token, socket, inlet, mark, quic, departures, events, buffer };
+        let mut link = Self {
+            clock,
+            wire_bytes,
+            ends,
+            token,
+            socket,
+            inlet,
+            mark,
+            quic,
+            departures,
+            events,
+            buffer,
+        };
         link.flush(clock.now())?;
         Ok(link)
     }
@@ -264,9 +303,10 @@ impl<I: Inlet> Link<I> {
         tag: Option<u64>,
     ) -> Result<Sent, LinkError> {
         let tag = tag.map(|tag| (now, tag));
-        let Self { socket, ends: (_, remote), departures, quic, .. } = self;
+        let Self { socket, ends: (_, remote), departures, quic, wire_bytes, .. } = self;
         let Some(quic) = quic else {
-            return Ok(match send_by(socket, departures, *remote, dscp, datagram, tag) {
+            let sent = send_by(socket, departures, *remote, dscp, datagram, tag);
+            return Ok(match sent.inspect(|()| wire_bytes.add(*remote, datagram)) {
                 Ok(()) => Sent::Gone,
                 Err(error) => {
                     self.notice(&error);
@@ -344,7 +384,7 @@ impl<I: Inlet> Link<I> {
 
     /// Hands QUIC's packets to the socket until either has enough.
     fn flush(&mut self, now: Time) -> Result<(), LinkError> {
-        let Self { socket, ends: (_, remote), departures, quic, .. } = self;
+        let Self { socket, ends: (_, remote), departures, quic, wire_bytes, .. } = self;
         let Some(quic) = quic else { return Ok(()) };
         let now = self.clock.instant_of(now);
         loop {
@@ -358,7 +398,8 @@ impl<I: Inlet> Link<I> {
             }
             quic.unsent = false;
             let tag = quic.packet_tag;
-            match send_by(socket, departures, *remote, quic.dscp, &quic.packet, tag) {
+            let sent = send_by(socket, departures, *remote, quic.dscp, &quic.packet, tag);
+            match sent.inspect(|()| wire_bytes.add(*remote, &quic.packet)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     quic.unsent = true;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathCounters, Reach, SourceEvent};
+use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
@@ -206,9 +207,10 @@ impl Watch for Teller {
         if source.reach() == Reach::Open {
             let mean = source.age().process().mean(now).map(Span::as_millis_f64);
             say!(
-                "age {} on average, {:.1} updates/s, {} in flight, round trip {}{}",
+                "age {} on average, {:.1} updates/s{}, {} in flight, round trip {}{}",
                 ms(mean),
                 source.law().rate().per_second(),
+                limited(source.limited_by().map(Limit::name)),
                 source.backlog().backlog(),
                 ms(source.counters().rtt_mean().map(Span::as_millis_f64)),
                 marks(source, 0).map_or_else(String::new, |report| mark::shown(&report)),
@@ -217,6 +219,11 @@ impl Watch for Teller {
         self.tell_paths(now, source);
         self.next = now + self.every;
     }
+}
+
+/// The limit that holds, to be said behind a rate.
+fn limited(by: Option<&str>) -> String {
+    by.map_or_else(String::new, |limit| format!(" (limited by {})", limit.replace('_', "-")))
 }
 
 /// Why a session was closed, with the name if that is why.
@@ -238,16 +245,18 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{} for {:.1} s: {:.1} updates/s, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing, {} too large",
+        "{} for {:.1} s: {:.1} updates/s{}, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing, {} too large, {} unchanged and left out",
         report.law,
         report.duration_s,
         report.updates_per_s,
+        limited(report.limited_by),
         report.sent,
         report.asked,
         report.acked,
         report.replaced,
         report.missing.unwrap_or(0),
         report.too_large,
+        report.unchanged,
     )?;
     writeln!(
         out,
@@ -261,11 +270,12 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "round trip: mean {}, min {}; backlog {:.2}; goodput {:.0} bit/s{}",
+        "round trip: mean {}, min {}; backlog {:.2}; goodput {:.0} bit/s; sent {:.0} bit/s with headers{}",
         ms(report.rtt_mean_ms),
         ms(report.rtt_min_ms),
         report.backlog_mean.unwrap_or(0.0),
         report.goodput_bps,
+        report.wire_bytes as f64 * 8.0 / report.duration_s,
         report.marks.as_ref().map_or_else(String::new, mark::shown),
     )?;
     let are_several = report.paths.len() > 1;

@@ -193,7 +193,7 @@ impl Acp {
             let wanted = 1.0 / inter_delivery.as_secs_f64()
                 + self.wanted_change / self.time_scale(now).as_secs_f64();
             let one_a_round_trip = UpdateRate::from_period(srtt);
-            self.feedback.set_rate(self.params.reset.rate(wanted, one_a_round_trip));
+            self.feedback.steer(self.params.reset.rate(wanted, one_a_round_trip), srtt);
             let decision = ((step, self.steering.was_tie()), self.wanted_change);
             self.log.add(now, epoch, (srtt, inter_delivery), decision, self.rate());
         }
@@ -241,6 +241,19 @@ impl RateLaw for Acp {
 
     fn phase(&self) -> Phase {
         self.feedback.phase()
+    }
+
+    fn bounds(&self) -> Option<RateBounds> {
+        Some(self.params.bounds)
+    }
+
+    fn set_bounds(&mut self, bounds: RateBounds) {
+        self.params.bounds = bounds;
+        self.feedback.set_bounds(bounds);
+    }
+
+    fn on_unchanged(&mut self, _now: Time) {
+        self.feedback.on_unchanged();
     }
 
     fn last_epoch(&self) -> Option<&EpochRecord> {

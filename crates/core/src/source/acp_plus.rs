@@ -155,7 +155,7 @@ impl AcpPlus {
             let step = self.steering.decide(epoch, None);
             self.wanted_change = step.change(epoch.backlog, 1.0, self.wanted_change);
             let rate = self.next_rate(step, srtt, inter_delivery);
-            self.feedback.set_rate(rate);
+            self.feedback.steer(rate, srtt);
             let decision = ((step, self.steering.was_tie()), self.wanted_change);
             self.log.add(now, epoch, (srtt, inter_delivery), decision, self.rate());
         }
@@ -221,6 +221,19 @@ impl RateLaw for AcpPlus {
 
     fn phase(&self) -> Phase {
         self.feedback.phase()
+    }
+
+    fn bounds(&self) -> Option<RateBounds> {
+        Some(self.params.bounds)
+    }
+
+    fn set_bounds(&mut self, bounds: RateBounds) {
+        self.params.bounds = bounds;
+        self.feedback.set_bounds(bounds);
+    }
+
+    fn on_unchanged(&mut self, _now: Time) {
+        self.feedback.on_unchanged();
     }
 
     fn last_epoch(&self) -> Option<&EpochRecord> {

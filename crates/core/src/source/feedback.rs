@@ -14,6 +14,8 @@ pub(super) struct Feedback {
     /// Until the mean round trip is known.
     startup: Option<Startup>,
     pub estimator: Estimator,
+    /// Whether updates were left out since the last [`Feedback::steer`].
+    is_idle: bool,
 }
 
 /// What an input meant.
@@ -39,6 +41,7 @@ impl Feedback {
             pacer: Pacer::new(),
             startup: Some(Startup::new(startup)),
             estimator: Estimator::new(estimator),
+            is_idle: false,
         }
     }
 
@@ -90,6 +93,27 @@ impl Feedback {
     /// Takes the rate, within the bounds.
     pub(super) fn set_rate(&mut self, rate: UpdateRate) {
         self.rate = self.bounds.clamp(rate);
+    }
+
+    /// Takes the rate that an epoch asks for. In an epoch with updates that were left out, fewer acks
+    /// mean no congestion and a low age no capacity: the rate does not grow, and does not fall below
+    /// one update per round trip, from where the law began.
+    pub(super) fn steer(&mut self, rate: UpdateRate, srtt: Span) {
+        let is_idle = core::mem::take(&mut self.is_idle);
+        let first = UpdateRate::from_period(srtt);
+        let highest = self.rate.clamp(first, UpdateRate::MAX);
+        self.set_rate(if is_idle { rate.clamp(first, highest) } else { rate });
+    }
+
+    /// An update was left out.
+    pub(super) fn on_unchanged(&mut self) {
+        self.is_idle = true;
+    }
+
+    /// Takes other bounds.
+    pub(super) fn set_bounds(&mut self, bounds: RateBounds) {
+        self.bounds = bounds;
+        self.set_rate(self.rate);
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -138,6 +138,16 @@ impl RateLaw for Lazy {
     fn phase(&self) -> Phase {
         self.feedback.phase()
     }
+
+    fn bounds(&self) -> Option<RateBounds> {
+        Some(self.params.bounds)
+    }
+
+    fn set_bounds(&mut self, bounds: RateBounds) {
+        self.params.bounds = bounds;
+        self.feedback.set_bounds(bounds);
+        self.pending = bounds.clamp(self.pending);
+    }
 }
 
 #[cfg(test)]

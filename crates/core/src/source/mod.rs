@@ -19,6 +19,8 @@
 //! | [`Tenth`] | holds the number of its own updates that wait at about a tenth | `docs/fresher.md` |
 //! | [`Fixed`] | the plainest: a constant rate; it defines the minimum | – |
 //!
+//! [`Limited`] drives a law within [`Limits`] that hold whatever the law asks for.
+//!
 //! 001 is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; 000 is Shreedhar,
 //! PhD thesis, IIIT-Delhi.
 
@@ -30,6 +32,7 @@ mod estimator;
 mod feedback;
 mod fixed;
 mod lazy;
+mod limits;
 mod log;
 mod pacer;
 mod service;
@@ -38,6 +41,7 @@ mod startup;
 mod steering;
 mod tenth;
 mod waits;
+mod worth;
 
 pub use acp::{Acp, EpochEnd, Params as AcpParams, Reset, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
@@ -45,12 +49,14 @@ pub use epoch::{Backlog, Losses};
 pub use estimator::{Estimates, GapSource, Params as EstimatorParams, Silence};
 pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams, SendTime};
+pub use limits::{BURST, Limit, Limited, Limits};
 pub use log::EpochRecord;
 pub use sparse::Acks;
 pub use startup::Params as StartupParams;
 pub use steering::Tie;
 pub use tenth::{Params as TenthParams, Tenth};
 pub use waits::DelaySource;
+pub use worth::Worth;
 
 use crate::unit::{Span, Time, UpdateRate};
 
@@ -119,6 +125,20 @@ pub trait RateLaw: Send {
 
     /// Whether the law still probes.
     fn phase(&self) -> Phase;
+
+    /// Floor and ceiling of an adaptive law's rate; `None` of a law whose rate is given.
+    fn bounds(&self) -> Option<RateBounds> {
+        None
+    }
+
+    /// Takes other bounds, which hold at once and after [`RateLaw::restart`]. A law without bounds
+    /// ignores them.
+    fn set_bounds(&mut self, _bounds: RateBounds) {}
+
+    /// An update was due, and the source left it out, as its state has not changed and the monitor
+    /// has it. The source sends less than the law allows, so nothing is known of a higher rate, and
+    /// nothing wrong with the present one.
+    fn on_unchanged(&mut self, _now: Time) {}
 
     /// The last control epoch that has ended, of a law that has epochs. At most one ends per call
     /// of an `on_*` method.

@@ -535,4 +535,12 @@ impl RateLaw for Tenth {
     fn phase(&self) -> Phase {
         if self.startup.is_some() { Phase::Probing } else { Phase::Steering }
     }
+
+    fn bounds(&self) -> Option<RateBounds> {
+        Some(self.params.bounds)
+    }
+
+    fn set_bounds(&mut self, bounds: RateBounds) {
+        self.params.bounds = bounds;
+    }
 }

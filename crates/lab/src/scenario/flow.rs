@@ -8,6 +8,7 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::session::Paths;
+use freshline_core::source::{Limits, Worth};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
@@ -102,7 +103,9 @@ impl FlowConfig {
                 let sizes = updates.sizes().map_err(|what| self.refused(what))?;
                 let paths = updates.paths().map_err(|what| self.refused(what))?;
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
-                let flow = UpdateFlow::new(law.map_err(bad_law)?, sizes, between, rng);
+                let law =
+                    (law.map_err(bad_law)?, updates.limits().map_err(|what| self.refused(what))?);
+                let flow = UpdateFlow::new(law, sizes, between, rng);
                 Ok(Flow::Updates(flow.over(paths)))
             }
             (None, Some(tcp), None, None, None) => {
@@ -158,6 +161,18 @@ impl UpdatesConfig {
 }
 
 impl UpdatesConfig {
+    fn limits(&self) -> Result<Limits, &'static str> {
+        let is_given = matches!(self.law, LawName::Fixed | LawName::Poisson);
+        if self.worth.is_some() && is_given {
+            return Err("`worth` belongs to laws that find the rate");
+        }
+        if self.max_bandwidth == Some(BitRate::from_bps(0)) {
+            return Err("`max_bandwidth` is zero");
+        }
+        let worth = self.worth.unwrap_or(Worth::OFF);
+        Ok(Limits { max_rate: self.max_rate, worth, max_bandwidth: self.max_bandwidth })
+    }
+
     fn paths(&self) -> Result<Paths, Cow<'static, str>> {
         if self.paths.is_empty() {
             return match self.scheduler {

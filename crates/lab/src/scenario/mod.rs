@@ -25,6 +25,7 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
+use freshline_core::source::Worth;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
 
@@ -216,6 +217,13 @@ pub struct UpdatesConfig {
     /// Fields of the law's `Params` that differ from their defaults.
     #[serde(default)]
     pub params: toml::Table,
+    /// No more updates than this, from the first one on.
+    pub max_rate: Option<UpdateRate>,
+    /// The improvement of the mean age that is worth a higher rate: a time, or `default`. Unset: every
+    /// improvement, as in the papers.
+    pub worth: Option<Worth>,
+    /// No more data than this on average, with headers.
+    pub max_bandwidth: Option<BitRate>,
     /// State in each update.
     pub payload: Bytes,
     /// Headers around it; those of our own protocol over UDP and IPv4 unless said.

@@ -11,7 +11,7 @@
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
 use freshline_core::path::{DeviceMeter, PathId};
 use freshline_core::session::{PathAck, PathCounters, Paths, Route};
-use freshline_core::source::{self, EpochRecord, RateLaw};
+use freshline_core::source::{self, EpochRecord, Limited, Limits, RateLaw};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wire;
 use rand_distr::{Distribution, Exp1};
@@ -61,7 +61,7 @@ impl Sizes {
 
 /// A flow of updates under way.
 pub struct UpdateFlow {
-    law: Box<dyn RateLaw>,
+    law: Limited,
     paths: Paths,
     /// What the devices let be seen through which several paths leave.
     devices: Vec<DeviceMeter>,
@@ -157,15 +157,15 @@ impl Tally {
 }
 
 impl UpdateFlow {
-    /// A flow that sends from `starts_at` until `ends_at`, as `law` wishes.
+    /// A flow that sends from `starts_at` until `ends_at`, as `law` wishes within `limits`.
     pub fn new(
-        law: Box<dyn RateLaw>,
+        (law, limits): (Box<dyn RateLaw>, Limits),
         sizes: Sizes,
         (starts_at, ends_at): (Time, Time),
         rng: Pcg64,
     ) -> Self {
         Self {
-            law,
+            law: Limited::new(law, limits),
             paths: Paths::default(),
             devices: Vec::new(),
             sizes,
@@ -210,7 +210,7 @@ impl UpdateFlow {
 
     fn record_epoch(&mut self) {
         let Some(epochs) = &mut self.epochs else { return };
-        if let Some(record) = self.law.last_epoch()
+        if let Some(record) = self.law.law().last_epoch()
             && epochs.last().is_none_or(|last| last.ended_s < record.ended_s)
         {
             epochs.push(*record);
@@ -366,6 +366,7 @@ impl UpdateFlow {
             SizeDistribution::Constant => whole,
             _ => exponential(whole, &mut self.rng),
         };
+        self.law.on_bytes(now, size * route.all().count() as u64);
         let body = Body::Update(Update { seq, generated_at: now, wants_ack });
         Some((route, Load::plain(size, body)))
     }

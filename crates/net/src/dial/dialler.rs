@@ -24,7 +24,7 @@ use mio::{Registry, Token, Waker};
 
 use super::{Lookup, Race, Remote};
 use crate::clock::Clock;
-use crate::link::{Came, Inlet, Link, LinkError, LinkEvent, Sent, Transport};
+use crate::link::{Came, Inlet, Link, LinkError, LinkEvent, Sent, Transport, WireBytes};
 use crate::quic::DialError;
 use crate::via::Via;
 
@@ -52,6 +52,8 @@ pub(crate) struct Settings<I> {
     pub(crate) redials: bool,
     /// Whether [`Dialler::receive`] says when datagrams with a tag left their device.
     pub(crate) stamps_departures: bool,
+    /// Counts what leaves.
+    pub(crate) wire_bytes: WireBytes,
     /// Woken with the resolver's answers.
     pub(crate) waker: Arc<Waker>,
 }
@@ -136,10 +138,17 @@ impl<I: Inlet> Dialler<I> {
 
     fn begin_attempts(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
         while let Some(address) = self.race.as_mut().and_then(|race| race.begin(now)) {
-            let Settings { transport, via, token, inlet, clock, .. } = &self.settings;
+            let Settings { transport, via, token, inlet, clock, wire_bytes, .. } = &self.settings;
             let ends = (via.clone(), address);
             let place = (registry, *token);
-            match Link::open(transport.clone(), ends, place, inlet(*clock), *clock) {
+            match Link::open(
+                transport.clone(),
+                ends,
+                place,
+                inlet(*clock),
+                *clock,
+                wire_bytes.clone(),
+            ) {
                 Ok(mut link) => {
                     if self.settings.stamps_departures {
                         link.stamp_departures();
@@ -368,6 +377,7 @@ mod tests {
             clock: Clock::new(),
             redials: false,
             stamps_departures: false,
+            wire_bytes: WireBytes::default(),
             waker,
         }
     }

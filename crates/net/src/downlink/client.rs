@@ -16,7 +16,7 @@ use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamped, Stamps};
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
-use crate::link::{LinkError, LinkEvent, Transport};
+use crate::link::{LinkError, LinkEvent, Transport, WireBytes};
 use crate::quic;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
@@ -213,6 +213,7 @@ impl Client {
             clock,
             redials: false,
             stamps_departures: false,
+            wire_bytes: WireBytes::default(),
             waker: sleeper.waker(),
         };
         let link = Dialler::new(settings, sleeper.registry())?;

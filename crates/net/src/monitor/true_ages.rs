@@ -408,7 +408,7 @@ impl World {
         let sample = Sample { generated_at, payload: self.feed.payload() };
         let mut out = [0; 256];
         let len = self.source.write_update(now, route.first, sample, &mut out).expect("it fits");
-        self.feed.on_sent(generated_at);
+        self.feed.on_sent(generated_at, self.source.last_seq());
         self.carry(0, out[..len].to_vec());
     }
 

@@ -33,6 +33,10 @@ pub(crate) struct Feed {
     /// The last state that fitted, and when it was sampled: sent again when an update is due to keep
     /// the session alive and the sampler has no usable state.
     last: Option<(Time, Vec<u8>)>,
+    /// Whether a state that has not changed is left out while the monitor has it.
+    on_change: bool,
+    /// The first update with the last state.
+    first: Option<u64>,
     /// States that did not fit, and when the last of them was sampled.
     too_large: (u64, Option<Time>),
 }
@@ -42,6 +46,8 @@ pub(crate) struct Feed {
 pub(crate) struct Next {
     /// When the state in [`Feed::payload`] was sampled, if one is to be sent.
     pub(crate) generated_at: Option<Time>,
+    /// Whether the state was left out, as it has not changed.
+    pub(crate) is_unchanged: bool,
     /// Why there is no usable new state.
     pub(crate) trouble: Option<Trouble>,
 }
@@ -69,8 +75,15 @@ impl Feed {
             hint_for_more,
             payload: Vec::new(),
             last: None,
+            on_change: false,
+            first: None,
             too_large: (0, None),
         }
+    }
+
+    /// The same; an unchanged state is left out while the monitor has it, and repeated by keep-alives.
+    pub(crate) fn on_change(self, on_change: bool) -> Self {
+        Self { on_change, ..self }
     }
 
     /// When an update is due: by the law, or to keep the session alive.
@@ -126,8 +139,12 @@ impl Feed {
             Take::Sample { generated_at } if self.payload.len() > self.max_payload => {
                 next.trouble = self.leave_out(generated_at).map(Trouble::TooLarge);
                 next.generated_at = self.keep_alive(now, session);
-                let period = session.law().rate().period();
-                Sampling::At(now + period.clamp(Span::from_millis(1), Span::from_secs(1)))
+                Sampling::At(now + polling_period(session))
+            }
+            Take::Sample { .. } if self.may_leave_out(now, session) => {
+                next.is_unchanged = true;
+                let at = now + polling_period(session);
+                Sampling::At(repeat_at.map_or(at, |repeat_at| at.min(repeat_at)))
             }
             Take::Sample { generated_at } => {
                 next.generated_at = Some(generated_at);
@@ -156,8 +173,13 @@ impl Feed {
         &self.payload
     }
 
-    /// The state in [`Feed::payload`] has been sent: keeps it as the last one.
-    pub(crate) fn on_sent(&mut self, generated_at: Time) {
+    /// The state in [`Feed::payload`] has been sent, as update `seq` unless there was no path: keeps it
+    /// as the last one.
+    pub(crate) fn on_sent(&mut self, generated_at: Time, seq: Option<u64>) {
+        if self.on_change {
+            let is_same = self.last.as_ref().is_some_and(|(_, state)| *state == self.payload);
+            self.first = self.first.filter(|_| is_same).or(seq);
+        }
         let (at, state) = self.last.get_or_insert_default();
         *at = generated_at;
         std::mem::swap(&mut self.payload, state);
@@ -166,6 +188,13 @@ impl Feed {
     /// States that did not fit into a datagram.
     pub(crate) fn too_large(&self) -> u64 {
         self.too_large.0
+    }
+
+    /// Whether the state in [`Feed::payload`] is the last one, and the monitor has it.
+    fn may_leave_out(&self, now: Time, session: &session::Source) -> bool {
+        let is_same = || self.last.as_ref().is_some_and(|(_, state)| *state == self.payload);
+        let first = self.first.filter(|_| self.on_change);
+        first.is_some_and(|first| session.may_leave_out(now, first) && is_same())
     }
 
     /// Counts a state that does not fit; `None` if it is the same one again.
@@ -186,5 +215,142 @@ impl Feed {
         let (generated_at, state) = self.last.as_mut()?;
         std::mem::swap(&mut self.payload, state);
         Some(*generated_at)
+    }
+}
+
+/// How long after a state that was left out the sampler is asked again.
+fn polling_period(session: &session::Source) -> Span {
+    session.law().rate().period().clamp(Span::from_millis(1), Span::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use freshline_core::path::PathId;
+    use freshline_core::session::{Clocked, Monitor, MonitorParams, Sample, Secret, SourceParams};
+    use freshline_core::source::Fixed;
+    use freshline_core::unit::UpdateRate;
+    use freshline_core::wire::Ack;
+    use mio::Waker;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    /// A state that the test sets.
+    struct Set(Arc<Mutex<Vec<u8>>>);
+
+    impl Sampler for Set {
+        fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+        fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
+            into.extend_from_slice(&self.0.lock().unwrap());
+            Take::Sample { generated_at: now }
+        }
+    }
+
+    struct World {
+        now: Time,
+        state: Arc<Mutex<Vec<u8>>>,
+        feed: Feed,
+        source: session::Source,
+        monitor: Monitor<u8>,
+        /// Whether updates arrive.
+        is_up: bool,
+        /// What left.
+        sent: Vec<Vec<u8>>,
+    }
+
+    impl World {
+        /// 100 updates/s, without delays.
+        fn new(on_change: bool) -> Self {
+            let state = Arc::new(Mutex::new(b"shut".to_vec()));
+            let keep_alive = Span::from_secs(1);
+            let params = SourceParams { on_change, keep_alive, ..SourceParams::default() };
+            let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
+            let source = session::Source::new(params, Secret::new([1; 16]), law, Time::ZERO);
+            Self {
+                now: Time::ZERO,
+                feed: Feed::new(Box::new(Set(Arc::clone(&state))), 1_000, "").on_change(on_change),
+                state,
+                source: source.expect("no name"),
+                monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
+                is_up: true,
+                sent: Vec::new(),
+            }
+        }
+
+        /// What left in the next so many ms.
+        fn run(&mut self, millis: u64) -> Vec<Vec<u8>> {
+            let end = self.now + Span::from_millis(millis);
+            self.sent.clear();
+            loop {
+                let timer = self.source.next_timer().map(|(at, _)| at);
+                let due_at = Feed::due_at(&self.source);
+                let next = Time::earliest([self.feed.next_event(due_at), timer]);
+                self.now = next.expect("it goes on").max(self.now);
+                if self.now > end {
+                    self.now = end;
+                    return self.sent.clone();
+                }
+                self.source.on_tick(self.now);
+                if self.feed.is_due(self.now, Feed::due_at(&self.source)) {
+                    self.send();
+                }
+            }
+        }
+
+        fn send(&mut self) {
+            let next = self.feed.next(self.now, &self.source).expect("it never fails");
+            if next.is_unchanged {
+                self.source.on_unchanged(self.now);
+            }
+            let Some(generated_at) = next.generated_at else { return };
+            let sample = Sample { generated_at, payload: self.feed.payload() };
+            self.sent.push(sample.payload.to_vec());
+            let (now, path, mut out) = (self.now, PathId::FIRST, [0; 256]);
+            let len = self.source.write_update(now, path, sample, &mut out).expect("it fits");
+            self.feed.on_sent(generated_at, self.source.last_seq());
+            if self.is_up {
+                let (mut reply, at) = ([0; Ack::LEN], Clocked { received_at: now, now });
+                let len = self.monitor.on_datagram(at, 1, &out[..len], &mut reply).reply;
+                let _ = self.source.on_datagram(now, path, &reply[..len]);
+            }
+        }
+
+        fn set(&mut self, state: &[u8]) {
+            *self.state.lock().unwrap() = state.to_vec();
+        }
+    }
+
+    #[test]
+    fn an_unchanged_state_is_left_out_but_for_keep_alives() {
+        let mut world = World::new(true);
+        world.run(100);
+        assert_eq!(world.run(10_000).len(), 10);
+        assert!(world.source.counters().unchanged > 900, "it is looked at at the law's rate");
+        assert!(World::new(false).run(10_000).len() >= 1_000, "without the flag each is sent");
+    }
+
+    #[test]
+    fn a_change_leaves_with_the_next_look_and_once() {
+        let mut world = World::new(true);
+        world.run(1_500);
+        for state in [&b"open"[..], b"shut"] {
+            world.set(state);
+            assert_eq!(world.run(20), [state]);
+            assert!(world.run(300).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_lost_is_repeated_at_the_laws_rate() {
+        let mut world = World::new(true);
+        world.run(1_500);
+        world.is_up = false;
+        world.set(b"open");
+        assert!((20..=21).contains(&world.run(205).len()));
+        world.is_up = true;
+        assert_eq!(world.run(300), [b"open"]);
     }
 }

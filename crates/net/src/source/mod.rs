@@ -18,7 +18,7 @@ mod ways;
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathsError, Reach, Sample, Secret, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::{OpeningTooLong, Update};
 use mio::{Events, Token};
 
@@ -170,7 +170,7 @@ impl Source {
             Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
         let (room, hint_for_more) =
             (config.transport.max_datagram(), config.transport.hint_for_more());
-        let paths = config.ways.paths()?;
+        let (paths, on_change) = (config.ways.paths()?, config.params.on_change);
         let (ways, monitor) = (&config.ways, &config.monitor);
         let links = Links::open(ways, config.transport, monitor, &sleeper, clock)?;
         let mut random = [0; 16];
@@ -184,7 +184,8 @@ impl Source {
             clock,
             sleeper,
             session,
-            feed: Feed::new(sampler, room.saturating_sub(overhead), hint_for_more),
+            feed: Feed::new(sampler, room.saturating_sub(overhead), hint_for_more)
+                .on_change(on_change),
             began_at: now,
             datagram: vec![0; room],
             links,
@@ -275,6 +276,8 @@ impl Source {
         for id in self.links.ids() {
             busy |= self.receive_by(id, watch)?;
         }
+        // Of QUIC's handshakes and acknowledgements.
+        self.count_bytes();
         Ok(busy)
     }
 
@@ -343,6 +346,9 @@ impl Source {
             };
             watch.event(now, &self.session, &event);
         }
+        if next.is_unchanged {
+            self.session.on_unchanged(now);
+        }
         next.generated_at.map_or(Ok(()), |generated_at| self.send(generated_at))
     }
 
@@ -354,10 +360,21 @@ impl Source {
         is_due && !self.session.is_prompted()
     }
 
+    /// Reports to the session what has left.
+    fn count_bytes(&mut self) {
+        let bytes = self.links.take_wire_bytes();
+        if bytes > Bytes::ZERO {
+            self.session.on_bytes(self.clock.now(), bytes);
+        }
+    }
+
     /// Sends the feed's state.
     fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {
+        let before = self.session.last_seq();
         let result = self.send_payload(generated_at);
-        self.feed.on_sent(generated_at);
+        let seq = self.session.last_seq().filter(|seq| Some(*seq) != before);
+        self.feed.on_sent(generated_at, seq);
+        self.count_bytes();
         result
     }
 

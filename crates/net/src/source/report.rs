@@ -3,6 +3,7 @@
 use freshline_core::age::AgeSummary;
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathStatus};
+use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
@@ -58,6 +59,12 @@ pub struct SourceReport {
     pub missing: Option<u32>,
     /// Times the session was opened.
     pub opened: u64,
+    /// Unchanged states that were left out.
+    pub unchanged: u64,
+    /// Bytes of IP packets sent, with all headers.
+    pub wire_bytes: u64,
+    /// The limit that held at the end: `max_rate`, `worth` or `max_bandwidth`.
+    pub limited_by: Option<&'static str>,
     /// The code points of updates and acks on the first path.
     pub marks: Option<MarkReport>,
     /// Each of the paths that were named.
@@ -177,6 +184,9 @@ impl SourceReport {
             too_large: 0,
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,
+            unchanged: counters.unchanged,
+            wire_bytes: counters.wire_bytes,
+            limited_by: source.limited_by().map(Limit::name),
             marks: marks(source, PathId::FIRST),
             paths: paths(source, links, duration_s, now),
         }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
 use freshline_core::session::{self, Paths, PathsError};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 use mio::{Registry, Token, Waker};
 use noq_proto::FourTuple;
 
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
-use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport};
+use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport, WireBytes};
 use crate::sleeper::Sleeper;
 use crate::via::{DeviceQueues, Interfaces, SeenBy, Via};
 
@@ -85,6 +85,7 @@ pub(super) struct Links {
     queues: DeviceQueues,
     /// Whether packets say when they left their device.
     stamps_departures: bool,
+    wire_bytes: WireBytes,
     look_at: Time,
 }
 
@@ -117,6 +118,7 @@ impl Links {
             are_named: !ways.vias.is_empty(),
             queues: DeviceQueues::new(),
             stamps_departures: ways.vias.len() > 1 && ways.scheduler.wants_waits(),
+            wire_bytes: WireBytes::default(),
             look_at: clock.now(),
         };
         if !links.are_named {
@@ -136,6 +138,7 @@ impl Links {
             clock: self.clock,
             redials: self.are_named,
             stamps_departures: self.stamps_departures,
+            wire_bytes: self.wire_bytes.clone(),
             waker: Arc::clone(&self.waker),
         }
     }
@@ -217,6 +220,11 @@ impl Links {
         // The queues of stations are behind the driver's entry, where a departure is stamped.
         let tag = seq.filter(|_| way.seen_by != Some(SeenBy::Stations));
         way.dial.as_mut().map_or(Ok(Sent::Replaced), |dial| dial.send(now, dscp, datagram, tag))
+    }
+
+    /// Bytes that have left by all of them since this was last asked, with all headers.
+    pub(super) fn take_wire_bytes(&self) -> Bytes {
+        self.wire_bytes.take()
     }
 
     /// Lets a link look at the time.

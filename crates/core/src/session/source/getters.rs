@@ -6,7 +6,7 @@ use crate::path::PathSet;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
-use crate::source::RateLaw;
+use crate::source::{Limit, RateLaw};
 use crate::wire::{self, SessionId};
 
 impl Source {
@@ -38,7 +38,12 @@ impl Source {
 
     /// The law at work.
     pub fn law(&self) -> &dyn RateLaw {
-        &*self.law
+        self.law.law()
+    }
+
+    /// The limit without which it would, or might, send more.
+    pub fn limited_by(&self) -> Option<Limit> {
+        self.law.limited_by()
     }
 
     /// The age at the monitor as acks tell it: an upper bound, by the way of the ack.

@@ -5,6 +5,7 @@ mod getters;
 mod marks;
 mod memory;
 mod opening;
+mod savings;
 mod types;
 
 use alloc::boxed::Box;
@@ -17,7 +18,7 @@ use super::paths::{PathAck, Paths, Route};
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
 use crate::dscp::Dscp;
 use crate::path::{DeviceQueue, PathId, PathSet};
-use crate::source::{self, Phase, RateLaw};
+use crate::source::{self, Limited, Phase, RateLaw};
 use crate::unit::{Span, Time};
 use crate::wire::{self, CloseReason, Message, OpeningTooLong, SessionId, Update};
 use door::{Door, MOST_OPENINGS};
@@ -29,7 +30,7 @@ pub use types::{Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParam
 /// session is given up: more than reordering and lost acks bring about.
 const OVERTAKEN: u32 = 8;
 
-/// A source of updates: drives a [`RateLaw`] and speaks the protocol, over one path or several.
+/// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or several.
 ///
 /// The driver's loop: hand in what came ([`Source::on_datagram`]) and the time
 /// ([`Source::on_tick`]); when [`Source::next_update_at`] has come, ask for the
@@ -42,7 +43,7 @@ pub struct Source {
     session: SessionId,
     /// Sessions so far; the number of the next id.
     sessions: u64,
-    law: Box<dyn RateLaw>,
+    law: Limited,
     reach: Reach,
     backoff: Backoff,
     /// When the session was last opened.
@@ -96,7 +97,7 @@ impl Source {
             secret,
             session,
             sessions: 1,
-            law,
+            law: Limited::new(law, params.limits),
             reach: Reach::Opening { attempts: 0 },
             backoff,
             opened_at: now,
@@ -281,8 +282,11 @@ impl Source {
     /// monitor cannot know its age yet. `None` while the law waits for an ack.
     pub fn next_update_at(&self) -> Option<Time> {
         match self.reach {
-            Reach::Open => self.law.next_update_at().into_iter().chain(self.offset_at()).min(),
-            Reach::Opening { .. } => Some(self.next_attempt_at),
+            Reach::Open => {
+                let offset = self.offset_at().map(|at| at.max(self.law.not_before()));
+                self.law.next_update_at().into_iter().chain(offset).min()
+            }
+            Reach::Opening { .. } => Some(self.next_attempt_at.max(self.law.affordable_at())),
         }
     }
 
@@ -323,10 +327,11 @@ impl Source {
         Some(told.map_or(self.opened_at, again))
     }
 
-    /// When an update should go out whatever the law says: [`SourceParams::keep_alive`] after the last.
+    /// When an update should go out whatever the law says, within its limits:
+    /// [`SourceParams::keep_alive`] after the last.
     pub fn keep_alive_at(&self) -> Option<Time> {
         let last = self.sent.last().filter(|_| self.reach == Reach::Open)?;
-        Some(last.sent_at + self.params.keep_alive)
+        Some((last.sent_at + self.params.keep_alive).max(self.law.not_before()))
     }
 
     // ---- steps ----
@@ -505,6 +510,7 @@ impl Source {
         match self.reach {
             Reach::Open => self.law.on_sent(now, seq),
             Reach::Opening { .. } => {
+                self.law.on_opening(now);
                 if self.attempt_by == PathSet::EMPTY {
                     self.doors.iter_mut().for_each(|door| door.is_prompted = false);
                 }

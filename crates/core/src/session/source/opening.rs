@@ -4,6 +4,7 @@ use super::door::Door;
 use super::{PathId, Reach, Source, SourceEvent};
 use crate::path::PathSet;
 use crate::session::clock_offset::ClockOffset;
+use crate::source::RateBounds;
 use crate::unit::Time;
 use crate::wire::{CloseReason, Cookie, Opening};
 
@@ -48,7 +49,8 @@ impl Source {
     /// `at`, or the earliest time that the bound of the rate allows. Cookies are good for 30 s at least,
     /// so a slower rate than one in [`SourceParams::longest_wait`] does not hold openings up.
     pub(super) fn paced(&self, at: Time) -> Time {
-        let gap = self.params.max_rate.period().min(self.params.longest_wait);
+        let rate = self.law.max_rate().unwrap_or(RateBounds::default().ceiling);
+        let gap = rate.period().min(self.params.longest_wait);
         self.sent.last().map_or(at, |last| at.max(last.sent_at + gap))
     }
 

@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::dscp::Dscp;
-use crate::unit::{Span, Time, UpdateRate};
+use crate::source::Limits;
+use crate::unit::{Span, Time};
 use crate::wire::{self, AckMark, CloseReason};
 
 /// Settings of [`Source`](super::Source).
@@ -17,9 +18,10 @@ pub struct SourceParams {
     /// The wait after the first opening without an answer. 200 ms: longer than nearly all round
     /// trips, short to a person.
     pub first_wait: Span,
-    /// Openings leave at this rate at most, whatever the monitor answers, or at one in
-    /// [`SourceParams::longest_wait`] if that is faster. The law's own bound holds once the session is open.
-    pub max_rate: UpdateRate,
+    /// Limits on what is sent, from the first packet on. Openings leave at their rate at most, whatever
+    /// the monitor answers, or at one in [`SourceParams::longest_wait`] if that is faster;
+    /// without one, at the ceiling of [`RateBounds`](crate::source::RateBounds::default).
+    pub limits: Limits,
     /// The longest wait between openings; a monitor that comes back is found after at most this
     /// and a quarter. 2 s: one small packet then costs the path nothing.
     pub longest_wait: Span,
@@ -33,6 +35,9 @@ pub struct SourceParams {
     /// is no newer one. 20 s: a third of the time after which monitors forget a source by default, so
     /// that two in a row may be lost.
     pub keep_alive: Span,
+    /// Whether a state that has not changed since the monitor acknowledged it may be left out, but for
+    /// keep-alives.
+    pub on_change: bool,
     /// The code point of updates while the session is open. Openings and closes are never marked, so
     /// that a router that replaces marked packets by newer ones does not take them.
     pub dscp: Dscp,
@@ -46,11 +51,12 @@ impl Default for SourceParams {
             name: String::new(),
             token: Vec::new(),
             first_wait: Span::from_millis(200),
-            max_rate: UpdateRate::saturating(1e4),
+            limits: Limits::NONE,
             longest_wait: Span::from_secs(2),
             silence: Span::from_secs(1),
             silence_rounds: 8,
             keep_alive: Span::from_secs(20),
+            on_change: false,
             dscp: Dscp::DEFAULT,
             ack_mark: None,
         }
@@ -141,6 +147,10 @@ pub struct SourceCounters {
     pub replaced: u64,
     /// Times the session was opened.
     pub opened: u64,
+    /// Unchanged states that were left out.
+    pub unchanged: u64,
+    /// Bytes that left, with all headers, as far as the driver reports them.
+    pub wire_bytes: u64,
     /// Payload bytes of updates known to have arrived fresh at the monitor; those that had no ack of
     /// their own are taken to be as long as the next one that had.
     pub delivered_bytes: u64,

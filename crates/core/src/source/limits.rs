@@ -1,0 +1,418 @@
+//! Limits on what a source sends: they hold for every law, and from the first packet.
+//!
+//! The law decides when an update should leave. [`Limited`] drives it and delays the update until no
+//! limit is exceeded. With T = 1/rate and the time t since the first packet:
+//!
+//! | limit | from the start | in any window of length t |
+//! |---|---|---|
+//! | `max_rate`, and `worth` with its rate | 1 + t/T updates | 2 + t/T updates |
+//! | `max_bandwidth` | rate · t + [`BURST`] + one update | the same |
+//!
+//! ```text
+//! updates   may leave at now ≥ tat − T                tat ← max(now, tat) + T       first: + 2T
+//! bytes     may leave at now ≥ paid − BURST/rate      paid ← max(now, paid) + bytes/rate
+//! ```
+//!
+//! Both are the virtual scheduling of ITU-T I.371 (GCRA), in whole ns. The second update of the burst
+//! is for a law that sends pairs (`service`), and for drivers whose timers are late; at the limit
+//! there is none. Bytes are those of IP packets: payload, the protocol's header, QUIC, UDP and IP. The
+//! driver reports them after they have left ([`Limited::on_bytes`]), so that packets that no law asked
+//! for, as those of a handshake, count as well: an update then waits longer.
+//!
+//! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
+//! its rate does not grow beyond what is sent, and it does not take a limit for the path's capacity.
+//! The floor of a law is stronger than `worth`, but not than the other limits.
+//!
+//! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for longer
+//! than the session allows.
+
+use alloc::boxed::Box;
+
+use super::worth::Worth;
+use super::{Ack, Phase, RateBounds, RateLaw};
+use crate::unit::{BitRate, Bytes, Span, Time, UpdateRate};
+
+/// Bytes that may leave before the bandwidth is limited: two packets of full size, as QUIC's handshake
+/// needs.
+pub const BURST: Bytes = Bytes::new(3_000);
+
+/// Weight of the newest update in the mean size of updates.
+const SMOOTHING: f64 = 0.125;
+
+/// Limits on what a source sends; none by default.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// No more updates than this.
+    pub max_rate: Option<UpdateRate>,
+    /// The improvement of the mean age that is worth a higher rate; for adaptive laws.
+    pub worth: Worth,
+    /// No more data than this as a long-term average, with all headers.
+    pub max_bandwidth: Option<BitRate>,
+}
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Self = Self { max_rate: None, worth: Worth::OFF, max_bandwidth: None };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// A limit that holds a source back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// [`Limits::max_rate`].
+    MaxRate,
+    /// [`Limits::worth`].
+    Worth,
+    /// [`Limits::max_bandwidth`].
+    MaxBandwidth,
+}
+
+impl Limit {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MaxRate => "max_rate",
+            Self::Worth => "worth",
+            Self::MaxBandwidth => "max_bandwidth",
+        }
+    }
+}
+
+/// A law within limits. It is driven as a [`RateLaw`] is.
+pub struct Limited {
+    law: Box<dyn RateLaw>,
+    /// Those of the law itself; `None` if it does not adapt its rate.
+    own: Option<RateBounds>,
+    limits: Limits,
+    /// Half of the smallest round trip.
+    base: Option<Span>,
+    /// When the next update would leave at the limit of the rate.
+    tat: Option<Time>,
+    /// When all bytes so far are paid for.
+    paid: Time,
+    sizes: Sizes,
+}
+
+/// How many bytes an update costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sizes {
+    mean: Option<f64>,
+    /// Bytes since the last update left, once one has.
+    since: Option<Bytes>,
+}
+
+impl Limited {
+    /// `law` within `limits`.
+    pub fn new(law: Box<dyn RateLaw>, limits: Limits) -> Self {
+        let own = law.bounds();
+        let mut limited = Self {
+            law,
+            own,
+            limits,
+            base: None,
+            tat: None,
+            paid: Time::ZERO,
+            sizes: Sizes::default(),
+        };
+        limited.tell();
+        limited
+    }
+
+    /// The law.
+    pub fn law(&self) -> &dyn RateLaw {
+        &*self.law
+    }
+
+    /// See [`RateLaw::restart`]. The path may be another; what has left still counts.
+    pub fn restart(&mut self, now: Time) {
+        self.base = None;
+        self.law.restart(now);
+        self.tell();
+    }
+
+    /// See [`RateLaw::on_sent`].
+    pub fn on_sent(&mut self, now: Time, seq: u64) {
+        self.count(now);
+        self.law.on_sent(now, seq);
+        if self.limits.max_bandwidth.is_some() {
+            self.sizes.next();
+            self.tell();
+        }
+    }
+
+    /// An update left that the law did not ask for, such as an opening of the session.
+    pub fn on_opening(&mut self, now: Time) {
+        self.count(now);
+    }
+
+    /// So many bytes left, with all headers: those of an update after its [`Limited::on_sent`], and
+    /// all others.
+    pub fn on_bytes(&mut self, now: Time, bytes: Bytes) {
+        let Some(rate) = self.limits.max_bandwidth else { return };
+        self.paid = self.paid.max(now) + rate.time_to_send(bytes);
+        if let Some(since) = &mut self.sizes.since {
+            *since += bytes;
+        }
+    }
+
+    /// See [`RateLaw::on_ack`].
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if self.limits.worth != Worth::OFF {
+            let base = (now.since(ack.sent_at) - ack.hold) / 2;
+            if self.base.is_none_or(|least| base < least) {
+                self.base = Some(base);
+                self.tell();
+            }
+        }
+        self.law.on_ack(now, ack);
+    }
+
+    /// An update was due, and the source left its unchanged state out: see [`RateLaw::on_unchanged`].
+    pub fn on_unchanged(&mut self, now: Time) {
+        self.law.on_unchanged(now);
+    }
+
+    /// See [`RateLaw::on_tick`].
+    pub fn on_tick(&mut self, now: Time) {
+        self.law.on_tick(now);
+    }
+
+    /// See [`RateLaw::next_event`].
+    pub fn next_event(&self) -> Option<Time> {
+        self.law.next_event()
+    }
+
+    /// See [`RateLaw::next_update_at`]; not before the limits allow it.
+    pub fn next_update_at(&self) -> Option<Time> {
+        Some(self.law.next_update_at()?.max(self.not_before()))
+    }
+
+    /// The earliest time at which the limits allow an update, which may lie in the past.
+    pub fn not_before(&self) -> Time {
+        let by_rate = self.tat.zip(self.max_rate());
+        let by_rate = by_rate.map_or(Time::ZERO, |(tat, rate)| tat - rate.period());
+        by_rate.max(self.affordable_at())
+    }
+
+    /// The earliest time at which the bandwidth allows an update or an opening.
+    pub fn affordable_at(&self) -> Time {
+        let burst = self.limits.max_bandwidth.map(|rate| rate.time_to_send(BURST));
+        burst.map_or(Time::ZERO, |burst| self.paid - burst)
+    }
+
+    /// The limit of the number of updates.
+    pub fn max_rate(&self) -> Option<UpdateRate> {
+        let both = [self.limits.max_rate, self.worth()];
+        both.into_iter().flatten().reduce(|one, other| one.clamp(UpdateRate::MIN, other))
+    }
+
+    /// See [`RateLaw::wants_ack`].
+    pub fn wants_ack(&self, now: Time) -> bool {
+        self.law.wants_ack(now)
+    }
+
+    /// See [`RateLaw::rate`].
+    pub fn rate(&self) -> UpdateRate {
+        self.law.rate()
+    }
+
+    /// See [`RateLaw::phase`].
+    pub fn phase(&self) -> Phase {
+        self.law.phase()
+    }
+
+    /// The limit without which the source would, or might, send more.
+    pub fn limited_by(&self) -> Option<Limit> {
+        let (rate, limit) = self.lowest()?;
+        let wish = self.law.rate();
+        let is_reached = match self.own {
+            // Its ceiling is the limit.
+            Some(own) => wish >= own.clamp(rate) && rate <= own.ceiling,
+            None => wish > rate,
+        };
+        is_reached.then_some(limit)
+    }
+
+    // ---- steps ----
+
+    fn count(&mut self, now: Time) {
+        let Some(rate) = self.max_rate() else { return };
+        let period = rate.period();
+        let tat = self.tat.map_or(now + period * 2, |tat| tat.max(now) + period);
+        // An opening that did not wait delays no more than the next update.
+        self.tat = Some(tat.min(now + period * 2));
+    }
+
+    /// The rate that is worth it, of an adaptive law, and not below its floor.
+    fn worth(&self) -> Option<UpdateRate> {
+        let own = self.own?;
+        let rate = self.limits.worth.max_rate(self.base.unwrap_or(Span::ZERO))?;
+        Some(rate.clamp(own.floor, UpdateRate::MAX))
+    }
+
+    /// The rate of updates that the bandwidth allows, by their mean size.
+    fn affordable(&self) -> Option<UpdateRate> {
+        let bytes_per_second = self.limits.max_bandwidth?.as_bps() as f64 / 8.0;
+        Some(UpdateRate::saturating(bytes_per_second / self.sizes.mean?))
+    }
+
+    /// The limit that allows the lowest rate.
+    fn lowest(&self) -> Option<(UpdateRate, Limit)> {
+        let all = [
+            (self.limits.max_rate, Limit::MaxRate),
+            (self.worth(), Limit::Worth),
+            (self.affordable(), Limit::MaxBandwidth),
+        ];
+        let all = all.into_iter().filter_map(|(rate, limit)| Some((rate?, limit)));
+        all.reduce(|low, next| if next.0 < low.0 { next } else { low })
+    }
+
+    /// Lowers the law's ceiling to the lowest limit.
+    fn tell(&mut self) {
+        let Some((own, (rate, _))) = self.own.zip(self.lowest()) else { return };
+        let ceiling = own.ceiling.clamp(UpdateRate::MIN, rate);
+        self.law.set_bounds(RateBounds { ceiling, ..own });
+    }
+}
+
+impl Sizes {
+    /// The next update leaves: all bytes since the last one are the cost of that one.
+    fn next(&mut self) {
+        if let Some(since) = self.since.replace(Bytes::ZERO) {
+            let sample = since.get() as f64;
+            let mean = self.mean.map_or(sample, |mean| mean + SMOOTHING * (sample - mean));
+            self.mean = Some(mean.max(1.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::super::{Fixed, Lazy, LazyParams};
+    use super::*;
+
+    /// Updates of a law that wants to send all the time, at times that the driver reaches late.
+    fn updates(limits: Limits, lateness: &[u64], sizes: &[u64]) -> Vec<(Time, u64)> {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(1e6)));
+        let mut limited = Limited::new(law, limits);
+        let mut now = Time::ZERO;
+        let each = lateness.iter().zip(sizes.iter().cycle()).enumerate();
+        each.map(|(seq, (late, size))| {
+            let due = limited.next_update_at().expect("a fixed rate");
+            now = now.max(due) + Span::from_micros(*late);
+            limited.on_sent(now, seq as u64);
+            limited.on_bytes(now, Bytes::new(*size));
+            (now, *size)
+        })
+        .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_from_the_start_and_in_each_window_stay_below_rate_and_burst(
+            kbit in 2u64..20_000,
+            lateness in prop::collection::vec(0u64..50_000, 1..200),
+            sizes in prop::collection::vec(40u64..1_500, 1..20),
+        ) {
+            let max_bandwidth = Some(BitRate::from_bps(1_000 * kbit));
+            let sent = updates(Limits { max_bandwidth, ..Limits::NONE }, &lateness, &sizes);
+            let most = sizes.iter().max().expect("some");
+            for (first, (from, _)) in sent.iter().enumerate() {
+                let mut bytes = 0;
+                for (at, size) in &sent[first..] {
+                    bytes += size;
+                    let earned = at.since(*from).as_secs_f64() * 125.0 * kbit as f64;
+                    prop_assert!(bytes as f64 <= earned + (BURST.get() + most) as f64 + 1.0);
+                }
+            }
+        }
+
+        #[test]
+        fn updates_from_the_start_and_in_each_window_stay_below_the_rate(
+            per_second in 0.1f64..5_000.0,
+            lateness in prop::collection::vec(0u64..50_000, 1..200),
+        ) {
+            let rate = UpdateRate::saturating(per_second);
+            let sent = updates(Limits { max_rate: Some(rate), ..Limits::NONE }, &lateness, &[84]);
+            for (first, (from, _)) in sent.iter().enumerate() {
+                let burst = if first == 0 { 1.0 } else { 2.0 };
+                for (count, (at, _)) in sent[first..].iter().enumerate() {
+                    let earned = at.since(*from).as_secs_f64() / rate.period().as_secs_f64();
+                    prop_assert!((count + 1) as f64 <= earned + burst + 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_long_term_average_is_reached() {
+        let max_bandwidth = Some(BitRate::from_bps(200_000));
+        let sent = updates(Limits { max_bandwidth, ..Limits::NONE }, &[30; 2_000], &[500]);
+        let (last, _) = sent[sent.len() - 1];
+        let bps = (2_000.0 * 500.0 - 3_500.0) * 8.0 / last.since(Time::ZERO).as_secs_f64();
+        assert!((195_000.0..=200_000.0).contains(&bps), "{bps}");
+    }
+
+    #[test]
+    fn without_limits_nothing_is_delayed() {
+        let mut limited = Limited::new(Box::new(Lazy::new(LazyParams::default())), Limits::NONE);
+        limited.on_opening(Time::ZERO);
+        limited.on_bytes(Time::ZERO, Bytes::MAX);
+        assert_eq!(limited.next_update_at(), limited.law().next_update_at());
+        assert_eq!((limited.not_before(), limited.limited_by()), (Time::ZERO, None));
+    }
+
+    #[test]
+    fn a_law_is_informed_of_the_lowest_limit_and_reports_name_it() {
+        let limits = Limits {
+            max_rate: UpdateRate::new(800.0),
+            worth: Worth::default(),
+            max_bandwidth: Some(BitRate::from_bps(80_000)),
+        };
+        let mut limited = Limited::new(Box::new(Lazy::new(LazyParams::default())), limits);
+        let mut now = Time::ZERO;
+        let mut round_trip = |limited: &mut Limited, seq: u64, size| {
+            limited.on_sent(now, seq);
+            limited.on_bytes(now, Bytes::new(size));
+            let (sent_at, hold) = (now, Span::ZERO);
+            now += Span::from_micros(100);
+            let fresh = seq as u32 + 1;
+            let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at: now, fresh };
+            limited.on_ack(now, &ack);
+        };
+        round_trip(&mut limited, 0, 10);
+        assert_eq!(limited.rate(), UpdateRate::saturating(800.0), "10,000/s by the round trip");
+        assert_eq!(limited.limited_by(), Some(Limit::MaxRate));
+        round_trip(&mut limited, 1, 100);
+        // 80 kbit/s are 1000 updates/s of 10 bytes.
+        assert_eq!(limited.limited_by(), Some(Limit::MaxRate));
+        for seq in 2..100 {
+            round_trip(&mut limited, seq, 100);
+        }
+        let rate = limited.rate().per_second();
+        assert!((100.0..101.0).contains(&rate), "{rate}");
+        assert_eq!(limited.limited_by(), Some(Limit::MaxBandwidth));
+    }
+
+    #[test]
+    fn what_is_worth_it_is_no_limit_to_a_fixed_rate_or_below_a_floor() {
+        let limits = Limits { worth: Worth::default(), ..Limits::NONE };
+        let law = Box::new(Fixed::new(UpdateRate::saturating(5e3)));
+        let fixed = Limited::new(law, limits);
+        assert_eq!((fixed.max_rate(), fixed.limited_by()), (None, None));
+        let floor = UpdateRate::saturating(2e3);
+        let bounds = RateBounds { floor, ceiling: UpdateRate::saturating(1e4) };
+        let law = Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() }));
+        let limited = Limited::new(law, limits);
+        assert_eq!((limited.max_rate(), limited.rate()), (Some(floor), floor));
+    }
+}

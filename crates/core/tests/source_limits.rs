@@ -1,0 +1,320 @@
+//! Limits on what a source sends, through whole sessions in virtual time: they hold from the first
+//! packet, for every law; and a state that does not change is left out while the monitor has it.
+
+use std::collections::VecDeque;
+
+use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::session::{
+    Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams, Verdict,
+};
+use freshline_core::source::{
+    Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits, RateLaw,
+    Tenth, TenthParams, Worth,
+};
+use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
+use freshline_core::wire;
+
+/// Headers of IPv4 and UDP.
+const HEADERS: u64 = 28;
+
+/// Every law, with a name.
+fn laws() -> Vec<(&'static str, Box<dyn RateLaw>)> {
+    let mut laws = adaptive();
+    laws.push(("fixed", Box::new(Fixed::new(UpdateRate::saturating(2_000.0)))));
+    laws
+}
+
+fn adaptive() -> Vec<(&'static str, Box<dyn RateLaw>)> {
+    vec![
+        ("acp+", Box::new(AcpPlus::new(AcpPlusParams::default()))),
+        ("acp+d", Box::new(AcpPlus::new(AcpPlusParams::departure()))),
+        ("acp", Box::new(Acp::new(AcpParams::default()))),
+        ("tenth", Box::new(Tenth::new(TenthParams::default()))),
+        ("lazy", Box::new(Lazy::new(LazyParams::default()))),
+    ]
+}
+
+/// Datagrams on their way: when they come, and by which path.
+type Way = VecDeque<(Time, PathId, Vec<u8>)>;
+
+fn arrived(way: &mut Way, now: Time) -> Option<(Time, PathId, Vec<u8>)> {
+    let is_there = way.front().is_some_and(|next| next.0 <= now);
+    if is_there { way.pop_front() } else { None }
+}
+
+/// A source and a monitor with a path of a constant delay and without end to its capacity.
+struct World {
+    now: Time,
+    /// In each direction.
+    delay: Span,
+    /// What comes on top of it, up to this, forward.
+    jitter: Span,
+    source: Source,
+    monitor: Monitor<u8>,
+    forward: Way,
+    back: Way,
+    /// Its first byte changes at these times.
+    changes: Vec<Time>,
+    /// Updates that leave between these times are lost.
+    outage: (Time, Time),
+    /// The last state that was sent, and the first update with it.
+    last: Option<(u8, u64)>,
+    /// When an unchanged state is looked at again.
+    looks_at: Time,
+    /// When datagrams left, and their bytes on the wire.
+    sent: Vec<(Time, u64)>,
+    /// When the monitor got a state that it did not have.
+    news: Vec<Time>,
+}
+
+impl World {
+    fn new(law: Box<dyn RateLaw>, params: SourceParams, delay: Span) -> Self {
+        let source = Source::new(params, Secret::new([7; 16]), law, Time::ZERO);
+        Self {
+            now: Time::ZERO,
+            delay,
+            jitter: Span::ZERO,
+            source: source.expect("no name"),
+            monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
+            forward: Way::new(),
+            back: Way::new(),
+            changes: Vec::new(),
+            outage: (Time::MAX, Time::MAX),
+            last: None,
+            looks_at: Time::ZERO,
+            sent: Vec::new(),
+            news: Vec::new(),
+        }
+    }
+
+    fn within(law: Box<dyn RateLaw>, limits: Limits, delay: Span) -> Self {
+        Self::new(law, SourceParams { limits, ..SourceParams::default() }, delay)
+    }
+
+    fn over(mut self, paths: usize, scheduler: &str) -> Self {
+        let scheduler: SchedulerConfig = scheduler.parse().expect("there is one");
+        self.source = self.source.over(Paths::new(paths, &scheduler).expect("a few paths"));
+        self
+    }
+
+    fn run(mut self, length: Span) -> Self {
+        let end = self.now + length;
+        loop {
+            let timer = self.source.next_timer().map(|(at, _)| at);
+            let first = [&self.forward, &self.back].map(|way| way.front().map(|next| next.0));
+            let due = self.due_at().map(|at| at.max(self.looks_at));
+            let next = Time::earliest([timer, first[0], first[1], due]);
+            self.now = next.expect("a source always wants something").max(self.now);
+            if self.now > end {
+                return self;
+            }
+            self.arrive();
+            self.source.on_tick(self.now);
+            if self.due_at().is_some_and(|at| at.max(self.looks_at) <= self.now) {
+                self.send();
+            }
+        }
+    }
+
+    fn due_at(&self) -> Option<Time> {
+        Time::earliest([self.source.next_update_at(), self.source.keep_alive_at()])
+    }
+
+    fn send(&mut self) {
+        let state = self.changes.iter().filter(|at| **at <= self.now).count() as u8;
+        let first = self.last.filter(|(last, _)| *last == state).map(|(_, first)| first);
+        if first.is_some_and(|first| self.source.may_leave_out(self.now, first)) {
+            self.source.on_unchanged(self.now);
+            let repeat_at = Time::earliest([self.source.repeat_at(), self.source.keep_alive_at()]);
+            let at = self.now + self.source.law().rate().period();
+            self.looks_at = repeat_at.map_or(at, |repeat_at| repeat_at.min(at));
+            return;
+        }
+        let sample = Sample { generated_at: self.now, payload: &[state; 60] };
+        let route = self.source.route(self.now).expect("all paths are up");
+        let mut out = [0; 256];
+        let is_lost = (self.outage.0..self.outage.1).contains(&self.now);
+        for path in route.all() {
+            let written = match path == route.first {
+                true => self.source.write_update(self.now, path, sample, &mut out),
+                false => self.source.write_copy(self.now, path, sample, &mut out),
+            };
+            let datagram = out[..written.expect("it fits")].to_vec();
+            let bytes = HEADERS + datagram.len() as u64;
+            self.source.on_bytes(self.now, Bytes::new(bytes));
+            self.sent.push((self.now, bytes));
+            if !is_lost {
+                // Numbers that look random (Weyl's sequence).
+                let part = (self.sent.len() as f64 * 0.618_033_988_75).fract();
+                let delay = self.delay + self.jitter.mul_f64(part);
+                self.forward.push_back((self.now + delay, path, datagram));
+            }
+        }
+        let seq = self.source.last_seq().expect("one was written");
+        self.last = Some((state, first.unwrap_or(seq)));
+    }
+
+    fn arrive(&mut self) {
+        let now = self.now;
+        while let Some((_, path, datagram)) = arrived(&mut self.forward, now) {
+            let mut reply = [0; wire::Ack::LEN];
+            let at = Clocked { received_at: now, now };
+            let receipt = self.monitor.on_datagram(at, path.0, &datagram, &mut reply);
+            // Each keep-alive is a new sample of the same state.
+            let state = *datagram.last().expect("60 bytes of the state");
+            let is_fresh = matches!(receipt.verdict, Verdict::Fresh { .. });
+            if is_fresh && self.news.len() <= usize::from(state) {
+                self.news.push(now);
+            }
+            if receipt.reply > 0 {
+                self.back.push_back((now + self.delay, path, reply[..receipt.reply].to_vec()));
+            }
+        }
+        while let Some((_, path, datagram)) = arrived(&mut self.back, now) {
+            let _ = self.source.on_datagram(now, path, &datagram);
+        }
+    }
+
+    /// Datagrams that left between two times.
+    fn sent_between(&self, from: Time, until: Time) -> usize {
+        self.sent.iter().filter(|(at, _)| (from..until).contains(at)).count()
+    }
+}
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+#[test]
+fn no_law_exceeds_its_max_rate_from_the_first_packet_on() {
+    for delay in [50, 60_000].map(Span::from_micros) {
+        for per_second in [5.0, 20.0, 300.0] {
+            for (name, law) in laws() {
+                let rate = UpdateRate::saturating(per_second);
+                let limits = Limits { max_rate: Some(rate), ..Limits::NONE };
+                let world = World::within(law, limits, delay).run(Span::from_secs(4));
+                assert_eq!(world.source.reach(), Reach::Open, "{name}");
+                for (count, (at, _)) in (1u64..).zip(&world.sent) {
+                    let earned = at.since(Time::ZERO).as_nanos() / rate.period().as_nanos();
+                    assert!(count <= 1 + earned, "{name}, {rate}, {delay}: {count} at {at:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
+    let limits = Limits { worth: Worth::default(), ..Limits::NONE };
+    for (name, law) in adaptive() {
+        let world = World::within(law, limits, Span::from_micros(50)).run(Span::from_secs(4));
+        for (count, (at, _)) in (1u64..).zip(&world.sent) {
+            assert!(count <= 1 + at.since(Time::ZERO).as_nanos() / 1_000_000, "{name} at {at:?}");
+        }
+        let last = world.sent_between(at(3.0), at(4.0));
+        assert!((950..=1_001).contains(&last), "{name}: {last} updates/s");
+        assert_eq!(world.source.limited_by(), Some(Limit::Worth), "{name}");
+        assert_eq!(world.source.law().rate().per_second(), 1_000.0, "{name} knows of it");
+    }
+    for (name, law) in adaptive() {
+        let world = World::within(law, Limits::NONE, Span::from_micros(50));
+        let last = world.run(Span::from_secs(2)).sent_between(at(1.0), at(2.0));
+        assert!(last > 4_000, "{name} without it: {last} updates/s");
+    }
+    // 1 % of 125 ms are 1.25 ms, worth 400 updates/s.
+    for (name, law) in adaptive() {
+        let world = World::within(law, limits, Span::from_millis(125)).run(Span::from_secs(30));
+        let last = world.sent_between(at(29.0), at(30.0));
+        assert!(last <= 402, "{name}: {last} updates/s");
+        // The one law that gets there within 30 s, as nothing is queued here.
+        assert!(name != "tenth" || last >= 390, "{name}: {last} updates/s");
+    }
+    let (_, fixed) = laws().pop().expect("the last one");
+    let world = World::within(fixed, limits, Span::from_micros(50)).run(Span::from_secs(2));
+    assert_eq!(world.sent_between(at(1.0), at(2.0)), 2_000, "a fixed rate is what was asked for");
+}
+
+#[test]
+fn no_law_exceeds_its_bandwidth_by_more_than_the_burst_from_the_first_packet_on() {
+    let bandwidth = BitRate::from_bps(50_000);
+    let limits = Limits { max_bandwidth: Some(bandwidth), ..Limits::NONE };
+    for paths in [1, 3] {
+        for (name, law) in laws() {
+            let world = World::within(law, limits, Span::from_millis(1));
+            let world = world.over(paths, "redundant").run(Span::from_secs(20));
+            let update: u64 = world.sent.iter().rev().take(paths).map(|(_, bytes)| bytes).sum();
+            let mut total = 0;
+            for (at, bytes) in &world.sent {
+                total += bytes;
+                let earned = at.since(Time::ZERO).as_secs_f64() * 50_000.0 / 8.0;
+                let most = earned + (BURST.get() + 2 * update) as f64;
+                assert!(total as f64 <= most, "{name}, {paths}: {total} B at {at:?}");
+            }
+            let used = total as f64 * 8.0 / 20.0;
+            assert!(used > 0.9 * 50_000.0, "{name}, {paths}: only {used} bit/s");
+            assert_eq!(world.source.limited_by(), Some(Limit::MaxBandwidth), "{name}");
+            let rate = world.source.law().rate().per_second() * (update * 8) as f64;
+            assert!(name == "fixed" || rate <= 1.01 * 50_000.0, "{name} knows of it: {rate}");
+            assert_eq!(world.source.counters().wire_bytes, total);
+        }
+    }
+}
+
+/// A source that leaves unchanged states out, but for one in a second.
+fn on_change(law: Box<dyn RateLaw>) -> World {
+    let keep_alive = Span::from_secs(1);
+    let params = SourceParams { on_change: true, keep_alive, ..SourceParams::default() };
+    World::new(law, params, Span::from_millis(10))
+}
+
+#[test]
+fn a_state_that_does_not_change_is_sent_once_a_second_and_a_change_within_a_round_trip() {
+    for (name, law) in laws() {
+        let mut world = on_change(law);
+        world.changes = vec![at(60.0), at(60.5)];
+        let world = world.run(Span::from_secs(70));
+        let still = world.sent_between(at(40.0), at(60.0));
+        // Until its ack is back, a keep-alive is repeated at the law's rate: at most every 2 ms here.
+        let most = if name == "fixed" { 20 * 42 } else { 20 * 25 };
+        assert!((20..=most).contains(&still), "{name}: {still} updates in 20 s");
+        assert!(world.source.counters().unchanged > 100, "{name}");
+        assert_eq!(world.source.counters().opened, 1, "{name}: it has stayed open");
+        let mut news = world.news.iter().skip(1);
+        for change in [at(60.0), at(60.5)] {
+            let took = news.next().expect("it came").since(change);
+            assert!(took <= Span::from_millis(40), "{name}: {took} after the change");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_is_lost_is_repeated_until_it_is_acknowledged() {
+    for (name, law) in laws() {
+        let mut world = on_change(law);
+        world.changes = vec![at(30.0)];
+        world.outage = (at(29.99), at(30.3));
+        let world = world.run(Span::from_secs(40));
+        let tried = world.sent_between(at(30.0), at(30.3));
+        assert!(tried >= 5, "{name}: {tried} updates while none arrives");
+        // Until the first round trip is over as well.
+        let first = world.sent_between(at(30.0), at(30.02));
+        assert!(name != "fixed" || first >= 39, "{name}: {first} updates in a round trip");
+        let took = world.news.get(1).expect("it came").since(at(30.3));
+        assert!(took <= Span::from_millis(100), "{name}: {took} after the outage");
+        assert_eq!(world.source.counters().opened, 1, "{name}: it has stayed open");
+    }
+}
+
+#[test]
+fn an_idle_source_keeps_a_rate_near_one_update_per_round_trip() {
+    for (name, law) in adaptive() {
+        let mut world = on_change(law);
+        world.jitter = Span::from_millis(5);
+        let world = world.run(Span::from_secs(10));
+        let after_10_s = world.source.law().rate().per_second();
+        let world = world.run(Span::from_secs(110));
+        let rate = world.source.law().rate().per_second();
+        assert!(rate <= after_10_s.max(50.0) * 1.01, "{name}: it grows to {rate}/s");
+        assert!(rate >= 24.0, "{name}: it falls to {rate}/s, with a round trip of 20 ms");
+    }
+}
