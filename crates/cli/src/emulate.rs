@@ -41,8 +41,10 @@ ifil, ifc, in a file also a table with its parameters; default 1000p). For loss 
 and to_good, the probabilities with which a packet turns the hop bad and good again, and bad_loss,
 the loss while it is bad (default 1).
 
-A file may name a trace in mahimahi's format instead of a rate: trace = \"lte.trace\", a path
-relative to the file. And it may change the rate or the delay of a hop while the emulator runs, at
+A file may name a trace instead of a rate: trace = \"lte.trace\", a path relative to the file, in
+mahimahi's format, with lines such as 15000 delay=31ms for another delay from 15 s on. A model
+generates one: trace = { model = \"leo\" }, with the options of freshline lab trace as keys. And a
+file may change the rate or the delay of a hop while the emulator runs, at
 times since its start, in ascending order:
 
     [[forward.hop]]

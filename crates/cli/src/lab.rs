@@ -9,6 +9,7 @@ mod packets;
 mod reproduce;
 mod run;
 mod torture;
+mod trace;
 mod watch;
 
 use crate::Failure;
@@ -28,6 +29,7 @@ enum Command {
     Packets(packets::Args),
     Torture(torture::Args),
     Frames(frames::Args),
+    Trace(Box<trace::Args>),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -38,5 +40,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Packets(args) => packets::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Frames(args) => frames::run(args),
+        Command::Trace(args) => trace::run(&args),
     }
 }

@@ -1,6 +1,8 @@
 //! What a link does to packets: exact times, honest counts, and no dependence on the driver.
 
-use freshline_core::link::{Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceFile};
+use freshline_core::link::{
+    Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceConfig, TraceFile,
+};
 use freshline_core::router::{
     Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
 };
@@ -293,7 +295,7 @@ fn a_queue_may_make_the_link_wait() {
 /// A hop that follows a trace.
 fn traced(trace: &str, rest: &str) -> HopConfig {
     let mut hop: HopConfig = rest.parse().unwrap();
-    hop.trace = Some(TraceFile::new("test"));
+    hop.trace = Some(TraceConfig::File(TraceFile::new("test")));
     hop.read_trace(|_| Ok::<_, std::io::Error>(trace.to_owned())).unwrap();
     hop
 }
@@ -368,7 +370,7 @@ fn any_path() -> impl Strategy<Value = Vec<HopConfig>> {
             let rest = format!("{rest},loss=0.{loss},queue={queue}p");
             match kbit {
                 0..1_000 => rest.parse().unwrap(),
-                1_000..5_000 => traced("3\n3\n4\n9\n", &rest),
+                1_000..5_000 => traced("0 delay=7ms\n3\n3\n4\n6 delay=2ms\n9\n", &rest),
                 5_000..6_000 => format!("{rest},mtu=2000B,to_bad=0.1,to_good=0.4").parse().unwrap(),
                 _ => format!("rate={kbit}kbit,{rest}").parse().unwrap(),
             }

@@ -241,7 +241,8 @@ impl ConditionsConfig {
     const AIR_STREAM: u128 = 1 << 64;
 
     /// The conditions for so many clients. All that is random follows from `seed`: the n-th packet
-    /// over a hop always meets the same fate.
+    /// over a hop always meets the same fate. So do the traces of models that state no seed: hops of both
+    /// directions have one seed and different streams.
     pub fn build<P: Airborne>(
         &self,
         seed: u64,
@@ -250,6 +251,7 @@ impl ConditionsConfig {
         let rng = |stream| Pcg64::new(seed.into(), stream);
         // The hops of both ways take the random streams in turn.
         let path = |way, config: &PathConfig| {
+            let config = config.or_trace_seeds(seed, |hop| way as u64 + 2 * hop as u64);
             let path = config.build(|hop| rng(way as u128 + 2 * hop as u128));
             path.map_err(|source| ConditionsError::Path { way, source })
         };

@@ -8,8 +8,8 @@ use core::str::FromStr;
 use rand::{Rng, SeedableRng};
 
 use super::{
-    Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path, TraceFile,
-    TraceFileError,
+    Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path, TraceConfig,
+    TraceFileError, TraceModelError,
 };
 use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
 use crate::unit::{BitRate, Bytes, Span};
@@ -25,9 +25,10 @@ pub struct HopConfig {
     /// The rate of transmission, above zero.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rate: Option<BitRate>,
-    /// A trace of delivery opportunities, in place of a rate.
+    /// A trace of delivery opportunities, in place of a rate, and of delays, on top of `delay`: a file
+    /// or a model.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub trace: Option<TraceFile>,
+    pub trace: Option<TraceConfig>,
     /// The largest IP packet that the hop takes, at least [`HopConfig::MIN_MTU`].
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mtu: Option<Bytes>,
@@ -99,6 +100,9 @@ pub enum FieldError {
     /// A trace of which nobody read the file.
     #[error("the trace `{0}` has not been read; traces can be used in files only")]
     TraceNotRead(String),
+    /// A model that cannot generate a trace.
+    #[error("`trace`: {0}")]
+    TraceModel(#[from] TraceModelError),
     /// A change that is out of order.
     #[error("`change` at {at} stands behind a later one; sort them by `at`")]
     ChangeOutOfOrder {
@@ -120,12 +124,25 @@ impl HopConfig {
     /// The smallest MTU: every IPv4 link takes packets of 68 bytes (RFC 791, section 3.2).
     pub const MIN_MTU: Bytes = Bytes::new(68);
 
-    /// Reads the trace that it names, if it names one, from what `read` makes of the name.
+    /// Reads the trace file that it names, if it names one, from what `read` makes of the name.
     pub fn read_trace<E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, E>,
     ) -> Result<(), TraceFileError<E>> {
-        self.trace.as_mut().map_or(Ok(()), |trace| trace.read(read))
+        match &mut self.trace {
+            Some(TraceConfig::File(file)) => file.read(read),
+            Some(TraceConfig::Model(_)) | None => Ok(()),
+        }
+    }
+
+    /// The same hop, whose model of a trace has this seed and stream where it states none itself. Hops
+    /// with one seed and different streams can be the two directions of one link.
+    pub fn or_trace_seed(&self, seed: u64, stream: u64) -> Self {
+        let mut hop = self.clone();
+        if let Some(TraceConfig::Model(model)) = hop.trace {
+            hop.trace = Some(model.or_seed(seed, stream).into());
+        }
+        hop
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -192,13 +209,7 @@ impl HopConfig {
         mut rng: R,
     ) -> Result<Hop<Discipline<P>, P, R>, FieldError> {
         self.check()?;
-        let trace = match &self.trace {
-            None => None,
-            Some(file) => {
-                let unread = || FieldError::TraceNotRead(file.name().to_string());
-                Some(file.trace().ok_or_else(unread)?)
-            }
-        };
+        let trace = self.trace.as_ref().map(|trace| trace.build(&mut rng)).transpose()?;
         let link = LinkParams {
             mtu: self.mtu,
             rate: self.rate,
@@ -371,6 +382,13 @@ impl PathConfig {
         self.hop.iter_mut().try_for_each(|hop| hop.read_trace(&mut read))
     }
 
+    /// The same hops, as by [`HopConfig::or_trace_seed`]; `stream_of` gives the stream of each hop,
+    /// counted from 0.
+    pub fn or_trace_seeds(&self, seed: u64, stream_of: impl Fn(usize) -> u64) -> Self {
+        let hops = self.hop.iter().enumerate();
+        Self { hop: hops.map(|(hop, it)| it.or_trace_seed(seed, stream_of(hop))).collect() }
+    }
+
     /// The path; `rng_of` gives the random stream of each hop, counted from 0.
     pub fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
@@ -393,6 +411,7 @@ impl PathConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::TraceFile;
     use crate::router::Limit;
     use crate::unit::Bytes;
     use proptest::prelude::*;
@@ -456,7 +475,10 @@ mod tests {
 
     #[test]
     fn a_trace_is_used_once_its_file_has_been_read() {
-        let named = |name: &str| HopConfig { trace: Some(TraceFile::new(name)), ..<_>::default() };
+        let named = |name: &str| HopConfig {
+            trace: Some(TraceConfig::File(TraceFile::new(name))),
+            ..<_>::default()
+        };
         let build = |hop: &HopConfig| hop.build::<Update, _>(Pcg64::new(0, 0)).err();
         let mut hop = named("lte.trace");
         let message = build(&hop).unwrap().to_string();

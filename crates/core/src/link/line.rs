@@ -47,7 +47,8 @@ impl<P: Packet> Line<P> {
         link: &LinkParams,
         rng: &mut impl Rng,
     ) -> Result<(), P> {
-        let arrival = sent + drawn_delay(link, rng);
+        let traced = link.trace.as_ref().map_or(Span::ZERO, |trace| trace.delay_at(sent));
+        let arrival = sent + drawn_delay(link, rng) + traced;
         let size = packet.size();
         if self.under_way.len() >= Self::PACKETS || self.bytes + size > Self::BYTES {
             return Err(packet);

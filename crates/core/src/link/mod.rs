@@ -43,7 +43,8 @@
 //!
 //! A hop may get another rate or delay at given times ([`HopChange`]). A new rate counts at once,
 //! also for what is left of the packet in transmission; a new delay counts for packets whose
-//! transmission ends after it, and with the order kept none of them overtakes another.
+//! transmission ends after it, and with the order kept none of them overtakes another. The delay lines
+//! of a trace ([`Trace`]) act in the same way, on top of the delay of the hop.
 //!
 //! # Randomness
 //!
@@ -67,7 +68,9 @@ mod path;
 mod serialiser;
 mod stats;
 mod trace;
+mod trace_config;
 mod trace_file;
+mod trace_model;
 mod transmitter;
 
 pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Passage, Way};
@@ -80,7 +83,9 @@ pub use loss::{GilbertElliott, Loss};
 pub use path::Path;
 pub use stats::{DropCounts, HopStats, Traffic};
 pub use trace::{Trace, TraceError};
+pub use trace_config::TraceConfig;
 pub use trace_file::{TraceFile, TraceFileError};
+pub use trace_model::{CellularModel, LeoModel, LongRun, TraceModel, TraceModelError};
 
 use alloc::sync::Arc;
 
@@ -94,13 +99,15 @@ pub struct LinkParams {
     pub mtu: Option<Bytes>,
     /// The rate of transmission; `None` is infinitely fast.
     pub rate: Option<BitRate>,
-    /// When packets are transmitted, in place of a rate. It starts at [`Time::ZERO`].
+    /// When packets are transmitted, in place of a rate, and what is added to `delay` from when on.
+    /// It starts at [`Time::ZERO`].
     ///
     /// [`Time::ZERO`]: crate::unit::Time::ZERO
     pub trace: Option<Arc<Trace>>,
     /// The bytes that the link layer adds to each packet: they take time at the rate or of the trace.
     pub framing: Framing,
-    /// The propagation delay, from the end of the transmission to the delivery.
+    /// The propagation delay, from the end of the transmission to the delivery; a trace may add
+    /// to it.
     pub delay: Span,
     /// The delay of a packet is drawn uniformly from `delay` ± `jitter`, and never negative.
     pub jitter: Span,

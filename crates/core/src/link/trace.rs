@@ -1,20 +1,34 @@
-//! Links that carry what a recorded one did: delivery opportunities at given times.
+//! Links that carry what a recorded or modelled one did: delivery opportunities and delays at given
+//! times.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::unit::{Bytes, Span, Time};
 
-/// Delivery opportunities, repeated without end, in the format of mahimahi's traces (Netravali
-/// et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015).
+/// Delivery opportunities and delays, repeated without end, in the format of mahimahi's traces
+/// (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015) with one
+/// addition.
 ///
-/// A trace is text: each line is a time in whole ms since its start, never less than the line
-/// before, at which the link can deliver 1500 bytes; several lines with the same time are several
-/// opportunities. After the last one the trace begins anew, shifted by its time.
+/// A trace is text. Each line begins with a time in whole ms since the start of the trace, not
+/// below the time of the line before it:
+///
+/// - `15000` is an opportunity to deliver 1500 bytes at 15,000 ms. Several lines with one time are
+///   several opportunities.
+/// - `15000 delay=31.5ms` sets the delay from 15,000 ms on. It is added to the link's own delay.
+///   Before the first such line the trace adds none. mahimahi has no such lines.
+///
+/// After the time of its last line the trace begins anew, shifted by that time; a delay lasts until
+/// the next delay line, also across repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// In ascending order, the last one above zero.
+    /// In ascending order, never empty.
     opportunities: Vec<Span>,
+    /// Delays and their start times, in ascending order.
+    delays: Vec<(Span, Span)>,
+    /// The time of the last line, above zero.
+    period: Span,
 }
 
 /// A trace that cannot be replayed.
@@ -34,9 +48,22 @@ pub enum TraceError {
         /// Which line, counted from 1.
         line: usize,
     },
+    /// A line with something behind its time that is not a delay.
+    #[error("line {line}: `{text}` is not a delay: {reason}; write for example `15000 delay=31ms`")]
+    NotADelay {
+        /// Which line, counted from 1.
+        line: usize,
+        /// What follows the time.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A trace that takes no time cannot be repeated.
     #[error("the last time is not above 0 ms, so the trace cannot be repeated; add later times")]
     NoDuration,
+    /// A trace that never delivers anything.
+    #[error("no line is a delivery opportunity; add lines with a time alone")]
+    NoOpportunity,
 }
 
 impl Trace {
@@ -47,47 +74,116 @@ impl Trace {
 
     /// Reads a trace; empty lines are skipped.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
-        let mut opportunities = Vec::new();
+        let (mut opportunities, mut delays) = (Vec::new(), Vec::new());
+        let mut period = Span::ZERO;
         for (index, content) in text.lines().map(str::trim).enumerate() {
             let line = index + 1;
             if content.is_empty() {
                 continue;
             }
-            let millis: u64 = content
+            let (time, delay) = match content.split_once(char::is_whitespace) {
+                Some((time, delay)) if delay.contains('=') => (time, Some(delay.trim_start())),
+                _ => (content, None),
+            };
+            let millis: u64 = time
                 .parse()
                 .ok()
                 .filter(|millis| *millis <= Self::MAX_MILLIS)
-                .ok_or_else(|| TraceError::NotATime { line, text: content.to_string() })?;
+                .ok_or_else(|| TraceError::NotATime { line, text: time.to_string() })?;
             let at = Span::from_millis(millis);
-            if opportunities.last().is_some_and(|last| at < *last) {
+            if at < period {
                 return Err(TraceError::NotSorted { line });
             }
-            opportunities.push(at);
+            period = at;
+            match delay {
+                None => opportunities.push(at),
+                Some(text) => delays.push((at, read_delay(line, text)?)),
+            }
         }
-        match opportunities.last() {
-            Some(last) if !last.is_zero() => Ok(Self { opportunities }),
-            _ => Err(TraceError::NoDuration),
-        }
+        Self::new(opportunities, delays, period)
     }
 
-    fn period(&self) -> u64 {
-        self.opportunities.last().map_or(1, |last| last.as_nanos())
+    /// A trace of these opportunities and of delays with their start times, each in ascending order
+    /// and in whole ms up to `period`, which is the time of one of them.
+    pub(super) fn new(
+        opportunities: Vec<Span>,
+        delays: Vec<(Span, Span)>,
+        period: Span,
+    ) -> Result<Self, TraceError> {
+        if period.is_zero() {
+            return Err(TraceError::NoDuration);
+        }
+        if opportunities.is_empty() {
+            return Err(TraceError::NoOpportunity);
+        }
+        Ok(Self { opportunities, delays, period })
+    }
+
+    /// After how long it begins anew.
+    pub fn period(&self) -> Span {
+        self.period
+    }
+
+    /// How many opportunities it has before it begins anew.
+    pub fn opportunities(&self) -> usize {
+        self.opportunities.len()
+    }
+
+    /// What it adds to the delay of a packet whose transmission ends at `time`.
+    pub fn delay_at(&self, time: Time) -> Span {
+        let (rounds, rest) = self.round_of(time);
+        let begun = self.delays.partition_point(|(at, _)| *at <= rest);
+        let current = match begun.checked_sub(1) {
+            Some(current) => self.delays.get(current),
+            None if rounds > 0 => self.delays.last(),
+            None => None,
+        };
+        current.map_or(Span::ZERO, |(_, delay)| *delay)
+    }
+
+    /// How often it has begun anew by `time`, and for how long the present round has lasted.
+    fn round_of(&self, time: Time) -> (u64, Span) {
+        let (nanos, period) = (time.since(Time::ZERO).as_nanos(), self.period.as_nanos());
+        (nanos / period, Span::from_nanos(nanos % period))
     }
 
     /// When opportunity `number`, counted from 0 over all repetitions, comes.
     fn time_of(&self, number: u64) -> Time {
         let count = self.opportunities.len() as u64;
-        let before = Span::from_nanos((number / count).saturating_mul(self.period()));
+        let before = self.period * (number / count);
         Time::ZERO + before + self.opportunities[(number % count) as usize]
     }
 
     /// How many opportunities come until `time`, those at `time` included.
     pub(super) fn count_until(&self, time: Time) -> u64 {
-        let nanos = time.since(Time::ZERO).as_nanos();
-        let (rounds, rest) = (nanos / self.period(), nanos % self.period());
-        let rest = Span::from_nanos(rest);
+        let (rounds, rest) = self.round_of(time);
         let in_round = self.opportunities.partition_point(|at| *at <= rest);
         rounds.saturating_mul(self.opportunities.len() as u64).saturating_add(in_round as u64)
+    }
+}
+
+fn read_delay(line: usize, text: &str) -> Result<Span, TraceError> {
+    let refused = |reason: String| TraceError::NotADelay { line, text: text.to_string(), reason };
+    let value =
+        text.strip_prefix("delay=").ok_or_else(|| refused("the key is not `delay`".into()))?;
+    value.parse().map_err(|error: crate::unit::ParseUnitError| refused(error.to_string()))
+}
+
+impl fmt::Display for Trace {
+    /// As [`Trace::parse`] reads it: delays before opportunities of the same time.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = |at: Span| at.as_nanos() / 1_000_000;
+        let mut delays = self.delays.iter().peekable();
+        let ends = self.opportunities.iter().map(|at| (*at, true)).chain([(self.period, false)]);
+        for (until, is_opportunity) in ends {
+            while let Some((at, delay)) = delays.next_if(|(at, _)| *at <= until) {
+                writeln!(f, "{} delay={delay}", millis(*at))?;
+            }
+            if is_opportunity {
+                writeln!(f, "{}", millis(until))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -190,13 +286,55 @@ mod tests {
             ("5\n4", "line 2: the time is less than the one before; sort the lines"),
             ("", "the last time is not above 0 ms"),
             ("0\n0", "the last time is not above 0 ms"),
+            ("0\n1 2\n", "line 2: `1 2` is not a time"),
+            ("0 delay=5\n1", "line 1: `delay=5` is not a delay: `5` is not a length of time"),
+            ("0 loss=1\n1", "line 1: `loss=1` is not a delay: the key is not `delay`; write for"),
+            ("9\n8 delay=1ms", "line 2: the time is less"),
+            ("0 delay=1ms\n5 delay=2ms", "no line is a delivery opportunity; add lines"),
         ] {
             let message = Trace::parse(text).unwrap_err().to_string();
             assert!(message.contains(explanation), "{text:?}: {message}");
         }
     }
 
+    fn delays(trace: &Trace, millis: &[u64]) -> Vec<u64> {
+        let delay = |at: &u64| trace.delay_at(Time::ZERO + Span::from_millis(*at)).as_micros();
+        millis.iter().map(delay).collect()
+    }
+
+    #[test]
+    fn a_delay_lasts_until_the_next_one_also_across_repetitions() {
+        let trace = Trace::parse("1\n2 delay=4ms\n3\n5 delay=1.5ms\n").unwrap();
+        assert_eq!((trace.period(), trace.opportunities()), (Span::from_millis(5), 2));
+        assert_eq!(
+            delays(&trace, &[0, 1, 2, 4, 5, 6, 7, 9, 10]),
+            [0, 0, 4_000, 4_000, 1_500, 1_500, 4_000, 4_000, 1_500]
+        );
+        assert_eq!(times(&trace, 4), [1, 3, 6, 8]);
+        let from_start = Trace::parse("0 delay=2ms\n0 delay=3ms\n4\n4 delay=9ms").unwrap();
+        assert_eq!(delays(&from_start, &[0, 3, 4, 7]), [3_000; 4]);
+    }
+
+    #[test]
+    fn a_trace_without_delays_adds_none() {
+        assert_eq!(delays(&Trace::parse("1\n7").unwrap(), &[0, 5, 7, 100]), [0; 4]);
+    }
+
     proptest! {
+        #[test]
+        fn what_is_printed_parses_back(
+            mut lines in prop::collection::vec((0u64..50, prop::option::of(any::<u64>())), 0..30),
+        ) {
+            lines.extend([(3, None), (50, Some(7))]);
+            lines.sort_by_key(|(at, _)| *at);
+            let text = lines.iter().fold(String::new(), |text, (at, delay)| match delay {
+                None => alloc::format!("{text}{at}\n"),
+                Some(delay) => alloc::format!("{text}{at} delay={}\n", Span::from_nanos(*delay)),
+            });
+            let trace = Trace::parse(&text).unwrap();
+            prop_assert_eq!(Trace::parse(&trace.to_string()), Ok(trace));
+        }
+
         #[test]
         fn counting_agrees_with_the_times(
             mut millis in prop::collection::vec(0u64..20, 1..20),
@@ -212,8 +350,9 @@ mod tests {
         }
 
         #[test]
-        fn the_reader_is_total(text in "[0-9 \\n\\-x]{0,40}") {
+        fn the_reader_is_total(text in "([0-9 \\n\\-x]|[0-9] delay=[0-9]m?s|=){0,40}") {
             if let Ok(trace) = Trace::parse(&text) {
+                trace.delay_at(Time::MAX);
                 trace.time_of(u64::MAX);
                 trace.count_until(Time::MAX);
             }

@@ -96,8 +96,9 @@ impl Scenario {
     pub fn build(&self, run: u32) -> Result<Built, ScenarioError> {
         let streams = Streams::new(self.seed, run);
         let mut hops = Vec::new();
+        let links = self.links.iter().enumerate();
         let links: Result<Vec<_>, _> =
-            self.links.iter().map(|link| link.build(streams, &mut hops)).collect();
+            links.map(|(index, link)| link.build(streams, index, &mut hops)).collect();
         let links = links?;
         let network = match &self.topology {
             Some(topology) => topology.build(streams, &mut hops)?,
@@ -195,15 +196,23 @@ impl LinkConfig {
         }
     }
 
-    fn build(&self, streams: Streams, hops: &mut Vec<Wire>) -> Result<LinkHops, ScenarioError> {
+    fn build(
+        &self,
+        streams: Streams,
+        index: usize,
+        hops: &mut Vec<Wire>,
+    ) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
         let [there, back] = self.directions();
-        for (direction, config, places) in
-            [("there", there, &mut built.there), ("back", back, &mut built.back)]
+        // Of the models of traces: both directions have the same satellites.
+        let seed = streams.stream("trace", index).random();
+        for (way, direction, config, places) in
+            [(0, "there", there, &mut built.there), (1, "back", back, &mut built.back)]
         {
-            for _ in 0..self.count {
+            for number in 0..self.count {
                 places.push(hops.len());
-                hops.push(self.hop(direction, config, streams, hops.len())?);
+                let config = config.or_trace_seed(seed, way + 2 * u64::from(number));
+                hops.push(self.hop(direction, &config, streams, hops.len())?);
             }
         }
         Ok(built)
