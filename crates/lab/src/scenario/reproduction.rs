@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use freshline_core::unit::UpdateRate;
 use serde::{Deserialize, Serialize};
 
+use super::SafetyConfig;
+
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Written")]
@@ -28,6 +30,8 @@ pub struct Reproduction {
     pub full: BTreeMap<String, toml::Value>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
+    /// A sweep of paths that no law may overload.
+    pub safety: Option<SafetyConfig>,
 }
 
 /// The same as it stands in a file.
@@ -51,11 +55,13 @@ struct Written {
     #[serde(default)]
     full: BTreeMap<String, toml::Value>,
     contest: Option<ContestConfig>,
+    safety: Option<SafetyConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, source, row, trend, compare, null, omitted, full, contest } = written;
+        let Written { of, source, row, trend, compare, null, omitted, full, contest, safety } =
+            written;
         // A row that needs one of a comparison, or of such a row, comes after it.
         let mut ids = BTreeSet::new();
         let (mut rows, last): (Vec<_>, Vec<_>) = row.into_iter().partition(|row| {
@@ -71,7 +77,7 @@ impl From<Written> for Reproduction {
         rows.extend(last);
         rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
         trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
-        Self { of, rows, trends, null, omitted, full, contest }
+        Self { of, rows, trends, null, omitted, full, contest, safety }
     }
 }
 

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_lab::contest::{self, contest};
 use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
-use freshline_lab::scenario::Scenario;
+use freshline_lab::safety::{self, sweep};
+use freshline_lab::scenario::{Half, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, miette};
 
 use self::table::{Summary, Table};
 use super::library::{self, Changed, Text};
-use super::{board, figure};
+use super::{board, figure, safety as sweeps};
 use crate::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};
 
@@ -72,12 +73,38 @@ pub(crate) struct Args {
     /// Another number draws other lines.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "one_in")]
     draw: u64,
+    /// Run one half of a safety sweep: the points on which a law may be developed, or the others.
+    #[arg(long, value_enum, value_name = "HALF", conflicts_with_all = ["check", "record"])]
+    half: Option<HalfName>,
+    /// Run only this point of a safety sweep; give it once per point.
+    #[arg(long, value_name = "N", conflicts_with_all = ["check", "record"])]
+    point: Vec<u32>,
+}
+
+/// The halves, as flags have them.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum HalfName {
+    Training,
+    HeldOut,
+}
+
+impl From<HalfName> for Half {
+    fn from(name: HalfName) -> Self {
+        match name {
+            HalfName::Training => Self::Training,
+            HalfName::HeldOut => Self::HeldOut,
+        }
+    }
 }
 
 impl Args {
     fn options(&self) -> Options {
         let sample = self.one_in.map(|one_in| Draw { one_in, seed: self.draw });
         Options { null: self.null, full: self.full, sample }
+    }
+
+    fn of_safety(&self) -> safety::Options {
+        safety::Options { half: self.half.map(Half::from), only: self.point.clone() }
     }
 }
 
@@ -109,7 +136,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         // A contest has no verdicts.
         let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
         let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
-        let steps = rows + config.map_or(0, contest::steps);
+        // A sweep takes half an hour, so it runs only where it is named.
+        let swept = reproduction.and_then(|all| all.safety.as_ref());
+        let swept = swept.filter(|_| is_whole && is_alone);
+        let chosen = args.of_safety();
+        let steps = rows
+            + config.map_or(0, contest::steps)
+            + swept.map_or(0, |config| safety::steps(config, &chosen));
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -123,8 +156,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             reproduce(text.source(), &changes, options, on_row).map_err(|error| bad(&error))?;
         let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
         let contest = contest.map_err(|error| bad(&error))?;
+        let safety =
+            swept.map(|_| sweep(text.source(), &changes, &chosen, || bar.inc(1))).transpose();
+        let safety = safety.map_err(|error| bad(&error))?;
         bar.finish_and_clear();
-        let table = Table { name, of, rows, contest };
+        let table = Table { name, of, rows, contest, safety };
         if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
             table.draw(folder)?;
         }
@@ -182,7 +218,8 @@ impl Progress {
 
     fn begin(&self, name: &str, of: &str) {
         let (name, of) = (name.to_owned(), of.to_owned());
-        self.known().current = Some(Table { name, of, rows: Vec::new(), contest: None });
+        self.known().current =
+            Some(Table { name, of, rows: Vec::new(), contest: None, safety: None });
     }
 
     fn row(&self, row: &Compared) {
@@ -226,6 +263,10 @@ impl Progress {
 fn print_one(table: &Table, before: Option<&Table>, out: &mut impl Write) -> io::Result<()> {
     if !table.rows.is_empty() {
         table.print(out)?;
+    }
+    if let Some(safety) = &table.safety {
+        sweeps::violations(safety, out)?;
+        sweeps::summary(safety, out)?;
     }
     let Some(contest) = &table.contest else { return Ok(()) };
     if before.is_none_or(|before| before.contest.is_none()) {
