@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use freshline_core::unit::UpdateRate;
 use serde::{Deserialize, Serialize};
 
-use super::SafetyConfig;
+use super::{Change, Half, SafetyConfig};
 
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Reproduction {
     pub full: BTreeMap<String, toml::Value>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
+    /// Contests of one scenario with different keys, in place of a contest of itself.
+    pub cases: Vec<Case>,
     /// A sweep of paths that no law may overload.
     pub safety: Option<SafetyConfig>,
 }
@@ -55,12 +57,14 @@ struct Written {
     #[serde(default)]
     full: BTreeMap<String, toml::Value>,
     contest: Option<ContestConfig>,
+    #[serde(default)]
+    case: Vec<Case>,
     safety: Option<SafetyConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, source, row, trend, compare, null, omitted, full, contest, safety } =
+        let Written { of, source, row, trend, compare, null, omitted, full, contest, case, safety } =
             written;
         // A row that needs one of a comparison, or of such a row, comes after it.
         let mut ids = BTreeSet::new();
@@ -77,7 +81,7 @@ impl From<Written> for Reproduction {
         rows.extend(last);
         rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
         trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
-        Self { of, rows, trends, null, omitted, full, contest, safety }
+        Self { of, rows, trends, null, omitted, full, contest, cases: case, safety }
     }
 }
 
@@ -270,6 +274,55 @@ pub struct ContestConfig {
     pub to: UpdateRate,
     /// How many of them are tried, each the same multiple of the one before; at least 2.
     pub steps: u32,
+    /// The laws, in the order of the table: the first one is compared with the others.
+    #[serde(default = "laws")]
+    pub laws: Vec<String>,
+    /// The flow of TCP streams alongside, whose goodput is compared.
+    pub tcp: Option<String>,
+    /// Whether a law may be developed on it.
+    #[serde(default = "training")]
+    pub half: Half,
+}
+
+/// A contest of the scenario with other keys.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name, behind that of the scenario.
+    pub name: String,
+    /// What is special about its paths.
+    pub title: String,
+    /// Whether a law may be developed on it.
+    pub half: Half,
+    /// The lowest and the highest fixed rate.
+    pub rates: [UpdateRate; 2],
+    /// The keys that differ from the scenario's.
+    #[serde(default)]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+impl Case {
+    /// What is set for it.
+    pub fn changes(&self) -> Vec<Change> {
+        let text = |key: &str, value: String| Change::new(key, toml::Value::String(value));
+        let [from, to] = self.rates;
+        let own = [
+            text("title", self.title.clone()),
+            text("reproduce.contest.half", self.half.name().to_owned()),
+            text("reproduce.contest.from", from.to_string()),
+            text("reproduce.contest.to", to.to_string()),
+        ];
+        let set = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
+        own.into_iter().chain(set).collect()
+    }
+}
+
+fn laws() -> Vec<String> {
+    ["tenth", "acp+d", "acp+", "lazy"].map(str::to_owned).to_vec()
+}
+
+fn training() -> Half {
+    Half::Training
 }
 
 /// One number.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_lab::contest::{self, contest};
+use freshline_lab::contest::{self, Contested, cases, contest};
 use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
 use freshline_lab::safety::{self, sweep};
 use freshline_lab::scenario::{Half, Scenario};
@@ -73,12 +73,16 @@ pub(crate) struct Args {
     /// Another number draws other lines.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "one_in")]
     draw: u64,
-    /// Run one half of a safety sweep: the points on which a law may be developed, or the others.
+    /// Run one half of contests and safety sweeps: the cases on which a law may be developed, or
+    /// the others.
     #[arg(long, value_enum, value_name = "HALF", conflicts_with_all = ["check", "record"])]
     half: Option<HalfName>,
     /// Run only this point of a safety sweep; give it once per point.
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "record"])]
     point: Vec<u32>,
+    /// Run only this case of a scenario with several contests; give it once per case.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["check", "record"])]
+    case: Vec<String>,
 }
 
 /// The halves, as flags have them.
@@ -101,6 +105,13 @@ impl Args {
     fn options(&self) -> Options {
         let sample = self.one_in.map(|one_in| Draw { one_in, seed: self.draw });
         Options { null: self.null, full: self.full, sample }
+    }
+
+    /// Whether a contest of this name runs, one of `of`.
+    fn takes(&self, name: &str, half: Half, of: &str) -> bool {
+        let case = name.strip_prefix(of).and_then(|case| case.strip_prefix('/'));
+        let is_named = case.is_none_or(|case| self.case.iter().any(|own| own == case));
+        self.half.is_none_or(|own| Half::from(own) == half) && (self.case.is_empty() || is_named)
     }
 
     fn of_safety(&self) -> safety::Options {
@@ -136,12 +147,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         // A contest has no verdicts.
         let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
         let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
+        let mut contests = config.zip(reproduction).map_or(Vec::new(), |(_, it)| cases(&name, it));
+        contests.retain(|(case, half, _)| args.takes(case, *half, &name));
+        if config.is_some() && contests.is_empty() {
+            continue; // Nothing of it is asked for.
+        }
         // A sweep takes half an hour, so it runs only where it is named.
         let swept = reproduction.and_then(|all| all.safety.as_ref());
         let swept = swept.filter(|_| is_whole && is_alone);
         let chosen = args.of_safety();
         let steps = rows
-            + config.map_or(0, contest::steps)
+            + config.map_or(0, |config| contests.len() * contest::steps(config))
             + swept.map_or(0, |config| safety::steps(config, &chosen));
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
@@ -154,23 +170,40 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         };
         let rows =
             reproduce(text.source(), &changes, options, on_row).map_err(|error| bad(&error))?;
-        let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
-        let contest = contest.map_err(|error| bad(&error))?;
         let safety =
             swept.map(|_| sweep(text.source(), &changes, &chosen, || bar.inc(1))).transpose();
         let safety = safety.map_err(|error| bad(&error))?;
-        bar.finish_and_clear();
-        let table = Table { name, of, rows, contest, safety };
+        let mut table = Table { name: name.clone(), of: of.clone(), rows, contest: None, safety };
         if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
             table.draw(folder)?;
         }
-        progress.end(table)?;
+        for (case, _, own) in contests {
+            let changes: Vec<_> = own.into_iter().chain(changes.iter().cloned()).collect();
+            let contest = contest(text.source(), &changes, || bar.inc(1));
+            table.contest = Some(contest.map_err(|error| bad(&error))?);
+            if case != name {
+                let of_case = Table { name: case, ..table.clone() };
+                table.rows.clear();
+                bar.suspend(|| progress.end(of_case))?;
+            }
+        }
+        bar.finish_and_clear();
+        let has_cases = reproduction.is_some_and(|all| config.is_some() && !all.cases.is_empty());
+        if !has_cases {
+            progress.end(table)?;
+        }
     }
     let mut known = progress.known();
     let tables = std::mem::take(&mut known.tables);
-    let contests: Vec<_> = tables.iter().filter_map(|table| table.contest.as_ref()).collect();
-    if !args.json && contests.len() > 1 {
-        printed(board::summary(&contests, &mut io::stdout().lock()))?;
+    let named = |table: &'_ Table| Some((table.name.clone(), table.contest.clone()?));
+    let contests: Vec<(String, Contested)> = tables.iter().filter_map(named).collect();
+    if !args.json {
+        let contests: Vec<_> = contests.iter().map(|(name, it)| (name.as_str(), it)).collect();
+        let out = &mut io::stdout().lock();
+        printed(board::beside_tcp(&contests, out))?;
+        if contests.len() > 1 {
+            printed(board::summary(&contests, out))?;
+        }
     }
     if !args.json && tables.iter().any(|table| !table.rows.is_empty()) {
         let rows = tables.iter().flat_map(|table| &table.rows);
@@ -270,7 +303,7 @@ fn print_one(table: &Table, before: Option<&Table>, out: &mut impl Write) -> io:
     }
     let Some(contest) = &table.contest else { return Ok(()) };
     if before.is_none_or(|before| before.contest.is_none()) {
-        board::head(out)?;
+        board::head(contest, out)?;
     }
     board::line(&table.name, contest, out)
 }
