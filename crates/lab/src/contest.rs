@@ -67,7 +67,7 @@ impl Contested {
         self.laws[0].age_mean / best.age_mean
     }
 
-    /// The first law's mean age over that of the better one of ACP+ and Lazy; `None` without them.
+    /// The first law's mean age over the lower one of ACP+ and Lazy; `None` without them.
     pub fn over_published(&self) -> Option<f64> {
         let is_published = |law: &&Entry| PUBLISHED.contains(&&*law.law);
         let ages = self.laws[1..].iter().filter(is_published).map(|law| law.age_mean);
@@ -80,7 +80,7 @@ impl Contested {
     }
 }
 
-/// What Lazy leaves to TCP.
+/// The goodput that Lazy leaves to TCP.
 fn lazy(laws: &[Entry]) -> Option<f64> {
     laws.iter().find(|law| law.law == "lazy")?.tcp
 }

@@ -461,7 +461,7 @@ impl Group<'_> {
         }
     }
 
-    /// Adds the least of flows alike over their mean, of which there are at least two.
+    /// Adds the minimum of the rates of equal flows over their mean, if there are at least two.
     fn slowest(&mut self, rates: Vec<f64>) {
         let all = mean(&rates);
         if rates.len() > 1 && all > 0.0 {

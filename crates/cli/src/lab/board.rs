@@ -11,7 +11,7 @@ const NEAR: f64 = 1.10;
 const FAR: f64 = 1.30;
 /// How far above the better one of ACP+ and Lazy.
 const OLDER: f64 = 1.05;
-/// What Jain's index of equal sources shall be at least.
+/// Minimum of Jain's index of equal sources.
 const FAIR: f64 = 0.95;
 
 /// Two lines above the contests, whose laws are those of the first one.
@@ -44,8 +44,8 @@ fn or_dash(figure: Option<f64>) -> String {
     figure.map_or("-".to_owned(), |figure| format!("{figure:.3}"))
 }
 
-/// Where a TCP stream is alongside: its goodput under each law, and the best fixed rate that leaves
-/// it no less than Lazy.
+/// Families with TCP: its goodput under each law, and the best fixed rate that leaves it what Lazy
+/// does.
 pub(super) fn beside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
     let all: Vec<_> = named.iter().filter(|(_, it)| it.best.tcp.is_some()).collect();
     let Some((_, first)) = all.first() else { return Ok(()) };
@@ -84,13 +84,13 @@ pub(super) fn beside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Something that a law is held to, of one family.
+/// A target for a figure of each family.
 struct Target {
     what: String,
     /// The figure; `None` where it does not apply.
     figure: fn(&Contested) -> Option<f64>,
     bound: f64,
-    /// Whether figures above the bound miss it, in place of those below.
+    /// Whether the bound is a maximum, not a minimum.
     is_ceiling: bool,
 }
 
@@ -112,7 +112,7 @@ fn targets(law: &str) -> [Target; 5] {
     ]
 }
 
-/// How many families of each half meet what the law is held to, and which ones do not.
+/// How many families of each half meet each target, and which ones do not.
 pub(super) fn summary(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
     for half in [Half::Training, Half::HeldOut] {
         let mut of_half = named.iter().filter(|(_, contest)| contest.half == half).peekable();

@@ -15,7 +15,7 @@ const STEP: Span = Span::from_secs(1);
 /// Steps of a window.
 const WINDOW: usize = 5;
 
-/// What was counted, from the end of the warm-up on.
+/// The counts from the end of the warm-up on.
 pub(super) struct Offered {
     /// When the next step ends.
     next: Time,
@@ -38,17 +38,17 @@ struct Air {
     carried: Steps,
 }
 
-/// What has come until the end of each step, in bits.
+/// Bits counted until the end of each step.
 #[derive(Default)]
 struct Steps(Vec<f64>);
 
 impl Steps {
-    /// What came in each window.
+    /// Bits in each window.
     fn windows(&self) -> impl Iterator<Item = f64> {
         self.0.iter().zip(self.0.iter().skip(WINDOW)).map(|(from, until)| until - from)
     }
 
-    /// The most that came in a window, in bit/s.
+    /// The maximum of all windows, in bit/s.
     fn max(&self) -> Option<f64> {
         let seconds = STEP.as_secs_f64() * WINDOW as f64;
         self.windows().reduce(f64::max).map(|bits| bits / seconds)
@@ -60,7 +60,7 @@ impl Steps {
 }
 
 impl Offered {
-    /// Runs a world until `end`, and counts.
+    /// Runs a world until `end` and counts its packets.
     pub(super) fn run(scenario: &Scenario, built: &mut Built, end: Time) -> Self {
         let now = built.world.now();
         let hops = built.world.hops().iter().map(|_| Hop::default()).collect();
@@ -107,8 +107,8 @@ impl Offered {
         }
     }
 
-    /// Adds the largest ratio of offered load to capacity of some hops; nothing if none of them has
-    /// a rate, or no window is whole.
+    /// Adds the maximum ratio of offered load to capacity of some hops; nothing if none of them has
+    /// a rate, or if the measured time is shorter than a window.
     pub(super) fn overload(&self, name: &'static str, hops: &[usize], group: &mut Group<'_>) {
         let ratios = hops.iter().flat_map(|&hop| self.hops[hop].ratios());
         if let Some(ratio) = ratios.reduce(f64::max) {
@@ -116,8 +116,8 @@ impl Offered {
         }
     }
 
-    /// Adds the maximum load of each cell's stations, and of its access point, and what was
-    /// delivered of it.
+    /// Adds the maximum load of each cell's stations and of its access point, offered and
+    /// delivered.
     pub(super) fn cells(&self, scenario: &Scenario, all: &mut Vec<Measured>) {
         for (config, cell) in scenario.cells.iter().zip(&self.cells) {
             let access_point = format!("{}/ap", config.name);
@@ -134,7 +134,7 @@ impl Offered {
 }
 
 impl Hop {
-    /// Of each window in which the hop could carry something.
+    /// Offered load over capacity of each window with a capacity.
     fn ratios(&self) -> impl Iterator<Item = f64> {
         let is_limited = self.capacity.last().is_finite();
         let windows = self.offered.windows().zip(self.capacity.windows());

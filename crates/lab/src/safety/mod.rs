@@ -17,7 +17,7 @@ use crate::scenario::{Change, Half, SafetyConfig, Scenario, SetError, Source};
 use crate::world::Sizes;
 use freshline_core::unit::Bytes;
 
-/// What of a sweep runs.
+/// Which points of a sweep run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// One half; both without it.
@@ -70,7 +70,7 @@ pub struct Figures {
     pub jain: Option<f64>,
     /// True age at the monitor, mean, s.
     pub age_mean: f64,
-    /// What is beyond its bound.
+    /// Which figures are beyond their bounds.
     pub violations: Vec<Violation>,
 }
 
@@ -99,7 +99,7 @@ impl Violation {
         }
     }
 
-    /// The bound that is kept.
+    /// The maximum of an overload, the minimum of a share.
     pub const fn bound(self) -> f64 {
         match self {
             Self::Overload => 1.1,
@@ -108,7 +108,7 @@ impl Violation {
         }
     }
 
-    /// The figure, of several sources where it needs them.
+    /// The figure; `None` for a lone source where it needs several.
     pub fn figure(self, of: &Figures) -> Option<f64> {
         match self {
             Self::Overload => Some(of.overload),
@@ -153,8 +153,8 @@ pub fn sweep<'a>(
     Ok(Safety { seed: config.seed, points: judged? })
 }
 
-/// Each station of a saturated cell sends such a share of these updates/s: more than 802.11a and g
-/// carry of the smallest frames.
+/// Updates/s of all stations of a saturated cell together: more than 802.11a and g carry of the
+/// smallest frames.
 const SATURATING: f64 = 20_000.0;
 
 /// The scenarios of a point.
@@ -163,7 +163,7 @@ struct Jobs {
     saturated: Option<Saturated>,
 }
 
-/// Fixed rates at which a cell's stations always have something to send.
+/// Fixed rates at which a cell's stations always have a packet to send.
 struct Saturated {
     /// Updates as large as those of the point, without acks.
     updates: Scenario,
@@ -228,14 +228,14 @@ impl Jobs {
     }
 }
 
-/// An update with so much state is as large as an ack.
+/// State in an update that is as large as an ack, bytes.
 const ACK_PAYLOAD: u64 = 1;
 
-/// What the bottleneck carries.
+/// The capacity of the bottleneck.
 enum Capacity<'a> {
-    /// The link knows itself.
+    /// Of the link, which the metric `overload` already takes into account.
     Link(&'a str),
-    /// Of a cell, the bits/s that its stations carry when they always have something to send.
+    /// Of a cell, in bit/s of updates and of acks, with saturated stations.
     Cell { cell: &'a str, updates: f64, acks: f64 },
 }
 
@@ -268,7 +268,7 @@ impl Samples<'_> {
         })
     }
 
-    /// What all sources deliver together, with headers, in bit/s.
+    /// Throughput of all sources together, with headers, in bit/s.
     fn carried(&self, point: &SafetyPoint, payload: u64) -> Result<f64, ReproduceError> {
         let goodput = self.get(point, "goodput_sum", self.flow)?;
         let sizes = Sizes::of_our_protocol(Bytes::new(payload));
@@ -294,7 +294,7 @@ impl Samples<'_> {
                 load("offered_max")? / load("carried_max")?.max(1.0)
             }
         };
-        // Without a single delivery there is no share: nobody has any.
+        // A run that delivers nothing has no shares.
         let several = |name| (point.sources > 1).then(|| self.find(name, self.flow).unwrap_or(0.0));
         let mut figures = Figures {
             law: law.to_owned(),

@@ -1,7 +1,7 @@
 //! The points of a safety sweep: a Latin hypercube per category, on logarithmic axes.
 //!
-//! Each axis of a category with n points is cut into n equal strata, of which each point takes
-//! another one; the first and the last stratum are the ends of the range, so that both occur.
+//! Each axis of a category with n points has n equal strata, and each point takes a different one.
+//! The first and the last stratum are the ends of the range, so that both occur.
 //! Half of each category's points, drawn by the same seed, is the training half.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct SafetyPoint {
     pub queue: Option<u64>,
     /// State in each update, bytes.
     pub payload: u64,
-    /// What is set: the keys as in `--set`.
+    /// The keys that are set, as in `--set`.
     pub set: BTreeMap<String, Value>,
     /// The cell that is the bottleneck in place of the link.
     #[serde(skip)]
@@ -47,11 +47,11 @@ pub struct SafetyPoint {
 const WARM_UP_S: f64 = 10.0;
 /// Measured time of a point, with exceptions below.
 const MEASURED_S: f64 = 30.0;
-/// Above so many updates/s a point is measured for [`SHORT_S`] only.
+/// Points with a capacity above this, in updates/s, are measured for [`SHORT_S`] only.
 const FAST: f64 = 30_000.0;
 const SHORT_S: f64 = 10.0;
-/// An equal share shall be at least so many updates in the measured time, or Jain's index tells of
-/// the counting alone; but no longer than [`MOST_S`].
+/// Minimum number of updates of an equal share in the measured time, as Jain's index of a few
+/// updates is mostly rounding; the measured time is at most [`MOST_S`].
 const SHARE: f64 = 60.0;
 const MOST_S: f64 = 600.0;
 

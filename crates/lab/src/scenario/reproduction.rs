@@ -30,7 +30,7 @@ pub struct Reproduction {
     pub full: BTreeMap<String, toml::Value>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
-    /// Contests of one scenario with different keys, in place of a contest of itself.
+    /// Contests of the scenario with other keys, in place of the scenario as it is.
     pub cases: Vec<Case>,
     /// A sweep of paths that no law may overload.
     pub safety: Option<SafetyConfig>,
@@ -290,7 +290,7 @@ pub struct ContestConfig {
 pub struct Case {
     /// Its name, behind that of the scenario.
     pub name: String,
-    /// What is special about its paths.
+    /// Its paths in words.
     pub title: String,
     /// Whether a law may be developed on it.
     pub half: Half,
@@ -302,7 +302,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// What is set for it.
+    /// The changes that make the scenario this case.
     pub fn changes(&self) -> Vec<Change> {
         let text = |key: &str, value: String| Change::new(key, toml::Value::String(value));
         let [from, to] = self.rates;

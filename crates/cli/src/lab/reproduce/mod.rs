@@ -107,7 +107,7 @@ impl Args {
         Options { null: self.null, full: self.full, sample }
     }
 
-    /// Whether a contest of this name runs, one of `of`.
+    /// Whether the contest `name` of the scenario `of` runs.
     fn takes(&self, name: &str, half: Half, of: &str) -> bool {
         let case = name.strip_prefix(of).and_then(|case| case.strip_prefix('/'));
         let is_named = case.is_none_or(|case| self.case.iter().any(|own| own == case));
@@ -149,13 +149,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
         let mut contests = config.zip(reproduction).map_or(Vec::new(), |(_, it)| cases(&name, it));
         contests.retain(|(case, half, _)| args.takes(case, *half, &name));
-        if config.is_some() && contests.is_empty() {
-            continue; // Nothing of it is asked for.
-        }
         // A sweep takes half an hour, so it runs only where it is named.
         let swept = reproduction.and_then(|all| all.safety.as_ref());
         let swept = swept.filter(|_| is_whole && is_alone);
         let chosen = args.of_safety();
+        let is_only_a_sweep = rows == 0 && reproduction.is_some_and(|all| all.safety.is_some());
+        let is_left_out = config.is_some() && contests.is_empty();
+        if is_left_out || is_only_a_sweep && swept.is_none() {
+            continue; // Nothing of it is asked for.
+        }
         let steps = rows
             + config.map_or(0, |config| contests.len() * contest::steps(config))
             + swept.map_or(0, |config| safety::steps(config, &chosen));
