@@ -49,6 +49,16 @@ fn the_worst_window_decides_and_capacity_is_counted_as_it_changes() {
 }
 
 #[test]
+fn the_capacity_of_a_trace_is_that_of_its_opportunities() {
+    let opportunities = include_str!("../../../scenarios/paths/lte.trace").lines().count() as f64;
+    let capacity = opportunities * 12_000.0 / 0.4;
+    let there = r#"link.link.there={ trace = "../../scenarios/paths/lte.trace" }"#;
+    let found = value(&measured(LINK, &[there]), "overload", "link");
+    // A window is 12.5 repetitions.
+    assert!((found * capacity / 800e3 - 1.0).abs() < 0.05, "{found} of {capacity} bit/s");
+}
+
+#[test]
 fn the_load_of_a_cell_is_that_of_its_stations_and_apart_that_of_its_access_point() {
     let cell = r#"
         title = "Fixed rates in a cell"
