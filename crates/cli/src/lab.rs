@@ -8,6 +8,7 @@ mod list;
 mod packets;
 mod reproduce;
 mod run;
+mod safety;
 mod torture;
 mod trace;
 mod watch;

@@ -3,6 +3,7 @@
 //! ```text
 //!   [reproduce.contest] ─► tenth, acp+d, acp+, lazy ────────────────► ages, Jain's index
 //!                      └─► fixed, from ─► to ─► two more around the best ─► the least mean age
+//!                                                      └─► … that leaves TCP what lazy leaves it
 //! ```
 
 use serde::Serialize;
@@ -10,27 +11,36 @@ use toml::Value;
 
 use crate::reproduce::ReproduceError;
 use crate::run::{Sampled, sample};
-use crate::scenario::{Change, ContestConfig, Scenario, Source};
+use crate::scenario::{Case, Change, ContestConfig, Half, Reproduction, Scenario, Source};
 
-/// The laws, in the order of the table; the first is the one that is held against the others.
-pub const LAWS: [&str; 4] = ["tenth", "acp+d", "acp+", "lazy"];
+/// A fixed rate is as polite as Lazy from this share of the goodput that Lazy leaves to TCP: runs
+/// differ by as much.
+const POLITE: f64 = 0.99;
+
+/// The published laws, which the first law of a contest is compared with.
+const PUBLISHED: [&str; 2] = ["acp+", "lazy"];
 
 /// A family of paths with its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Contested {
     /// What is special about its paths.
     pub title: String,
-    /// Each law, in the order of [`LAWS`].
+    /// Whether a law may be developed on it.
+    pub half: Half,
+    /// Each law, in the order of the scenario.
     pub laws: Vec<Entry>,
     /// The fixed rate with the least mean age.
     pub best: Entry,
+    /// The same among those that leave TCP the goodput that Lazy leaves it, within 1 %; `null` without
+    /// TCP or Lazy, or if no rate does.
+    pub polite: Option<Entry>,
 }
 
 /// What a law came to: means over the runs and the flows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
     /// Its name.
-    pub law: &'static str,
+    pub law: String,
     /// True age at the monitor, s.
     pub age_mean: f64,
     /// Half the width of the 95 % confidence interval of the first flow's mean age, s.
@@ -41,6 +51,8 @@ pub struct Entry {
     pub jain: Option<f64>,
     /// Updates sent by each source, 1/s.
     pub updates: f64,
+    /// Goodput of the TCP streams together, bit/s; `null` without TCP.
+    pub tcp: Option<f64>,
 }
 
 impl Contested {
@@ -49,11 +61,38 @@ impl Contested {
         self.laws[0].age_mean / self.best.age_mean
     }
 
-    /// The first law's mean age over that of the better one of the others.
-    pub fn over_others(&self) -> f64 {
-        let others = self.laws[1..].iter().map(|law| law.age_mean);
-        self.laws[0].age_mean / others.fold(f64::INFINITY, f64::min)
+    /// The same over the best fixed rate that is as polite to TCP as Lazy, where that differs.
+    pub fn over_polite(&self) -> f64 {
+        let best = self.polite.as_ref().unwrap_or(&self.best);
+        self.laws[0].age_mean / best.age_mean
     }
+
+    /// The first law's mean age over the lower one of ACP+ and Lazy; `None` without them.
+    pub fn over_published(&self) -> Option<f64> {
+        let is_published = |law: &&Entry| PUBLISHED.contains(&&*law.law);
+        let ages = self.laws[1..].iter().filter(is_published).map(|law| law.age_mean);
+        ages.reduce(f64::min).map(|age| self.laws[0].age_mean / age)
+    }
+
+    /// The goodput that the first law leaves to TCP over what Lazy leaves it.
+    pub fn tcp_over_lazy(&self) -> Option<f64> {
+        Some(self.laws[0].tcp? / lazy(&self.laws)?)
+    }
+}
+
+/// The goodput that Lazy leaves to TCP.
+fn lazy(laws: &[Entry]) -> Option<f64> {
+    laws.iter().find(|law| law.law == "lazy")?.tcp
+}
+
+/// The contests of a scenario: its cases, or itself, each with its name and what is set for it.
+pub fn cases(name: &str, reproduction: &Reproduction) -> Vec<(String, Half, Vec<Change>)> {
+    let Some(contest) = &reproduction.contest else { return Vec::new() };
+    if reproduction.cases.is_empty() {
+        return vec![(name.to_owned(), contest.half, Vec::new())];
+    }
+    let case = |case: &Case| (format!("{name}/{}", case.name), case.half, case.changes());
+    reproduction.cases.iter().map(case).collect()
 }
 
 /// Runs all laws and rates of a scenario, with `changes` made first; `done` is called after each.
@@ -69,37 +108,41 @@ pub fn contest<'a>(
     let config = whole.reproduce.and_then(|reproduction| reproduction.contest);
     let config = config.ok_or(ReproduceError::NothingToReproduce)?;
     let arena = Arena { source, changes, config: &config };
-    let entry = |law: &'static str, rate: Option<f64>| {
+    let entry = |law: &str, rate: Option<f64>| {
         let entry = arena.run(law, rate);
         done();
         entry
     };
-    let laws: Result<Vec<_>, _> = LAWS.into_iter().map(|law| entry(law, None)).collect();
+    let laws = config.laws.iter().map(|law| entry(law, None));
+    let laws = laws.collect::<Result<Vec<_>, _>>()?;
     let (from, to) = (config.from.per_second(), config.to.per_second());
     let ratio = (to / from).powf(1.0 / f64::from(config.steps.max(2) - 1));
-    let mut best: Option<(f64, Entry)> = None;
-    let mut attempt = |rate: f64| {
-        let found = entry("fixed", Some(rate))?;
-        if best.as_ref().is_none_or(|(_, best)| found.age_mean < best.age_mean) {
-            best = Some((rate, found));
-        }
-        Ok(best.as_ref().map_or(rate, |(rate, _)| *rate))
-    };
-    let mut found = Ok(from);
+    let mut rates = Vec::new();
+    let attempt = |rate: f64| Ok((rate, entry("fixed", Some(rate))?));
     for step in 0..config.steps.max(2) {
-        found = found.and_then(|_| attempt(from * ratio.powi(step as i32)));
+        rates.push(attempt(from * ratio.powi(step as i32))?);
     }
-    let around: f64 = found?;
-    for factor in [ratio.sqrt(), 1.0 / ratio.sqrt()] {
-        attempt(around * factor)?;
+    let polite = |entry: &Entry| lazy(&laws).is_some_and(|lazy| entry.tcp >= Some(POLITE * lazy));
+    let around = [freshest(&rates, |_| true), freshest(&rates, polite)].map(|it| it.map(|it| it.0));
+    for (index, rate) in around.iter().enumerate() {
+        let Some(rate) = rate.filter(|_| !around[..index].contains(rate)) else { continue };
+        rates.push(attempt(rate * ratio.sqrt())?);
+        rates.push(attempt(rate / ratio.sqrt())?);
     }
-    let best = best.map(|(_, entry)| entry).ok_or(ReproduceError::NothingToReproduce)?;
-    Ok(Contested { title, laws: laws?, best })
+    let best = freshest(&rates, |_| true).ok_or(ReproduceError::NothingToReproduce)?.1.clone();
+    let polite = freshest(&rates, polite).map(|(_, entry)| entry.clone());
+    Ok(Contested { title, half: config.half, laws, best, polite })
 }
 
-/// How many runs of the scenario [`contest`] makes.
+/// The rate with the least mean age among those for which this holds.
+fn freshest(rates: &[(f64, Entry)], holds: impl Fn(&Entry) -> bool) -> Option<&(f64, Entry)> {
+    let all = rates.iter().filter(|(_, entry)| holds(entry));
+    all.min_by(|(_, a), (_, b)| a.age_mean.total_cmp(&b.age_mean))
+}
+
+/// How many runs of the scenario [`contest`] makes; two more beside TCP.
 pub fn steps(config: &ContestConfig) -> usize {
-    LAWS.len() + config.steps.max(2) as usize + 2
+    config.laws.len() + config.steps.max(2) as usize + 2
 }
 
 struct Arena<'a> {
@@ -109,7 +152,7 @@ struct Arena<'a> {
 }
 
 impl Arena<'_> {
-    fn run(&self, law: &'static str, rate: Option<f64>) -> Result<Entry, ReproduceError> {
+    fn run(&self, law: &str, rate: Option<f64>) -> Result<Entry, ReproduceError> {
         let what = || rate.map_or(law.to_owned(), |rate| format!("{law} at {rate:.1}/s"));
         let mut changes = self.changes.to_vec();
         for flow in &self.config.flows {
@@ -143,13 +186,15 @@ impl Arena<'_> {
         };
         let first = self.config.flows.first().and_then(|flow| number("age_mean", flow));
         let jain = self.config.flows.iter().filter_map(|flow| number("age_jain", flow).map(value));
+        let tcp = self.config.tcp.iter().filter_map(|flow| number("goodput_sum", flow));
         Ok(Entry {
-            law,
+            law: law.to_owned(),
             age_mean: mean("age_mean")?,
             age_ci95: first.and_then(|sampled| sampled.metric().ci95),
             age_p99: mean("age_p99")?,
             jain: jain.reduce(f64::min),
             updates: mean("updates")?,
+            tcp: tcp.map(value).reduce(|a, b| a + b),
         })
     }
 }

@@ -11,6 +11,7 @@ pub mod mesh;
 pub mod packets;
 pub mod reproduce;
 pub mod run;
+pub mod safety;
 pub mod scenario;
 pub mod series;
 pub mod tcp;

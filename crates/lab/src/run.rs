@@ -5,6 +5,7 @@
 
 mod goodput;
 mod mesh;
+mod offered;
 mod sampled;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use goodput::{Period, goodput_sum};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use self::offered::Offered;
 use self::sampled::{mean, samples};
 use crate::scenario::{
     ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
@@ -115,8 +117,8 @@ fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioErro
         built.world.run_until(Time::ZERO + scenario.warm_up);
         built.world.begin_measuring();
     }
-    built.world.run_until(end);
-    Ok(measure(scenario, &built))
+    let offered = Offered::run(scenario, &mut built, end);
+    Ok(measure(scenario, &built, &offered))
 }
 
 /// The frames of downlinks that locate their bottleneck, in the order of flows, from the end of
@@ -133,7 +135,7 @@ pub fn frames(scenario: &Scenario, run: u32) -> Result<Vec<Vec<FrameRecord>>, Sc
     Ok(records.collect())
 }
 
-fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
+fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measured> {
     let now = built.world.now();
     let flows = built.world.flows();
     let mut all = Vec::new();
@@ -192,8 +194,12 @@ fn measure(scenario: &Scenario, built: &Built) -> Vec<Measured> {
         mesh::nodes(&config.name, mesh, &mut all);
     }
     for (config, hops) in scenario.links.iter().zip(&built.links) {
-        Group { of: &config.name, measured: &mut all }.link(built, hops);
+        let mut group = Group { of: &config.name, measured: &mut all };
+        group.link(built, hops);
+        offered.overload("overload", &hops.there, &mut group);
+        offered.overload("back_overload", &hops.back, &mut group);
     }
+    offered.cells(scenario, &mut all);
     Group { of: TOPOLOGY, measured: &mut all }.link(built, &built.topology);
     all
 }
@@ -278,6 +284,9 @@ impl Group<'_> {
         self.mean("updates", "1/s", flows.iter().map(|flow| flow.updates_per_s));
         self.mean("packets", "1/s", flows.iter().map(|flow| flow.packets_per_s));
         self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
+        let fresh = || flows.iter().map(|flow| flow.fresh_per_s);
+        self.jain("updates_jain", fresh());
+        self.slowest(fresh().flatten().collect());
         self.jain("age_jain", flows.iter().map(|flow| Some(flow.age?.mean.as_secs_f64())));
         self.count("never_delivered", flows.iter().map(|flow| flow.never_delivered));
     }
@@ -449,6 +458,14 @@ impl Group<'_> {
         let index = jain_index(shares.iter().copied()).filter(|_| shares.len() > 1);
         if let Some(index) = index {
             self.add(name, "1", index);
+        }
+    }
+
+    /// Adds the minimum of the rates of equal flows over their mean, if there are at least two.
+    fn slowest(&mut self, rates: Vec<f64>) {
+        let all = mean(&rates);
+        if rates.len() > 1 && all > 0.0 {
+            self.add("slowest", "1", rates.iter().copied().fold(f64::INFINITY, f64::min) / all);
         }
     }
 

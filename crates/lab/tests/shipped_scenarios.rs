@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use freshline_lab::contest::cases;
 use freshline_lab::scenario::{Change, FlowConfig, Reproduction, Row, Scenario, Source};
 
 /// Lists the metrics.
@@ -101,11 +102,28 @@ fn check(path: &Path, text: &str, reproduction: &Reproduction) {
     }
 }
 
+/// How many contests it has, each of which can be run.
+fn contests(path: &Path, source: Source<'_>, reproduction: &Reproduction) -> usize {
+    let all = cases("families", reproduction);
+    let mut names = BTreeSet::new();
+    for (name, _, changes) in &all {
+        let place = format!("{}: {name}", path.display());
+        assert!(names.insert(name), "{place}: two have this name");
+        let scenario = Scenario::parse_with(source, changes);
+        let scenario = scenario.unwrap_or_else(|error| panic!("{place}: {error}"));
+        let contest = scenario.reproduce.clone().unwrap().contest.unwrap();
+        for flow in contest.flows.iter().chain(&contest.tcp) {
+            assert!(has(&scenario, flow), "{place}: there is no `{flow}`");
+        }
+    }
+    all.len()
+}
+
 #[test]
 fn rows_and_trends_name_what_there_is() {
     let mut paths = Vec::new();
     scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios"), &mut paths);
-    let mut rows = 0;
+    let (mut rows, mut families) = (0, 0);
     for path in paths {
         let text = fs::read_to_string(&path).unwrap();
         // A topology is no scenario.
@@ -117,7 +135,9 @@ fn rows_and_trends_name_what_there_is() {
             let reproduction = Scenario::parse(source).unwrap().reproduce.unwrap();
             rows += reproduction.rows.len();
             check(&path, &text, &reproduction);
+            families += contests(&path, source, &reproduction);
         }
     }
     assert!(rows > 500, "only {rows} rows were found");
+    assert!(families > 80, "only {families} contests were found");
 }

@@ -148,6 +148,18 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
+    /// How many bits the link can carry from `since` until `until` at the rate that it has now, or
+    /// by its trace, with their frames; `None` without a limit.
+    pub fn capacity_bits(&self, since: Time, until: Time) -> Option<f64> {
+        match &self.transmitter.pace {
+            Pace::Trace(replay) => Some(replay.capacity_bits(since, until)),
+            Pace::Rate(_) => {
+                let seconds = until.since(since).as_secs_f64();
+                self.link.rate.map(|rate| rate.as_bps() as f64 * seconds)
+            }
+        }
+    }
+
     /// Transmits at `rate`, above zero, from now on, also where a trace was followed before. What
     /// is left of the packet in transmission takes as long as at `rate`, or what is left if that is
     /// less: a rate that was too low by mistake can be taken back.

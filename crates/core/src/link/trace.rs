@@ -254,6 +254,12 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
         self.used.get() as f64 / (count as f64 * Trace::OPPORTUNITY.get() as f64)
     }
 
+    /// What the trace offers after `since`, until `until`, in bits.
+    pub(super) fn capacity_bits(&self, since: Time, until: Time) -> f64 {
+        let count = self.trace.count_until(until).saturating_sub(self.trace.count_until(since));
+        8.0 * count as f64 * Trace::OPPORTUNITY.get() as f64
+    }
+
     fn take(&mut self, number: u64) {
         self.next = Some(number.saturating_add(1));
         self.left = Trace::OPPORTUNITY;

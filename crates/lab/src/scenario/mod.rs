@@ -13,6 +13,7 @@ mod law;
 mod lines;
 mod multipath;
 mod reproduction;
+mod safety;
 mod set;
 mod settled;
 mod topology;
@@ -41,7 +42,10 @@ pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, LawName};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
-pub use reproduction::{Baseline, Best, ContestConfig, Omitted, Origin, Reproduction, Row, Trend};
+pub use reproduction::{
+    Baseline, Best, Case, ContestConfig, Omitted, Origin, Reproduction, Row, Trend,
+};
+pub use safety::{Half, SafetyCategory, SafetyConfig};
 pub use set::{Change, SetError};
 pub use topology::{BadTopology, TopologyConfig};
 

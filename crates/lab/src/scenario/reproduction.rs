@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use freshline_core::unit::UpdateRate;
 use serde::{Deserialize, Serialize};
 
+use super::{Change, Half, SafetyConfig};
+
 /// What a scenario reproduces.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Written")]
@@ -28,6 +30,10 @@ pub struct Reproduction {
     pub full: BTreeMap<String, toml::Value>,
     /// Laws of the source beside each other.
     pub contest: Option<ContestConfig>,
+    /// Contests of the scenario with other keys, in place of the scenario as it is.
+    pub cases: Vec<Case>,
+    /// A sweep of paths that no law may overload.
+    pub safety: Option<SafetyConfig>,
 }
 
 /// The same as it stands in a file.
@@ -51,11 +57,15 @@ struct Written {
     #[serde(default)]
     full: BTreeMap<String, toml::Value>,
     contest: Option<ContestConfig>,
+    #[serde(default)]
+    case: Vec<Case>,
+    safety: Option<SafetyConfig>,
 }
 
 impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
-        let Written { of, source, row, trend, compare, null, omitted, full, contest } = written;
+        let Written { of, source, row, trend, compare, null, omitted, full, contest, case, safety } =
+            written;
         // A row that needs one of a comparison, or of such a row, comes after it.
         let mut ids = BTreeSet::new();
         let (mut rows, last): (Vec<_>, Vec<_>) = row.into_iter().partition(|row| {
@@ -71,7 +81,7 @@ impl From<Written> for Reproduction {
         rows.extend(last);
         rows.iter_mut().for_each(|row| row.source = row.source.or(Some(source)));
         trends.iter_mut().for_each(|trend| trend.source = trend.source.or(Some(source)));
-        Self { of, rows, trends, null, omitted, full, contest }
+        Self { of, rows, trends, null, omitted, full, contest, cases: case, safety }
     }
 }
 
@@ -264,6 +274,55 @@ pub struct ContestConfig {
     pub to: UpdateRate,
     /// How many of them are tried, each the same multiple of the one before; at least 2.
     pub steps: u32,
+    /// The laws, in the order of the table: the first one is compared with the others.
+    #[serde(default = "laws")]
+    pub laws: Vec<String>,
+    /// The flow of TCP streams alongside, whose goodput is compared.
+    pub tcp: Option<String>,
+    /// Whether a law may be developed on it.
+    #[serde(default = "training")]
+    pub half: Half,
+}
+
+/// A contest of the scenario with other keys.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name, behind that of the scenario.
+    pub name: String,
+    /// Its paths in words.
+    pub title: String,
+    /// Whether a law may be developed on it.
+    pub half: Half,
+    /// The lowest and the highest fixed rate.
+    pub rates: [UpdateRate; 2],
+    /// The keys that differ from the scenario's.
+    #[serde(default)]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+impl Case {
+    /// The changes that make the scenario this case.
+    pub fn changes(&self) -> Vec<Change> {
+        let text = |key: &str, value: String| Change::new(key, toml::Value::String(value));
+        let [from, to] = self.rates;
+        let own = [
+            text("title", self.title.clone()),
+            text("reproduce.contest.half", self.half.name().to_owned()),
+            text("reproduce.contest.from", from.to_string()),
+            text("reproduce.contest.to", to.to_string()),
+        ];
+        let set = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
+        own.into_iter().chain(set).collect()
+    }
+}
+
+fn laws() -> Vec<String> {
+    ["tenth", "acp+d", "acp+", "lazy"].map(str::to_owned).to_vec()
+}
+
+fn training() -> Half {
+    Half::Training
 }
 
 /// One number.

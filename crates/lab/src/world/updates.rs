@@ -118,6 +118,8 @@ pub struct UpdateOutcome {
     pub updates_per_s: Option<f64>,
     /// The same with the copies that take other paths.
     pub packets_per_s: Option<f64>,
+    /// Fresh updates that arrived a second.
+    pub fresh_per_s: Option<f64>,
     /// Payload of fresh updates, in bit/s.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
@@ -327,6 +329,7 @@ impl UpdateFlow {
             rtt_mean,
             updates_per_s: rate(tally.sent),
             packets_per_s: rate(self.sent_by_path().sum()),
+            fresh_per_s: rate(tally.delivered_fresh),
             goodput_bps: rate(tally.delivered_fresh * self.sizes.payload.get() * 8),
             measured: tally.measured.period(now),
             never_delivered: self.newest.is_none() && now > self.starts_at,

@@ -8,15 +8,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_lab::contest::{self, contest};
+use freshline_lab::contest::{self, Contested, cases, contest};
 use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
-use freshline_lab::scenario::Scenario;
+use freshline_lab::safety::{self, sweep};
+use freshline_lab::scenario::{Half, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, miette};
 
 use self::table::{Summary, Table};
 use super::library::{self, Changed, Text};
-use super::{board, figure};
+use super::{board, figure, safety as sweeps};
 use crate::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};
 
@@ -74,12 +75,49 @@ pub(crate) struct Args {
     /// Another number draws other lines.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "one_in")]
     draw: u64,
+    /// Run one half of contests and safety sweeps: the cases on which a law may be developed, or
+    /// the others.
+    #[arg(long, value_enum, value_name = "HALF", conflicts_with_all = ["check", "record"])]
+    half: Option<HalfName>,
+    /// Run only this point of a safety sweep; give it once per point.
+    #[arg(long, value_name = "N", conflicts_with_all = ["check", "record"])]
+    point: Vec<u32>,
+    /// Run only this case of a scenario with several contests; give it once per case.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["check", "record"])]
+    case: Vec<String>,
+}
+
+/// The halves, as flags have them.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum HalfName {
+    Training,
+    HeldOut,
+}
+
+impl From<HalfName> for Half {
+    fn from(name: HalfName) -> Self {
+        match name {
+            HalfName::Training => Self::Training,
+            HalfName::HeldOut => Self::HeldOut,
+        }
+    }
 }
 
 impl Args {
     fn options(&self) -> Options {
         let sample = self.one_in.map(|one_in| Draw { one_in, seed: self.draw });
         Options { null: self.null, full: self.full, sample }
+    }
+
+    /// Whether the contest `name` of the scenario `of` runs.
+    fn takes(&self, name: &str, half: Half, of: &str) -> bool {
+        let case = name.strip_prefix(of).and_then(|case| case.strip_prefix('/'));
+        let is_named = case.is_none_or(|case| self.case.iter().any(|own| own == case));
+        self.half.is_none_or(|own| Half::from(own) == half) && (self.case.is_empty() || is_named)
+    }
+
+    fn of_safety(&self) -> safety::Options {
+        safety::Options { half: self.half.map(Half::from), only: self.point.clone() }
     }
 }
 
@@ -111,7 +149,20 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         // A contest has no verdicts.
         let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
         let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
-        let steps = rows + config.map_or(0, contest::steps);
+        let mut contests = config.zip(reproduction).map_or(Vec::new(), |(_, it)| cases(&name, it));
+        contests.retain(|(case, half, _)| args.takes(case, *half, &name));
+        // A sweep takes half an hour, so it runs only where it is named.
+        let swept = reproduction.and_then(|all| all.safety.as_ref());
+        let swept = swept.filter(|_| is_whole && is_alone);
+        let chosen = args.of_safety();
+        let is_only_a_sweep = rows == 0 && reproduction.is_some_and(|all| all.safety.is_some());
+        let is_left_out = config.is_some() && contests.is_empty();
+        if is_left_out || is_only_a_sweep && swept.is_none() {
+            continue; // Nothing of it is asked for.
+        }
+        let steps = rows
+            + config.map_or(0, |config| contests.len() * contest::steps(config))
+            + swept.map_or(0, |config| safety::steps(config, &chosen));
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(steps as u64).with_message(name.clone());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -123,20 +174,40 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         };
         let rows =
             reproduce(text.source(), &changes, options, on_row).map_err(|error| bad(&error))?;
-        let contest = config.map(|_| contest(text.source(), &changes, || bar.inc(1))).transpose();
-        let contest = contest.map_err(|error| bad(&error))?;
-        bar.finish_and_clear();
-        let table = Table { name, of, rows, contest };
+        let safety =
+            swept.map(|_| sweep(text.source(), &changes, &chosen, || bar.inc(1))).transpose();
+        let safety = safety.map_err(|error| bad(&error))?;
+        let mut table = Table { name: name.clone(), of: of.clone(), rows, contest: None, safety };
         if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
             table.draw(folder)?;
         }
-        progress.end(table)?;
+        for (case, _, own) in contests {
+            let changes: Vec<_> = own.into_iter().chain(changes.iter().cloned()).collect();
+            let contest = contest(text.source(), &changes, || bar.inc(1));
+            table.contest = Some(contest.map_err(|error| bad(&error))?);
+            if case != name {
+                let of_case = Table { name: case, ..table.clone() };
+                table.rows.clear();
+                bar.suspend(|| progress.end(of_case))?;
+            }
+        }
+        bar.finish_and_clear();
+        let has_cases = reproduction.is_some_and(|all| config.is_some() && !all.cases.is_empty());
+        if !has_cases {
+            progress.end(table)?;
+        }
     }
     let mut known = progress.known();
     let tables = std::mem::take(&mut known.tables);
-    let contests: Vec<_> = tables.iter().filter_map(|table| table.contest.as_ref()).collect();
-    if !args.json && contests.len() > 1 {
-        printed(board::summary(&contests, &mut io::stdout().lock()))?;
+    let named = |table: &'_ Table| Some((table.name.clone(), table.contest.clone()?));
+    let contests: Vec<(String, Contested)> = tables.iter().filter_map(named).collect();
+    if !args.json {
+        let contests: Vec<_> = contests.iter().map(|(name, it)| (name.as_str(), it)).collect();
+        let out = &mut io::stdout().lock();
+        printed(board::beside_tcp(&contests, out))?;
+        if contests.len() > 1 {
+            printed(board::summary(&contests, out))?;
+        }
     }
     if !args.json && tables.iter().any(|table| !table.rows.is_empty()) {
         let rows = tables.iter().flat_map(|table| &table.rows);
@@ -183,7 +254,8 @@ impl Progress {
 
     fn begin(&self, name: &str, of: &str) {
         let (name, of) = (name.to_owned(), of.to_owned());
-        self.known().current = Some(Table { name, of, rows: Vec::new(), contest: None });
+        self.known().current =
+            Some(Table { name, of, rows: Vec::new(), contest: None, safety: None });
     }
 
     fn row(&self, row: &Compared) {
@@ -228,9 +300,13 @@ fn print_one(table: &Table, before: Option<&Table>, out: &mut impl Write) -> io:
     if !table.rows.is_empty() {
         table.print(out)?;
     }
+    if let Some(safety) = &table.safety {
+        sweeps::violations(safety, out)?;
+        sweeps::summary(safety, out)?;
+    }
     let Some(contest) = &table.contest else { return Ok(()) };
     if before.is_none_or(|before| before.contest.is_none()) {
-        board::head(out)?;
+        board::head(contest, out)?;
     }
     board::line(&table.name, contest, out)
 }

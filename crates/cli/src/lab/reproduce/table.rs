@@ -6,6 +6,7 @@ use std::path::Path;
 
 use freshline_lab::contest::Contested;
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
+use freshline_lab::safety::Safety;
 use freshline_lab::scenario::Origin;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub(super) struct Table {
     pub(super) rows: Vec<Compared>,
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub(super) contest: Option<Contested>,
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub(super) safety: Option<Safety>,
 }
 
 impl Table {

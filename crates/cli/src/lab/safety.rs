@@ -1,0 +1,81 @@
+//! Safety sweeps as a table: a line per violation, and how many there are by category and law.
+
+use std::io::{self, Write};
+
+use freshline_lab::safety::{Figures, Judged, Safety, Violation};
+
+/// A line per violation: the point, the law and the figure beyond its bound.
+pub(super) fn violations(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "seed {}, {} points", safety.seed, safety.points.len())?;
+    writeln!(
+        out,
+        "{:>5} {:<9} {:<12} {:<8} {:<9} {:>9}  paths",
+        "point", "half", "category", "law", "violation", "figure"
+    )?;
+    for Judged { point, laws } in &safety.points {
+        for law in laws {
+            for violation in &law.violations {
+                let figure = violation.figure(law).unwrap_or(f64::NAN);
+                writeln!(
+                    out,
+                    "{:>5} {:<9} {:<12} {:<8} {:<9} {figure:>9.3}  {}",
+                    point.number,
+                    point.half.name(),
+                    point.category,
+                    law.law,
+                    violation.name(),
+                    point.describe()
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each law and category: points, and of each kind of violation how many, and the worst figure.
+pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
+    let [overload, slowest, jain] = Violation::ALL.map(|it| match it {
+        Violation::Overload => format!("overload > {}", it.bound()),
+        Violation::Slowest | Violation::Jain => format!("{} < {}", it.name(), it.bound()),
+    });
+    writeln!(
+        out,
+        "\n{:<8} {:<12} {:>6} {:>8} {overload:>20} {slowest:>20} {jain:>20}",
+        "law", "category", "points", "violated"
+    )?;
+    let Some(first) = safety.points.first() else { return Ok(()) };
+    let mut categories: Vec<&str> = Vec::new();
+    for Judged { point, .. } in &safety.points {
+        if categories.last() != Some(&&*point.category) {
+            categories.push(&point.category);
+        }
+    }
+    for (law, named) in first.laws.iter().enumerate() {
+        for category in categories.iter().copied().map(Some).chain([None]) {
+            let points = safety.points.iter();
+            let meant = points.filter(|it| category.is_none_or(|name| name == it.point.category));
+            let figures: Vec<&Figures> = meant.map(|it| &it.laws[law]).collect();
+            let violated = figures.iter().filter(|it| !it.violations.is_empty()).count();
+            write!(
+                out,
+                "{:<8} {:<12} {:>6} {violated:>8}",
+                named.law,
+                category.unwrap_or("all"),
+                figures.len()
+            )?;
+            for violation in Violation::ALL {
+                write!(out, " {:>20}", worst(violation, &figures))?;
+            }
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many points violate a bound, and the worst figure of all of them.
+fn worst(violation: Violation, figures: &[&Figures]) -> String {
+    let count = figures.iter().filter(|it| it.violations.contains(&violation)).count();
+    let all = figures.iter().filter_map(|it| violation.figure(it));
+    let worst = all.reduce(|a, b| if violation.is_worse(b, a) { b } else { a });
+    worst.map_or("-".to_owned(), |worst| format!("{count}, worst {worst:.3}"))
+}
