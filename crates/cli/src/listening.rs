@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use freshline_net::ask::Gone;
-use freshline_net::credentials::{Credentials, Reloader, Right, Rules};
+use freshline_net::credentials::{Change, Credentials, Reloader, Right, Rules};
 use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
 use freshline_net::stop::Stop;
 use freshline_system::privileges::{Privilege, with_only};
@@ -30,7 +31,8 @@ pub(crate) struct ListenArgs {
     /// Where the certificate of one's own making is kept; else the user's state directory.
     #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
     state: Option<PathBuf>,
-    /// Take only those whose certificate one of these authorities has signed (quic://).
+    /// Take only those whose certificate one of these authorities has signed (quic://). SIGHUP reads the
+    /// file again, and ends the connections that it does not permit any more.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
     /// Accept a peer only under names that its certificate lists, as DNS names or URIs (subject
@@ -59,7 +61,7 @@ impl ListenArgs {
         &self,
         listen: &MonitorUrl,
         limits: Limits,
-    ) -> Result<Option<(ServerConfig, Identity)>, Failure> {
+    ) -> Result<Option<Quic>, Failure> {
         if listen.scheme == Scheme::Udp {
             let given = self.cert.is_some() || self.state.is_some();
             if given || !self.is_open() {
@@ -80,16 +82,8 @@ impl ListenArgs {
             _ => Identity::from_state_dir(&state_dir(self.state.as_deref())?),
         };
         let identity = identity.into_diagnostic().map_err(Failure::Usage)?;
-        let clients = match &self.client_ca {
-            None => None,
-            Some(file) => {
-                Some(Authorities::from_pem_file(file).into_diagnostic().map_err(Failure::Usage)?)
-            }
-        };
-        let config = ServerConfig::new(&identity, clients.as_ref(), limits)
-            .into_diagnostic()
-            .map_err(Failure::Usage)?;
-        Ok(Some((config, identity)))
+        let made = Made { identity: Arc::new(identity), clients: self.client_ca.clone(), limits };
+        Ok(Some(Quic { config: made.config().map_err(Failure::Usage)?, made }))
     }
 
     /// The address to listen at. On udp:// it must be loopback, unless --insecure permits others.
@@ -138,24 +132,40 @@ impl ListenArgs {
     /// Ctrl-C and a request to terminate end the run; so does a hang-up, unless it reads credentials
     /// again.
     pub(crate) fn stop_on_signals(&self) -> Result<Stop, Failure> {
-        match self.token_file.is_some() || self.credentials.is_some() {
-            true => stop_on(&[SIGINT, SIGTERM]),
-            false => stop_on_signals(),
+        match self.is_open() {
+            true => stop_on_signals(),
+            false => stop_on(&[SIGINT, SIGTERM]),
         }
     }
 
-    /// From now on a hang-up (SIGHUP) reads the credentials again. A file that cannot be used changes
-    /// nothing. A file that changes is not read without the signal: it may be half written. Call it
-    /// before privileges are given up.
-    pub(crate) fn reload_on_hangup(&self, right: Right, reloader: Reloader) -> Result<(), Failure> {
-        let Some(file) = self.credentials_file(right) else { return Ok(()) };
+    /// From now on a hang-up (SIGHUP) reads the credentials and the authorities again. If one of the files
+    /// cannot be used, nothing changes. A file that changes is not read without the signal: it may be half
+    /// written. Call it before privileges are given up.
+    pub(crate) fn reload_on_hangup(
+        &self,
+        right: Right,
+        quic: Option<&Quic>,
+        reloader: Reloader,
+    ) -> Result<(), Failure> {
+        let credentials = self.credentials_file(right);
+        let made = quic.map(|quic| quic.made.clone()).filter(|made| made.clients.is_some());
+        let authorities = made.as_ref().and_then(|made| made.clients.as_deref());
+        let files = credentials.as_ref().map(CredentialsFile::path).into_iter().chain(authorities);
+        let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        let files = files.join(" and ");
         let mut hangups = Signals::new([SIGHUP]).into_diagnostic().map_err(Failure::Runtime)?;
+        let read = move || -> miette::Result<Change> {
+            let credentials = credentials.as_ref().map(CredentialsFile::read).transpose()?;
+            let quic = made.as_ref().map(Made::config).transpose()?;
+            Ok(Change { credentials, quic })
+        };
         let reload = move || {
             for _ in hangups.forever() {
-                match file.read().map(|credentials| reloader.replace(credentials)) {
-                    Ok(Ok(ended)) => {
-                        say!("{} was read again; sessions ended: {ended}", file.path().display());
-                    }
+                match read().map(|change| reloader.replace(change)) {
+                    Ok(Ok(ended)) => say!("{files} was read again; sessions ended: {ended}"),
                     Ok(Err(Gone)) => return,
                     Err(report) => {
                         say!("{report:#}; the credentials that were read before stay in force");
@@ -172,6 +182,34 @@ impl ListenArgs {
         let credentials = self.credentials.clone();
         let lines = credentials.map(|path| CredentialsFile::Lines { path, right });
         lines.or_else(|| self.token_file.clone().map(CredentialsFile::Tokens))
+    }
+}
+
+/// QUIC's settings, and what they are made of.
+pub(crate) struct Quic {
+    pub(crate) config: ServerConfig,
+    made: Made,
+}
+
+impl Quic {
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.made.identity
+    }
+}
+
+#[derive(Clone)]
+struct Made {
+    identity: Arc<Identity>,
+    /// The file of authorities of clients.
+    clients: Option<PathBuf>,
+    limits: Limits,
+}
+
+impl Made {
+    fn config(&self) -> miette::Result<ServerConfig> {
+        let clients = self.clients.as_deref().map(Authorities::from_pem_file);
+        let clients = clients.transpose().into_diagnostic()?;
+        ServerConfig::new(&self.identity, clients.as_ref(), self.limits).into_diagnostic()
     }
 }
 

@@ -19,7 +19,7 @@ use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
-use crate::listening::{ListenArgs, say_where};
+use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
 use crate::privileges::Needs;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let quic = args.listening.quic(&url, limits)?;
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
-        quic: quic.as_ref().map(|(config, _)| config.clone()),
+        quic: quic.as_ref().map(|quic| quic.config.clone()),
         params: MonitorParams {
             names: match args.names {
                 WhichNames::Plain => Names::Plain,
@@ -166,7 +166,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         forget: args.forget,
     })
     .map_err(failure)?;
-    args.listening.reload_on_hangup(Right::Publish, monitor.reloader())?;
+    args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
     if args.exec.is_none() {
         let needs = Needs::default().listens(args.metrics);
         needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
@@ -189,7 +189,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .map_err(runtime)?;
     // Nothing can fail any more before it listens.
-    say_where(address, quic.as_ref().map(|(_, identity)| identity));
+    say_where(address, quic.as_ref().map(Quic::identity));
     args.listening.warn_if_open(address, "send states");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");

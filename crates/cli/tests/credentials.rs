@@ -4,6 +4,8 @@
 mod lines;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -303,6 +305,112 @@ fn a_certificate_opens_its_own_names_if_that_is_asked_for() {
     wait_for(&far.running.out, "localhost");
     let done = ended("monitor quic://127.0.0.1:0 --certified-names");
     assert_eq!(done.status.code(), Some(2), "without certificates it has no meaning");
+}
+
+#[test]
+fn an_authority_that_is_taken_out_ends_its_connections_and_no_others() {
+    let folder = Folder::new();
+    let identity = |who: &str| {
+        let state = folder.path(who);
+        let done = ended(&format!("bond identity --state {}", state.display()));
+        assert!(done.status.success(), "{}", on_one_line(&done.stderr));
+        state.join("identity.pem")
+    };
+    // Each certificate is its own authority.
+    let [former, kept] = ["former", "kept"].map(identity);
+    let authorities = folder.path("authorities");
+    let trust = |those: &[&Path]| {
+        let text = those.iter().map(|path| fs::read_to_string(path).expect("text"));
+        fs::write(&authorities, text.collect::<String>()).expect("it can be written");
+    };
+    trust(&[&former, &kept]);
+    let far = far(&folder, "monitor", &format!("--client-ca {} --out -", authorities.display()));
+    let open = |name: &str, pem: &Path| {
+        let pem = pem.display();
+        Running::start(&format!(
+            "source {} --size 32B --law fixed --rate 20/s --name {name} --cert {pem} --key {pem}",
+            far.url
+        ))
+    };
+    let revoked = open("robot-1", &former);
+    let other = open("robot-2", &kept);
+    for (running, name) in [(&revoked, "robot-1"), (&other, "robot-2")] {
+        running.says("is open");
+        wait_for(&far.running.out, name);
+    }
+
+    fs::write(&authorities, "no certificate").expect("it can be written");
+    far.running.reload();
+    let said = far.running.says("stay in force");
+    assert!(said.contains("holds no certificate"), "{said}");
+
+    trust(&[&kept]);
+    far.running.reload();
+    far.running.says("sessions ended: 1");
+    revoked.says("has revoked the token");
+    while far.running.out.try_recv().is_ok() {}
+    wait_for(&far.running.out, "robot-2");
+    let another = open("robot-3", &former);
+    another.says("refused");
+    let end = Instant::now() + Duration::from_millis(500);
+    while let Ok(line) = far.running.out.recv_timeout(end.saturating_duration_since(Instant::now()))
+    {
+        assert!(line.contains("robot-2"), "{line}");
+    }
+    assert!(other.err.try_recv().is_err(), "nothing has happened to its session");
+}
+
+/// The page of metrics of a monitor.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page
+}
+
+#[test]
+fn a_source_without_a_session_ends_in_reports_with_its_credential() {
+    let folder = Folder::new();
+    let lines = ["gone", "kept"].map(|token| folder.token(token, "robot-*", "publish"));
+    folder.permit(&[&lines[0], &lines[1]]);
+    let flags = format!(
+        "--credentials {} --idle 1s --metrics 127.0.0.1:0 --json",
+        folder.credentials().display()
+    );
+    let far = far(&folder, "monitor", &flags);
+    let at = far.running.says("metrics at http://");
+    let at = at.trim_start_matches("metrics at http://").trim_end_matches("/metrics").to_owned();
+    for (name, token) in [("robot-1", "gone"), ("robot-2", "kept")] {
+        let source = source(&folder, &far, name, token);
+        source.says("is open");
+        // Without a goodbye: its session expires, and its growing age stays.
+        drop(source);
+    }
+    let has = |page: &str, name: &str| {
+        page.contains(&format!("freshline_silence_seconds{{source=\"{name}\"}}"))
+    };
+    let until = |is_so: &dyn Fn(&str) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let page = metrics(&at);
+            if is_so(&page) {
+                return;
+            }
+            assert!(Instant::now() < end, "{page}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until(&|page| {
+        page.contains("freshline_sources 0") && has(page, "robot-1") && has(page, "robot-2")
+    });
+
+    folder.permit(&[&lines[1]]);
+    far.running.reload();
+    far.running.says("sessions ended: 0");
+    let page = metrics(&at);
+    assert!(!has(&page, "robot-1") && has(&page, "robot-2"), "{page}");
 }
 
 #[test]

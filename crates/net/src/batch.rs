@@ -10,7 +10,8 @@ use mio::net::UdpSocket;
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::libc::{in_pktinfo, in6_pktinfo};
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
+use nix::sys::socket::sockopt::RxqOvfl;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt};
 use nix::sys::time::TimeSpec;
 use quinn_udp::{BATCH_SIZE, Transmit, UdpSockRef, UdpSocketState};
 
@@ -85,20 +86,15 @@ impl Refusals {
 }
 
 impl Socket {
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
-        Self::of(UdpSocket::bind(address)?)
-    }
-
     /// One that is bound already, and does not block.
     pub(crate) fn from_std(udp: std::net::UdpSocket) -> io::Result<Self> {
-        Self::of(UdpSocket::from_std(udp))
-    }
-
-    fn of(udp: UdpSocket) -> io::Result<Self> {
+        let udp = UdpSocket::from_std(udp);
         let state = UdpSocketState::new(UdpSockRef::from(&udp))?;
         // Less is enough to run, if the system does not grant it.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
+        // A count of dropped packets for reports only.
+        let _ = setsockopt(&udp, RxqOvfl, &1);
         let segments = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
         Ok(Self { udp, state, segments, refusals: Mutex::default() })
     }
@@ -195,36 +191,79 @@ pub(crate) struct Train<'a> {
 }
 
 impl<'a> Train<'a> {
+    /// Of one datagram.
+    pub(crate) fn alone(from: Address, dscp: Option<Dscp>, bytes: &'a [u8]) -> Self {
+        Self { from, dscp, bytes, stride: bytes.len() }
+    }
+
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         // An empty datagram has no chunk; nothing of ours is empty.
         self.bytes.chunks(self.stride.max(1))
     }
 }
 
+/// The most that one receive of a socket without GRO takes of a datagram; none of ours is longer.
+const DATAGRAM: usize = 2048;
+
 /// Receives in batches.
 pub(crate) struct Inbox {
     buffers: Vec<u8>,
+    /// The length of each.
+    size: usize,
     /// Of each buffer that was filled: the bytes in it, where they came from, what their headers said.
     filled: Vec<(usize, SocketAddr, Info)>,
 }
 
+/// How many packets the kernel has dropped at a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Drops {
+    last: u32,
+    /// By the newest packet that was received.
+    pub(crate) total: u64,
+}
+
+impl Drops {
+    /// Reads the count that came with the packets of a batch.
+    pub(crate) fn read(&mut self, inbox: &Inbox) {
+        if let Some(now) = inbox.filled.iter().rev().find_map(|(.., info)| info.dropped) {
+            self.total += u64::from(now.wrapping_sub(self.last));
+            self.last = now;
+        }
+    }
+}
+
 impl Inbox {
     pub(crate) fn new() -> Self {
-        let buffers = vec![0; BUFFER * BATCH_SIZE];
-        Self { buffers, filled: Vec::with_capacity(BATCH_SIZE) }
+        Self::of(BUFFER, BATCH_SIZE)
+    }
+
+    /// A quarter of a batch, where there are several of them.
+    pub(crate) fn small() -> Self {
+        Self::of(BUFFER, BATCH_SIZE / 4)
+    }
+
+    /// For a socket without GRO.
+    pub(crate) fn of_datagrams() -> Self {
+        Self::of(DATAGRAM, BATCH_SIZE)
+    }
+
+    fn of(size: usize, batch: usize) -> Self {
+        Self { buffers: vec![0; size * batch], size, filled: Vec::with_capacity(batch) }
     }
 
     /// Takes what has come; whether there was anything.
     pub(crate) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
         self.filled.clear();
+        let batch = self.batch();
         // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
-        let control = cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, TimeSpec, [TimeSpec; 3]);
+        let control =
+            cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, u32, TimeSpec, [TimeSpec; 3]);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH_SIZE, Some(control));
-        let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
+        let mut buffers = self.buffers.chunks_exact_mut(self.size);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_SIZE] =
             std::array::from_fn(|_| [IoSliceMut::new(buffers.next().unwrap_or_default())]);
         let (fd, flags) = (socket.udp.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
-        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None) {
+        match recvmmsg(fd, &mut headers, slices.iter_mut().take(batch), flags, None) {
             Ok(received) => self.filled.extend(received.map(|message| {
                 let from = message.address.and_then(address);
                 let info = message.cmsgs().map(Info::of).unwrap_or_default();
@@ -239,8 +278,18 @@ impl Inbox {
         Ok(true)
     }
 
-    pub(crate) fn trains(&self) -> impl Iterator<Item = Train<'_>> {
-        let buffers = self.buffers.chunks_exact(BUFFER);
+    /// The number of buffers.
+    fn batch(&self) -> usize {
+        self.buffers.len() / self.size
+    }
+
+    /// Whether the last batch was as large as one can be, so that more may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled.len() == self.batch()
+    }
+
+    pub(crate) fn trains(&self) -> impl ExactSizeIterator<Item = Train<'_>> {
+        let buffers = self.buffers.chunks_exact(self.size);
         self.filled.iter().zip(buffers).map(|(&(len, remote, info), buffer)| Train {
             from: Address { remote, local: info.to },
             dscp: info.dscp,
@@ -295,7 +344,8 @@ mod tests {
         const DATAGRAMS: usize = 200;
         let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = Socket::from_std(socket).unwrap();
         let to = Address { remote: far.local_addr().unwrap(), local: None };
         let before = socket.segments();
         // More segments than any kernel takes: EINVAL.

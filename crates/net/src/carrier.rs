@@ -13,9 +13,10 @@ use freshline_core::session::{Admission, Clocked, Origin};
 use freshline_core::unit::Time;
 use freshline_core::wire::{Close, CloseReason, SessionId};
 
-use crate::batch::{Address, Inbox, Outbox, Socket};
+use crate::batch::{Address, Outbox, Socket, Train};
 use crate::clock::Clock;
 use crate::network;
+use crate::queues::Later;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
 use crate::refusal::Refusals;
 
@@ -121,43 +122,53 @@ impl Carrier {
         }
     }
 
-    /// Hands up a batch and sends the answers.
+    /// Hands up datagrams, and sends the answers or gathers them. Those that begin a connection are put off,
+    /// if they can be.
     pub(crate) fn take_in<const N: usize>(
         &mut self,
         socket: &Socket,
-        inbox: &Inbox,
+        (train, mut later): (Train<'_>, Option<&mut Later>),
         clock: Clock,
         received_at: Time,
         mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
     ) {
         let mut reply = [0; N];
-        for train in inbox.trains() {
-            // One look at the clock a train: its datagrams came in one packet of the kernel's.
-            let (now, dscp) = (clock.now(), train.dscp);
-            match self {
-                Self::Udp(outbox) => {
-                    let origin = network::origin(train.from.remote, 0);
-                    let peer = Peer { address: train.from, connection: None, origin };
-                    for datagram in train.datagrams() {
-                        let at = Clocked { received_at, now };
-                        let answer =
-                            answer(Came { at, peer, dscp, names: &[], datagram }, &mut reply);
-                        if answer.len > 0 {
-                            outbox.push(socket, train.from, answer.dscp, &reply[..answer.len]);
-                        }
-                    }
-                }
-                Self::Quic(quic) => {
-                    let Address { remote, local } = train.from;
-                    for packet in train.datagrams() {
-                        quic.server.handle(clock.instant_of(now), remote, local, packet);
-                        let at = Clocked { received_at, now: clock.now() };
-                        quic.hand_up(at, dscp, clock.instant_of(now), &mut answer);
-                        quic.flush(socket, clock.instant_of(now));
+        // One look at the clock a train: its datagrams came in one packet of the kernel's.
+        let (now, dscp) = (clock.now(), train.dscp);
+        match self {
+            Self::Udp(outbox) => {
+                let origin = network::origin(train.from.remote, 0);
+                let peer = Peer { address: train.from, connection: None, origin };
+                for datagram in train.datagrams() {
+                    let at = Clocked { received_at, now };
+                    let answer = answer(Came { at, peer, dscp, names: &[], datagram }, &mut reply);
+                    if answer.len > 0 {
+                        outbox.push(socket, train.from, answer.dscp, &reply[..answer.len]);
                     }
                 }
             }
+            Self::Quic(quic) => {
+                let Address { remote, local } = train.from;
+                for packet in train.datagrams() {
+                    if let Some(later) = &mut later
+                        && quic.server.begins(remote, packet)
+                    {
+                        if !later.push(received_at, train.from, dscp, packet) {
+                            quic.server.on_dropped(clock.instant_of(now));
+                        }
+                        continue;
+                    }
+                    quic.server.handle(clock.instant_of(now), remote, local, packet);
+                    let at = Clocked { received_at, now: clock.now() };
+                    quic.hand_up(at, dscp, clock.instant_of(now), &mut answer);
+                    quic.flush(socket, clock.instant_of(now));
+                }
+            }
         }
+    }
+
+    /// Sends the answers that were gathered.
+    pub(crate) fn send_answers(&mut self, socket: &Socket) {
         if let Self::Udp(outbox) = self {
             outbox.flush(socket);
         }
@@ -170,6 +181,13 @@ impl Carrier {
                 tracing::debug!(?event, "quic");
             }
             quic.flush(socket, now);
+        }
+    }
+
+    /// Newcomers come faster than they are looked at.
+    pub(crate) fn on_crowd(&mut self, now: Instant) {
+        if let Self::Quic(quic) = self {
+            quic.server.on_crowd(now);
         }
     }
 
@@ -213,6 +231,15 @@ impl Carrier {
                 Ok(())
             }
             _ => socket.send(peer.address, dscp, datagram, datagram.len()).map(drop),
+        }
+    }
+
+    /// From now on certificates are taken by another configuration. Returns the numbers of the connections
+    /// that it does not take.
+    pub(crate) fn replace_clients(&mut self, config: &quic::ServerConfig) -> HashSet<NonZeroU64> {
+        match self {
+            Self::Udp(_) => HashSet::new(),
+            Self::Quic(quic) => quic.server.replace_clients(config),
         }
     }
 

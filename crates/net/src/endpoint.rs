@@ -1,5 +1,5 @@
-//! What one that serves many stands on, a monitor or the server of a downlink: one socket, one poll,
-//! one timer.
+//! What one that serves many stands on, a monitor or the server of a downlink: its sockets, one
+//! poll, one timer.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,23 +11,23 @@ use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
-use mio::{Events, Interest, Token, Waker};
+use mio::{Events, Token, Waker};
 
-use crate::batch::{Inbox, Socket};
 use crate::carrier::{Answer, Came, Carrier, Peer};
 use crate::clock::Clock;
+use crate::queues::{Queues, Served};
 use crate::quic;
 use crate::refusal::Refusals;
 use crate::sleeper::Sleeper;
 use crate::system::{SystemError, system};
 
-const SOCKET: Token = Token(0);
-const ALARM: Token = Token(1);
-const WAKER: Token = Token(2);
+const ALARM: Token = Token(0);
+const WAKER: Token = Token(1);
+/// The first one of its sockets.
+const SOCKETS: Token = Token(2);
 
 /// What a peer hears whose session has been revoked.
-const REVOKED: &str =
-    "the far end has revoked the token, or does not permit it to use this name any more";
+const REVOKED: &str = "the far end has revoked the token or the certificate, or does not permit it to use this name any more";
 
 /// Why an endpoint cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +55,12 @@ pub(crate) fn secret() -> Result<Secret, EndpointError> {
     Ok(Secret::new(secret))
 }
 
-/// A socket that listens, and what wakes its one thread.
+/// Sockets that listen, and what wakes their one thread.
 pub(crate) struct Endpoint {
     pub(crate) clock: Clock,
     sleeper: Sleeper,
     events: Events,
-    socket: Socket,
-    inbox: Inbox,
+    queues: Queues,
     carrier: Carrier,
 }
 
@@ -71,21 +70,20 @@ impl Endpoint {
         quic: Option<&quic::ServerConfig>,
     ) -> Result<Self, EndpointError> {
         let clock = Clock::new();
-        let mut socket =
-            Socket::bind(address).map_err(|error| EndpointError::Listen { address, error })?;
+        let mut key = [0; 4];
+        getrandom::fill(&mut key).map_err(EndpointError::Random)?;
+        let sorted = quic.map(|quic| (quic.tag(), u32::from_ne_bytes(key)));
+        let mut queues = Queues::bind(address, sorted)
+            .map_err(|error| EndpointError::Listen { address, error })?;
         let sleeper = Sleeper::new([ALARM, WAKER])?;
-        sleeper
-            .registry()
-            .register(&mut socket.udp, SOCKET, Interest::READABLE)
-            .map_err(system("watch its socket"))?;
+        queues.register(sleeper.registry(), SOCKETS).map_err(system("watch its sockets"))?;
         let carrier = Carrier::new(quic, clock.instant_of(clock.now()));
-        let (events, inbox) = (Events::with_capacity(16), Inbox::new());
-        Ok(Self { clock, sleeper, events, socket, inbox, carrier })
+        Ok(Self { clock, sleeper, events: Events::with_capacity(64), queues, carrier })
     }
 
     /// Where it listens; tells the port that was chosen for port 0.
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, EndpointError> {
-        Ok(self.socket.udp.local_addr().map_err(system("learn its own address"))?)
+        Ok(self.queues.socket().udp.local_addr().map_err(system("learn its own address"))?)
     }
 
     /// What wakes it from another thread.
@@ -98,25 +96,28 @@ impl Endpoint {
         self.carrier.admission()
     }
 
-    /// What the transport refused.
+    /// What the transport and the kernel refused.
     pub(crate) fn refusals(&self) -> Refusals {
-        self.carrier.refusals()
+        let mut refusals = self.carrier.refusals();
+        self.queues.count_drops(&mut refusals);
+        refusals
     }
 
-    /// Hands up some batches, and sends the answers; whether there may be more.
+    /// Hands up what has come, for some time, and sends the answers; whether there may be more.
     pub(crate) fn receive<const N: usize>(
         &mut self,
-        batches: usize,
         mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
     ) -> Result<bool, EndpointError> {
-        let Self { carrier, inbox, socket, clock, .. } = self;
-        for _ in 0..batches {
-            if !inbox.fill(socket).map_err(system("receive"))? {
-                return Ok(false);
+        let Self { carrier, queues, clock, .. } = self;
+        let serve = |served: Served<'_>| match served {
+            Served::Train(socket, received_at, train, later) => {
+                carrier.take_in(socket, (train, later), *clock, received_at, &mut answer);
             }
-            carrier.take_in(socket, inbox, *clock, clock.now(), &mut answer);
-        }
-        Ok(true)
+            Served::Crowd => carrier.on_crowd(clock.instant_of(clock.now())),
+        };
+        let served = queues.serve(*clock, serve);
+        carrier.send_answers(queues.socket());
+        Ok(served.map_err(system("receive"))?)
     }
 
     /// Sends one datagram at once, with this code point.
@@ -130,12 +131,12 @@ impl Endpoint {
         dscp: Dscp,
         datagram: &[u8],
     ) -> io::Result<()> {
-        self.carrier.send(&self.socket, peer, dscp, datagram, self.clock.instant_of(now))
+        self.carrier.send(self.queues.socket(), peer, dscp, datagram, self.clock.instant_of(now))
     }
 
     /// Time has passed: the transport looks at its timers.
     pub(crate) fn on_timeout(&mut self, now: Time) {
-        self.carrier.on_timeout(&self.socket, self.clock.instant_of(now));
+        self.carrier.on_timeout(self.queues.socket(), self.clock.instant_of(now));
     }
 
     /// When the transport wants [`Endpoint::on_timeout`].
@@ -145,17 +146,25 @@ impl Endpoint {
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }
 
-    /// Sleeps until something comes, somebody wakes it, or it is `wake`; whether its socket has
+    /// Sleeps until something comes, somebody wakes it, or it is `wake`; whether a socket has
     /// something.
     pub(crate) fn wait(&mut self, wake: Option<Time>) -> Result<bool, EndpointError> {
         self.sleeper.sleep(self.clock.now(), wake, &mut self.events)?;
-        Ok(self.events.iter().any(|event| event.token() == SOCKET))
+        let Self { events, queues, .. } = self;
+        let ready = events.iter().filter(|event| queues.on_ready(SOCKETS, event.token()));
+        Ok(ready.count() > 0)
+    }
+
+    /// From now on certificates are taken by another configuration with the same identity. Returns the
+    /// numbers of the connections that it does not take, which go on until they are revoked.
+    pub(crate) fn replace_clients(&mut self, config: &quic::ServerConfig) -> HashSet<NonZeroU64> {
+        self.carrier.replace_clients(config)
     }
 
     /// Ends these QUIC connections because their sessions are not permitted any more.
     pub(crate) fn revoke(&mut self, now: Time, connections: &HashSet<NonZeroU64>) {
         let now = self.clock.instant_of(now);
-        self.carrier.close_connections(&self.socket, connections, REVOKED, now);
+        self.carrier.close_connections(self.queues.socket(), connections, REVOKED, now);
     }
 
     /// Tells all these sessions that the endpoint stops.
@@ -164,6 +173,6 @@ impl Endpoint {
         now: Time,
         sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
     ) {
-        self.carrier.say_goodbye(&self.socket, sessions, self.clock.instant_of(now));
+        self.carrier.say_goodbye(self.queues.socket(), sessions, self.clock.instant_of(now));
     }
 }

@@ -7,6 +7,9 @@
 //!    signature and no memory.
 //! 3. A Retry token is bound to an address and port, good for [`TOKEN_LIFETIME`], and good once.
 //!
+//! 4. In a crowd, an address and its network also have a rate of first packets, [`PACKETS`] times that of
+//!    handshakes, beyond which these are dropped unread: reading one costs a derivation of keys.
+//!
 //! Handshakes beyond a rate are dropped without an answer: the peer's QUIC repeats its first packet, so that
 //! an honest one gets in a little later.
 //!
@@ -68,6 +71,13 @@ pub(crate) enum Entry {
 /// How long a Retry token is good, and so how long it is remembered: some round trips of the slowest links.
 pub(crate) const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
+/// Packets by which a handshake begins: the first one and that with a Retry token, each sent again if it or
+/// its answer is lost, and those that acknowledge the server's.
+const PACKETS: u32 = 8;
+
+/// The cells of an address or a network, and its rate.
+type Party = ([usize; 2], Rate);
+
 /// Cells of the table, of 8 bytes.
 const CELLS: usize = 4096;
 
@@ -109,10 +119,7 @@ impl Handshakes {
             (self.cells_of((is_proven, Host::of(from))), self.rates.address),
             (self.cells_of((is_proven, Network::of(from))), self.rates.network),
         ];
-        let is_open = |(cells, rate): &([usize; 2], Rate)| {
-            cells.iter().any(|cell| self.cells[*cell].has_room(now_ns, *rate))
-        };
-        if !parties.iter().all(is_open) {
+        if !self.are_open(&parties, now_ns) {
             return if is_proven { Entry::Out(Refusal::HandshakeRate) } else { Entry::Prove };
         }
         if let Some(token) = token
@@ -121,10 +128,34 @@ impl Handshakes {
             return Entry::Out(Refusal::TokenReplayed);
         }
         self.total.take(now_ns, self.rates.total);
-        for (cells, rate) in parties {
-            cells.iter().for_each(|cell| self.cells[*cell].take(now_ns, rate));
-        }
+        self.take_of(&parties, now_ns);
         Entry::In
+    }
+
+    /// Whether the first packets of a newcomer from this address, one of them now, are looked at in a crowd.
+    pub(crate) fn may_ask(&mut self, now: Instant, from: IpAddr) -> bool {
+        let now_ns = now.saturating_duration_since(self.start).as_nanos() as u64;
+        let parties = [
+            (self.cells_of(("asks", Host::of(from))), self.rates.address.times(PACKETS)),
+            (self.cells_of(("asks", Network::of(from))), self.rates.network.times(PACKETS)),
+        ];
+        let is_open = self.are_open(&parties, now_ns);
+        if is_open {
+            self.take_of(&parties, now_ns);
+        }
+        is_open
+    }
+
+    fn are_open(&self, parties: &[Party], now_ns: u64) -> bool {
+        parties
+            .iter()
+            .all(|(cells, rate)| cells.iter().any(|cell| self.cells[*cell].has_room(now_ns, *rate)))
+    }
+
+    fn take_of(&mut self, parties: &[Party], now_ns: u64) {
+        for (cells, rate) in parties {
+            cells.iter().for_each(|cell| self.cells[*cell].take(now_ns, *rate));
+        }
     }
 
     fn cells_of(&self, party: impl Hash) -> [usize; 2] {
@@ -137,6 +168,11 @@ impl Rate {
     /// The time that one is paid for with, in ns.
     fn step(self) -> u64 {
         1_000_000_000 / u64::from(self.per_second.max(1))
+    }
+
+    fn times(self, factor: u32) -> Self {
+        let times = |count: u32| count.saturating_mul(factor);
+        Self { per_second: times(self.per_second), burst: times(self.burst) }
     }
 
     /// The time of a burst, in ns.
@@ -268,6 +304,21 @@ mod tests {
         );
         world.now += Duration::from_secs(1);
         assert_eq!(unproven(&mut world, [192, 0, 2, 1]), Entry::In);
+    }
+
+    #[test]
+    fn first_packets_of_a_flood_have_a_rate_and_others_are_looked_at() {
+        let mut world = World::new();
+        let mut taken = 0;
+        for _ in 0..100_000 {
+            world.now += Duration::from_micros(100);
+            taken += u32::from(world.handshakes.may_ask(world.now, [192, 0, 2, 1].into()));
+        }
+        // A burst, and ten seconds of the rate.
+        assert!((1_190..=1_200).contains(&taken), "{taken}");
+        assert!(world.handshakes.may_ask(world.now, [198, 51, 100, 7].into()));
+        assert!(world.handshakes.may_ask(world.now, [192, 0, 2, 77].into()), "of its network");
+        assert_eq!(world.prove([192, 0, 2, 1]), Entry::In, "handshakes have a rate of their own");
     }
 
     #[test]

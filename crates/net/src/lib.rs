@@ -24,11 +24,13 @@ mod notify;
 #[cfg(test)]
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;
+mod queues;
 pub mod quic;
 mod received;
 mod refusal;
 pub mod router;
 mod sha256;
+mod sieve;
 mod sleeper;
 pub mod source;
 pub mod stop;

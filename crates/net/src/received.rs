@@ -35,6 +35,8 @@ pub(crate) struct Info {
     pub(crate) dscp: Option<Dscp>,
     /// The length of each of several datagrams that the kernel has joined (GRO).
     pub(crate) stride: Option<usize>,
+    /// How many packets the kernel had dropped at this socket, modulo 2³², where it was asked for and is not 0.
+    pub(crate) dropped: Option<u32>,
 }
 
 impl Info {
@@ -61,6 +63,7 @@ impl Info {
                 ControlMessageOwned::UdpGroSegments(stride) => {
                     info.stride = usize::try_from(stride).ok();
                 }
+                ControlMessageOwned::RxqOvfl(dropped) => info.dropped = Some(dropped),
                 _ => {}
             }
         }

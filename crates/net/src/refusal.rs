@@ -47,10 +47,15 @@ pub enum Refusal {
     NoSession,
     /// A connection of a bond's client to a destination that is forbidden, or did not answer.
     Destination,
+    /// A packet that the kernel dropped: one that no connection and no newcomer can have sent, or one of
+    /// strangers for which their receive buffer had no room.
+    Strange,
+    /// A packet of a connection that the kernel dropped, as the receive buffer had no room.
+    Overflow,
 }
 
 impl Refusal {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::Version,
         Self::Payload,
         Self::Token,
@@ -68,6 +73,8 @@ impl Refusal {
         Self::ConnectionDisplaced,
         Self::NoSession,
         Self::Destination,
+        Self::Strange,
+        Self::Overflow,
     ];
 
     /// Its label in metrics and its key in JSON.
@@ -90,6 +97,8 @@ impl Refusal {
             Self::ConnectionDisplaced => "connection_displaced",
             Self::NoSession => "no_session",
             Self::Destination => "destination",
+            Self::Strange => "strange_packet",
+            Self::Overflow => "receive_buffer",
         }
     }
 

@@ -23,7 +23,7 @@ use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
 use crate::Failure;
-use crate::listening::{ListenArgs, say_where};
+use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed};
 use crate::url::MonitorUrl;
@@ -212,7 +212,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let quic = args.listening.quic(&url, limits)?;
     let mut server = Server::bind(ServerConfig {
         listen: args.listening.address(&url)?,
-        quic: quic.as_ref().map(|(config, _)| config.clone()),
+        quic: quic.as_ref().map(|quic| quic.config.clone()),
         law: law(&args)?,
         params: ServerParams {
             idle: args.idle,
@@ -226,7 +226,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
     .map_err(failure)?;
     let stop = args.listening.stop_on_signals()?;
-    args.listening.reload_on_hangup(Right::Subscribe, server.reloader())?;
+    args.listening.reload_on_hangup(Right::Subscribe, quic.as_ref(), server.reloader())?;
     let address = server.local_addr().map_err(failure)?;
     let metrics = args
         .metrics
@@ -234,7 +234,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .transpose()
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
-    say_where(address, quic.as_ref().map(|(_, identity)| identity));
+    say_where(address, quic.as_ref().map(Quic::identity));
     args.listening.warn_if_open(address, "join");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");

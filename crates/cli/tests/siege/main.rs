@@ -6,6 +6,10 @@
 //! ```sh
 //! cargo test --release -p freshline --test siege -- --ignored --nocapture
 //! ```
+//!
+//! With `SIEGE=half-open`, only the rows without an attack and those with this in their name. With
+//! `SIEGE_FIFO=1`, the monitor and its sources run in real time (SCHED_FIFO), so that neither other programs
+//! on the machine nor the generators delay them.
 
 mod attacks;
 #[allow(dead_code)]
@@ -17,6 +21,7 @@ mod hosts;
 mod orphans;
 mod world;
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -71,12 +76,14 @@ fn what_each_attack_costs() {
         return;
     }
     println!(
-        "| attack | offered | age p50, p99 (ms) | p99 by busy core | newcomers: served, slowest (ms) | CPU | memory (MB) | refused |"
+        "| attack | offered | updates/s | delay p99 (ms) | age p50, p99 (ms) | p99 by busy core | newcomers: served, slowest (ms) | CPU | memory (MB) | refused |"
     );
-    println!("|---|---|---:|---:|---:|---:|---:|---|");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---|");
     let mut quiet = None;
     let none = [None, Some(Attack::BusyCore)];
-    for attack in none.into_iter().chain(Attack::ALL.map(Some)) {
+    let only = env::var("SIEGE").unwrap_or_default();
+    let wanted = Attack::ALL.into_iter().filter(|attack| attack.name().contains(&only));
+    for attack in none.into_iter().chain(wanted.map(Some)) {
         let long = attack.is_some_and(Attack::is_garbage);
         let seen = siege(attack, Duration::from_secs(if long { 30 } else { 15 }));
         // That of the second row, once it is there.

@@ -1,5 +1,6 @@
 //! The monitor, its honest sources, and their measured ages.
 
+use std::env;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -78,7 +79,11 @@ impl World {
     /// A command of `freshline` on one core.
     fn pinned(hosts: &Hosts, core: usize) -> Command {
         let mut command = hosts.command(HOST, "taskset");
-        command.args(["-c", &core.to_string(), FRESHLINE]);
+        command.args(["-c", &core.to_string()]);
+        if env::var_os("SIEGE_FIFO").is_some() {
+            command.args(["chrt", "--fifo", "10"]);
+        }
+        command.arg(FRESHLINE);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -154,12 +159,15 @@ impl World {
         let lines: Vec<_> =
             self.lines().into_iter().filter(|line| line.source == "honest").collect();
         let ages = Ages::of(&lines, begin_ms, end_ms);
+        let during =
+            || lines.iter().filter(|line| line.unix_ms > begin_ms && line.unix_ms < end_ms);
+        let mut delays: Vec<_> = during().filter_map(|line| line.age_ms).collect();
+        delays.sort_by(f64::total_cmp);
         Seen {
             offered,
-            honest_updates: lines
-                .iter()
-                .filter(|line| line.unix_ms > begin_ms && line.unix_ms < end_ms)
-                .count(),
+            honest_updates: during().count(),
+            updates_per_s: during().count() as f64 * 1e3 / (end_ms - begin_ms),
+            delay_p99_ms: delays.get(delays.len() * 99 / 100).copied().unwrap_or(f64::NAN),
             p50_ms: ages.quantile(0.5),
             p99_ms: ages.quantile(0.99),
             newcomers: served,
@@ -276,6 +284,9 @@ impl Ages {
 pub(crate) struct Seen {
     offered: String,
     pub(crate) honest_updates: usize,
+    updates_per_s: f64,
+    /// From their sampling to the monitor.
+    delay_p99_ms: f64,
     p50_ms: f64,
     pub(crate) p99_ms: f64,
     /// How long each took from the start of its process to its first state, in ms.
@@ -293,8 +304,10 @@ impl Seen {
 
     pub(crate) fn row(&self, name: &str, quiet: f64) -> String {
         format!(
-            "| {name} | {} | {:.1}, {:.1} | {:.2} | {} of {}, {:.0} | {:.0} % | {:.0} | {} |",
+            "| {name} | {} | {:.0} | {:.1} | {:.1}, {:.1} | {:.2} | {} of {}, {:.0} | {:.0} % | {:.0} | {} |",
             self.offered,
+            self.updates_per_s,
+            self.delay_p99_ms,
             self.p50_ms,
             self.p99_ms,
             self.p99_ms / quiet,

@@ -55,7 +55,8 @@ use cursor::Reader;
 /// The version that this code speaks.
 pub const VERSION: u8 = 1;
 
-const MAGIC: [u8; 2] = *b"FL";
+/// The first bytes of each message.
+pub const MAGIC: [u8; 2] = *b"FL";
 const HEADER_LEN: usize = 12;
 
 // No answer is longer than the shortest update.

@@ -11,7 +11,7 @@ use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, Va
 use super::coupled::Coupling;
 use super::gate::Gates;
 use super::udp;
-use crate::quic::{Clients, Identity, Trust, TrustError, monitor_tls, source_tls};
+use crate::quic::{Clients, Identity, Trust, TrustError, client_verifier, monitor_tls, source_tls};
 
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
 const ALPN: &[u8] = b"freshline-bond/1";
@@ -153,7 +153,7 @@ pub(super) fn server(
     endpoint.supported_versions(vec![1]).cid_generator(Arc::new(move || {
         Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
     }));
-    let tls = Arc::new(monitor_tls(identity, Some(clients), ALPN)?);
+    let tls = Arc::new(monitor_tls(identity, client_verifier(Some(clients))?, ALPN)?);
     let mut config = noq_proto::ServerConfig::with_crypto(tls);
     config.transport_config(transport(sending, sending.streams)).migration(true);
     Ok((endpoint, config))

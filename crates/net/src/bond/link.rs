@@ -1,6 +1,6 @@
 //! A QUIC connection with its paths: what comes in, what leaves, and what has happened.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -49,6 +49,8 @@ pub(super) enum LinkEvent {
 pub(super) struct Link {
     pub(super) handle: ConnectionHandle,
     pub(super) connection: Connection,
+    /// Of a client, the address of its handshake. Those of later packets can be forged.
+    pub(super) from: Option<SocketAddr>,
     pub(super) paths: Paths,
     pub(super) credits: Credits,
     gone: Vec<PathId>,
@@ -73,6 +75,7 @@ impl Link {
         Self {
             handle,
             connection,
+            from: None,
             paths,
             credits: Credits::new(sending),
             gone: Vec::new(),

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 pub use digest::{BadDigest, Digest, NoRandom, Token};
 pub use pattern::{BadPattern, Pattern};
-pub use reload::Reloader;
+pub use reload::{Change, Reloader};
 pub(crate) use reload::{Order, Reloads};
 pub use rules::Rules;
 

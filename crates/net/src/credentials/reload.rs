@@ -1,4 +1,4 @@
-//! New credentials for an endpoint that runs on another thread.
+//! New credentials, and authorities, for an endpoint that runs on another thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,28 +7,37 @@ use mio::Waker;
 
 use super::Credentials;
 use crate::ask::Gone;
+use crate::quic::ServerConfig;
 
-/// Credentials, and where to report how many sessions ended by them.
+/// What takes the place of what is in force.
+#[derive(Default)]
+pub struct Change {
+    /// Who may open a session.
+    pub credentials: Option<Credentials>,
+    /// The settings of QUIC, for the same identity, with other authorities of clients.
+    pub quic: Option<ServerConfig>,
+}
+
+/// A change, and where to report how many sessions ended by it.
 pub(crate) struct Order {
-    pub(crate) credentials: Credentials,
+    pub(crate) change: Change,
     pub(crate) ended: Sender<usize>,
 }
 
-/// Gives a running endpoint new credentials.
+/// Gives a running endpoint new credentials and authorities.
 pub struct Reloader {
     orders: Sender<Order>,
     waker: Arc<Waker>,
 }
 
 impl Reloader {
-    /// Puts these in force in place of the former ones. Returns the number of sessions that they do not
-    /// permit: those have ended.
+    /// Puts this in force. Returns the number of sessions that it does not permit: those have ended.
     ///
     /// # Errors
     /// [`Gone`] if the endpoint does not run any more.
-    pub fn replace(&self, credentials: Credentials) -> Result<usize, Gone> {
+    pub fn replace(&self, change: Change) -> Result<usize, Gone> {
         let (ended, answer) = channel();
-        self.orders.send(Order { credentials, ended }).map_err(|_| Gone)?;
+        self.orders.send(Order { change, ended }).map_err(|_| Gone)?;
         self.waker.wake().map_err(|_| Gone)?;
         answer.recv().map_err(|_| Gone)
     }

@@ -23,9 +23,7 @@ use crate::quic;
 use crate::refusal::{Refusal, Refusals};
 use crate::stop::Stop;
 
-/// Receives before packets are sent again: reports are few, so more is a flood, and it waits.
-const BATCHES_A_TURN: usize = 2;
-/// Packets before the socket and the timers are looked at again.
+/// Packets before the sockets and the timers are looked at again.
 const PACKETS_A_TURN: usize = 16;
 /// What QUIC has around a datagram: short header, number, frame's type and tag.
 const QUIC_HEADERS: u64 = 29;
@@ -212,16 +210,22 @@ impl Server {
         });
     }
 
-    /// Puts other credentials in force, if some have come, and ends what they do not permit.
+    /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
     fn reload(&mut self, now: Time) {
-        while let Some(Order { credentials, ended }) = self.reloads.next() {
-            let Self { sessions, rules, details, payloads, .. } = self;
-            rules.credentials = Some(credentials);
-            let mut connections = HashSet::new();
+        while let Some(Order { change, ended }) = self.reloads.next() {
+            let Self { endpoint, sessions, rules, details, payloads, .. } = self;
+            let quic = change.quic.as_ref();
+            let mut connections =
+                quic.map_or_else(HashSet::new, |config| endpoint.replace_clients(config));
+            rules.credentials = change.credentials.or(rules.credentials.take());
+            let untrusted = connections.clone();
             let dscp = sessions.dscp();
-            let is_permitted =
-                |record: &ClientRecord<Peer>| rules.permit(record.credential(), &record.name);
-            let number = sessions.revoke(now, is_permitted, |client, record| {
+            let goes_on = |record: &ClientRecord<Peer>| {
+                let connection = record.peer.serial();
+                rules.permit(record.credential(), &record.name)
+                    && connection.is_none_or(|connection| !untrusted.contains(&connection))
+            };
+            let number = sessions.revoke(now, goes_on, |client, record| {
                 connections.extend(record.peer.serial());
                 details.end(client, record, dscp, now, payloads.dropped(client));
             });
@@ -243,10 +247,10 @@ impl Server {
         }
     }
 
-    /// Takes in some batches; whether there may be more.
+    /// Takes in what has come, for some time; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
         let Self { endpoint, sessions, rules, payloads, details, refusals, .. } = self;
-        let more = endpoint.receive(BATCHES_A_TURN, |came, reply| {
+        let more = endpoint.receive(|came, reply| {
             let Came { at, peer, dscp, names, datagram } = came;
             let check = rules.of(names);
             let access = check.as_ref().map(|check| check as &dyn Access);

@@ -82,9 +82,6 @@ impl Asker {
     }
 }
 
-/// Receives before the timers are looked at again.
-const BATCHES_A_TURN: usize = 16;
-
 /// What a monitor needs to run.
 #[derive(Debug)]
 pub struct MonitorConfig {
@@ -243,22 +240,24 @@ impl Monitor {
         self.sources.on_tick(now, watch);
     }
 
-    /// Puts other credentials in force, if some have come, and ends what they do not permit.
+    /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
     fn reload(&mut self, now: Time, watch: &mut dyn Watch) {
-        while let Some(Order { credentials, ended }) = self.reloads.next() {
-            let mut connections = HashSet::new();
+        while let Some(Order { change, ended }) = self.reloads.next() {
+            let quic = change.quic.as_ref();
+            let mut connections =
+                quic.map_or_else(HashSet::new, |config| self.endpoint.replace_clients(config));
             let number =
-                self.sources.replace_credentials(now, credentials, &mut connections, watch);
+                self.sources.replace_credentials(now, change.credentials, &mut connections, watch);
             self.endpoint.revoke(now, &connections);
             // The thread that has asked may have ended.
             let _ = ended.send(number);
         }
     }
 
-    /// Takes in some batches; whether there may be more.
+    /// Takes in what has come, for some time; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sources, .. } = self;
-        endpoint.receive(BATCHES_A_TURN, |came, reply| {
+        endpoint.receive(|came, reply| {
             let Came { at, peer, dscp, names, datagram } = came;
             let sender =
                 Sender { address: peer.remote(), connection: peer.serial(), origin: peer.origin() };

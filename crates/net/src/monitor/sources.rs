@@ -15,6 +15,11 @@ use crate::carrier::Answer;
 use crate::credentials::{Credentials, Rules};
 use crate::refusal::{Refusal, Refusals};
 
+/// The connections by which a session comes.
+fn connections_of(record: &Record) -> impl Iterator<Item = NonZeroU64> {
+    record.bound().iter().chain([&record.peer]).filter_map(|sender| sender.connection)
+}
+
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
     pub(super) sessions: session::Monitor<Sender>,
@@ -87,22 +92,27 @@ impl Sources {
         details.on_tick(now);
     }
 
-    /// Puts other credentials in force. Returns the number of sessions that they do not permit, which
-    /// have ended, and adds the connections of these to `connections`. Silent sources end, too.
+    /// Puts other credentials in force, if there are some. Returns the number of sessions that they do not
+    /// permit, or that came by a connection of `connections`, which is not trusted any more. These have
+    /// ended, and their connections were added to `connections`. Silent sources end, too, by credentials.
     pub(super) fn replace_credentials(
         &mut self,
         now: Time,
-        credentials: Credentials,
+        credentials: Option<Credentials>,
         connections: &mut HashSet<NonZeroU64>,
         watch: &mut dyn Watch,
     ) -> usize {
         let Self { sessions, rules, details, .. } = self;
-        rules.credentials = Some(credentials);
+        rules.credentials = credentials.or(rules.credentials.take());
         let is_permitted = |record: &Record| rules.permit(record.credential(), &record.name);
         details.revoke(now, is_permitted);
-        sessions.revoke(now, is_permitted, |source, record| {
-            let senders = record.bound().iter().chain([&record.peer]);
-            connections.extend(senders.filter_map(|sender| sender.connection));
+        let untrusted = connections.clone();
+        let is_trusted = |record: &Record| {
+            connections_of(record).all(|connection| !untrusted.contains(&connection))
+        };
+        let goes_on = |record: &Record| is_permitted(record) && is_trusted(record);
+        sessions.revoke(now, goes_on, |source, record| {
+            connections.extend(connections_of(record));
             details.end(source, record, now, watch.replaced(source));
             watch.gone(now, source);
         })

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, VarInt};
+use noq_proto::{EndpointConfig, TransportConfig, VarInt};
+use rustls::server::danger::ClientCertVerifier;
 
 use super::unlimited::Unlimited;
-use super::verify::{ALPN, Clients, monitor_tls, source_tls};
+use super::verify::{ALPN, Clients, client_verifier, monitor_tls, source_tls};
 use super::{Authorities, Identity, Trust, TrustError, outbox};
 use crate::handshakes::{Rates, TOKEN_LIFETIME};
+use crate::sieve::{Tag, TaggedIds};
 
 /// A connection without a sign of the peer for this long is lost, unless configured.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -125,6 +127,9 @@ pub struct ServerConfig {
     pub(super) endpoint: Arc<EndpointConfig>,
     pub(super) quic: noq_proto::ServerConfig,
     pub(super) limits: Limits,
+    /// Checks certificates of sources.
+    pub(super) verifier: Arc<dyn ClientCertVerifier>,
+    tag: Tag,
 }
 
 impl ServerConfig {
@@ -138,22 +143,26 @@ impl ServerConfig {
         clients: Option<&Authorities>,
         limits: Limits,
     ) -> Result<Self, TrustError> {
-        let connection_id_key = identity.connection_id_key();
+        let tag = identity.connection_id_tag();
         let mut endpoint = EndpointConfig::new(Arc::new(identity.reset_key()));
         endpoint
             .supported_versions(vec![1])
             .min_reset_interval(RESET_INTERVAL)
-            // A reset answers only connection IDs that carry this mark.
-            .cid_generator(Arc::new(move || {
-                Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
-            }));
+            // A reset answers only connection IDs with this tag.
+            .cid_generator(Arc::new(move || Box::new(TaggedIds(tag))));
         let clients = clients.cloned().map(Clients::Authorities);
-        let tls = Arc::new(monitor_tls(identity, clients.as_ref(), ALPN)?);
+        let verifier = client_verifier(clients.as_ref())?;
+        let tls = Arc::new(monitor_tls(identity, verifier.clone(), ALPN)?);
         let mut quic = noq_proto::ServerConfig::with_crypto(tls);
         quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
             .retry_token_lifetime(TOKEN_LIFETIME)
             .migration(true);
-        Ok(Self { endpoint: Arc::new(endpoint), quic, limits })
+        Ok(Self { endpoint: Arc::new(endpoint), quic, limits, verifier, tag })
+    }
+
+    /// What the ids of its connections begin with.
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
     }
 }
 

@@ -26,6 +26,7 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
 use crate::sha256::Sha256;
+use crate::sieve::Tag;
 
 /// The cryptography behind all of our TLS.
 pub(super) fn provider() -> Arc<CryptoProvider> {
@@ -106,7 +107,13 @@ impl Identity {
         hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref())
     }
 
-    /// The key that marks connection IDs as ours.
+    /// What our connection IDs begin with, where the kernel looks at them.
+    pub(crate) fn connection_id_tag(&self) -> Tag {
+        let secret = self.derive(b"freshline quic connection id tag v1");
+        Tag(secret.as_ref().iter().take(4).fold(0, |tag, &byte| tag << 8 | u32::from(byte)))
+    }
+
+    /// The key that marks connection IDs as ours, where it does not.
     pub(crate) fn connection_id_key(&self) -> u64 {
         let secret = self.derive(b"freshline quic connection id v1");
         secret.as_ref().iter().take(8).fold(0, |key, &byte| key << 8 | u64::from(byte))
@@ -279,12 +286,14 @@ mod tests {
         let second = Identity::from_state_dir(&dir).unwrap();
         assert_eq!(first.fingerprint(), second.fingerprint());
         assert_eq!(first.connection_id_key(), second.connection_id_key());
+        assert_eq!(first.connection_id_tag(), second.connection_id_tag());
         let tag = hmac::sign(&first.reset_key(), b"connection");
         assert!(hmac::verify(&second.reset_key(), b"connection", tag.as_ref()).is_ok());
 
         let other = Identity::from_state_dir(&state.path().join("other")).unwrap();
         assert_ne!(first.fingerprint(), other.fingerprint());
         assert_ne!(first.connection_id_key(), other.connection_id_key());
+        assert_ne!(first.connection_id_tag(), other.connection_id_tag());
     }
 
     #[test]

@@ -63,6 +63,7 @@
 //!
 //! No streams; small buffers; capped numbers of connections and of handshakes; a Retry
 //! (RFC 9000 §8.1.2) before the first state once handshakes pile up ([`Limits`]). The
+//! endpoint has the kernel keep packets of strangers apart from those of connections. The
 //! acknowledgement frequency extension would save packets, but is left off: in noq-proto
 //! 1.4.0 a peer's `min_ack_delay` above the RTT breaks the bounds of a `clamp`.
 
@@ -91,7 +92,7 @@ pub(crate) use server::identity;
 pub use server::{ConnKey, Server, ServerEvent};
 pub use transmit::Transmit;
 pub use verify::{Authorities, Clients, Trust, TrustError};
-pub(crate) use verify::{monitor_tls, source_tls};
+pub(crate) use verify::{client_verifier, monitor_tls, source_tls};
 
 /// Largest datagram that [`Client::send`] and [`Server::send`] take, in bytes: a QUIC
 /// packet of 1200 bytes (RFC 9000 §14), less the longest short header (25), the AEAD tag

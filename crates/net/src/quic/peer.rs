@@ -1,5 +1,6 @@
 //! One connection of a [`Server`](super::Server).
 
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ pub(super) struct Peer {
     pub(super) connection: Connection,
     pub(super) phase: Phase,
     /// Where its handshake came from.
+    pub(super) from: SocketAddr,
     pub(super) network: Network,
     /// By what its place counts once a session comes by it.
     pub(super) origin: Origin,

@@ -5,8 +5,11 @@
 //! connections: timers in order of time, slots with something to send, slots with
 //! something to read.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+mod certified;
+mod crowd;
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -20,8 +23,8 @@ use noq_proto::{
     Incoming, PathId, VarInt,
 };
 
-use rustls::pki_types::CertificateDer;
-
+pub(crate) use self::certified::identity;
+use self::certified::{first_shown, identity_of, timed};
 use super::names;
 use super::peer::{Peer, Phase};
 use super::strangers::Strangers;
@@ -93,6 +96,8 @@ pub struct Server {
     peers: Vec<Option<Box<Peer>>>,
     open: usize,
     handshakes: usize,
+    /// Addresses of unfinished handshakes. One with several loses its entry with the first that ends.
+    shaking: HashSet<SocketAddr>,
     /// Connections by which no session comes, closing ones with them.
     strangers: Strangers,
     /// Those by which one has, by slot.
@@ -107,21 +112,23 @@ pub struct Server {
     events: VecDeque<ServerEvent>,
     /// Keyed, so that nobody can look for a certificate with the digest of another one.
     digests: RandomState,
+    /// Until then, addresses are limited before their first packets are looked at.
+    crowded_until: Instant,
 }
 
 impl Server {
     /// A monitor without connections.
     pub fn new(config: &ServerConfig, now: Instant) -> Self {
         let clock = Arc::new(TokenClock::new(now));
-        let mut quic = config.quic.clone();
-        quic.time_source(clock.clone());
+        let quic = timed(config, &clock);
         Self {
-            endpoint: Endpoint::new(config.endpoint.clone(), Some(Arc::new(quic)), false),
+            endpoint: Endpoint::new(config.endpoint.clone(), Some(quic), false),
             limits: config.limits,
             clock,
             peers: Vec::new(),
             open: 0,
             handshakes: 0,
+            shaking: HashSet::new(),
             strangers: Strangers::default(),
             kept: Shares::default(),
             rates: Handshakes::new(config.limits.handshakes, now),
@@ -133,6 +140,7 @@ impl Server {
             written: Written::new(),
             events: VecDeque::new(),
             digests: RandomState::new(),
+            crowded_until: now,
         }
     }
 
@@ -145,6 +153,9 @@ impl Server {
         bytes: &[u8],
     ) {
         self.clock.set(now);
+        if self.is_one_too_many(now, from, bytes) {
+            return;
+        }
         let path = FourTuple::new(from, local_ip);
         let mut reply = Vec::new();
         match self.endpoint.handle(now, path, None, bytes.into(), &mut reply) {
@@ -440,6 +451,7 @@ impl Server {
             key,
             connection,
             phase: Phase::Handshake { give_up_at: now + self.limits.handshake_timeout },
+            from,
             network,
             origin: origin(from, 0),
             identity: None,
@@ -451,6 +463,7 @@ impl Server {
         }));
         self.open += 1;
         self.handshakes += 1;
+        self.shaking.insert(from);
         self.settle(slot, now);
     }
 
@@ -505,7 +518,7 @@ impl Server {
                 Event::Connected if takes_our_datagrams(&mut peer.connection) => {
                     let close_at = Some(now + self.limits.opening_timeout);
                     peer.phase = Phase::Stranger { close_at };
-                    if let Some(shown) = shown(&peer.connection) {
+                    if let Some(shown) = first_shown(&peer.connection) {
                         peer.identity = Some(identity_of(&shown, &self.digests));
                         peer.names = names::of(&shown);
                     }
@@ -533,7 +546,10 @@ impl Server {
                 _ => {}
             }
         }
-        self.handshakes -= usize::from(before.is_handshake() && !peer.phase.is_handshake());
+        if before.is_handshake() && !peer.phase.is_handshake() {
+            self.handshakes -= 1;
+            self.shaking.remove(&peer.from);
+        }
         if drained {
             self.remove(slot);
             return;
@@ -561,7 +577,10 @@ impl Server {
     fn remove(&mut self, slot: usize) {
         if let Some(peer) = self.peers[slot].take() {
             self.open -= 1;
-            self.handshakes -= usize::from(peer.phase.is_handshake());
+            if peer.phase.is_handshake() {
+                self.handshakes -= 1;
+                self.shaking.remove(&peer.from);
+            }
             self.strangers.remove(peer.network, peer.key.serial);
             self.kept.remove(slot as u32);
             if let Some(wake_at) = peer.wake_at {
@@ -569,20 +588,4 @@ impl Server {
             }
         }
     }
-}
-
-/// The digest of the certificate that the other end has shown.
-pub(crate) fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
-    shown(connection).map(|shown| identity_of(&shown, digests))
-}
-
-fn identity_of(certificate: &CertificateDer<'_>, digests: &RandomState) -> NonZeroU64 {
-    NonZeroU64::new(digests.hash_one(certificate.as_ref())).unwrap_or(NonZeroU64::MIN)
-}
-
-/// The certificate that the other end has shown.
-fn shown(connection: &Connection) -> Option<CertificateDer<'static>> {
-    let shown = connection.crypto_session().peer_identity()?;
-    let chain = shown.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    chain.into_iter().next()
 }

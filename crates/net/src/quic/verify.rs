@@ -111,11 +111,25 @@ pub(crate) fn source_tls(
 /// The monitor's side of the handshake.
 pub(crate) fn monitor_tls(
     identity: &Identity,
-    clients: Option<&Clients>,
+    verifier: Arc<dyn ClientCertVerifier>,
     alpn: &[u8],
 ) -> Result<QuicServerConfig, TrustError> {
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(identity.chain(), identity.key())?;
+    tls.alpn_protocols = vec![alpn.to_vec()];
+    tls.session_storage = Arc::new(NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls.try_into()?)
+}
+
+/// Checks the certificates of these clients; none is asked for if there are no clients to tell apart.
+pub(crate) fn client_verifier(
+    clients: Option<&Clients>,
+) -> Result<Arc<dyn ClientCertVerifier>, TrustError> {
     let provider = provider();
-    let verifier = match clients {
+    Ok(match clients {
         Some(Clients::Authorities(Authorities(roots))) => {
             WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
                 .build()
@@ -125,15 +139,7 @@ pub(crate) fn monitor_tls(
             Arc::new(PinnedClients { pins: pins.clone(), provider: provider.clone() })
         }
         None => WebPkiClientVerifier::no_client_auth(),
-    };
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(identity.chain(), identity.key())?;
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    tls.session_storage = Arc::new(NoServerSessionStorage {});
-    tls.send_tls13_tickets = 0;
-    Ok(tls.try_into()?)
+    })
 }
 
 /// How a verifier of either side checks signatures: those of TLS 1.3, by its `provider`. A certificate

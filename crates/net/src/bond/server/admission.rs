@@ -2,17 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use freshline_core::session::Origin;
 use freshline_core::unit::Time;
-use noq_proto::{ConnectionHandle, Incoming, PathId};
+use noq_proto::{ConnectionHandle, Incoming};
 
 use super::Server;
 use crate::batch::Address;
-use crate::bond::link::Link;
 use crate::bond::socket::Parcel;
 use crate::bond::{BondError, config};
 use crate::handshakes::Entry;
@@ -79,7 +77,8 @@ impl Server {
                     if handshakes >= HANDSHAKES {
                         self.drop_oldest_handshake();
                     }
-                    let link = self.driver.link(handle, connection, instant)?;
+                    let mut link = self.driver.link(handle, connection, instant)?;
+                    link.from = Some(from);
                     self.links.insert(handle, (link, now));
                     self.settle(handle);
                     None
@@ -126,7 +125,7 @@ impl Server {
         // Also those that have failed and only linger.
         for (handle, (link, began_at)) in self.links.iter().filter(|(_, (link, _))| !link.is_ready)
         {
-            let network = remote(link).map(|remote| Network::of(remote.ip()));
+            let network = link.from.map(|from| Network::of(from.ip()));
             let (number, oldest) = crowds.entry(network).or_insert((0, (*began_at, handle.0)));
             *number += 1;
             *oldest = (*oldest).min((*began_at, handle.0));
@@ -146,17 +145,12 @@ impl Server {
         }
     }
 
-    /// By what a client's place counts.
+    /// By what a client's place counts: its certificate, and the address that its handshake has proven.
     pub(super) fn origin(&self, handle: ConnectionHandle) -> Origin {
         let Some((link, _)) = self.links.get(&handle) else { return Origin::default() };
         let identity = quic::identity(&link.connection, &self.digests);
-        remote(link).map_or_else(Origin::default, |remote| {
-            network::origin(remote, identity.map_or(0, NonZeroU64::get))
+        link.from.map_or_else(Origin::default, |from| {
+            network::origin(from, identity.map_or(0, NonZeroU64::get))
         })
     }
-}
-
-/// Where a client is.
-fn remote(link: &Link) -> Option<SocketAddr> {
-    link.connection.network_path(PathId::ZERO).ok().map(|path| path.remote())
 }

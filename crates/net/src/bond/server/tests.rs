@@ -1,11 +1,12 @@
 //! A server that is driven step by step, beside clients over loopback.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
 use super::*;
 use crate::bond::{Client, ClientConfig};
+use crate::network;
 use crate::quic::Trust;
 
 /// A server for these clients, and a client that does not listen.
@@ -140,4 +141,73 @@ fn a_client_that_takes_all_places_gives_one_to_another() {
     }
     assert_eq!(server.clients(), 4);
     assert_eq!(server.driver.refusals.of(Refusal::Displaced), 1);
+}
+
+/// Carries datagrams between a client and a server. From the client's second flight on, packets of short
+/// headers, which follow its handshake, come from an address that is not the client's.
+struct Forger {
+    near: UdpSocket,
+    handshake: UdpSocket,
+    forged: UdpSocket,
+    client: Option<SocketAddr>,
+}
+
+impl Forger {
+    fn carry(&mut self) {
+        let mut bytes = [0; 2000];
+        while let Ok((len, from)) = self.near.recv_from(&mut bytes) {
+            self.client = Some(from);
+            let is_long = bytes[0] & 0x80 != 0;
+            let out = if is_long { &self.handshake } else { &self.forged };
+            out.send(&bytes[..len]).unwrap();
+        }
+        for back in [&self.handshake, &self.forged] {
+            while let (Ok(len), Some(client)) = (back.recv(&mut bytes), self.client) {
+                self.near.send_to(&bytes[..len], client).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_place_counts_for_the_address_of_the_handshake_and_for_no_forged_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |who: &str| Identity::from_state_dir(&dir.path().join(who)).unwrap();
+    let [ours, theirs] = ["c", "s"].map(identity);
+    let trust = Trust::Pinned(theirs.fingerprint());
+    let mut server = ends(&[&ours], theirs);
+    let to_server = |from: [u8; 4]| {
+        let socket = UdpSocket::bind(SocketAddr::from((from, 0))).unwrap();
+        socket.connect(server.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    near.set_nonblocking(true).unwrap();
+    let at = near.local_addr().unwrap();
+    let [handshake, forged] = [to_server([127, 0, 1, 1]), to_server([127, 0, 2, 1])];
+    let mut forger = Forger { near, handshake, forged, client: None };
+    let mut client = Client::bind(ClientConfig {
+        server: at.into(),
+        server_name: "localhost".into(),
+        trust,
+        identity: ours,
+        vias: Vec::new(),
+        sending: Sending::default(),
+        listen: Vec::new(),
+    })
+    .unwrap();
+    while server.clients() == 0 {
+        thread::sleep(Duration::from_millis(5));
+        let now = client.parts().0.clock.now();
+        client.turn(now).unwrap();
+        client.transmit();
+        forger.carry();
+        server.turn(server.driver.clock.now()).unwrap();
+        server.transmit();
+    }
+    let handle = *server.links.keys().next().unwrap();
+    let proven = forger.handshake.local_addr().unwrap();
+    let identity = server.origin(handle).owner;
+    assert_eq!(server.origin(handle), network::origin(proven, identity));
 }

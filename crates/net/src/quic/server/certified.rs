@@ -1,0 +1,63 @@
+//! Certificates that peers of a server have shown, and their authorities, which may be replaced.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use noq_proto::Connection;
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use super::{Server, ServerConfig, TokenClock};
+
+impl Server {
+    /// From now on newcomers are taken by the certificates of another configuration with the same identity;
+    /// unfinished handshakes are dropped. Returns the numbers of the connections whose certificates it does
+    /// not take.
+    pub(crate) fn replace_clients(&mut self, config: &ServerConfig) -> HashSet<NonZeroU64> {
+        self.endpoint.set_server_config(Some(timed(config, &self.clock)));
+        let unfinished = self.peers.iter().flatten().filter(|peer| peer.phase.is_handshake());
+        let unfinished: Vec<_> = unfinished.map(|peer| peer.key.slot).collect();
+        unfinished.into_iter().for_each(|slot| self.forget(slot));
+        let is_trusted = |connection: &Connection| {
+            let Some(chain) = shown(connection) else {
+                return !config.verifier.client_auth_mandatory();
+            };
+            let Some((certificate, others)) = chain.split_first() else { return false };
+            config.verifier.verify_client_cert(certificate, others, UnixTime::now()).is_ok()
+        };
+        let peers = self.peers.iter().flatten().filter(|peer| peer.phase.is_established());
+        let others = peers.filter(|peer| !is_trusted(&peer.connection));
+        others.map(|peer| peer.key.serial()).collect()
+    }
+}
+
+/// QUIC's settings for newcomers, with this clock.
+pub(super) fn timed(
+    config: &ServerConfig,
+    clock: &Arc<TokenClock>,
+) -> Arc<noq_proto::ServerConfig> {
+    let mut quic = config.quic.clone();
+    quic.time_source(clock.clone());
+    Arc::new(quic)
+}
+
+/// The digest of the certificate that the other end has shown.
+pub(crate) fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
+    first_shown(connection).map(|shown| identity_of(&shown, digests))
+}
+
+pub(super) fn identity_of(certificate: &CertificateDer<'_>, digests: &RandomState) -> NonZeroU64 {
+    NonZeroU64::new(digests.hash_one(certificate.as_ref())).unwrap_or(NonZeroU64::MIN)
+}
+
+/// The certificate that the other end has shown.
+pub(super) fn first_shown(connection: &Connection) -> Option<CertificateDer<'static>> {
+    shown(connection)?.into_iter().next()
+}
+
+/// The same, with the chain behind it.
+fn shown(connection: &Connection) -> Option<Vec<CertificateDer<'static>>> {
+    let shown = connection.crypto_session().peer_identity()?;
+    shown.downcast::<Vec<CertificateDer<'static>>>().ok().map(|chain| *chain)
+}
