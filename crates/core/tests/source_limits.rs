@@ -295,12 +295,14 @@ fn a_change_that_is_lost_is_repeated_until_it_is_acknowledged() {
         world.outage = (at(29.99), at(30.3));
         let world = world.run(Span::from_secs(40));
         let tried = world.sent_between(at(30.0), at(30.3));
-        assert!(tried >= 5, "{name}: {tried} updates while none arrives");
+        assert!(tried >= 4, "{name}: {tried} updates while none arrives");
         // Until the first round trip is over as well.
         let first = world.sent_between(at(30.0), at(30.02));
         assert!(name != "fixed" || first >= 39, "{name}: {first} updates in a round trip");
         let took = world.news.get(1).expect("it came").since(at(30.3));
-        assert!(took <= Span::from_millis(100), "{name}: {took} after the outage");
+        // Tenth tries again after times that grow with the silence.
+        let longest = if name == "tenth" { 300 } else { 100 };
+        assert!(took <= Span::from_millis(longest), "{name}: {took} after the outage");
         assert_eq!(world.source.counters().opened, 1, "{name}: it has stayed open");
     }
 }

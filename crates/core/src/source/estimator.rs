@@ -243,6 +243,7 @@ mod tests {
             hold: Span::ZERO,
             received_at: ms(received),
             fresh,
+            stale: 0,
         }
     }
 

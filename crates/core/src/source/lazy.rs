@@ -167,6 +167,7 @@ mod tests {
             hold: Span::ZERO,
             received_at: now,
             fresh: seq as u32 + 1,
+            stale: 0,
         };
         law.on_ack(now, &ack);
     }

@@ -386,7 +386,15 @@ mod tests {
             let (sent_at, hold) = (now, Span::ZERO);
             now += Span::from_micros(100);
             let fresh = seq as u32 + 1;
-            let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at: now, fresh };
+            let ack = Ack {
+                seq,
+                generated_at: sent_at,
+                sent_at,
+                hold,
+                received_at: now,
+                fresh,
+                stale: 0,
+            };
             limited.on_ack(now, &ack);
         };
         round_trip(&mut limited, 0, 10);

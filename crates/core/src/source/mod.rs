@@ -75,6 +75,8 @@ pub struct Ack {
     pub received_at: Time,
     /// How many fresh updates the monitor had received by then, modulo 2³².
     pub fresh: u32,
+    /// How many that came after a fresher one, likewise.
+    pub stale: u32,
 }
 
 /// What a law shows of itself.
@@ -90,7 +92,7 @@ pub enum Phase {
 ///
 /// The contract: call an `on_*` method for every input, with `now` never going back; then ask the
 /// getters again. An ack that is not fresher than all before changes nothing. Rates are always
-/// finite, positive and within the law's bounds.
+/// finite, positive and within the law's bounds; only the floor may yield to an overloaded path.
 pub trait RateLaw: Send {
     /// The law's name, as given on a command line.
     fn name(&self) -> &'static str;
@@ -154,7 +156,8 @@ pub trait RateLaw: Send {
 pub struct RateBounds {
     /// Never slower than this: the path must be heard from to be known. The default of one
     /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs
-    /// next to nothing.
+    /// next to nothing. [`Tenth`] goes below it where updates are lost to a full queue, down to a
+    /// sixteenth, and where a round trip takes longer than a period.
     pub floor: UpdateRate,
     /// Never faster than this. The default of 10,000/s is far beyond what a person or a control
     /// loop can use, and bounds what a path as fast as loopback makes a law send.

@@ -11,10 +11,10 @@
 //! slow, or is set back, makes the forward delay fall, which the least follows at once.
 //!
 //! The least is of all times: a queue that stands would pass for the route if it were forgotten. It
-//! is raised only by who has seen that what stands there does not drain ([`Waits::raise`]).
+//! is raised only by who has seen that the route is another one ([`Waits::raise`]).
 
 use super::Ack;
-use crate::unit::{Span, Time};
+use crate::unit::Span;
 
 /// Which delay tells that updates wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,26 +42,15 @@ pub(super) struct Waits {
     source: DelaySource,
     forward: Option<i64>,
     round_trip: Option<i64>,
-    /// Mean of waits, s.
-    mean: f64,
-    samples: u32,
-    /// When a wait was next to none for the last time.
-    at_base: Time,
 }
-
-/// Samples over which the mean of waits is smoothed.
-const SMOOTHED_OVER: u32 = 64;
-
-/// A wait of less than this part of the mean is next to none.
-const NEXT_TO_NONE: f64 = 0.1;
 
 impl Waits {
     pub(super) fn new(source: DelaySource) -> Self {
-        Self { source, forward: None, round_trip: None, mean: 0.0, samples: 0, at_base: Time::ZERO }
+        Self { source, forward: None, round_trip: None }
     }
 
     /// A fresh ack with its round trip.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, rtt: Span) -> Wait {
+    pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> Wait {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
         let excess = above(&mut self.round_trip, rtt);
         let ahead = match self.source {
@@ -71,32 +60,20 @@ impl Waits {
                 above(&mut self.forward, forward.cast_signed()).min(excess)
             }
         };
-        let wait = Wait { ahead: ahead as f64 / 1e9, back: (excess - ahead) as f64 / 1e9 };
-        self.samples = (self.samples + 1).min(SMOOTHED_OVER);
-        self.mean += (wait.ahead - self.mean) / f64::from(self.samples);
-        if wait.ahead <= NEXT_TO_NONE * self.mean {
-            self.at_base = now;
-        }
-        wait
+        Wait { ahead: ahead as f64 / 1e9, back: (excess - ahead) as f64 / 1e9 }
     }
 
-    /// Takes so many s of waiting for a part of the way.
-    pub(super) fn raise(&mut self, wait: f64) {
-        // `as` saturates.
-        let by = (wait * 1e9) as i64;
-        for least in [&mut self.forward, &mut self.round_trip].into_iter().flatten() {
-            *least = least.saturating_add(by);
+    /// The way has become longer, by so many s ahead and in both directions.
+    pub(super) fn raise(&mut self, ahead: f64, both: f64) {
+        for (least, by) in [(&mut self.forward, ahead), (&mut self.round_trip, both)] {
+            // `as` saturates.
+            *least = least.map(|least| least.saturating_add((by * 1e9) as i64));
         }
     }
 
     /// The least round trip, s; zero before any.
     pub(super) fn least_rtt(&self) -> f64 {
         self.round_trip.map_or(0.0, |least| least as f64 / 1e9)
-    }
-
-    /// Since when no update went through without waiting.
-    pub(super) fn at_base(&self) -> Time {
-        self.at_base
     }
 }
 
@@ -109,6 +86,7 @@ fn above(least: &mut Option<i64>, sample: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::Time;
     use alloc::vec::Vec;
 
     fn ms(millis: u64) -> Time {
@@ -120,7 +98,15 @@ mod tests {
     fn ack(seq: u64, rtt: Span, ahead: u64) -> Ack {
         let sent_at = ms(1_000 + seq * 100);
         let received_at = sent_at + rtt / 2 + Span::from_millis(ahead);
-        Ack { seq, generated_at: sent_at, sent_at, hold: Span::ZERO, received_at, fresh: 0 }
+        Ack {
+            seq,
+            generated_at: sent_at,
+            sent_at,
+            hold: Span::ZERO,
+            received_at,
+            fresh: 0,
+            stale: 0,
+        }
     }
 
     /// The waits ahead, in ms, of updates with these round trips.
@@ -129,7 +115,7 @@ mod tests {
         let wait = |(seq, rtt): (u64, &u64)| {
             let rtt = Span::from_millis(*rtt);
             let ack = ack(seq, rtt, clock(seq));
-            1e3 * waits.on_ack(ack.sent_at + rtt, &ack, rtt).ahead
+            1e3 * waits.on_ack(&ack, rtt).ahead
         };
         (0..).zip(rtts).map(wait).collect()
     }
@@ -147,7 +133,7 @@ mod tests {
         for (seq, rtt, back) in [(0, 20, 0.0), (1, 50, 0.015), (2, 20, 0.0)] {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = waits.on_ack(ack.sent_at + rtt, &ack, rtt);
+            let wait = waits.on_ack(&ack, rtt);
             assert_eq!((wait.ahead, wait.back), (back, back));
         }
     }
@@ -168,8 +154,8 @@ mod tests {
         let mut wait = |seq, rtt, raise| {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = waits.on_ack(ack.sent_at + rtt, &ack, rtt).ahead;
-            waits.raise(raise);
+            let wait = waits.on_ack(&ack, rtt).ahead;
+            waits.raise(raise, raise);
             wait
         };
         let waited =
@@ -185,10 +171,18 @@ mod tests {
             let mut waits = Waits::new(DelaySource::Forward);
             for (seq, at) in [(0, received), (1, received.wrapping_add(u64::MAX / 2 + 1)), (2, 0)] {
                 let (hold, sent_at, received_at) = (Span::ZERO, ms(seq), Time::from_nanos(at));
-                let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh: 0 };
-                let wait = waits.on_ack(ms(seq + 10), &ack, Span::from_millis(10));
+                let ack = Ack {
+                    seq,
+                    generated_at: sent_at,
+                    sent_at,
+                    hold,
+                    received_at,
+                    fresh: 0,
+                    stale: 0,
+                };
+                let wait = waits.on_ack(&ack, Span::from_millis(10));
                 assert!((0.0..=0.01).contains(&wait.ahead) && (0.0..=0.01).contains(&wait.back));
-                waits.raise(f64::MAX);
+                waits.raise(f64::MAX, f64::MAX);
             }
         }
     }

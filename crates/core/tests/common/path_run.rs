@@ -280,6 +280,7 @@ impl<'a> Run<'a> {
             hold: Span::ZERO,
             received_at: now,
             fresh: self.fresh,
+            stale: 0,
         }
     }
 }

@@ -120,6 +120,9 @@ pub struct Ack {
     pub received_at: Time,
     /// Fresh updates until then.
     pub fresh: u32,
+    /// Updates that came after a fresher one, likewise.
+    pub stale: u32,
+
     /// Whether this was one of them.
     pub was_fresh: bool,
 }

@@ -76,6 +76,7 @@ pub struct UpdateFlow {
     epochs: Option<Vec<EpochRecord>>,
     next_seq: u64,
     fresh: u32,
+    stale: u32,
     newest: Option<u64>,
     newest_acked: Option<u64>,
     tally: Tally,
@@ -178,6 +179,7 @@ impl UpdateFlow {
             epochs: None,
             next_seq: 0,
             fresh: 0,
+            stale: 0,
             newest: None,
             newest_acked: None,
             tally: Tally::new((starts_at, ends_at)),
@@ -245,14 +247,17 @@ impl UpdateFlow {
                 self.tally.delivered_fresh += 1;
                 self.tally.age.on_update(now, update.generated_at);
             }
+        } else if self.newest != Some(update.seq) {
+            self.stale = self.stale.wrapping_add(1);
         }
-        let body = Body::Ack(Ack { update, received_at: now, fresh: self.fresh, was_fresh });
+        let (fresh, stale) = (self.fresh, self.stale);
+        let body = Body::Ack(Ack { update, received_at: now, fresh, stale, was_fresh });
         self.sizes.ack.filter(|_| update.wants_ack).map(|size| Load::plain(size, body))
     }
 
     /// An ack has come back to the source by a path.
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: Ack) {
-        let Ack { update: Update { seq, generated_at, .. }, received_at, fresh, .. } = ack;
+        let Ack { update: Update { seq, generated_at, .. }, received_at, fresh, stale, .. } = ack;
         self.paths.on_ack(now, path, &PathAck { seq, hold: Span::ZERO, received_at });
         let is_measured = self.tally.measured.has(now);
         if is_measured {
@@ -267,7 +272,7 @@ impl UpdateFlow {
             }
         }
         let (sent_at, hold) = (generated_at, Span::ZERO);
-        let ack = source::Ack { seq, generated_at, sent_at, hold, received_at, fresh };
+        let ack = source::Ack { seq, generated_at, sent_at, hold, received_at, fresh, stale };
         self.law.on_ack(now, &ack);
     }
 

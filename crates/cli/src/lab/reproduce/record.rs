@@ -441,7 +441,8 @@ mod tests {
     fn what_holds_without_the_law_is_counted_apart() {
         let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
         let (mut table, line) = about_a_law(&record);
-        let mut row = Compared { source: Origin::Paper, kind: Kind::Trend, ..table.rows[line].clone() };
+        let mut row =
+            Compared { source: Origin::Paper, kind: Kind::Trend, ..table.rows[line].clone() };
         let as_trend = |verdict, without_law| Compared { verdict, without_law, ..row.clone() };
         table.rows = vec![
             as_trend(Verdict::Holds, Some(Verdict::Holds)),

@@ -432,6 +432,7 @@ impl Source {
                 hold: ack.hold,
                 received_at: ack.received_at,
                 fresh: ack.fresh,
+                stale: ack.stale,
             },
         );
         Ok(SourceEvent::Acked { rtt })

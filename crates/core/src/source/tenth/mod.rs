@@ -1,0 +1,649 @@
+//! Tenth: holds the number of its own updates that wait at about a tenth.
+//!
+//! As many updates in transit as possible, while none waits behind another: by Little's law the
+//! number that waits is rate × wait, and a law can hold it at a small constant κ. All sources that
+//! share a queue see the same wait, and settle at the same rate κ / wait.
+//!
+//! ```text
+//!            1 probe                              the price is above 3 κ, 10 are in transit,
+//!   restart ────────► climbing: 1 in transit, ──────────────────────────────────────► steering
+//!                     then ×2 a round             or pairs say that it is near            │
+//!                        ▲                                                                │
+//!                        └──────────── the way is longer at once, and stays so ◄──────────┘
+//!
+//! price      = rate · wait + λ · loss      of a round: 8 updates that were sent at its rate
+//! in transit ← in transit · (κ / price)^½  within a step of the last
+//! rate       = in transit / srtt
+//! ```
+//!
+//! κ → `waiting`, λ → `lost`. What is steered is the number in transit, so that a queue that grows slows
+//! all of its sources within a round trip, before any of them has decided anything. `docs/fresher.md`
+//! has the theory, what was tried instead, and what it comes to.
+//!
+//! **It does not keep a path overloaded**, behind any queue and with any number of sources:
+//!
+//! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
+//!   half of the time without an ack, at most after 2 s, or after losses 16 s.
+//! - Updates that are lost to a full queue have a price (`losses`), which is above κ as long as more than
+//!   about a tenth is lost. So the load falls until less is; nothing else makes up for it.
+//! - The least delay is raised only by what a queue of ours cannot bring about (`jump`).
+//! - Sources that joined while others' updates waited see the path without them in common pauses
+//!   (`pauses`).
+//! - The floors of the rate yield, too: to losses, and to round trips above 1 / floor.
+//!
+//! And what a lower rate does not improve does not lower it:
+//!
+//! - **Jitter, queues of others**: an update that waits behind none of its own would have waited all the
+//!   same; and where a round trip is long beside the time that an update keeps the narrowest hop, a queue
+//!   of some updates adds little to the age, but a rate that is too low does. So of what varies only a
+//!   `share` counts: all of it on short paths, where crowds meet; our own part of the load, and a tenth
+//!   at least, on long ones, and more where waits last (`variation`). What all updates of a round waited
+//!   for counts in full.
+//! - **A queue that is deep beside one update** may be somebody else's, who does not yield. Then the rate
+//!   is at least Lazy's, one update a smoothed round trip; a half of it if the queue drains in pauses.
+//! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
+//!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
+//!   `sparse`.
+//! - **Losses at random** have no price, once a test has shown that they are (`losses`).
+//! - **Ten in transit are enough**: more lower the age by less than a twentieth of the round trip, and are
+//!   added slowly.
+//! - **Sources with little to say**: the rate that was used counts, and is not raised.
+
+mod jump;
+mod losses;
+mod pauses;
+mod round;
+mod variation;
+
+use self::jump::{Jumps, Known, Waited};
+use self::losses::{Losses, Since, TRAIN};
+use self::pauses::Pauses;
+use self::round::Round;
+use self::variation::Variation;
+use super::pacer::Pacer;
+use super::service::Service;
+use super::sparse::{Acks, Sparse};
+use super::startup::{self, Startup};
+use super::waits::{DelaySource, Wait, Waits};
+use super::{Ack, Phase, RateBounds, RateLaw};
+use crate::unit::{Span, Time, UpdateRate};
+
+/// Settings of [`Tenth`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Params {
+    /// κ: so many of its own updates wait, on average. More is more throughput and more age. 0.14:
+    /// at an M/D/1 queue it is within 6 % of the best for 1 to 48 sources (`docs/fresher.md`).
+    pub waiting: f64,
+    /// λ: the price of a loss of everything, in updates that wait. 4: a twentieth lost costs κ.
+    pub lost: f64,
+    /// Where a queue is deep, the rate is at least so many updates a smoothed round trip. 1: Lazy's.
+    pub under_way: f64,
+    /// Which delay tells that updates wait.
+    pub delay: DelaySource,
+    /// Which updates ask for an ack.
+    pub acks: Acks,
+    /// Updates that a round counts, 1 or more. 8: their mean has a third of the spread of one.
+    pub round: u32,
+    /// The smallest factor on the number in transit in a round, but for losses.
+    pub smallest_factor: f64,
+    /// The largest factor on the number in transit in a round.
+    pub largest_factor: f64,
+    /// How acks give a first round trip.
+    pub startup: startup::Params,
+    /// Floor and ceiling of the rate.
+    pub bounds: RateBounds,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        // A crowd that starts behind a slow link keeps it busy with probes for as long as this.
+        let max_timeout = Span::from_secs(16);
+        Self {
+            waiting: 0.14,
+            lost: 4.0,
+            under_way: 1.0,
+            delay: DelaySource::default(),
+            acks: Acks::default(),
+            round: 8,
+            smallest_factor: 0.8,
+            largest_factor: 1.25,
+            startup: startup::Params { probes: 1, max_timeout, ..startup::Params::default() },
+            bounds: RateBounds::default(),
+        }
+    }
+}
+
+/// Weight of the newest round trip in srtt: Lazy's.
+const SMOOTHING: f64 = 0.2;
+
+/// The climb begins with so many updates in transit.
+const FIRST: f64 = 1.0;
+
+/// The first pair tells what the path can carry; no more than this part of it is used then.
+const BEGIN: f64 = 0.1;
+
+/// The climb ends at this part of the rate at which pairs arrived,
+const BELOW_PAIRS: f64 = 0.8;
+
+/// or at a price of so many κ: the second update of a pair waits for the first.
+const DEAR: f64 = 3.0;
+
+/// With so many in transit there are enough; see above.
+const AMPLE: f64 = 10.0;
+
+/// So many times of what is to be in transit may be, and two more.
+const BEYOND: f64 = 1.5;
+
+/// The longest of these times: a path that comes back is noticed by then.
+const OUTAGE: Span = Span::from_secs(2);
+
+/// So many times longer where losses had a price before.
+const LONGER: u32 = 8;
+
+/// Updates that a round of the climb counts, and any other that is long or loses so many.
+const FEW: u32 = 3;
+
+/// A round is long after so many s, and three round trips.
+const LONG: f64 = 1.0;
+
+/// What varies counts in full on paths that hold no more updates than this; on longer ones the share
+/// falls as the square of their length.
+const SHORT: f64 = 10.0;
+
+/// The least share of what varies that counts: 1.4 updates may wait then. A crowd on a long path would
+/// else wait for each source to see its own part of the queue.
+const LEAST_SHARE: f64 = 0.1;
+
+/// Of what varies and lasts, this part counts in addition: with more, a link whose capacity varies passes
+/// for a queue.
+const LASTING: f64 = 0.3;
+
+/// Waits of this roughness are jitter.
+const ROUGH: f64 = 2.0 / 3.0;
+
+/// A queue of so many updates is deep.
+const DEEP: f64 = 4.0;
+
+/// A queue is ours if less than this part of the wait is left after a pause,
+const DRAINED: f64 = 0.25;
+
+/// and then this part of the floor remains: with all of it a crowd holds a queue of an update each.
+const OURS: f64 = 0.5;
+
+/// With so many waiting in the climb, a queue grows that was not asked for.
+const FULL: f64 = 1.0;
+
+/// No more than this part of what the narrowest hop carries is sent: where nothing is random no
+/// update waits until it is full, and then all do.
+const EDGE: f64 = 0.96;
+
+/// The smallest step up: the first one after a step down.
+const STEP: f64 = 0.02;
+
+/// So little lost has no price.
+const FREE: f64 = 0.02;
+
+/// A loss costs λ for sources that use this part of the narrowest hop or more; less for others, so that
+/// sources that lose come to the same rate.
+const WHOLE_PRICE: f64 = 0.05;
+
+/// The power of the part that they use; 0.3 is the least with which unequal sources meet within a minute.
+const FAIRNESS: f64 = 0.3;
+
+/// In a round without losses the floors recover by this factor,
+const RECOVERY: f64 = 1.05;
+
+/// and they never yield to less than this part.
+const YIELDED: f64 = 1.0 / 16.0;
+
+/// A source pauses with the others in its first s.
+const NEW: Span = Span::from_secs(10);
+
+/// Later only with waits of so many services, or losses: alone on a path it need not.
+const PAUSING: f64 = 2.0;
+
+/// Holds the number of its own updates that wait.
+#[derive(Debug, Clone)]
+pub struct Tenth {
+    params: Params,
+    pacer: Pacer,
+    /// Until a round trip is known.
+    startup: Option<Startup>,
+    /// When that was.
+    began_at: Time,
+    /// So many updates are to be in transit; the floor and the bounds come on top.
+    in_transit: f64,
+    /// Smoothed round trip, s.
+    srtt: f64,
+    waits: Waits,
+    variation: Variation,
+    jumps: Jumps,
+    losses: Losses,
+    service: Service,
+    sparse: Sparse,
+    pauses: Pauses,
+    stage: Stage,
+    /// The mean wait of the last round that was steered by, s.
+    wait: f64,
+    /// How much of the floors is left, 0 to 1.
+    floors: f64,
+    /// The last round that was heard of has lost nothing that has a price.
+    was_clean: bool,
+    /// Nothing was heard of the last round.
+    was_silent: bool,
+    /// How far apart pairs of the climb arrived at most, s.
+    pair_gap: f64,
+    /// The climb has used what its first pair says.
+    has_begun: bool,
+    /// The largest step up, as a part of the rate.
+    stride: f64,
+    newest_sent: (u64, Time),
+    newest_acked: Option<u64>,
+    heard_at: Time,
+    /// When an update last came after a pause and hardly waited.
+    drained_at: Time,
+    /// No update leaves before, as a train has left in advance.
+    resumes_at: Time,
+    round: Option<Round>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Climbing,
+    Steering,
+}
+
+impl Tenth {
+    /// A source that will begin with a probe.
+    pub fn new(params: Params) -> Self {
+        Self {
+            params,
+            pacer: Pacer::new(),
+            startup: Some(Startup::new(params.startup)),
+            began_at: Time::ZERO,
+            in_transit: FIRST,
+            srtt: 0.0,
+            waits: Waits::new(params.delay),
+            variation: Variation::default(),
+            jumps: Jumps::default(),
+            losses: Losses::default(),
+            service: Service::new(),
+            sparse: Sparse::new(params.acks),
+            pauses: Pauses::default(),
+            stage: Stage::Climbing,
+            wait: 0.0,
+            floors: 1.0,
+            was_clean: true,
+            was_silent: false,
+            pair_gap: 0.0,
+            has_begun: false,
+            stride: STEP,
+            newest_sent: (0, Time::ZERO),
+            newest_acked: None,
+            heard_at: Time::ZERO,
+            drained_at: Time::ZERO,
+            resumes_at: Time::ZERO,
+            round: None,
+        }
+    }
+
+    /// Ends the initial phase once a round trip is known.
+    fn measured(&mut self, now: Time) {
+        let Some(rtt) = self.startup.as_ref().and_then(Startup::result) else { return };
+        self.startup = None;
+        self.began_at = now;
+        self.srtt = rtt.as_secs_f64();
+        self.begin_round(now);
+    }
+
+    fn begin_round(&mut self, now: Time) {
+        let updates = f64::from(self.updates_wanted().saturating_add(2));
+        let length = Span::from_secs_f64(3.0 * self.srtt + updates / self.rate().per_second());
+        let ends_at = now + length.max(self.params.bounds.ceiling.period());
+        self.round = Some(Round::new(now, ends_at));
+    }
+
+    fn updates_wanted(&self) -> u32 {
+        match self.stage {
+            Stage::Climbing => FEW,
+            Stage::Steering => self.params.round.max(1),
+        }
+    }
+
+    fn count(&mut self, now: Time, ack: &Ack, since: Since, wait: f64) {
+        let wanted = self.updates_wanted();
+        let full = FULL.max(2.0 * self.params.waiting) / (self.rate().per_second() * self.share());
+        let long = Span::from_secs_f64((3.0 * self.srtt).max(LONG));
+        let Some(round) = self.round.as_mut().filter(|round| ack.sent_at >= round.began_at) else {
+            return;
+        };
+        round.count_in(since, wait);
+        // Losses are not watched to the end of the round, and no round is to take for ever.
+        let is_enough = round.since.lost >= f64::from(FEW) || now.since(round.began_at) > long;
+        let is_over = round.count >= wanted || is_enough && round.count >= FEW;
+        if self.stage == Stage::Climbing && wait > full && round.mean_wait() > full / 2.0 {
+            // The step before was the last one without a queue.
+            self.stage = Stage::Steering;
+            self.set_rate(self.aim() / 2.0);
+            self.begin_round(now);
+        } else if is_over {
+            self.end_round(now);
+        }
+    }
+
+    fn end_round(&mut self, now: Time) {
+        let Some(round) = self.round else { return };
+        let length = now.since(round.began_at).as_secs_f64();
+        if round.count == 0 {
+            self.hear_nothing();
+        } else if length > 0.0 {
+            if core::mem::take(&mut self.was_silent) && self.was_clean {
+                // What was silent is back as it was.
+                self.floors = 1.0;
+                self.set_rate(self.aim().max(1.0 / self.srtt));
+                self.stage = Stage::Climbing;
+            }
+            match self.stage {
+                Stage::Climbing => self.climb(&round, length),
+                Stage::Steering => self.steer(&round, length),
+            }
+        }
+        self.begin_round(now);
+    }
+
+    /// Silence is no wait that could be known, but no reason to go on either.
+    fn hear_nothing(&mut self) {
+        self.stage = Stage::Steering;
+        self.was_silent = true;
+        self.stride = STEP;
+        if !self.was_clean {
+            self.floors = (self.floors / 2.0).max(YIELDED);
+        }
+        let least = self.aim().min(self.floors / self.srtt);
+        self.set_rate((self.aim() / 2.0).max(least));
+    }
+
+    fn climb(&mut self, round: &Round, length: f64) {
+        if self.price(round, length) > DEAR * self.params.waiting {
+            self.stage = Stage::Steering;
+            return self.steer(round, length);
+        }
+        if self.has_little_to_say(round, length) {
+            return;
+        }
+        let carried = 1.0 / self.pair_gap;
+        if !core::mem::replace(&mut self.has_begun, true) && self.aim() > BEGIN * carried {
+            return self.set_rate(BEGIN * carried);
+        }
+        let ceiling = self.params.bounds.ceiling.per_second();
+        let (twice, ample) = (2.0 * self.aim(), AMPLE / self.srtt);
+        if twice >= ample.min(BELOW_PAIRS * carried.min(ceiling)) {
+            self.stage = Stage::Steering;
+        }
+        self.set_rate(twice.min(ample).min(BELOW_PAIRS * carried));
+    }
+
+    fn steer(&mut self, round: &Round, length: f64) {
+        let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
+        self.wait = round.mean_wait();
+        let loss = self.loss(round);
+        if loss > 0.0 && self.wait < DEEP * self.service.least().unwrap_or(0.0) {
+            self.losses.test();
+        }
+        let (price, of_losses) = (self.price(round, length), self.price_of_all() * loss);
+        let wish = libm::sqrt(aim / price.max(1e-3 * aim));
+        let survive = 1.0 - loss;
+        self.was_clean = of_losses < aim;
+        let floors = if self.was_clean { RECOVERY } else { wish.max(survive) };
+        self.floors = (self.floors * floors).clamp(YIELDED, 1.0);
+        let mut rate = self.aim();
+        if wish < 1.0 {
+            self.stride = STEP;
+            rate *= wish.max(smallest_factor * survive);
+            if of_losses > aim / 2.0 {
+                self.losses.forget();
+            }
+        } else if !self.has_little_to_say(round, length) {
+            // One more in a round, or the stride of those that are ample.
+            let more = (self.stride * AMPLE).max(1.0) / self.in_transit;
+            rate *= wish.min(1.0 + self.stride.min(more));
+            self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
+        }
+        self.set_rate(rate);
+    }
+
+    /// What a round has cost: updates of ours that waited, and what was lost.
+    fn price(&self, round: &Round, length: f64) -> f64 {
+        let used = (f64::from(round.sent) / length).min(self.rate().per_second());
+        used * self.counted_wait(round) + self.price_of_all() * self.loss(round)
+    }
+
+    /// The price of a loss of everything.
+    fn price_of_all(&self) -> f64 {
+        let part = self.part_of_the_path().unwrap_or(1.0) / WHOLE_PRICE;
+        self.params.lost * libm::pow(part.clamp(1e-2, 1.0), FAIRNESS)
+    }
+
+    /// The part that was lost to a full queue and has a price, 0 to 1.
+    fn loss(&self, round: &Round) -> f64 {
+        let Since { sent, lost } = round.since;
+        let is_sudden = lost >= f64::from(FEW);
+        let sudden = if is_sudden { self.losses.not_random((lost - 1.0) / sent) } else { 0.0 };
+        (sudden.max(self.losses.part()) - FREE).max(0.0)
+    }
+
+    /// What of a round's wait counts, s.
+    fn counted_wait(&self, round: &Round) -> f64 {
+        let stands = round.standing_wait();
+        let lasting = LASTING * (1.0 - self.variation.roughness() / ROUGH).max(0.0);
+        let share = self.share();
+        stands + (share + (1.0 - share) * lasting) * (round.mean_wait() - stands)
+    }
+
+    /// The part of what varies that counts: 0.1 to 1.
+    fn share(&self) -> f64 {
+        let Some((service, own)) = self.service.least().zip(self.part_of_the_path()) else {
+            return 1.0;
+        };
+        let short = SHORT * service / self.waits.least_rtt().max(service);
+        own.max(short * short).clamp(LEAST_SHARE, 1.0)
+    }
+
+    /// How much of what the narrowest hop carries is ours, 0 to 1.
+    fn part_of_the_path(&self) -> Option<f64> {
+        self.service.least().map(|service| self.rate().per_second() * service)
+    }
+
+    /// Whether the source sent less than it might have.
+    fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
+        f64::from(round.sent) < 0.7 * self.aim() * length - 1.0
+    }
+
+    /// The round whose first two updates leave at once, as it is worth knowing what the path can carry.
+    fn round_of_pair(&self) -> Option<&Round> {
+        let is_worth_it = |round: &&Round| {
+            self.stage == Stage::Climbing || self.service.wants_pair(round.began_at)
+        };
+        self.round.as_ref().filter(is_worth_it)
+    }
+
+    /// Whether the next update leaves at once, behind the last one.
+    fn follows(&self) -> bool {
+        self.losses.is_in_train() || self.round_of_pair().is_some_and(|round| round.sent == 1)
+    }
+
+    /// When the next update may leave with too many in transit; otherwise at once.
+    fn reopens_at(&self) -> Time {
+        let (newest, left_at) = self.newest_sent;
+        let in_transit = newest.saturating_sub(self.newest_acked.unwrap_or(newest)) as f64;
+        if in_transit < BEYOND * self.in_transit + 2.0 {
+            return Time::ZERO;
+        }
+        let longest = if self.was_clean { OUTAGE } else { OUTAGE * u64::from(LONGER) };
+        let silence = left_at.since(self.heard_at.min(left_at));
+        left_at + (silence / 2).min(longest).max(Span::from_secs_f64(self.srtt))
+    }
+
+    /// `at`, or the first time of the pacer's grid behind the pause into which that falls.
+    fn behind_pause(&self, at: Time) -> Time {
+        let is_new = at.since(self.began_at.min(at)) < NEW;
+        let deep = PAUSING * self.service.least().unwrap_or(0.0);
+        let pauses = self.in_transit < AMPLE && (is_new || !self.was_clean || self.wait > deep);
+        let Some(end) = self.pauses.end(at, self.srtt).filter(|_| pauses) else { return at };
+        let period = self.rate().period();
+        let skipped = end.since(at).as_nanos() / period.as_nanos().max(1) + 1;
+        at + period * skipped
+    }
+
+    /// What the waits ask for, 1/s.
+    fn aim(&self) -> f64 {
+        if self.srtt > 0.0 { self.in_transit / self.srtt } else { 0.0 }
+    }
+
+    /// What the waits ask for may be less than what is sent, but not by so much that it would be a
+    /// long way back.
+    fn set_rate(&mut self, rate: f64) {
+        let edge = self.service.least_pair().map_or(f64::INFINITY, |service| EDGE / service);
+        let rate = UpdateRate::saturating(rate.min(edge).max(0.7 * self.least_rate()));
+        self.in_transit = self.yielding_bounds().clamp(rate).per_second() * self.srtt;
+    }
+
+    /// What is sent whatever waits, 1/s: Lazy's rate where a queue is deep, if it is not ours.
+    fn least_rate(&self) -> f64 {
+        let depth = self.service.least().map_or(1.0, |service| self.wait / (DEEP * service));
+        let recently = Span::from_secs_f64(3.0 * pauses::period(self.srtt));
+        let is_ours = self.heard_at.since(self.drained_at) < recently;
+        let part = if is_ours { OURS } else { 1.0 };
+        part * self.floors * self.params.under_way * depth.min(1.0) / self.srtt
+    }
+
+    /// The bounds, with what losses and long round trips leave of the floor.
+    fn yielding_bounds(&self) -> RateBounds {
+        let RateBounds { floor, ceiling } = self.params.bounds;
+        let one = 1.0 / self.srtt.max(f64::MIN_POSITIVE);
+        let floor = (self.floors * floor.per_second().min(one)).min(ceiling.per_second());
+        RateBounds { floor: UpdateRate::saturating(floor), ceiling }
+    }
+}
+
+impl RateLaw for Tenth {
+    fn name(&self) -> &'static str {
+        "tenth"
+    }
+
+    fn restart(&mut self, _now: Time) {
+        *self = Self::new(self.params);
+    }
+
+    fn on_sent(&mut self, now: Time, seq: u64) {
+        self.pacer.on_sent(now, self.rate());
+        let follows = self.follows();
+        if self.losses.on_sent(seq, follows) {
+            self.resumes_at = now + self.rate().period() * u64::from(TRAIN);
+        }
+        self.newest_sent = (seq, now);
+        self.sparse.on_sent(now);
+        if let Some(startup) = &mut self.startup {
+            startup.on_sent(now, seq);
+        }
+        if let Some(round) = &mut self.round {
+            round.sent = round.sent.saturating_add(1);
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
+            return;
+        }
+        self.newest_acked = Some(ack.seq);
+        self.heard_at = now;
+        let rtt = now.since(ack.sent_at) - ack.hold;
+        let Wait { ahead, back } = self.waits.on_ack(ack, rtt);
+        let pair_gap = self.service.on_ack(now, ack);
+        if let Some(startup) = &mut self.startup {
+            startup.on_ack(ack.seq, rtt);
+            return self.measured(now);
+        }
+        if self.stage == Stage::Climbing {
+            self.pair_gap = pair_gap.map_or(self.pair_gap, |gap| gap.max(self.pair_gap));
+        }
+        self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
+        self.sparse.on_ack(now, back, self.srtt);
+        self.pauses.on_ack(ack);
+        let has_followed = self.losses.has_followed(ack.seq);
+        let since = self.losses.on_ack(ack);
+        if has_followed {
+            return; // It waited for the one that left with it.
+        }
+        if ahead <= DRAINED * self.wait && Pauses::is_after(ack.received_at, self.srtt) {
+            self.drained_at = now;
+        }
+        self.variation.on_wait(ahead);
+        let known = Known {
+            service: self.service.least().unwrap_or(0.0),
+            least_rtt: self.waits.least_rtt(),
+            srtt: self.srtt,
+            period: pauses::period(self.srtt),
+        };
+        let (waited, loses) = (Waited { ahead, both: ahead + back }, self.losses.part() > FREE);
+        if let Some(longer) = self.jumps.on_ack(now, ack, waited, known, loses) {
+            self.waits.raise(longer.ahead, longer.both);
+            (self.stage, self.pair_gap) = (Stage::Climbing, 0.0);
+            return self.begin_round(now);
+        }
+        // In a crowd acks wait in line for the air that updates take; a little of that is always there.
+        let round_trip = self.waits.least_rtt().max(back).max(f64::MIN_POSITIVE);
+        self.count(now, ack, since, ahead + back * (back / round_trip));
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        if let Some(startup) = &mut self.startup {
+            startup.on_tick(now);
+            return self.measured(now);
+        }
+        if self.round.is_some_and(|round| round.ends_at <= now) {
+            self.end_round(now);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let startup = self.startup.as_ref().and_then(Startup::next_event);
+        self.round.map(|round| round.ends_at).or(startup)
+    }
+
+    fn next_update_at(&self) -> Option<Time> {
+        match &self.startup {
+            Some(startup) => startup.wants_probe().then_some(Time::ZERO),
+            None if self.follows() => Some(Time::ZERO),
+            None => {
+                let at = self.pacer.next_at(self.rate());
+                Some(self.behind_pause(at.max(self.resumes_at).max(self.reopens_at())))
+            }
+        }
+    }
+
+    fn wants_ack(&self, now: Time) -> bool {
+        self.losses.is_in_train()
+            || self.round_of_pair().is_some_and(|round| round.sent < 2)
+            || self.sparse.wants_ack(now)
+    }
+
+    fn rate(&self) -> UpdateRate {
+        let rate = if self.srtt > 0.0 { self.aim().max(self.least_rate()) } else { 0.0 };
+        self.yielding_bounds().clamp(UpdateRate::saturating(rate))
+    }
+
+    fn phase(&self) -> Phase {
+        if self.startup.is_some() { Phase::Probing } else { Phase::Steering }
+    }
+
+    fn bounds(&self) -> Option<RateBounds> {
+        Some(self.params.bounds)
+    }
+
+    fn set_bounds(&mut self, bounds: RateBounds) {
+        self.params.bounds = bounds;
+    }
+}

@@ -1,0 +1,74 @@
+//! Updates sent at one rate, and what their acks say.
+
+use super::losses::Since;
+use crate::unit::Time;
+
+/// A wait that all updates of a round have in common is a queue that stands, less this part of what
+/// varies: of 8 exponential waits the least is an eighth of the mean.
+const VARIES: f64 = 0.75;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Round {
+    pub(super) began_at: Time,
+    pub(super) ends_at: Time,
+    pub(super) sent: u32,
+    /// Acknowledged.
+    pub(super) count: u32,
+    /// From the first one that is acknowledged on.
+    pub(super) since: Since,
+    wait_sum: f64,
+    least_wait: f64,
+}
+
+impl Round {
+    pub(super) fn new(began_at: Time, ends_at: Time) -> Self {
+        let (since, least_wait) = (Since::default(), f64::INFINITY);
+        Self { began_at, ends_at, sent: 0, count: 0, since, wait_sum: 0.0, least_wait }
+    }
+
+    /// Counts in an update that waited for so many s, with what was sent and lost since the one before.
+    pub(super) fn count_in(&mut self, since: Since, wait: f64) {
+        if self.count > 0 {
+            self.since.sent += since.sent;
+            self.since.lost += since.lost;
+        }
+        self.count += 1;
+        self.wait_sum += wait;
+        self.least_wait = self.least_wait.min(wait);
+    }
+
+    /// Mean wait, s; of a round that has counted something.
+    pub(super) fn mean_wait(&self) -> f64 {
+        self.wait_sum / f64::from(self.count)
+    }
+
+    /// What of the mean wait is a queue that stands, s.
+    pub(super) fn standing_wait(&self) -> f64 {
+        let varies = self.mean_wait() - self.least_wait;
+        (self.least_wait - VARIES * varies).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(waits: &[f64]) -> Round {
+        let mut round = Round::new(Time::ZERO, Time::ZERO);
+        waits.iter().for_each(|wait| round.count_in(Since { sent: 2.0, lost: 1.0 }, *wait));
+        round
+    }
+
+    #[test]
+    fn what_all_updates_waited_for_stands_and_jitter_does_not() {
+        assert_eq!(of(&[4.0; 8]).standing_wait(), 4.0);
+        assert_eq!(of(&[0.0, 2.0, 4.0, 6.0]).standing_wait(), 0.0);
+        assert_eq!(of(&[3.0, 5.0]).standing_wait(), 2.25);
+    }
+
+    #[test]
+    fn losses_count_from_the_first_ack_on() {
+        assert_eq!(of(&[0.0]).since, Since::default());
+        assert_eq!(of(&[0.0; 3]).since, Since { sent: 4.0, lost: 2.0 });
+    }
+}
