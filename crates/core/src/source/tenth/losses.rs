@@ -81,6 +81,8 @@ pub(super) struct Losses {
     alone: Counted,
     behind: Counted,
     is_tested: bool,
+    /// Nothing has been found out yet.
+    is_open: bool,
     /// The part that is lost at random; 0 if a full queue is the cause.
     random: f64,
     /// The first update of the train that is not judged yet.
@@ -116,7 +118,13 @@ impl Losses {
 
     /// Finds out whether losses are random.
     pub(super) fn test(&mut self) {
+        self.is_open |= !self.is_tested;
         self.is_tested = true;
+    }
+
+    /// Whether that has begun and nothing has been found out yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Whether the next update belongs to a train, and leaves at once.
@@ -124,8 +132,9 @@ impl Losses {
         self.left > 0
     }
 
-    /// An update leaves; `follows` if together with the one before it. Says whether it ends a train.
-    pub(super) fn on_sent(&mut self, seq: u64, follows: bool) -> bool {
+    /// An update leaves; `follows` if together with the one before it. It may begin a train; says whether
+    /// it ends one.
+    pub(super) fn on_sent(&mut self, seq: u64, follows: bool, may_begin: bool) -> bool {
         if follows {
             let continues = self.followers > 0 && self.follower.wrapping_add(1) == seq;
             self.followers = if continues { self.followers.saturating_add(1) } else { 1 };
@@ -138,7 +147,7 @@ impl Losses {
         }
         self.since_train = self.since_train.saturating_add(1);
         let between = if self.random > 0.0 { BETWEEN_RANDOM } else { BETWEEN };
-        if self.is_tested && self.since_train >= between {
+        if self.is_tested && may_begin && self.since_train >= between {
             (self.train, self.first) = (Some(seq), None);
             (self.left, self.since_train) = (TRAIN - 1, 0);
         }
@@ -191,6 +200,7 @@ impl Losses {
         if self.behind.sent < ENOUGH {
             return;
         }
+        self.is_open = false;
         let (alone, behind) = (self.alone.part(), self.behind.part());
         let is_random = 1.0 - behind >= AS_MANY * (1.0 - alone);
         self.random = if is_random { alone } else { 0.0 };
@@ -229,7 +239,7 @@ mod tests {
         for seq in 0..count {
             let follows = losses.is_in_train();
             place = if follows { place + 1 } else { 0 };
-            losses.on_sent(seq, follows);
+            losses.on_sent(seq, follows, true);
             if arrives(seq, place) {
                 fresh += 1;
                 losses.on_ack(&ack(seq, fresh, 0));
@@ -287,8 +297,8 @@ mod tests {
     fn the_first_of_a_pair_that_a_fresher_one_replaced_is_not_lost() {
         let mut losses = Losses::default();
         losses.on_ack(&ack(0, 1, 0));
-        losses.on_sent(1, false);
-        losses.on_sent(2, true);
+        losses.on_sent(1, false, true);
+        losses.on_sent(2, true, true);
         assert!(losses.has_followed(2) && !losses.has_followed(1));
         assert_eq!(losses.on_ack(&ack(2, 2, 0)), Since { sent: 2.0, lost: 0.0 });
     }
@@ -298,7 +308,7 @@ mod tests {
         let mut losses = Losses::default();
         losses.test();
         for (seq, fresh) in [(0, 7), (1, u32::MAX), (u64::MAX - 1, 0), (u64::MAX, u32::MAX / 2)] {
-            losses.on_sent(seq, true);
+            losses.on_sent(seq, true, true);
             losses.on_ack(&ack(seq, fresh, u32::MAX));
             assert!((0.0..=1.0).contains(&losses.part()));
         }

@@ -23,7 +23,7 @@
 //! **It does not keep a path overloaded**, behind any queue and with any number of sources:
 //!
 //! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
-//!   half of the time without an ack, at most after 2 s, or after losses 16 s.
+//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s), after losses 2 s.
 //! - Updates that are lost to a full queue have a price (`losses`), which is above κ as long as more than
 //!   about a tenth is lost. So the load falls until less is; nothing else makes up for it.
 //! - The least delay is raised only by what a queue of ours cannot bring about (`jump`).
@@ -99,7 +99,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         // A crowd that starts behind a slow link keeps it busy with probes for as long as this.
-        let max_timeout = Span::from_secs(16);
+        let max_timeout = Span::from_secs(8);
         Self {
             waiting: 0.14,
             lost: 4.0,
@@ -136,11 +136,9 @@ const AMPLE: f64 = 10.0;
 /// So many times of what is to be in transit may be, and two more.
 const BEYOND: f64 = 1.5;
 
-/// The longest of these times: a path that comes back is noticed by then.
-const OUTAGE: Span = Span::from_secs(2);
-
-/// So many times longer where losses had a price before.
-const LONGER: u32 = 8;
+/// Bounds of the longest of these times, which is 8 round trips, and after losses the upper one: an outage
+/// is over when an update comes through.
+const OUTAGE: [Span; 2] = [Span::from_millis(250), Span::from_secs(2)];
 
 /// Updates that a round of the climb counts, and any other that is long or loses so many.
 const FEW: u32 = 3;
@@ -192,11 +190,17 @@ const WHOLE_PRICE: f64 = 0.05;
 /// The power of the part that they use; 0.3 is the least with which unequal sources meet within a minute.
 const FAIRNESS: f64 = 0.3;
 
+/// While losses are tested, so many updates a round trip are sent.
+const TESTING: f64 = 0.5;
+
+/// No trains leave at a lower rate, 1/s: behind one there is a gap of four periods.
+const SLOW: f64 = 2.0;
+
 /// In a round without losses the floors recover by this factor,
 const RECOVERY: f64 = 1.05;
 
 /// and they never yield to less than this part.
-const YIELDED: f64 = 1.0 / 16.0;
+const YIELDED: f64 = 0.25;
 
 /// A source pauses with the others in its first s.
 const NEW: Span = Span::from_secs(10);
@@ -358,11 +362,11 @@ impl Tenth {
         self.stage = Stage::Steering;
         self.was_silent = true;
         self.stride = STEP;
-        if !self.was_clean {
+        if !self.was_clean && !self.losses.is_open() {
             self.floors = (self.floors / 2.0).max(YIELDED);
         }
         let least = self.aim().min(self.floors / self.srtt);
-        self.set_rate((self.aim() / 2.0).max(least));
+        self.set_rate((self.aim() / 2.0).max(least).max(self.testing_rate()));
     }
 
     fn climb(&mut self, round: &Round, length: f64) {
@@ -389,14 +393,16 @@ impl Tenth {
         let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
         self.wait = round.mean_wait();
         let loss = self.loss(round);
-        if loss > 0.0 && self.wait < DEEP * self.service.least().unwrap_or(0.0) {
+        let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
+        if loss > 0.0 && waits_little && self.sends_trains() {
             self.losses.test();
         }
         let (price, of_losses) = (self.price(round, length), self.price_of_all() * loss);
         let wish = libm::sqrt(aim / price.max(1e-3 * aim));
         let survive = 1.0 - loss;
         self.was_clean = of_losses < aim;
-        let floors = if self.was_clean { RECOVERY } else { wish.max(survive) };
+        let yields = !self.was_clean && !self.losses.is_open();
+        let floors = if yields { wish.max(survive) } else { RECOVERY };
         self.floors = (self.floors * floors).clamp(YIELDED, 1.0);
         let mut rate = self.aim();
         if wish < 1.0 {
@@ -411,7 +417,19 @@ impl Tenth {
             rate *= wish.min(1.0 + self.stride.min(more));
             self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
         }
-        self.set_rate(rate);
+        self.set_rate(rate.max(self.testing_rate()));
+    }
+
+    /// While it is open whether losses are random, no less is sent, 1/s: the test is over after some 40
+    /// updates of trains, and would take for ever otherwise.
+    fn testing_rate(&self) -> f64 {
+        let least = (TESTING / self.srtt).max(SLOW);
+        if self.losses.is_open() { self.aim().min(least) } else { 0.0 }
+    }
+
+    /// Whether the gap behind a train is short enough.
+    fn sends_trains(&self) -> bool {
+        self.rate().per_second() >= SLOW
     }
 
     /// What a round has cost: updates of ours that waited, and what was lost.
@@ -481,9 +499,12 @@ impl Tenth {
         if in_transit < BEYOND * self.in_transit + 2.0 {
             return Time::ZERO;
         }
-        let longest = if self.was_clean { OUTAGE } else { OUTAGE * u64::from(LONGER) };
+        let srtt = Span::from_secs_f64(self.srtt);
+        let is_clean = self.was_clean || self.losses.is_open();
+        let [least, most] = OUTAGE;
+        let longest = if is_clean { (srtt * 8).clamp(least, most) } else { most };
         let silence = left_at.since(self.heard_at.min(left_at));
-        left_at + (silence / 2).min(longest).max(Span::from_secs_f64(self.srtt))
+        left_at + (silence / 2).min(longest).max(srtt)
     }
 
     /// `at`, or the first time of the pacer's grid behind the pause into which that falls.
@@ -540,7 +561,7 @@ impl RateLaw for Tenth {
     fn on_sent(&mut self, now: Time, seq: u64) {
         self.pacer.on_sent(now, self.rate());
         let follows = self.follows();
-        if self.losses.on_sent(seq, follows) {
+        if self.losses.on_sent(seq, follows, self.sends_trains()) {
             self.resumes_at = now + self.rate().period() * u64::from(TRAIN);
         }
         self.newest_sent = (seq, now);

@@ -40,6 +40,9 @@ impl Normal {
         // A law changes its rate by a quarter at a time; the last period may have been the longer.
         let pause = match law.phase() {
             Phase::Probing => LONGEST_PAUSE,
+            // Behind a train of four updates it waits for as many periods, and it pauses for a round
+            // trip.
+            Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,
             Phase::Steering => law.rate().period() * 2,
         };
         let normal = delay + pause + Span::from_millis(1);
