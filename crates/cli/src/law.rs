@@ -24,7 +24,7 @@ pub(crate) enum LawName {
     AcpPlus,
     /// ACP as published, the predecessor of acp+, with a step size.
     Acp,
-    /// Holds the number of its own queued updates at about a tenth.
+    /// Holds the number of its own queued updates at about a tenth; prints what it falls short of.
     Tenth,
     /// One update per round trip.
     Lazy,
@@ -144,6 +144,14 @@ impl LawArgs {
             worth: self.worth.unwrap_or_default(),
             max_bandwidth: self.max_bandwidth,
         })
+    }
+
+    /// What somebody who chooses this law should know.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        (self.law == LawName::Tenth).then_some(
+            "--law tenth: many sources behind a short queue can still overload a path \
+             (docs/fresher.md, \"Safety\")",
+        )
     }
 
     /// Whether the law has control epochs.

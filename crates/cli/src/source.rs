@@ -162,6 +162,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let message = "--epochs belongs to --law acp+d, acp+ and acp; other laws have no epochs";
         return Err(Failure::Usage(miette!("{message}")));
     }
+    if let Some(warning) = args.law.warning() {
+        say!("{warning}");
+    }
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
     let transport = args.transport.transport(&args.url)?;
     let token = args.transport.token(&args.url)?;
