@@ -33,9 +33,9 @@ fn assert_refused(words: &str, code: i32, why: &str) {
 
 #[test]
 fn a_law_that_can_overload_a_path_says_so() {
-    let tenth = ended("source udp://127.0.0.1:9 --law tenth --duration 100ms");
+    let tenth = ended("source udp://127.0.0.1:9 --size 9B --law tenth --duration 100ms");
     assert!(said(&tenth).contains("can still overload a path"), "{}", said(&tenth));
-    let lazy = ended("source udp://127.0.0.1:9 --law lazy --duration 100ms");
+    let lazy = ended("source udp://127.0.0.1:9 --size 9B --law lazy --duration 100ms");
     assert!(!said(&lazy).contains("overload"), "{}", said(&lazy));
 }
 

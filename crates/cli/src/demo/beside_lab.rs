@@ -21,7 +21,7 @@ mod lateness;
 mod verdict;
 
 /// Of `scenarios/fresher`, where the lab sees the laws well apart.
-const FAMILIES: [&str; 4] = ["satellite", "jitter-05", "loss-10", "narrow-back"];
+const FAMILIES: [&str; 4] = ["satellite", "jitter-05", "unequal-hops", "narrow-back"];
 
 /// The laws; `acp+` as published is left out, as losses let its rate drift without end.
 const LAWS: [&str; 3] = ["tenth", "acp+d", "lazy"];

@@ -51,69 +51,26 @@
 
 mod jump;
 mod losses;
+mod params;
 mod pauses;
+mod price;
 mod round;
 mod variation;
 
 use self::jump::{Jumps, Known, Waited};
 use self::losses::{Losses, Since, TRAIN};
+pub use self::params::Params;
 use self::pauses::Pauses;
+use self::price::FREE;
 use self::round::Round;
 use self::variation::Variation;
 use super::pacer::Pacer;
 use super::service::Service;
-use super::sparse::{Acks, Sparse};
-use super::startup::{self, Startup};
-use super::waits::{DelaySource, Wait, Waits};
+use super::sparse::Sparse;
+use super::startup::Startup;
+use super::waits::{Wait, Waits};
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{Span, Time, UpdateRate};
-
-/// Settings of [`Tenth`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub struct Params {
-    /// κ: so many of its own updates wait, on average. More is more throughput and more age. 0.14:
-    /// at an M/D/1 queue it is within 6 % of the best for 1 to 48 sources (`docs/fresher.md`).
-    pub waiting: f64,
-    /// λ: the price of a loss of everything, in updates that wait. 4: a twentieth lost costs κ.
-    pub lost: f64,
-    /// Where a queue is deep, the rate is at least so many updates a smoothed round trip. 1: Lazy's.
-    pub under_way: f64,
-    /// Which delay tells that updates wait.
-    pub delay: DelaySource,
-    /// Which updates ask for an ack.
-    pub acks: Acks,
-    /// Updates that a round counts, 1 or more. 8: their mean has a third of the spread of one.
-    pub round: u32,
-    /// The smallest factor on the number in transit in a round, but for losses.
-    pub smallest_factor: f64,
-    /// The largest factor on the number in transit in a round.
-    pub largest_factor: f64,
-    /// How acks give a first round trip.
-    pub startup: startup::Params,
-    /// Floor and ceiling of the rate.
-    pub bounds: RateBounds,
-}
-
-impl Default for Params {
-    fn default() -> Self {
-        // A crowd that starts behind a slow link keeps it busy with probes for as long as this.
-        let max_timeout = Span::from_secs(8);
-        Self {
-            waiting: 0.14,
-            lost: 4.0,
-            under_way: 1.0,
-            delay: DelaySource::default(),
-            acks: Acks::default(),
-            round: 8,
-            smallest_factor: 0.8,
-            largest_factor: 1.25,
-            startup: startup::Params { probes: 1, max_timeout, ..startup::Params::default() },
-            bounds: RateBounds::default(),
-        }
-    }
-}
 
 /// Weight of the newest round trip in srtt: Lazy's.
 const SMOOTHING: f64 = 0.2;
@@ -146,21 +103,6 @@ const FEW: u32 = 3;
 /// A round is long after so many s, and three round trips.
 const LONG: f64 = 1.0;
 
-/// What varies counts in full on paths that hold no more updates than this; on longer ones the share
-/// falls as the square of their length.
-const SHORT: f64 = 10.0;
-
-/// The least share of what varies that counts: 1.4 updates may wait then. A crowd on a long path would
-/// else wait for each source to see its own part of the queue.
-const LEAST_SHARE: f64 = 0.1;
-
-/// Of what varies and lasts, this part counts in addition: with more, a link whose capacity varies passes
-/// for a queue.
-const LASTING: f64 = 0.3;
-
-/// Waits of this roughness are jitter.
-const ROUGH: f64 = 2.0 / 3.0;
-
 /// A queue of so many updates is deep.
 const DEEP: f64 = 4.0;
 
@@ -179,16 +121,6 @@ const EDGE: f64 = 0.96;
 
 /// The smallest step up: the first one after a step down.
 const STEP: f64 = 0.02;
-
-/// So little lost has no price.
-const FREE: f64 = 0.02;
-
-/// A loss costs λ for sources that use this part of the narrowest hop or more; less for others, so that
-/// sources that lose come to the same rate.
-const WHOLE_PRICE: f64 = 0.05;
-
-/// The power of the part that they use; 0.3 is the least with which unequal sources meet within a minute.
-const FAIRNESS: f64 = 0.3;
 
 /// While losses are tested, so many updates a round trip are sent.
 const TESTING: f64 = 0.5;
@@ -430,48 +362,6 @@ impl Tenth {
     /// Whether the gap behind a train is short enough.
     fn sends_trains(&self) -> bool {
         self.rate().per_second() >= SLOW
-    }
-
-    /// What a round has cost: updates of ours that waited, and what was lost.
-    fn price(&self, round: &Round, length: f64) -> f64 {
-        let used = (f64::from(round.sent) / length).min(self.rate().per_second());
-        used * self.counted_wait(round) + self.price_of_all() * self.loss(round)
-    }
-
-    /// The price of a loss of everything.
-    fn price_of_all(&self) -> f64 {
-        let part = self.part_of_the_path().unwrap_or(1.0) / WHOLE_PRICE;
-        self.params.lost * libm::pow(part.clamp(1e-2, 1.0), FAIRNESS)
-    }
-
-    /// The part that was lost to a full queue and has a price, 0 to 1.
-    fn loss(&self, round: &Round) -> f64 {
-        let Since { sent, lost } = round.since;
-        let is_sudden = lost >= f64::from(FEW);
-        let sudden = if is_sudden { self.losses.not_random((lost - 1.0) / sent) } else { 0.0 };
-        (sudden.max(self.losses.part()) - FREE).max(0.0)
-    }
-
-    /// What of a round's wait counts, s.
-    fn counted_wait(&self, round: &Round) -> f64 {
-        let stands = round.standing_wait();
-        let lasting = LASTING * (1.0 - self.variation.roughness() / ROUGH).max(0.0);
-        let share = self.share();
-        stands + (share + (1.0 - share) * lasting) * (round.mean_wait() - stands)
-    }
-
-    /// The part of what varies that counts: 0.1 to 1.
-    fn share(&self) -> f64 {
-        let Some((service, own)) = self.service.least().zip(self.part_of_the_path()) else {
-            return 1.0;
-        };
-        let short = SHORT * service / self.waits.least_rtt().max(service);
-        own.max(short * short).clamp(LEAST_SHARE, 1.0)
-    }
-
-    /// How much of what the narrowest hop carries is ours, 0 to 1.
-    fn part_of_the_path(&self) -> Option<f64> {
-        self.service.least().map(|service| self.rate().per_second() * service)
     }
 
     /// Whether the source sent less than it might have.
