@@ -1,5 +1,5 @@
 //! A source, a narrow way back and a monitor over real sockets on loopback: with fewer acks the
-//! monitor is as fresh, and the source knows it earlier.
+//! monitor is as fresh, and the source knows it as early.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -87,9 +87,9 @@ fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     let answers = |seen: &Seen| seen.back.packets_in;
     assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.back);
     assert!(answers(&sparse) <= sparse.source.asked + 2, "{:?}", sparse.back);
-    // Of acks that queue for longer and longer, the source learns seconds later.
+    // Where each update asks, no more are in transit than acks allow, so that none queue for seconds.
     let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");
-    assert!(known(&sparse) * 2.0 < known(&every), "{} {}", known(&sparse), known(&every));
+    assert!(known(&sparse) < 1.1 * known(&every), "{} {}", known(&sparse), known(&every));
     let age = |seen: &Seen| seen.monitor.age_mean_ms.expect("the offset is known");
-    assert!(age(&sparse) * 2.0 < known(&every), "{} {}", age(&sparse), known(&every));
+    assert!(age(&sparse) < 1.1 * age(&every), "{} {}", age(&sparse), age(&every));
 }
