@@ -141,17 +141,27 @@ impl Losses {
             self.follower = seq;
             self.pairs = self.pairs.saturating_add(1);
         }
-        if self.left > 0 {
+        if self.left > 0 && follows {
             self.left -= 1;
             return self.left == 0;
         }
+        if self.left > 0 {
+            // The source has no update at hand, or a limit: that was no train.
+            (self.left, self.train) = (0, None);
+        }
+        let begins = may_begin && self.begins_train();
         self.since_train = self.since_train.saturating_add(1);
-        let between = if self.random > 0.0 { BETWEEN_RANDOM } else { BETWEEN };
-        if self.is_tested && may_begin && self.since_train >= between {
+        if begins {
             (self.train, self.first) = (Some(seq), None);
             (self.left, self.since_train) = (TRAIN - 1, 0);
         }
         false
+    }
+
+    /// Whether the next update begins a train, if it may: not before the last one is judged.
+    pub(super) fn begins_train(&self) -> bool {
+        let between = if self.random > 0.0 { BETWEEN_RANDOM } else { BETWEEN };
+        self.is_tested && self.train.is_none() && self.since_train.saturating_add(1) >= between
     }
 
     /// Whether an update left together with the one before it, and waited for that one.
@@ -204,7 +214,8 @@ impl Losses {
         let (alone, behind) = (self.alone.part(), self.behind.part());
         let is_random = 1.0 - behind >= AS_MANY * (1.0 - alone);
         self.random = if is_random { alone } else { 0.0 };
-        if alone.max(behind) < FEW {
+        // What trains lose by themselves is no reason to go on.
+        if alone < FEW {
             (self.random, self.is_tested) = (0.0, false);
         }
         self.alone.halve();
@@ -279,6 +290,30 @@ mod tests {
         assert!((0.15..0.25).contains(&losses.random), "{}", losses.random);
         assert_eq!(losses.not_random(0.2), 0.0);
         assert!(losses.not_random(0.9) > 0.5, "more than that is not");
+    }
+
+    #[test]
+    fn a_train_is_judged_however_late_its_acks_are() {
+        let mut losses = Losses::default();
+        losses.test();
+        for seq in 0..2_000u64 {
+            losses.on_sent(seq, losses.is_in_train(), true);
+            if let Some(acked) = seq.checked_sub(40) {
+                losses.on_ack(&ack(acked, acked as u32 + 1, 0));
+            }
+        }
+        assert!(!losses.is_open(), "it is over");
+    }
+
+    #[test]
+    fn a_train_that_a_limit_has_spread_is_none() {
+        let mut losses = Losses::default();
+        losses.test();
+        for seq in 0..400 {
+            losses.on_sent(seq, false, true);
+            losses.on_ack(&ack(seq, seq as u32 + 1, 0));
+        }
+        assert_eq!(losses.behind.sent, 0.0);
     }
 
     #[test]

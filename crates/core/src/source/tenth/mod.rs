@@ -23,7 +23,8 @@
 //! **It does not keep a path overloaded**, behind any queue and with any number of sources:
 //!
 //! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
-//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s), after losses 2 s.
+//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s), after losses
+//!   2 s, and never before a round trip is over.
 //! - Updates that are lost to a full queue have a price (`losses`), which is above κ as long as more than
 //!   about a tenth is lost. So the load falls until less is; nothing else makes up for it.
 //! - The least delay is raised only by what a queue of ours cannot bring about (`jump`).
@@ -231,6 +232,7 @@ impl Tenth {
         self.startup = None;
         self.began_at = now;
         self.srtt = rtt.as_secs_f64();
+        self.set_rate(self.aim());
         self.begin_round(now);
     }
 
@@ -294,7 +296,7 @@ impl Tenth {
         self.stage = Stage::Steering;
         self.was_silent = true;
         self.stride = STEP;
-        if !self.was_clean && !self.losses.is_open() {
+        if !self.was_clean && !self.is_testing() {
             self.floors = (self.floors / 2.0).max(YIELDED);
         }
         let least = self.aim().min(self.floors / self.srtt);
@@ -333,7 +335,7 @@ impl Tenth {
         let wish = libm::sqrt(aim / price.max(1e-3 * aim));
         let survive = 1.0 - loss;
         self.was_clean = of_losses < aim;
-        let yields = !self.was_clean && !self.losses.is_open();
+        let yields = !self.was_clean && !self.is_testing();
         let floors = if yields { wish.max(survive) } else { RECOVERY };
         self.floors = (self.floors * floors).clamp(YIELDED, 1.0);
         let mut rate = self.aim();
@@ -356,7 +358,12 @@ impl Tenth {
     /// updates of trains, and would take for ever otherwise.
     fn testing_rate(&self) -> f64 {
         let least = (TESTING / self.srtt).max(SLOW);
-        if self.losses.is_open() { self.aim().min(least) } else { 0.0 }
+        if self.is_testing() { self.aim().min(least) } else { 0.0 }
+    }
+
+    /// Whether it is being found out whether losses are random.
+    fn is_testing(&self) -> bool {
+        self.losses.is_open() && self.sends_trains()
     }
 
     /// Whether the gap behind a train is short enough.
@@ -366,7 +373,8 @@ impl Tenth {
 
     /// Whether the source sent less than it might have.
     fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
-        f64::from(round.sent) < 0.7 * self.aim() * length - 1.0
+        let aim = self.aim().min(self.params.bounds.ceiling.per_second());
+        f64::from(round.sent) < 0.7 * aim * length - 1.0
     }
 
     /// The round whose first two updates leave at once, as it is worth knowing what the path can carry.
@@ -390,7 +398,7 @@ impl Tenth {
             return Time::ZERO;
         }
         let srtt = Span::from_secs_f64(self.srtt);
-        let is_clean = self.was_clean || self.losses.is_open();
+        let is_clean = self.was_clean || self.is_testing();
         let [least, most] = OUTAGE;
         let longest = if is_clean { (srtt * 8).clamp(least, most) } else { most };
         let silence = left_at.since(self.heard_at.min(left_at));
@@ -450,7 +458,8 @@ impl RateLaw for Tenth {
 
     fn on_sent(&mut self, now: Time, seq: u64) {
         self.pacer.on_sent(now, self.rate());
-        let follows = self.follows();
+        // A limit or a sampler may have spread what was to leave at once.
+        let follows = self.follows() && now.since(self.newest_sent.1) < self.rate().period() / 4;
         if self.losses.on_sent(seq, follows, self.sends_trains()) {
             self.resumes_at = now + self.rate().period() * u64::from(TRAIN);
         }
@@ -477,13 +486,13 @@ impl RateLaw for Tenth {
             startup.on_ack(ack.seq, rtt);
             return self.measured(now);
         }
-        if self.stage == Stage::Climbing {
+        let has_followed = self.losses.has_followed(ack.seq);
+        if self.stage == Stage::Climbing && has_followed {
             self.pair_gap = pair_gap.map_or(self.pair_gap, |gap| gap.max(self.pair_gap));
         }
         self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
         self.sparse.on_ack(now, back, self.srtt);
         self.pauses.on_ack(ack);
-        let has_followed = self.losses.has_followed(ack.seq);
         let since = self.losses.on_ack(ack);
         if has_followed {
             return; // It waited for the one that left with it.
@@ -537,6 +546,7 @@ impl RateLaw for Tenth {
 
     fn wants_ack(&self, now: Time) -> bool {
         self.losses.is_in_train()
+            || (self.sends_trains() && self.losses.begins_train())
             || self.round_of_pair().is_some_and(|round| round.sent < 2)
             || self.sparse.wants_ack(now)
     }
