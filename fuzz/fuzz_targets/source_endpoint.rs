@@ -74,7 +74,8 @@ fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     for step in steps {
         endpoint.step(step);
         let rate = endpoint.source.law().rate().per_second();
-        assert!((0.5..=1e4).contains(&rate), "a rate of {rate}");
+        // Tenth goes below the floor where updates are lost, or take long.
+        assert!(rate > 0.0 && rate <= 1e4, "a rate of {rate}");
     }
 });
 

@@ -71,7 +71,7 @@ fn more_than_is_worth_it_is_not_sent_unless_asked_for() {
 #[test]
 fn all_packets_count_for_the_bandwidth_from_the_first_one_on() {
     let monitor = Monitor::start();
-    let report = monitor.hear("--size 400B --law tenth --max-bandwidth 20kbit --duration 1s");
+    let report = monitor.hear("--size 400B --law lazy --max-bandwidth 20kbit --duration 1s");
     let earned = 2_500.0 * number(&report, "duration_s");
     // The burst is 3000 bytes; an update, and the goodbye, come on top.
     assert!(number(&report, "wire_bytes") <= earned + 3_000.0 + 500.0 + 100.0, "{report}");
