@@ -99,7 +99,8 @@ pub struct LinkParams {
     pub mtu: Option<Bytes>,
     /// The rate of transmission; `None` is infinitely fast.
     pub rate: Option<BitRate>,
-    /// When packets are transmitted, in place of a rate, and what is added to `delay` from when on.
+    /// The times at which packets are transmitted, in place of a rate, and changes of what is added to
+    /// `delay`.
     /// It starts at [`Time::ZERO`].
     ///
     /// [`Time::ZERO`]: crate::unit::Time::ZERO

@@ -221,7 +221,7 @@ mod tests {
         let width = walk.max / parts as f64;
         let below = |x: f64| 0.5 * libm::erfc(-x / (walk.step * core::f64::consts::SQRT_2));
         let middle = |part: usize| (part as f64 + 0.5) * width;
-        // From a rate to a part; what is above the range is in the last part.
+        // The transition from a rate to a part; rates above the range belong to the last part.
         let into = |rate: f64, part: usize| {
             let above =
                 if part + 1 == parts { 1.0 } else { below(middle(part) + width / 2.0 - rate) };

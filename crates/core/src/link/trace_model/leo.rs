@@ -42,8 +42,8 @@
 //! - The capacity of a slot is uniform in `mean_rate`·(1 ± `spread`), that of an interval in the slot's
 //!   capacity·(1 ± `variation`), and the wobble uniform in ±`wobble`.
 //! - An outage begins with a slot, with `outage_probability`, and is uniform in length up to `outage_max`:
-//!   half of the handovers, 140 ms in the mean. Nothing is transmitted meanwhile; what is lost is what
-//!   the queue does not hold.
+//!   half of the handovers, 140 ms in the mean. Nothing is transmitted meanwhile; packets that the
+//!   queue cannot hold are lost.
 //! - The two directions of a path (streams of one seed) have the same satellites, ground delays and
 //!   outages, and their own capacity and wobble.
 

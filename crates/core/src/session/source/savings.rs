@@ -4,8 +4,8 @@ use super::{Reach, Source};
 use crate::unit::{Bytes, Time};
 
 impl Source {
-    /// So many bytes left for the monitor, with all headers: of what was written here, after it was
-    /// written, and of the transport's own packets. Limits on the bandwidth count them.
+    /// These bytes have been sent to the monitor, with all headers: those of datagrams that were written
+    /// here, and those of the transport's own packets. Limits on the bandwidth count them.
     pub fn on_bytes(&mut self, now: Time, bytes: Bytes) {
         self.counters.wire_bytes = self.counters.wire_bytes.saturating_add(bytes.get());
         self.law.on_bytes(now, bytes);

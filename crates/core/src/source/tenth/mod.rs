@@ -9,7 +9,7 @@
 //!   restart ────────► climbing: 1 in transit, ──────────────────────────────────────► steering
 //!                     then ×2 a round             or pairs say that it is near            │
 //!                        ▲                                                                │
-//!                        └──────────── the way is longer at once, and stays so ◄──────────┘
+//!                        └─────────── the path is longer at once, and stays so ◄──────────┘
 //!
 //! price      = rate · wait + λ · loss      of a round: 8 updates that were sent at its rate
 //! in transit ← in transit · (κ / price)^½  within a step of the last
@@ -20,13 +20,15 @@
 //! all of its sources within a round trip, before any of them has decided anything. `docs/fresher.md`
 //! has the theory, what was tried instead, and what it comes to.
 //!
-//! **It does not keep a path overloaded**, behind any queue and with any number of sources:
+//! **What keeps it from overloading a path.** It does not hold everywhere: crowds with less than an update
+//! a second each, and queues of a few packets, are still overloaded (`docs/fresher.md`, "Safety").
 //!
 //! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
 //!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s), after losses
 //!   2 s, and never before a round trip is over.
-//! - Updates that are lost to a full queue have a price (`losses`), which is above κ as long as more than
-//!   about a tenth is lost. So the load falls until less is; nothing else makes up for it.
+//! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a
+//!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
+//!   is.
 //! - The least delay is raised only by what a queue of ours cannot bring about (`jump`).
 //! - Sources that joined while others' updates waited see the path without them in common pauses
 //!   (`pauses`).
@@ -331,7 +333,8 @@ impl Tenth {
         if loss > 0.0 && waits_little && self.sends_trains() {
             self.losses.test();
         }
-        let (price, of_losses) = (self.price(round, length), self.price_of_all() * loss);
+        let of_losses = self.price_of_all() * loss;
+        let price = self.price_of_waits(round, length) + of_losses;
         let wish = libm::sqrt(aim / price.max(1e-3 * aim));
         let survive = 1.0 - loss;
         self.was_clean = of_losses < aim;

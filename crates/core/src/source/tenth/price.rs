@@ -34,8 +34,13 @@ const FAIRNESS: f64 = 0.3;
 impl Tenth {
     /// What a round has cost: updates of ours that waited, and what was lost.
     pub(super) fn price(&self, round: &Round, length: f64) -> f64 {
+        self.price_of_waits(round, length) + self.price_of_all() * self.loss(round)
+    }
+
+    /// Updates of ours that waited.
+    pub(super) fn price_of_waits(&self, round: &Round, length: f64) -> f64 {
         let used = (f64::from(round.sent) / length).min(self.rate().per_second());
-        used * self.counted_wait(round) + self.price_of_all() * self.loss(round)
+        used * self.counted_wait(round)
     }
 
     /// The price of a loss of everything.
