@@ -1,9 +1,10 @@
 //! Limits on what a source sends, through whole sessions in virtual time: they hold from the first
 //! packet, for every law; and a state that does not change is left out while the monitor has it.
 
-use std::collections::VecDeque;
+#[path = "common/way.rs"]
+mod way;
 
-use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
     Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams, Verdict,
 };
@@ -13,6 +14,7 @@ use freshline_core::source::{
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 use freshline_core::wire;
+use way::{Way, arrived};
 
 /// Headers of IPv4 and UDP.
 const HEADERS: u64 = 28;
@@ -32,14 +34,6 @@ fn adaptive() -> Vec<(&'static str, Box<dyn RateLaw>)> {
         ("tenth", Box::new(Tenth::new(TenthParams::default()))),
         ("lazy", Box::new(Lazy::new(LazyParams::default()))),
     ]
-}
-
-/// Datagrams on their way: when they come, and by which path.
-type Way = VecDeque<(Time, PathId, Vec<u8>)>;
-
-fn arrived(way: &mut Way, now: Time) -> Option<(Time, PathId, Vec<u8>)> {
-    let is_there = way.front().is_some_and(|next| next.0 <= now);
-    if is_there { way.pop_front() } else { None }
 }
 
 /// A source and a monitor with a path of a constant delay and without end to its capacity.

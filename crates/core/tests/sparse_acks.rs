@@ -1,15 +1,17 @@
 //! A session in which not every update asks for an ack: monitors and sources of before, a law that
 //! never asks, several paths.
 
-use std::collections::VecDeque;
+#[path = "common/way.rs"]
+mod way;
 
-use freshline_core::path::{PathId, SchedulerConfig};
+use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
     Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
 };
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{self};
+use way::{Way, arrived};
 
 /// Each way.
 const WAY: Span = Span::from_millis(10);
@@ -19,14 +21,6 @@ const SERVICE: Span = Span::from_millis(7);
 
 /// The bit of an update's flags by which it asks for no ack.
 const NO_ACK: u8 = 4;
-
-/// Datagrams on their way: when they come, and by which path.
-type Way = VecDeque<(Time, PathId, Vec<u8>)>;
-
-fn arrived(way: &mut Way, now: Time) -> Option<(Time, PathId, Vec<u8>)> {
-    let is_there = way.front().is_some_and(|next| next.0 <= now);
-    if is_there { way.pop_front() } else { None }
-}
 
 /// A source and a monitor, with a narrow way back between them.
 struct World {
@@ -49,8 +43,8 @@ impl World {
             source: source.expect("no name"),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
             is_old_monitor: false,
-            there: VecDeque::new(),
-            back: VecDeque::new(),
+            there: Way::new(),
+            back: Way::new(),
             free_at: Time::ZERO,
         }
     }

@@ -191,9 +191,7 @@ mod tests {
         for tick in 0..=20 {
             // At one time the ack comes before the next update leaves.
             if let Some(seq) = u64::checked_sub(tick, 3).filter(|seq| !lost.contains(seq)) {
-                let (generated_at, sent_at) = (ms(seq * 10), ms(seq * 10));
-                let (hold, received_at) = (Span::ZERO, ms(0));
-                let ack = Ack { seq, generated_at, sent_at, hold, received_at, fresh: 0, stale: 0 };
+                let ack = Ack::of(seq, ms(seq * 10), ms(0));
                 epoch.on_ack(ms(tick * 10), &ack, last_acked.map_or(0, |last| seq - last - 1));
                 last_acked = Some(seq);
             }

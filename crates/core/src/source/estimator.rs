@@ -236,15 +236,7 @@ mod tests {
     }
 
     fn ack(seq: u64, sent: u64, received: u64, fresh: u32) -> Ack {
-        Ack {
-            seq,
-            generated_at: ms(sent),
-            sent_at: ms(sent),
-            hold: Span::ZERO,
-            received_at: ms(received),
-            fresh,
-            stale: 0,
-        }
+        Ack { fresh, ..Ack::of(seq, ms(sent), ms(received)) }
     }
 
     #[test]

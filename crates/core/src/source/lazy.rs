@@ -160,15 +160,7 @@ mod tests {
     }
 
     fn acked(law: &mut Lazy, seq: u64, sent_at: Time, now: Time) {
-        let ack = Ack {
-            seq,
-            generated_at: sent_at,
-            sent_at,
-            hold: Span::ZERO,
-            received_at: now,
-            fresh: seq as u32 + 1,
-            stale: 0,
-        };
+        let ack = Ack { fresh: seq as u32 + 1, ..Ack::of(seq, sent_at, now) };
         law.on_ack(now, &ack);
     }
 

@@ -383,18 +383,9 @@ mod tests {
         let mut round_trip = |limited: &mut Limited, seq: u64, size| {
             limited.on_sent(now, seq);
             limited.on_bytes(now, Bytes::new(size));
-            let (sent_at, hold) = (now, Span::ZERO);
+            let sent_at = now;
             now += Span::from_micros(100);
-            let fresh = seq as u32 + 1;
-            let ack = Ack {
-                seq,
-                generated_at: sent_at,
-                sent_at,
-                hold,
-                received_at: now,
-                fresh,
-                stale: 0,
-            };
+            let ack = Ack { fresh: seq as u32 + 1, ..Ack::of(seq, sent_at, now) };
             limited.on_ack(now, &ack);
         };
         round_trip(&mut limited, 0, 10);

@@ -79,6 +79,15 @@ pub struct Ack {
     pub stale: u32,
 }
 
+#[cfg(test)]
+impl Ack {
+    /// Of an update that left once it was sampled, and was answered at once; the counters are zero.
+    fn of(seq: u64, sent_at: Time, received_at: Time) -> Self {
+        let (generated_at, hold) = (sent_at, Span::ZERO);
+        Self { seq, generated_at, sent_at, hold, received_at, fresh: 0, stale: 0 }
+    }
+}
+
 /// What a law shows of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {

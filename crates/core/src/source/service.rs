@@ -80,16 +80,7 @@ mod tests {
     }
 
     fn ack(seq: u64, sent: u64, received: u64) -> Ack {
-        let (sent_at, received_at) = (ms(sent), ms(received));
-        Ack {
-            seq,
-            generated_at: sent_at,
-            sent_at,
-            hold: Span::ZERO,
-            received_at,
-            fresh: 0,
-            stale: 0,
-        }
+        Ack::of(seq, ms(sent), ms(received))
     }
 
     #[test]

@@ -97,16 +97,7 @@ mod tests {
     /// ahead by so much; half of the round trip is the way there.
     fn ack(seq: u64, rtt: Span, ahead: u64) -> Ack {
         let sent_at = ms(1_000 + seq * 100);
-        let received_at = sent_at + rtt / 2 + Span::from_millis(ahead);
-        Ack {
-            seq,
-            generated_at: sent_at,
-            sent_at,
-            hold: Span::ZERO,
-            received_at,
-            fresh: 0,
-            stale: 0,
-        }
+        Ack::of(seq, sent_at, sent_at + rtt / 2 + Span::from_millis(ahead))
     }
 
     /// The waits ahead, in ms, of updates with these round trips.
@@ -170,16 +161,7 @@ mod tests {
         for received in [0, 1, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX] {
             let mut waits = Waits::new(DelaySource::Forward);
             for (seq, at) in [(0, received), (1, received.wrapping_add(u64::MAX / 2 + 1)), (2, 0)] {
-                let (hold, sent_at, received_at) = (Span::ZERO, ms(seq), Time::from_nanos(at));
-                let ack = Ack {
-                    seq,
-                    generated_at: sent_at,
-                    sent_at,
-                    hold,
-                    received_at,
-                    fresh: 0,
-                    stale: 0,
-                };
+                let ack = Ack::of(seq, ms(seq), Time::from_nanos(at));
                 let wait = waits.on_ack(&ack, Span::from_millis(10));
                 assert!((0.0..=0.01).contains(&wait.ahead) && (0.0..=0.01).contains(&wait.back));
                 waits.raise(f64::MAX, f64::MAX);

@@ -115,9 +115,7 @@ mod tests {
         let mut jumps = Jumps::default();
         let longer = |(seq, wait): (u64, f64)| {
             let sent_at = Time::ZERO + Span::from_millis(10 * seq);
-            let (received_at, hold) = (sent_at, Span::ZERO);
-            let ack =
-                Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh: 0, stale: 0 };
+            let ack = Ack::of(seq, sent_at, sent_at);
             let wait = Waited { ahead: wait / 1e3, both: wait / 1e3 };
             jumps.on_ack(sent_at + Span::from_millis(50), &ack, wait, KNOWN, loses)
         };

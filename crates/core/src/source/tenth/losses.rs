@@ -234,11 +234,10 @@ fn between(first: &Ack, last: &Ack) -> Since {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::{Span, Time};
+    use crate::unit::Time;
 
     fn ack(seq: u64, fresh: u32, stale: u32) -> Ack {
-        let (at, hold) = (Time::ZERO, Span::ZERO);
-        Ack { seq, generated_at: at, sent_at: at, hold, received_at: at, fresh, stale }
+        Ack { fresh, stale, ..Ack::of(seq, Time::ZERO, Time::ZERO) }
     }
 
     /// Sends so many updates over a link; `arrives` says what becomes of one, by its number and its place

@@ -64,9 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn ack(sent_at: u64, received_at: u64) -> Ack {
-        let (sent_at, received_at) = (Time::from_nanos(sent_at), Time::from_nanos(received_at));
-        let (generated_at, hold) = (sent_at, Span::ZERO);
-        Ack { seq: 0, generated_at, sent_at, hold, received_at, fresh: 0, stale: 0 }
+        Ack::of(0, Time::from_nanos(sent_at), Time::from_nanos(received_at))
     }
 
     #[test]
