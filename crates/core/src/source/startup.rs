@@ -108,6 +108,11 @@ impl Startup {
         over.then(|| self.rtt_sum / u64::from(self.acked))
     }
 
+    /// Probes that have no ack.
+    pub(super) fn lost(&self) -> u32 {
+        self.sent.saturating_sub(self.acked)
+    }
+
     fn timeout(&self) -> Span {
         let base = match self.acked {
             0 => self.params.first_timeout,

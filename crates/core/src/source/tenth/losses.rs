@@ -10,9 +10,10 @@
 //! Behind a full drop-tail queue the first update of a train may find the last place, and those behind it
 //! find none. Delays cannot tell the two causes apart: all that a full queue lets through have waited as
 //! long. A train takes the place of as many single updates, so that the test adds no load. Until it has
-//! shown otherwise, a full queue is the cause.
+//! shown otherwise, a full queue is the cause. Then there is no test for a while, as trains fill queues.
 
 use crate::source::Ack;
+use crate::unit::{Span, Time};
 
 /// Updates over which losses are counted.
 const COUNTED: f64 = 32.0;
@@ -24,17 +25,35 @@ const AT_LEAST: f64 = 8.0;
 pub(super) const TRAIN: u32 = 4;
 
 /// Updates that leave alone between two trains, while it is open whether losses are random.
-const BETWEEN: u32 = 4;
+const BETWEEN: u32 = 1;
 
 /// The same, once they are.
 const BETWEEN_RANDOM: u32 = 24;
 
-/// So many updates behind the first ones of trains decide: their loss is then known within 8 %.
+/// So many updates behind the first ones of trains may decide: their loss is then known within 8 %.
 const ENOUGH: f64 = 36.0;
 
-/// Losses are random if behind the first ones at least this part arrives of what arrives alone. At a
-/// queue that is offered 1.5 times of what it carries it is about a half.
-const AS_MANY: f64 = 0.8;
+/// Losses are random if of those behind the first ones at least this part arrives of what arrives alone. At a
+/// queue that is offered 1.3 times of what it carries it is about 0.65.
+const AS_MANY: f64 = 0.9;
+
+/// They are not if it is at most this part; in between more trains decide;
+const FEWER: f64 = 0.75;
+
+/// and once losses are known to be random it takes less than that, of twice as many.
+const FEWER_KNOWN: f64 = 0.7;
+
+/// A test takes so many trains at most, of which some may have lost their first update.
+const MOST_TRAINS: u32 = 36;
+
+/// So many trains, and three quarters of all, that come without their first update tell of a queue.
+const HEADLESS: u32 = 6;
+
+/// After a full queue was found, so much time passes before the next test; twice as much each time,
+const REST: Span = Span::from_secs(8);
+
+/// up to this.
+const LONGEST_REST: Span = Span::from_secs(128);
 
 /// So little lost needs no explanation.
 const FEW: f64 = 0.03;
@@ -75,6 +94,8 @@ pub(super) struct Since {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Losses {
     last: Option<Ack>,
+    /// The part that was lost of the last 32 updates or so.
+    steady: f64,
     /// Since the rate was cut for losses.
     recent: Counted,
     /// Of updates that left alone, and of those behind the first one of a train.
@@ -83,6 +104,12 @@ pub(super) struct Losses {
     is_tested: bool,
     /// Nothing has been found out yet.
     is_open: bool,
+    /// Trains of this test, and those of which a later update has come, but not the first one.
+    trains: u32,
+    headless: u32,
+    /// When the next test may begin, and how long that takes.
+    rests_until: Time,
+    rest: Span,
     /// The part that is lost at random; 0 if a full queue is the cause.
     random: f64,
     /// The first update of the train that is not judged yet.
@@ -107,8 +134,7 @@ impl Losses {
 
     /// What of a part is more than what is lost at random, 0 to 1.
     pub(super) fn not_random(&self, part: f64) -> f64 {
-        let random = if self.random > 0.0 { 1.25 * self.random + MARGIN } else { 0.0 };
-        (part - random).clamp(0.0, 1.0)
+        (part - self.allowance()).clamp(0.0, 1.0)
     }
 
     /// The rate was cut: what was lost before tells nothing of the new one.
@@ -116,15 +142,38 @@ impl Losses {
         self.recent = Counted::default();
     }
 
-    /// Finds out whether losses are random.
-    pub(super) fn test(&mut self) {
-        self.is_open |= !self.is_tested;
-        self.is_tested = true;
+    /// Finds out whether losses are random; says whether a test begins.
+    pub(super) fn test(&mut self, now: Time) -> bool {
+        if self.is_tested || now < self.rests_until {
+            return false;
+        }
+        (self.is_tested, self.is_open) = (true, true);
+        self.begin_test();
+        true
+    }
+
+    fn begin_test(&mut self) {
+        (self.alone, self.behind) = (Counted::default(), Counted::default());
+        (self.trains, self.headless) = (0, 0);
+    }
+
+    /// Of updates, those that were lost and not at random, less than 0 where some have come late.
+    pub(super) fn excess(&self, since: Since) -> f64 {
+        since.lost - since.sent.max(0.0) * self.allowance()
+    }
+
+    fn allowance(&self) -> f64 {
+        if self.random > 0.0 { 1.25 * self.random + MARGIN } else { 0.0 }
     }
 
     /// Whether that has begun and nothing has been found out yet.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    /// The part that was lost of the last 32 updates or so, for whatever reason.
+    pub(super) fn steady(&self) -> f64 {
+        self.steady
     }
 
     /// Whether the next update belongs to a train, and leaves at once.
@@ -154,6 +203,7 @@ impl Losses {
         if begins {
             (self.train, self.first) = (Some(seq), None);
             (self.left, self.since_train) = (TRAIN - 1, 0);
+            self.trains = self.trains.saturating_add(1);
         }
         false
     }
@@ -171,55 +221,87 @@ impl Losses {
     }
 
     /// A fresh ack: gives what was sent and lost since the last one.
-    pub(super) fn on_ack(&mut self, ack: &Ack) -> Since {
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Since {
         let Some(last) = self.last.replace(*ack) else { return Since::default() };
         let mut since = between(&last, ack);
+        if self.is_tested {
+            self.alone.add(self.of_those_alone(&last, ack, since));
+        }
         if ack.seq >= self.follower {
             // A queue that keeps the freshest update alone has lost the first one of a pair.
             let pairs = f64::from(core::mem::take(&mut self.pairs));
             since.lost = if since.lost > 0.0 { (since.lost - pairs).max(0.0) } else { since.lost };
         }
+        if since.sent > 0.0 {
+            let weight = (since.sent / COUNTED).min(1.0);
+            self.steady += weight * (since.lost / since.sent - self.steady);
+        }
         if self.recent.sent > COUNTED {
             self.recent.halve();
         }
         self.recent.add(since);
-        if self.is_tested && self.train.is_none_or(|first| ack.seq <= first) {
-            self.alone.add(since);
-        }
-        self.see_train(ack);
+        self.see_train(now, ack);
         since
     }
 
+    /// What of `since` is of updates that left alone, and first ones of trains. Of those up to a train's first
+    /// update and those behind it that were lost together, each is as likely to be the one.
+    fn of_those_alone(&self, last: &Ack, ack: &Ack, since: Since) -> Since {
+        match self.train {
+            Some(first) if ack.seq > first && last.seq < first => {
+                let alone = (first - last.seq) as f64;
+                Since { sent: alone, lost: since.lost * alone / (since.sent - 1.0) }
+            }
+            Some(first) if ack.seq > first => Since::default(),
+            _ => since,
+        }
+    }
+
     /// Judges the train that an ack follows.
-    fn see_train(&mut self, ack: &Ack) {
+    fn see_train(&mut self, now: Time, ack: &Ack) {
         let Some(train) = self.train.filter(|train| ack.seq >= *train) else { return };
         match self.first {
             None if ack.seq == train => self.first = Some(*ack),
             // The first one is lost, or its ack.
-            None => self.train = None,
+            None => {
+                self.train = None;
+                self.headless = self.headless.saturating_add(1);
+                self.judge(now);
+            }
             Some(first) if ack.seq - train >= u64::from(TRAIN) - 1 => {
                 self.behind.add(between(&first, ack));
                 self.train = None;
-                self.judge();
+                self.judge(now);
             }
             Some(_) => {}
         }
     }
 
-    fn judge(&mut self) {
-        if self.behind.sent < ENOUGH {
+    fn judge(&mut self, now: Time) {
+        let (alone, behind) = (self.alone.part(), self.behind.part());
+        let as_many = (1.0 - behind) / (1.0 - alone).max(f64::MIN_POSITIVE);
+        let is_known = !self.is_open;
+        // A queue that keeps the freshest update alone has replaced those before it.
+        let replaces =
+            !is_known && self.headless >= HEADLESS && 4 * self.headless >= 3 * self.trains;
+        let is_last = self.trains >= MOST_TRAINS;
+        let is_enough = self.behind.sent >= if is_known { 2.0 * ENOUGH } else { ENOUGH };
+        let least = if is_last || is_known { (AS_MANY + FEWER) / 2.0 } else { AS_MANY };
+        let fewer = if is_known { FEWER_KNOWN } else { FEWER };
+        if is_enough && as_many >= least {
+            // What trains lose by themselves is no reason to go on.
+            self.is_tested = alone >= FEW;
+            self.random = if self.is_tested { alone } else { 0.0 };
+            self.rest = Span::ZERO;
+        } else if replaces || is_enough && as_many <= fewer || is_last && !is_known {
+            (self.is_tested, self.random) = (false, 0.0);
+            self.rest = (self.rest * 2).clamp(REST, LONGEST_REST);
+            self.rests_until = now + self.rest;
+        } else if !is_last {
             return;
         }
         self.is_open = false;
-        let (alone, behind) = (self.alone.part(), self.behind.part());
-        let is_random = 1.0 - behind >= AS_MANY * (1.0 - alone);
-        self.random = if is_random { alone } else { 0.0 };
-        // What trains lose by themselves is no reason to go on.
-        if alone < FEW {
-            (self.random, self.is_tested) = (0.0, false);
-        }
-        self.alone.halve();
-        self.behind.halve();
+        self.begin_test();
     }
 }
 
@@ -234,7 +316,6 @@ fn between(first: &Ack, last: &Ack) -> Since {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::Time;
 
     fn ack(seq: u64, fresh: u32, stale: u32) -> Ack {
         Ack { fresh, stale, ..Ack::of(seq, Time::ZERO, Time::ZERO) }
@@ -244,7 +325,7 @@ mod tests {
     /// in a train.
     fn after(count: u64, mut arrives: impl FnMut(u64, u32) -> bool) -> Losses {
         let mut losses = Losses::default();
-        losses.test();
+        losses.test(Time::ZERO);
         let (mut fresh, mut place) = (0, 0);
         for seq in 0..count {
             let follows = losses.is_in_train();
@@ -252,7 +333,7 @@ mod tests {
             losses.on_sent(seq, follows, true);
             if arrives(seq, place) {
                 fresh += 1;
-                losses.on_ack(&ack(seq, fresh, 0));
+                losses.on_ack(Time::ZERO, &ack(seq, fresh, 0));
             }
         }
         losses
@@ -261,19 +342,19 @@ mod tests {
     #[test]
     fn what_is_missing_between_two_acks_is_lost_and_what_comes_late_is_not() {
         let mut losses = Losses::default();
-        assert_eq!(losses.on_ack(&ack(0, 1, 0)), Since::default());
-        assert_eq!(losses.on_ack(&ack(10, 8, 0)), Since { sent: 10.0, lost: 3.0 });
-        assert_eq!(losses.on_ack(&ack(12, 10, 3)), Since { sent: 2.0, lost: -2.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(0, 1, 0)), Since::default());
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(10, 8, 0)), Since { sent: 10.0, lost: 3.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(12, 10, 3)), Since { sent: 2.0, lost: -2.0 });
         assert!(losses.part() < 0.01, "all but one have come");
     }
 
     #[test]
     fn one_lost_update_tells_nothing_and_more_are_told_until_the_rate_is_cut() {
         let mut losses = Losses::default();
-        losses.on_ack(&ack(0, 1, 0));
-        losses.on_ack(&ack(8, 8, 0));
+        losses.on_ack(Time::ZERO, &ack(0, 1, 0));
+        losses.on_ack(Time::ZERO, &ack(8, 8, 0));
         assert_eq!(losses.part(), 0.0);
-        losses.on_ack(&ack(16, 12, 0));
+        losses.on_ack(Time::ZERO, &ack(16, 12, 0));
         assert_eq!(losses.part(), 4.0 / 16.0);
         losses.forget();
         assert_eq!(losses.part(), 0.0);
@@ -294,11 +375,11 @@ mod tests {
     #[test]
     fn a_train_is_judged_however_late_its_acks_are() {
         let mut losses = Losses::default();
-        losses.test();
+        losses.test(Time::ZERO);
         for seq in 0..2_000u64 {
             losses.on_sent(seq, losses.is_in_train(), true);
             if let Some(acked) = seq.checked_sub(40) {
-                losses.on_ack(&ack(acked, acked as u32 + 1, 0));
+                losses.on_ack(Time::ZERO, &ack(acked, acked as u32 + 1, 0));
             }
         }
         assert!(!losses.is_open(), "it is over");
@@ -307,10 +388,10 @@ mod tests {
     #[test]
     fn a_train_that_a_limit_has_spread_is_none() {
         let mut losses = Losses::default();
-        losses.test();
+        losses.test(Time::ZERO);
         for seq in 0..400 {
             losses.on_sent(seq, false, true);
-            losses.on_ack(&ack(seq, seq as u32 + 1, 0));
+            losses.on_ack(Time::ZERO, &ack(seq, seq as u32 + 1, 0));
         }
         assert_eq!(losses.behind.sent, 0.0);
     }
@@ -322,6 +403,34 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_keeps_the_freshest_update_alone_loses_nothing_at_random() {
+        let mut losses = Losses::default();
+        losses.test(Time::ZERO);
+        let (mut fresh, mut trains) = (0, 0);
+        for seq in 0..400 {
+            losses.on_sent(seq, losses.is_in_train(), true);
+            if losses.is_in_train() {
+                continue; // The next one replaces it.
+            }
+            fresh += 1;
+            losses.on_ack(Time::ZERO, &ack(seq, fresh, 0));
+            trains = trains.max(losses.headless);
+        }
+        assert!(trains < HEADLESS && !losses.is_open() && losses.random == 0.0);
+    }
+
+    #[test]
+    fn after_a_full_queue_the_next_test_is_a_while_later_and_ever_more() {
+        let mut losses = after(2_000, |_, place| place < 2);
+        assert!(!losses.test(Time::ZERO + REST / 2));
+        assert!(losses.test(Time::ZERO + REST));
+        losses.trains = MOST_TRAINS;
+        losses.judge(Time::ZERO + REST);
+        assert!(!losses.test(Time::ZERO + REST * 2));
+        assert!(losses.test(Time::ZERO + REST * 3));
+    }
+
+    #[test]
     fn a_link_that_loses_nothing_any_more_is_not_tested_further() {
         let losses = after(400, |_, _| true);
         assert!(!losses.is_tested);
@@ -330,20 +439,20 @@ mod tests {
     #[test]
     fn the_first_of_a_pair_that_a_fresher_one_replaced_is_not_lost() {
         let mut losses = Losses::default();
-        losses.on_ack(&ack(0, 1, 0));
+        losses.on_ack(Time::ZERO, &ack(0, 1, 0));
         losses.on_sent(1, false, true);
         losses.on_sent(2, true, true);
         assert!(losses.has_followed(2) && !losses.has_followed(1));
-        assert_eq!(losses.on_ack(&ack(2, 2, 0)), Since { sent: 2.0, lost: 0.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(2, 2, 0)), Since { sent: 2.0, lost: 0.0 });
     }
 
     #[test]
     fn no_counters_break_it() {
         let mut losses = Losses::default();
-        losses.test();
+        losses.test(Time::ZERO);
         for (seq, fresh) in [(0, 7), (1, u32::MAX), (u64::MAX - 1, 0), (u64::MAX, u32::MAX / 2)] {
             losses.on_sent(seq, true, true);
-            losses.on_ack(&ack(seq, fresh, u32::MAX));
+            losses.on_ack(Time::ZERO, &ack(seq, fresh, u32::MAX));
             assert!((0.0..=1.0).contains(&losses.part()));
         }
     }

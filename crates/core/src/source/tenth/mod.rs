@@ -21,18 +21,23 @@
 //! has the theory, what was tried instead, and what it comes to.
 //!
 //! **What keeps it from overloading a path.** It does not hold everywhere: crowds with less than an update
-//! a second each, and queues of a few packets, are still overloaded (`docs/fresher.md`, "Safety").
+//! a second each, and more than a hundred sources at a queue of a few packets, are still overloaded
+//! (`docs/fresher.md`, "Safety").
 //!
 //! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
-//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s), after losses
-//!   2 s, and never before a round trip is over.
+//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s). After losses it is
+//!   another time, at most 8 s; and never before a round trip is over.
 //! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a
 //!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
 //!   is.
-//! - The least delay is raised only by what a queue of ours cannot bring about (`jump`).
+//! - The least delay is raised only by what a queue of ours cannot bring about (`jump`). When it falls by
+//!   more than a quarter, a queue drains: the climb ends, and what the round has waited counts anew.
 //! - Sources that joined while others' updates waited see the path without them in common pauses
 //!   (`pauses`).
-//! - The floors of the rate yield, too: to losses, and to round trips above 1 / floor.
+//! - The climb ends with three losses in a round, and where no pair arrives.
+//! - A price of 16 κ after two updates cuts the number in transit by up to a half at once.
+//! - The floors of the rate yield, too: to each loss (`floors`), and to round trips above 1 / floor. A source
+//!   whose first probes were lost begins with less.
 //!
 //! And what a lower rate does not improve does not lower it:
 //!
@@ -47,11 +52,15 @@
 //! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
 //!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
 //!   `sparse`.
-//! - **Losses at random** have no price, once a test has shown that they are (`losses`).
+//! - **Losses at random** have no price, once a test has shown that they are (`losses`). Until then it holds
+//!   the rate for 5 s or 40 round trips at most, and not where more than half is lost.
 //! - **Ten in transit are enough**: more lower the age by less than a twentieth of the round trip, and are
 //!   added slowly.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised.
 
+mod climb;
+mod floors;
+mod gate;
 mod jump;
 mod losses;
 mod params;
@@ -60,6 +69,7 @@ mod price;
 mod round;
 mod variation;
 
+use self::floors::Floors;
 use self::jump::{Jumps, Known, Waited};
 use self::losses::{Losses, Since, TRAIN};
 pub use self::params::Params;
@@ -81,24 +91,8 @@ const SMOOTHING: f64 = 0.2;
 /// The climb begins with so many updates in transit.
 const FIRST: f64 = 1.0;
 
-/// The first pair tells what the path can carry; no more than this part of it is used then.
-const BEGIN: f64 = 0.1;
-
-/// The climb ends at this part of the rate at which pairs arrived,
-const BELOW_PAIRS: f64 = 0.8;
-
-/// or at a price of so many κ: the second update of a pair waits for the first.
-const DEAR: f64 = 3.0;
-
 /// With so many in transit there are enough; see above.
 const AMPLE: f64 = 10.0;
-
-/// So many times of what is to be in transit may be, and two more.
-const BEYOND: f64 = 1.5;
-
-/// Bounds of the longest of these times, which is 8 round trips, and after losses the upper one: an outage
-/// is over when an update comes through.
-const OUTAGE: [Span; 2] = [Span::from_millis(250), Span::from_secs(2)];
 
 /// Updates that a round of the climb counts, and any other that is long or loses so many.
 const FEW: u32 = 3;
@@ -131,17 +125,22 @@ const TESTING: f64 = 0.5;
 /// No trains leave at a lower rate, 1/s: behind one there is a gap of four periods.
 const SLOW: f64 = 2.0;
 
-/// In a round without losses the floors recover by this factor,
-const RECOVERY: f64 = 1.05;
+/// So many times κ needs no whole round to tell, only so many updates,
+const CLEAR: f64 = 16.0;
+const CLEARLY: u32 = 2;
 
-/// and they never yield to less than this part.
-const YIELDED: f64 = 0.25;
+/// and the number in transit falls to this part at once.
+const CUT: f64 = 0.5;
 
-/// A source pauses with the others in its first s.
-const NEW: Span = Span::from_secs(10);
+/// The base delay that falls by this part of itself was a queue.
+const FELL: f64 = 0.25;
 
-/// Later only with waits of so many services, or losses: alone on a path it need not.
-const PAUSING: f64 = 2.0;
+/// A test of losses holds the rate for so many round trips, or so long,
+const HOLD: f64 = 40.0;
+const LEAST_HOLD: f64 = 5.0;
+
+/// and only if less than this part is lost.
+const HELD: f64 = 0.5;
 
 /// Holds the number of its own updates that wait.
 #[derive(Debug, Clone)]
@@ -166,14 +165,17 @@ pub struct Tenth {
     stage: Stage,
     /// The mean wait of the last round that was steered by, s.
     wait: f64,
-    /// How much of the floors is left, 0 to 1.
-    floors: f64,
+    floors: Floors,
+    /// Until then a test of losses may hold the rate.
+    holds_until: Time,
     /// The last round that was heard of has lost nothing that has a price.
     was_clean: bool,
     /// Nothing was heard of the last round.
     was_silent: bool,
     /// How far apart pairs of the climb arrived at most, s.
     pair_gap: f64,
+    /// Rounds of the climb without a pair.
+    unpaired: u32,
     /// The climb has used what its first pair says.
     has_begun: bool,
     /// The largest step up, as a part of the rate.
@@ -213,10 +215,12 @@ impl Tenth {
             pauses: Pauses::default(),
             stage: Stage::Climbing,
             wait: 0.0,
-            floors: 1.0,
+            floors: Floors::default(),
+            holds_until: Time::ZERO,
             was_clean: true,
             was_silent: false,
             pair_gap: 0.0,
+            unpaired: 0,
             has_begun: false,
             stride: STEP,
             newest_sent: (0, Time::ZERO),
@@ -231,9 +235,11 @@ impl Tenth {
     /// Ends the initial phase once a round trip is known.
     fn measured(&mut self, now: Time) {
         let Some(rtt) = self.startup.as_ref().and_then(Startup::result) else { return };
-        self.startup = None;
+        let lost = self.startup.take().map_or(0, |startup| startup.lost());
         self.began_at = now;
         self.srtt = rtt.as_secs_f64();
+        self.floors.begin(lost);
+        self.in_transit = FIRST * self.floors.left();
         self.set_rate(self.aim());
         self.begin_round(now);
     }
@@ -263,6 +269,8 @@ impl Tenth {
         // Losses are not watched to the end of the round, and no round is to take for ever.
         let is_enough = round.since.lost >= f64::from(FEW) || now.since(round.began_at) > long;
         let is_over = round.count >= wanted || is_enough && round.count >= FEW;
+        let round = *round;
+        let is_over = is_over || self.is_clear(&round, now);
         if self.stage == Stage::Climbing && wait > full && round.mean_wait() > full / 2.0 {
             // The step before was the last one without a queue.
             self.stage = Stage::Steering;
@@ -273,17 +281,27 @@ impl Tenth {
         }
     }
 
+    /// Whether the price is so high already that no more updates are needed to tell.
+    fn is_clear(&self, round: &Round, now: Time) -> bool {
+        let length = now.since(round.began_at).as_secs_f64();
+        self.stage == Stage::Steering
+            && round.count >= CLEARLY
+            && length > self.srtt
+            && self.price(round, length) > CLEAR * self.params.waiting
+    }
+
     fn end_round(&mut self, now: Time) {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
         if round.count == 0 {
             self.hear_nothing();
         } else if length > 0.0 {
-            if core::mem::take(&mut self.was_silent) && self.was_clean {
-                // What was silent is back as it was.
-                self.floors = 1.0;
+            let waits = self.price_of_waits(&round, length) > self.params.waiting;
+            if core::mem::take(&mut self.was_silent) && self.was_clean && !waits {
+                // What was silent is back as it was, and it was no long queue.
+                self.floors = Floors::default();
                 self.set_rate(self.aim().max(1.0 / self.srtt));
-                self.stage = Stage::Climbing;
+                (self.stage, self.unpaired) = (Stage::Climbing, 0);
             }
             match self.stage {
                 Stage::Climbing => self.climb(&round, length),
@@ -299,52 +317,34 @@ impl Tenth {
         self.was_silent = true;
         self.stride = STEP;
         if !self.was_clean && !self.is_testing() {
-            self.floors = (self.floors / 2.0).max(YIELDED);
+            self.floors.halve();
         }
-        let least = self.aim().min(self.floors / self.srtt);
+        let least = self.aim().min(self.floors.left() / self.srtt);
         self.set_rate((self.aim() / 2.0).max(least).max(self.testing_rate()));
     }
 
-    fn climb(&mut self, round: &Round, length: f64) {
-        if self.price(round, length) > DEAR * self.params.waiting {
-            self.stage = Stage::Steering;
-            return self.steer(round, length);
-        }
-        if self.has_little_to_say(round, length) {
-            return;
-        }
-        let carried = 1.0 / self.pair_gap;
-        if !core::mem::replace(&mut self.has_begun, true) && self.aim() > BEGIN * carried {
-            return self.set_rate(BEGIN * carried);
-        }
-        let ceiling = self.params.bounds.ceiling.per_second();
-        let (twice, ample) = (2.0 * self.aim(), AMPLE / self.srtt);
-        if twice >= ample.min(BELOW_PAIRS * carried.min(ceiling)) {
-            self.stage = Stage::Steering;
-        }
-        self.set_rate(twice.min(ample).min(BELOW_PAIRS * carried));
-    }
-
     fn steer(&mut self, round: &Round, length: f64) {
-        let Params { waiting: aim, smallest_factor, largest_factor, .. } = self.params;
+        let Params { smallest_factor, largest_factor, .. } = self.params;
+        let aim = self.params.waiting;
         self.wait = round.mean_wait();
         let loss = self.loss(round);
         let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
         if loss > 0.0 && waits_little && self.sends_trains() {
-            self.losses.test();
+            if self.losses.test(self.heard_at) {
+                let hold = (HOLD * self.srtt).max(LEAST_HOLD);
+                self.holds_until = self.heard_at + Span::from_secs_f64(hold);
+            }
         }
         let of_losses = self.price_of_all() * loss;
         let price = self.price_of_waits(round, length) + of_losses;
         let wish = libm::sqrt(aim / price.max(1e-3 * aim));
         let survive = 1.0 - loss;
         self.was_clean = of_losses < aim;
-        let yields = !self.was_clean && !self.is_testing();
-        let floors = if yields { wish.max(survive) } else { RECOVERY };
-        self.floors = (self.floors * floors).clamp(YIELDED, 1.0);
         let mut rate = self.aim();
         if wish < 1.0 {
             self.stride = STEP;
-            rate *= wish.max(smallest_factor * survive);
+            let least = if price > CLEAR * aim { CUT } else { smallest_factor };
+            rate *= wish.max(least * survive);
             if of_losses > aim / 2.0 {
                 self.losses.forget();
             }
@@ -366,7 +366,10 @@ impl Tenth {
 
     /// Whether it is being found out whether losses are random.
     fn is_testing(&self) -> bool {
-        self.losses.is_open() && self.sends_trains()
+        self.losses.is_open()
+            && self.sends_trains()
+            && self.heard_at < self.holds_until
+            && self.losses.steady() < HELD
     }
 
     /// Whether the gap behind a train is short enough.
@@ -380,43 +383,9 @@ impl Tenth {
         f64::from(round.sent) < 0.7 * aim * length - 1.0
     }
 
-    /// The round whose first two updates leave at once, as it is worth knowing what the path can carry.
-    fn round_of_pair(&self) -> Option<&Round> {
-        let is_worth_it = |round: &&Round| {
-            self.stage == Stage::Climbing || self.service.wants_pair(round.began_at)
-        };
-        self.round.as_ref().filter(is_worth_it)
-    }
-
     /// Whether the next update leaves at once, behind the last one.
     fn follows(&self) -> bool {
         self.losses.is_in_train() || self.round_of_pair().is_some_and(|round| round.sent == 1)
-    }
-
-    /// When the next update may leave with too many in transit; otherwise at once.
-    fn reopens_at(&self) -> Time {
-        let (newest, left_at) = self.newest_sent;
-        let in_transit = newest.saturating_sub(self.newest_acked.unwrap_or(newest)) as f64;
-        if in_transit < BEYOND * self.in_transit + 2.0 {
-            return Time::ZERO;
-        }
-        let srtt = Span::from_secs_f64(self.srtt);
-        let is_clean = self.was_clean || self.is_testing();
-        let [least, most] = OUTAGE;
-        let longest = if is_clean { (srtt * 8).clamp(least, most) } else { most };
-        let silence = left_at.since(self.heard_at.min(left_at));
-        left_at + (silence / 2).min(longest).max(srtt)
-    }
-
-    /// `at`, or the first time of the pacer's grid behind the pause into which that falls.
-    fn behind_pause(&self, at: Time) -> Time {
-        let is_new = at.since(self.began_at.min(at)) < NEW;
-        let deep = PAUSING * self.service.least().unwrap_or(0.0);
-        let pauses = self.in_transit < AMPLE && (is_new || !self.was_clean || self.wait > deep);
-        let Some(end) = self.pauses.end(at, self.srtt).filter(|_| pauses) else { return at };
-        let period = self.rate().period();
-        let skipped = end.since(at).as_nanos() / period.as_nanos().max(1) + 1;
-        at + period * skipped
     }
 
     /// What the waits ask for, 1/s.
@@ -438,14 +407,14 @@ impl Tenth {
         let recently = Span::from_secs_f64(3.0 * pauses::period(self.srtt));
         let is_ours = self.heard_at.since(self.drained_at) < recently;
         let part = if is_ours { OURS } else { 1.0 };
-        part * self.floors * self.params.under_way * depth.min(1.0) / self.srtt
+        part * self.floors.left() * self.params.under_way * depth.min(1.0) / self.srtt
     }
 
     /// The bounds, with what losses and long round trips leave of the floor.
     fn yielding_bounds(&self) -> RateBounds {
         let RateBounds { floor, ceiling } = self.params.bounds;
         let one = 1.0 / self.srtt.max(f64::MIN_POSITIVE);
-        let floor = (self.floors * floor.per_second().min(one)).min(ceiling.per_second());
+        let floor = (self.floors.left() * floor.per_second().min(one)).min(ceiling.per_second());
         RateBounds { floor: UpdateRate::saturating(floor), ceiling }
     }
 }
@@ -483,7 +452,15 @@ impl RateLaw for Tenth {
         self.newest_acked = Some(ack.seq);
         self.heard_at = now;
         let rtt = now.since(ack.sent_at) - ack.hold;
+        let least = self.waits.least_rtt();
         let Wait { ahead, back } = self.waits.on_ack(ack, rtt);
+        if let Some(round) = self.round.as_mut() {
+            round.rebase(least - self.waits.least_rtt());
+        }
+        if least > (1.0 + FELL) * self.waits.least_rtt() && self.startup.is_none() {
+            // What seemed to be the path was a queue, which drains.
+            (self.stage, self.stride) = (Stage::Steering, STEP);
+        }
         let pair_gap = self.service.on_ack(now, ack);
         if let Some(startup) = &mut self.startup {
             startup.on_ack(ack.seq, rtt);
@@ -496,7 +473,10 @@ impl RateLaw for Tenth {
         self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
         self.sparse.on_ack(now, back, self.srtt);
         self.pauses.on_ack(ack);
-        let since = self.losses.on_ack(ack);
+        let since = self.losses.on_ack(now, ack);
+        if !self.is_testing() {
+            self.floors.on_ack(since, self.losses.excess(since));
+        }
         if has_followed {
             return; // It waited for the one that left with it.
         }
@@ -514,6 +494,7 @@ impl RateLaw for Tenth {
         if let Some(longer) = self.jumps.on_ack(now, ack, waited, known, loses) {
             self.waits.raise(longer.ahead, longer.both);
             (self.stage, self.pair_gap) = (Stage::Climbing, 0.0);
+            self.unpaired = 0;
             return self.begin_round(now);
         }
         // In a crowd acks wait in line for the air that updates take; a little of that is always there.

@@ -29,7 +29,7 @@ const WHOLE_PRICE: f64 = 0.05;
 
 /// The power of the part that they use: with more, unequal sources come together sooner, and a crowd loses
 /// more.
-const FAIRNESS: f64 = 0.3;
+const FAIRNESS: f64 = 0.5;
 
 impl Tenth {
     /// What a round has cost: updates of ours that waited, and what was lost.

@@ -37,6 +37,14 @@ impl Round {
         self.least_wait = self.least_wait.min(wait);
     }
 
+    /// The way without a wait is shorter by so many s than was known.
+    pub(super) fn rebase(&mut self, by: f64) {
+        if by > 0.0 && by.is_finite() {
+            self.wait_sum += by * f64::from(self.count);
+            self.least_wait += by;
+        }
+    }
+
     /// Mean wait, s; of a round that has counted something.
     pub(super) fn mean_wait(&self) -> f64 {
         self.wait_sum / f64::from(self.count)
@@ -70,5 +78,15 @@ mod tests {
     fn losses_count_from_the_first_ack_on() {
         assert_eq!(of(&[0.0]).since, Since::default());
         assert_eq!(of(&[0.0; 3]).since, Since { sent: 4.0, lost: 2.0 });
+    }
+
+    #[test]
+    fn what_was_waited_before_the_way_proved_shorter_counts_in_full() {
+        let mut round = of(&[0.0, 1.0]);
+        round.rebase(3.0);
+        round.count_in(Since::default(), 1.0);
+        assert_eq!(round.mean_wait(), (3.0 + 4.0 + 1.0) / 3.0);
+        round.rebase(f64::NAN);
+        assert_eq!(round.mean_wait(), (3.0 + 4.0 + 1.0) / 3.0);
     }
 }

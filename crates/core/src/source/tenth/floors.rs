@@ -1,0 +1,112 @@
+//! How much is left of the rates below which the law does not go by itself: losses take it away.
+//!
+//! ```text
+//!   left ← left · (1 − ⅕)            for each update that is lost, and not at random
+//!          left + left^⅘ / 100       for each that arrives; at most 1
+//! ```
+//!
+//! In balance one update of 20 is lost, and of a source of which little is left at most one of 8: the sources
+//! of a crowd that a full queue has treated unequally come together. Nothing is forgotten in between, so that a
+//! loss counts at the lowest rates, too.
+
+use super::losses::Since;
+
+/// Each lost update takes this part.
+const YIELDS: f64 = 0.2;
+
+/// Each that arrives adds so much,
+const RECOVERS: f64 = 0.01;
+
+/// times this power of what is left.
+const POWER: f64 = 0.8;
+
+/// Each probe that was lost takes this part.
+const PROBE: f64 = 0.5;
+
+/// The floors never yield to less than this part.
+const LEAST: f64 = 0.01;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Floors(f64);
+
+impl Default for Floors {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Floors {
+    /// How much of them is left, 0.01 to 1.
+    pub(super) fn left(self) -> f64 {
+        self.0
+    }
+
+    /// So many probes were lost before the first one that was acknowledged.
+    pub(super) fn begin(&mut self, lost: u32) {
+        self.set(libm::pow(1.0 - PROBE, f64::from(lost)));
+    }
+
+    /// What an ack says was sent and lost, and how many updates of it count as lost: less than none where some
+    /// have come late.
+    pub(super) fn on_ack(&mut self, since: Since, lost: f64) {
+        let arrived = (since.sent - since.lost).max(0.0);
+        let more = RECOVERS * libm::pow(self.0, POWER) * arrived;
+        self.set(self.0 * libm::pow(1.0 - YIELDS, lost) + more);
+    }
+
+    /// Nothing is heard any more, after losses.
+    pub(super) fn halve(&mut self) {
+        self.set(self.0 / 2.0);
+    }
+
+    fn set(&mut self, left: f64) {
+        self.0 = left.clamp(LEAST, 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left after so many updates of which each `one_in`th is lost.
+    fn after(updates: u32, one_in: u32) -> f64 {
+        let mut floors = Floors::default();
+        for n in 0..updates {
+            let lost = f64::from(u8::from(n % one_in == 0));
+            floors.on_ack(Since { sent: 1.0, lost }, lost);
+        }
+        floors.left()
+    }
+
+    #[test]
+    fn one_loss_in_forty_takes_little_and_one_in_three_takes_all() {
+        assert!(after(2_000, 40) > 0.8);
+        assert!(after(100, 3) < 0.05);
+    }
+
+    #[test]
+    fn one_in_ten_leaves_more_than_one_in_six() {
+        let [ten, six] = [10, 6].map(|one_in| after(5_000, one_in));
+        assert!(six < ten && ten < 0.5, "{six} {ten}");
+    }
+
+    #[test]
+    fn what_comes_late_is_given_back() {
+        let mut floors = Floors::default();
+        floors.on_ack(Since { sent: 5.0, lost: 5.0 }, 5.0);
+        assert!(floors.left() < 0.4);
+        floors.on_ack(Since { sent: 0.0, lost: -5.0 }, -5.0);
+        assert!(floors.left() > 0.99);
+    }
+
+    #[test]
+    fn lost_probes_lower_the_beginning() {
+        let mut floors = Floors::default();
+        floors.begin(0);
+        assert_eq!(floors.left(), 1.0);
+        floors.begin(3);
+        assert_eq!(floors.left(), 0.125);
+        floors.begin(u32::MAX);
+        assert_eq!(floors.left(), LEAST);
+    }
+}
