@@ -1,5 +1,7 @@
 //! The repository keeps its own rules. Each test lists every breach as `file:line: what to do`.
 
+mod signatures;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -13,13 +13,14 @@ use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
 use freshline_core::session::{self, Paths, PathsError};
 use freshline_core::unit::{Bytes, Span, Time};
-use mio::{Registry, Token, Waker};
+use mio::{Registry, Token};
 
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
 use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport, WireBytes};
 use crate::sleeper::Sleeper;
 use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via};
+use crate::waker::Waker;
 
 /// How often it is looked which interfaces there are.
 const LOOK_AROUND: Span = Span::from_millis(250);

@@ -15,13 +15,13 @@ use std::thread::{self, JoinHandle};
 use freshline_system::User;
 use freshline_system::netlink::Route;
 use freshline_system::privileges::keep_only;
-use mio::Waker;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 
 use super::address::{Ends, INSIDE};
 use super::{RunError, init, system};
 use crate::tun::{Device, IPV6_MIN_MTU};
+use crate::waker::Waker;
 
 /// A namespace with its device, in which nothing runs yet.
 pub(super) struct Inside {

@@ -35,7 +35,7 @@ use freshline_core::unit::{Bytes, Span, Time};
 use freshline_system::User;
 use freshline_system::netlink::Route;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
@@ -47,6 +47,7 @@ use super::report::{CellReport, DirectionReport};
 use crate::alarm::Alarm;
 use crate::clock::{Clock, wall_clock};
 use crate::tun::{Device, IPV6_MIN_MTU, IpPacket, Pool};
+use crate::waker::Waker;
 use address::{Ends, free_prefixes};
 use capture::Captures;
 pub use capture::{Capture, CapturePoint, ParseCapturePointError};
@@ -240,7 +241,7 @@ impl Sandbox {
         let (config, conditions) = (self.config.conditions, self.conditions);
         let mut relay = Relay::new(devices, config, conditions, pool, records, start);
         let waker =
-            Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
+            Waker::of_poll(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
         let running = self.inside.start(command, waker)?;
         driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
 
