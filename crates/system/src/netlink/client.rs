@@ -139,16 +139,13 @@ impl Client {
         mut read: impl FnMut(u16, &[u8]) -> Option<T>,
     ) -> Result<Vec<T>, NetlinkError> {
         let mut request = one(kind, NLM_F_DUMP, body);
-        for _ in 0..MAX_DUMPS {
+        unchanged(|| {
             let mut found = Vec::new();
             let answer = self.ask(&mut request, 1, |kind, body| found.extend(read(kind, body)))?;
-            let is_whole = !answer.was_interrupted();
+            let was_interrupted = answer.was_interrupted();
             answer.result()?;
-            if is_whole {
-                return Ok(found);
-            }
-        }
-        Err(NetlinkError::Changed)
+            Ok((found, was_interrupted))
+        })
     }
 
     /// Sends messages without waiting for answers, which [`Self::receive`] reads.
@@ -199,6 +196,19 @@ impl Client {
             }
         }
     }
+}
+
+/// Reads a list until it has not changed meanwhile. `list` gives it, and whether it has.
+fn unchanged<T>(
+    mut list: impl FnMut() -> Result<(Vec<T>, bool), NetlinkError>,
+) -> Result<Vec<T>, NetlinkError> {
+    for _ in 0..MAX_DUMPS {
+        let (found, was_interrupted) = list()?;
+        if !was_interrupted {
+            return Ok(found);
+        }
+    }
+    Err(NetlinkError::Changed)
 }
 
 fn one(kind: u16, flags: u16, body: impl FnOnce(&mut Writer<'_>)) -> Requests {
@@ -263,6 +273,24 @@ mod tests {
         let NetlinkError::Refused { errno, text: Some(text) } = error else { panic!("{error:?}") };
         assert_eq!(errno, nix::errno::Errno::EINVAL as i32);
         assert!(text.contains("header"), "{text}");
+    }
+
+    #[test]
+    fn a_list_that_changes_is_read_again_up_to_a_limit() {
+        let mut reads = 0;
+        let mut changing = |times| {
+            reads = 0;
+            let list = unchanged(|| {
+                reads += 1;
+                Ok((vec![reads], reads <= times))
+            });
+            (list.ok(), reads)
+        };
+        assert_eq!(changing(0), (Some(vec![1]), 1));
+        assert_eq!(changing(2), (Some(vec![3]), 3), "nothing is left of the first reads");
+        assert_eq!(changing(usize::MAX), (None, MAX_DUMPS));
+        let refused = unchanged::<()>(|| Err(NetlinkError::Overrun)).unwrap_err();
+        assert!(matches!(refused, NetlinkError::Overrun), "{refused:?}");
     }
 
     #[test]
