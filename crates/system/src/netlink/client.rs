@@ -162,7 +162,7 @@ impl Client {
     /// The next datagram, for [`replies`](super::replies). Never waits.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none now, `ENOBUFS` if the kernel had more than the receive
+    /// [`io::ErrorKind::WouldBlock`] if no datagram is queued, `ENOBUFS` if the kernel had more than the receive
     /// buffer holds, and [`io::ErrorKind::InvalidData`] if the datagram is longer than `buffer`.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         Ok(receive(&self.socket, buffer, MsgFlags::MSG_DONTWAIT)?)
