@@ -177,24 +177,21 @@ impl Client {
     ) -> Result<Answer, NetlinkError> {
         let mut answer = Answer::new(self.seq, requests.count(), acks);
         self.send(requests)?;
-        loop {
-            // After the end nothing is left for the next request to skip.
-            let is_over = answer.is_over();
-            let may_wait = !is_over && !self.timeout.is_zero();
-            let flags = if may_wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+        let is_patient = !self.timeout.is_zero();
+        let flags = if is_patient { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+        // What the kernel sends after a refusal is skipped with the next request.
+        while !answer.is_over() {
             match receive(&self.socket, &mut self.buffer, flags) {
                 Ok(datagram) => answer.on_datagram(datagram, &mut on_object)?,
-                Err(NetlinkError::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return if is_over {
-                        Ok(answer)
-                    } else {
-                        Err(NetlinkError::NoAnswer(self.timeout))
-                    };
-                }
-                Err(NetlinkError::System(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(NetlinkError::System(error)) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Err(NetlinkError::NoAnswer(self.timeout)),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error.into()),
+                },
                 Err(error) => return Err(error),
             }
         }
+        Ok(answer)
     }
 }
 
