@@ -2,7 +2,7 @@
 //! stations; and a true answer of the former, with anything before and behind what is looked for.
 #![no_main]
 
-use freshline_net::via::{Told, parse_discipline, parse_station_queues};
+use freshline_net::via::{QueueCounters, parse_discipline, parse_station_queues};
 use libfuzzer_sys::fuzz_target;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -17,19 +17,19 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = parse_discipline(bytes);
     let _ = parse_station_queues(bytes);
     let Some((numbers, other)) = bytes.split_first_chunk::<8>() else { return };
-    let (waiting, left) = numbers.split_at(4);
+    let (queued, left) = numbers.split_at(4);
     let basic = attribute(1, &[&[0; 8], left, &[0; 4]].concat());
-    let queue = attribute(3, &[waiting, &[0; 16]].concat());
+    let queue = attribute(3, &[queued, &[0; 16]].concat());
     let stranger = attribute(99, &other[..other.len().min(1000)]);
     let stats = attribute(7, &[stranger.clone(), basic, queue, stranger.clone()].concat());
     let answer = [&[0; 20], &stranger[..], &attribute(1, b"noqueue\0"), &stats, other].concat();
     let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four of them"));
-    let told = Told {
-        waiting: number(waiting).into(),
-        waiting_bytes: 0,
+    let counters = QueueCounters {
+        queued: number(queued).into(),
+        queued_bytes: 0,
         left: number(left),
         left_bytes: 0,
         is_noqueue: true,
     };
-    assert_eq!(parse_discipline(&answer), Some(told));
+    assert_eq!(parse_discipline(&answer), Some(counters));
 });

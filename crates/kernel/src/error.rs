@@ -216,9 +216,12 @@ impl KernelError {
         move |source| Self::File { what, path, source }
     }
 
-    pub(crate) fn device(what: &'static str, device: &str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn device<E: Into<io::Error>>(
+        what: &'static str,
+        device: &str,
+    ) -> impl FnOnce(E) -> Self + use<E> {
         let device = device.to_owned();
-        move |source| Self::Device { what, device, source }
+        move |source| Self::Device { what, device, source: source.into() }
     }
 
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {

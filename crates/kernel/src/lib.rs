@@ -26,7 +26,6 @@ pub mod ifc_qdisc;
 mod maps;
 mod pin;
 mod programs;
-mod qdisc;
 pub mod receiver;
 mod root;
 pub mod sorpc;

@@ -3,13 +3,12 @@
 use std::io;
 use std::thread;
 
-use netlink_packet_core::DefaultNla;
-use netlink_packet_route::tc::TcHandle;
+use freshline_core::unit::Bytes;
+use freshline_system::netlink::{Handle, NetlinkError, Qdisc, Route};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::device::Device;
 use crate::error::KernelError;
-use crate::qdisc::{Told, TrafficControl, from_bytes, to_bytes};
 
 /// Kinds that the kernel can take back as it tells them: without classes, and without tables that it
 /// keeps to itself. Whether it does is tried.
@@ -27,24 +26,24 @@ pub(crate) const LONGEST: usize = 1024;
 pub(crate) struct Found {
     /// 0 is the kernel's own choice.
     pub(crate) handle: u32,
-    attributes: Vec<DefaultNla>,
+    /// Its kind and options, encoded.
+    settings: Vec<u8>,
 }
 
 impl Found {
     /// What is at a device's root, if it can be put back later.
-    pub(crate) fn at(control: &TrafficControl, device: &Device) -> Result<Self, KernelError> {
-        let own_choice = Self { handle: 0, attributes: Vec::new() };
-        let mut all = control.qdiscs(device.index).map_err(cannot_read(device))?;
-        let Some(at) = all.iter().position(|one| one.parent == TcHandle::ROOT) else {
+    pub(crate) fn at(route: &mut Route, device: &Device) -> Result<Self, KernelError> {
+        let own_choice = Self { handle: 0, settings: Vec::new() };
+        let mut all = route.qdiscs(device.index).map_err(cannot_read(device))?;
+        let Some(at) = all.iter().position(|one| one.parent == Handle::ROOT) else {
             return Ok(own_choice);
         };
-        let root = all.swap_remove(at);
-        if root.handle == TcHandle::UNSPEC {
+        let Qdisc { handle, kind, settings, .. } = all.swap_remove(at);
+        if handle == Handle::UNSPEC {
             return Ok(own_choice);
         }
-        let kind = root.kind();
-        let found = Self { handle: root.handle.into(), attributes: root.settings() };
-        let is_short = found.to_bytes().len() <= LONGEST;
+        let found = Self { handle: handle.into(), settings };
+        let is_short = found.settings.len() <= LONGEST;
         if RESTORABLE.contains(&kind.as_str()) && is_short && found.comes_back() {
             return Ok(found);
         }
@@ -55,19 +54,19 @@ impl Found {
     /// namespace that is there for this alone, and gone with its thread.
     fn comes_back(&self) -> bool {
         let tried = || {
-            unshare(CloneFlags::CLONE_NEWNET)?;
-            let control = TrafficControl::open()?;
-            let attributes = self.attributes.clone();
-            control.put_qdisc(LOOPBACK, TcHandle::ROOT, self.handle.into(), attributes)?;
-            control.qdiscs(LOOPBACK)
+            unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
+            let mut route = Route::open()?;
+            route.put_qdisc(LOOPBACK, Handle::ROOT, self.handle.into(), &self.settings)?;
+            route.qdiscs(LOOPBACK)
         };
-        let told = thread::scope(|scope| scope.spawn(tried).join().expect("it does not panic"));
-        let is_same = |one: Told| {
-            one.parent == TcHandle::ROOT
+        let listed: Result<_, NetlinkError> =
+            thread::scope(|scope| scope.spawn(tried).join().expect("it does not panic"));
+        let is_same = |one: Qdisc| {
+            one.parent == Handle::ROOT
                 && u32::from(one.handle) == self.handle
-                && one.settings() == self.attributes
+                && one.settings == self.settings
         };
-        match told {
+        match listed {
             Ok(all) => all.into_iter().any(is_same),
             Err(error) => {
                 tracing::debug!("a queueing discipline does not come back: {error}");
@@ -77,13 +76,13 @@ impl Found {
     }
 
     /// From a program's constants.
-    pub(crate) fn from_bytes(handle: u32, bytes: &[u8]) -> Self {
-        Self { handle, attributes: from_bytes(bytes) }
+    pub(crate) fn from_bytes(handle: u32, settings: &[u8]) -> Self {
+        Self { handle, settings: settings.to_vec() }
     }
 
     /// For a program's constants.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        to_bytes(&self.attributes)
+    pub(crate) fn settings(&self) -> &[u8] {
+        &self.settings
     }
 
     /// Puts it back in place of a root of ours. What waits there is lost. A root that is not ours,
@@ -91,34 +90,36 @@ impl Found {
     pub(crate) fn restore(
         &self,
         device: &Device,
-        is_ours: impl Fn(&Told) -> bool,
+        is_ours: impl Fn(&Qdisc) -> bool,
     ) -> Result<(), KernelError> {
-        let control = TrafficControl::open().map_err(cannot_read(device))?;
-        if !control.qdiscs(device.index).map_err(cannot_read(device))?.iter().any(is_ours) {
+        let mut route = Route::open().map_err(cannot_read(device))?;
+        if !route.qdiscs(device.index).map_err(cannot_read(device))?.iter().any(is_ours) {
             return Ok(());
         }
         let restored = if self.handle == 0 {
-            control.remove_root(device.index)
+            route.remove_root(device.index)
         } else {
-            control.put_qdisc(
-                device.index,
-                TcHandle::ROOT,
-                self.handle.into(),
-                self.attributes.clone(),
-            )
+            route.put_qdisc(device.index, Handle::ROOT, self.handle.into(), &self.settings)
         };
         restored.map_err(KernelError::device("restore the queueing discipline of", &device.name))
     }
 }
 
-pub(crate) fn cannot_read(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
+/// The queued bytes of a device's root queueing discipline, and of those below it.
+pub(crate) fn backlog(route: &mut Route, device: u32) -> Result<Bytes, NetlinkError> {
+    let all = route.qdiscs(device)?;
+    let root = all.iter().find(|one| one.parent == Handle::ROOT);
+    let stats = root.and_then(|root| root.stats).unwrap_or_default();
+    Ok(Bytes::new(stats.queued_bytes.into()))
+}
+
+pub(crate) fn cannot_read(device: &Device) -> impl FnOnce(NetlinkError) -> KernelError {
     KernelError::device("ask for the queueing disciplines of", &device.name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qdisc::attributes;
     use nix::unistd::Uid;
 
     #[test]
@@ -127,13 +128,13 @@ mod tests {
             println!("skipped: needs root");
             return;
         }
-        let pfifo = |options: Vec<u8>| Found {
-            handle: TcHandle { major: 5, minor: 0 }.into(),
-            attributes: attributes("pfifo", options),
+        let found = |kind, options: &[u8]| Found {
+            handle: Handle { major: 5, minor: 0 }.into(),
+            settings: Qdisc::settings(kind, options),
         };
-        assert!(pfifo(77_u32.to_ne_bytes().to_vec()).comes_back());
-        assert!(!pfifo(Vec::new()).comes_back(), "it has a limit, which was not told");
-        let unknown = Found { attributes: attributes("nobodys", Vec::new()), ..pfifo(Vec::new()) };
+        assert!(found("pfifo", &77_u32.to_ne_bytes()).comes_back());
+        assert!(!found("pfifo", &[]).comes_back(), "it has a limit, which was not given");
+        let unknown = found("unknown", &[]);
         assert!(!unknown.comes_back());
     }
 }

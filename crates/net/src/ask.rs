@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mio::Waker;
+use crate::waker::Waker;
 
 /// The endpoint has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
-use mio::{Events, Token, Waker};
+use mio::{Events, Token};
 
 use crate::carrier::{Answer, Came, Carrier, Peer};
 use crate::clock::Clock;
@@ -20,6 +20,7 @@ use crate::quic;
 use crate::refusal::Refusals;
 use crate::sleeper::Sleeper;
 use crate::system::{SystemError, system};
+use crate::waker::Waker;
 
 const ALARM: Token = Token(0);
 const WAKER: Token = Token(1);

@@ -37,7 +37,9 @@ pub mod stop;
 pub mod system;
 mod tun;
 pub mod via;
+mod waker;
 pub mod wlan;
 
 pub use handshakes::{Rate, Rates};
 pub use refusal::{Refusal, Refusals};
+pub use waker::Waker;

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use freshline_core::unit::Time;
-use mio::{Events, Interest, Poll, Registry, Token, Waker};
+use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::alarm::Alarm;
 use crate::system::{SystemError, system};
+use crate::waker::Waker;
 
 /// A poll, a timer that ends its sleep on the microsecond, and what other threads wake it by.
 pub(crate) struct Sleeper {
@@ -25,7 +26,7 @@ impl Sleeper {
         registry
             .register(&mut alarm, alarm_token, Interest::READABLE)
             .map_err(system("watch a timer"))?;
-        let waker = Waker::new(registry, waker_token).map_err(system("make a waker"))?;
+        let waker = Waker::of_poll(registry, waker_token).map_err(system("make a waker"))?;
         Ok(Self { poll, alarm, waker: Arc::new(waker) })
     }
 

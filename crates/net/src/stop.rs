@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mio::Waker;
+use crate::waker::Waker;
 
 /// Shared by a running endpoint and whoever may end it: a signal handler, a test, another thread.
 #[derive(Debug, Clone, Default)]

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use freshline_core::unit::BitRate;
 use freshline_core::wlan::air::{Ampdu, DataFrame, Phy, Radiotap, Stamp, Width};
 use freshline_core::wlan::mac::Guard;
+use freshline_net::Waker;
 use freshline_net::wlan::capture::{Capture, CaptureError, CaptureSource, Captured, Others, Seen};
-use mio::{Poll, Token, Waker};
+use mio::{Poll, Token};
 use nix::sched::{CloneFlags, unshare};
 
 const SERVER: &str = "192.0.2.7:3775";
@@ -67,7 +68,8 @@ fn collect_all(
     feed: impl FnOnce(),
 ) -> Result<Vec<Seen>, CaptureError> {
     let mut poll = Poll::new().unwrap();
-    let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+    let waker = mio::Waker::new(poll.registry(), Token(0)).unwrap();
+    let waker = Arc::new(Waker::new(move || waker.wake()));
     let mut capture = Capture::open(source, SERVER.parse().unwrap(), waker)?;
     feed();
     let (mut all, begin) = (Vec::new(), Instant::now());

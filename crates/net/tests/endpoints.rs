@@ -16,6 +16,7 @@ use freshline_core::session::{MonitorParams, SourceEvent, SourceKey, SourceParam
 use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_net::Waker;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
@@ -26,7 +27,6 @@ use freshline_net::source::{
     self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
 };
 use freshline_net::stop::Stop;
-use mio::Waker;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,8 +1,9 @@
-//! What the crates that meet the operating system share: locks on folders, privileges and access to
+//! What the crates that meet the operating system share: locks on folders, netlink, privileges and access to
 //! files that a process gives up, and the user that runs a command.
 
 pub mod confinement;
 pub mod folder_lock;
+pub mod netlink;
 pub mod privileges;
 mod user;
 

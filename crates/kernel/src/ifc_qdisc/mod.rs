@@ -17,15 +17,14 @@ mod status;
 
 use freshline_core::router::{AoiShare, RouterReport};
 use freshline_core::unit::BitRate;
+use freshline_system::netlink::{Handle, Qdisc, Route};
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use netlink_packet_route::tc::TcHandle;
 
 use crate::device::{Device, name_of, own_netns};
 use crate::error::{KernelError, require_btf, require_root};
 use crate::maps::numbers;
 use crate::pin::{self, CONTROL, Folder};
-use crate::qdisc::{Told, TrafficControl};
 use crate::root::{Found, cannot_read};
 pub use settings::Settings;
 
@@ -122,8 +121,8 @@ fn put_in_place(_: Device, _: &Settings) -> Result<(), KernelError> {
 /// [`KernelError::NoDevice`], and where the kernel does not tell.
 pub fn is_attached(device: &str) -> Result<bool, KernelError> {
     let device = Device::named(device)?;
-    let control = TrafficControl::open().map_err(cannot_read(&device))?;
-    let all = control.qdiscs(device.index).map_err(cannot_read(&device))?;
+    let mut route = Route::open().map_err(cannot_read(&device))?;
+    let all = route.qdiscs(device.index).map_err(cannot_read(&device))?;
     Ok(all.iter().any(|root| is_ours(root, &device)))
 }
 
@@ -216,8 +215,8 @@ fn found(folder: &Folder) -> Result<Found, KernelError> {
     Ok(Found::from_bytes(handle as u32, attributes))
 }
 
-fn is_ours(root: &Told, device: &Device) -> bool {
-    root.parent == TcHandle::ROOT && root.kind() == qdisc_name(device)
+fn is_ours(root: &Qdisc, device: &Device) -> bool {
+    root.parent == Handle::ROOT && root.kind == qdisc_name(device)
 }
 
 /// The name under which the kernel has it: at most 15 bytes, and no other device's. Of punctuation it takes

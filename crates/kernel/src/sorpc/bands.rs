@@ -1,8 +1,9 @@
 //! Who serves the bands of a device that is not shaped.
 
+use freshline_system::netlink::Route;
+
 use crate::device::Device;
 use crate::error::KernelError;
-use crate::qdisc::{Told, TrafficControl};
 use crate::root::cannot_read;
 
 /// Kinds that go by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
@@ -11,9 +12,9 @@ const WITH_BANDS: &[&str] = &["pfifo_fast", "prio", "fq"];
 
 /// Who serves the bands of a device if nobody changes that: the first of its queueing disciplines
 /// that goes by priorities.
-pub(super) fn bands(control: &TrafficControl, device: &Device) -> Result<Bands, KernelError> {
-    let all = control.qdiscs(device.index).map_err(cannot_read(device))?;
-    let mut kinds: Vec<_> = all.iter().map(Told::kind).collect();
+pub(super) fn bands(route: &mut Route, device: &Device) -> Result<Bands, KernelError> {
+    let all = route.qdiscs(device.index).map_err(cannot_read(device))?;
+    let mut kinds: Vec<_> = all.into_iter().map(|qdisc| qdisc.kind).collect();
     Ok(match kinds.iter().position(|kind| WITH_BANDS.contains(&kind.as_str())) {
         Some(at) => Bands::Theirs(kinds.swap_remove(at)),
         None => Bands::Nobodys(kinds.into_iter().next().unwrap_or_else(|| "noop".to_owned())),

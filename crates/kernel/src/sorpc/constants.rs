@@ -36,11 +36,11 @@ impl Constants {
         into.device = self.device.index.into();
         into.name[..self.device.name.len()].copy_from_slice(self.device.name.as_bytes());
         if let Some((rate, found)) = &self.shaped {
-            let bytes = found.to_bytes();
+            let bytes = found.settings();
             into.rate = rate.as_bps();
             into.found_handle = found.handle.into();
             into.found_length = bytes.len() as u64;
-            into.found[..bytes.len()].copy_from_slice(&bytes);
+            into.found[..bytes.len()].copy_from_slice(bytes);
         }
     }
 

@@ -33,6 +33,7 @@ use std::path::Path;
 
 use freshline_core::host::SorpcParams;
 use freshline_core::unit::BitRate;
+use freshline_system::netlink::Route;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags};
 
@@ -40,7 +41,6 @@ use crate::cgroup::Cgroup;
 use crate::device::{self, Device, own_netns};
 use crate::error::{KernelError, require_btf, require_root};
 use crate::pin::{self, CONTROL, Folder};
-use crate::qdisc::TrafficControl;
 use crate::root::Found;
 pub use bands::{Band, Bands};
 pub use below::Below;
@@ -141,11 +141,11 @@ pub fn attach(device: &str, settings: &Settings, only: Option<&Path>) -> Result<
         remove(left)?;
     }
 
-    let traffic = TrafficControl::open()
+    let mut route = Route::open()
         .map_err(KernelError::device("ask for the queueing disciplines of", &device.name))?;
     let (shaped, bands) = match settings.rate {
-        Some(rate) => (Some((rate, Found::at(&traffic, &device)?)), Bands::Ours),
-        None => (None, bands::bands(&traffic, &device)?),
+        Some(rate) => (Some((rate, Found::at(&mut route, &device)?)), Bands::Ours),
+        None => (None, bands::bands(&mut route, &device)?),
     };
     let only = only.map(Cgroup::open).transpose()?.map(|(_, file)| file);
     let constants = Constants {
@@ -154,14 +154,14 @@ pub fn attach(device: &str, settings: &Settings, only: Option<&Path>) -> Result<
         confined: only.is_some(),
         shaped,
     };
-    let (control, traces) = load(constants, only.as_ref(), &traffic)?;
+    let (control, traces) = load(constants, only.as_ref(), &mut route)?;
     Ok(Held { control: Some(control), traces: Some(traces), bands })
 }
 
 fn load(
     constants: Constants,
     only: Option<&File>,
-    traffic: &TrafficControl,
+    route: &mut Route,
 ) -> Result<(Link, Traces), KernelError> {
     let mut place = MaybeUninit::uninit();
     let builder = skeleton::MainSkelBuilder::default();
@@ -171,7 +171,7 @@ fn load(
     let index = constants.device.index;
     let priorities = match &constants.shaped {
         Some((rate, _)) => {
-            let mtu = traffic.mtu(index);
+            let mtu = route.mtu(index);
             let mtu =
                 mtu.map_err(KernelError::device("ask for the MTU of", &constants.device.name))?;
             let largest = shaper::largest(*rate, mtu);
@@ -202,7 +202,7 @@ fn load(
     let Constants { device, shaped, .. } = constants;
     let (rate, found) = shaped.unzip();
     let traces = Traces { folder: Folder::create(&pin_name(&device))?, device, found };
-    match install(&mut program, &traces, rate.map(|rate| (rate, largest)), traffic) {
+    match install(&mut program, &traces, rate.map(|rate| (rate, largest)), route) {
         Ok(control) => Ok((control, traces)),
         Err(error) => {
             warn_of(traces.remove());
@@ -217,7 +217,7 @@ fn install(
     program: &mut skeleton::MainSkel<'_>,
     traces: &Traces,
     shape: Option<(BitRate, u32)>,
-    traffic: &TrafficControl,
+    route: &mut Route,
 ) -> Result<Link, KernelError> {
     let mut pin = || {
         program.maps.rodata.pin(traces.folder.at(CONSTANTS))?;
@@ -226,7 +226,7 @@ fn install(
     };
     pin().map_err(KernelError::bpf("pin what belongs to the program"))?;
     if let Some((rate, largest)) = shape {
-        shaper::shape(traffic, &traces.device, rate, largest)?;
+        shaper::shape(route, &traces.device, rate, largest)?;
     }
     device::attach(&program.progs.freshline_sorpc, traces.device.index)
         .map_err(KernelError::device("attach the program to", &traces.device.name))

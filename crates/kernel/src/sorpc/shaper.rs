@@ -25,26 +25,22 @@
 //!
 //! Without the program all packets are urgent: a shaper without bands.
 
-use std::io;
-
-use freshline_core::unit::{BitRate, Bytes, Span};
-use netlink_packet_core::DefaultNla;
-use netlink_packet_route::tc::TcHandle;
+use freshline_core::unit::{BitRate, Bytes, Packets, Span};
+use freshline_system::netlink::{Handle, NetlinkError, Qdisc, Route, encode};
+use nix::errno::Errno;
 
 use super::{BACKGROUND, BEST_EFFORT, Band, INTERACTIVE, Priorities};
 use crate::device::Device;
 use crate::error::KernelError;
-use crate::qdisc::{Told, TrafficControl, Waiting, attributes, to_bytes};
 
 /// The number by which our HTB is known again.
 const MAJOR: u16 = 0x50c0;
-const ROOT: TcHandle = TcHandle { major: MAJOR, minor: 0 };
-const LINK: TcHandle = TcHandle { major: MAJOR, minor: 1 };
+const ROOT: Handle = Handle { major: MAJOR, minor: 0 };
+const LINK: Handle = Handle { major: MAJOR, minor: 1 };
 /// A class's number is its packets' priority. Queues that they meet later, of a device below this
 /// one, read the last bits of it ([`PRIORITY_BITS`]), which say the same as without a shaper.
-const URGENT: TcHandle = TcHandle { major: MAJOR, minor: INTERACTIVE as u16 };
-const OVERSIZE: TcHandle =
-    TcHandle { major: MAJOR, minor: 1 << PRIORITY_BITS | INTERACTIVE as u16 };
+const URGENT: Handle = Handle { major: MAJOR, minor: INTERACTIVE as u16 };
+const OVERSIZE: Handle = Handle { major: MAJOR, minor: 1 << PRIORITY_BITS | INTERACTIVE as u16 };
 const FIRST_BATCHED: u16 = 1 << PRIORITY_BITS | BEST_EFFORT as u16;
 const FIRST_BULK: u16 = 1 << PRIORITY_BITS | BACKGROUND as u16;
 
@@ -120,13 +116,13 @@ pub(super) fn largest(rate: BitRate, mtu: u32) -> u32 {
 /// Puts it in place of the root, whose queued packets are lost. Super-packets of more than `largest`
 /// bytes are split.
 pub(super) fn shape(
-    control: &TrafficControl,
+    route: &mut Route,
     device: &Device,
     rate: BitRate,
     largest: u32,
 ) -> Result<(), KernelError> {
-    build(control, device.index, rate, largest).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KernelError::Missing {
+    build(route, device.index, rate, largest).map_err(|error| match error.errno() {
+        Some(errno) if errno == Errno::ENOENT as i32 => KernelError::Missing {
             feature: "the queueing disciplines HTB and TBF",
             remedy: "`modprobe sch_htb sch_tbf`, or take one that is built with CONFIG_NET_SCH_HTB \
                      and CONFIG_NET_SCH_TBF",
@@ -135,60 +131,69 @@ pub(super) fn shape(
     })
 }
 
-fn build(control: &TrafficControl, device: u32, rate: BitRate, largest: u32) -> io::Result<()> {
+fn build(route: &mut Route, device: u32, rate: BitRate, largest: u32) -> Result<(), NetlinkError> {
     let all = rate.as_bps() / 8;
-    let fifo = |parent, fewest| {
-        let limit = limit(rate, fewest).to_ne_bytes().to_vec();
-        control.put_qdisc(device, parent, TcHandle::UNSPEC, attributes("pfifo", limit))
+    let fifo = |route: &mut Route, parent, fewest| {
+        let settings = Qdisc::settings("pfifo", &limit(rate, fewest).to_ne_bytes());
+        route.put_qdisc(device, parent, Handle::UNSPEC, &settings)
     };
-    control.put_qdisc(device, TcHandle::ROOT, ROOT, attributes("htb", htb()))?;
-    control.add_class(device, ROOT, LINK, htb_class(all, all, 0))?;
-    control.add_class(device, LINK, OVERSIZE, htb_class(all, all, 0))?;
-    fifo(OVERSIZE, FEWEST_URGENT)?;
+    route.put_qdisc(device, Handle::ROOT, ROOT, &Qdisc::settings("htb", &htb()))?;
+    route.add_class(device, ROOT, LINK, &htb_class(all, all, 0))?;
+    route.add_class(device, LINK, OVERSIZE, &htb_class(all, all, 0))?;
+    fifo(route, OVERSIZE, FEWEST_URGENT)?;
     let urgent = [(URGENT, all, 0, FEWEST_URGENT)].into_iter();
     let batched = (0..CLASSES).map(|at| (class(FIRST_BATCHED, at), NOTHING, 1, FEWEST_SEGMENTS));
     let bulk = (0..CLASSES).map(|at| (class(FIRST_BULK, at), NOTHING, 2, FEWEST_SEGMENTS));
     for (splitter, (leaf, guaranteed, priority, fewest)) in
         (MAJOR + 1..).zip(urgent.chain(batched).chain(bulk))
     {
-        control.add_class(device, LINK, leaf, htb_class(guaranteed, all, priority))?;
-        let tbf = TcHandle { major: splitter, minor: 0 };
-        control.put_qdisc(device, leaf, tbf, attributes("tbf", tbf_options(largest)))?;
-        fifo(TcHandle { minor: 1, ..tbf }, fewest)?;
+        route.add_class(device, LINK, leaf, &htb_class(guaranteed, all, priority))?;
+        let tbf = Handle { major: splitter, minor: 0 };
+        route.put_qdisc(device, leaf, tbf, &Qdisc::settings("tbf", &tbf_options(largest)))?;
+        fifo(route, Handle { minor: 1, ..tbf }, fewest)?;
     }
     Ok(())
 }
 
 /// Whether this is ours.
-pub(super) fn is_ours(told: &Told) -> bool {
-    told.parent == TcHandle::ROOT && told.handle == ROOT && told.kind() == "htb"
+pub(super) fn is_ours(qdisc: &Qdisc) -> bool {
+    qdisc.parent == Handle::ROOT && qdisc.handle == ROOT && qdisc.kind == "htb"
+}
+
+/// The queued bytes of a band, and the packets that it dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct BandQueue {
+    pub(super) bytes: Bytes,
+    pub(super) drops: Packets,
 }
 
 /// The queues of each band; `None` if the root is not our shaper.
-pub(super) fn waiting(control: &TrafficControl, device: u32) -> io::Result<Option<[Waiting; 3]>> {
-    let all = control.qdiscs(device)?;
+pub(super) fn bands(
+    route: &mut Route,
+    device: u32,
+) -> Result<Option<[BandQueue; 3]>, NetlinkError> {
+    let all = route.qdiscs(device)?;
     if !all.iter().any(is_ours) {
         return Ok(None);
     }
-    let mut bands = [Waiting::default(); 3];
+    let mut bands = [BandQueue::default(); 3];
     // The disciplines right below the classes: the drops of a class itself leave out those of
     // segments.
     for leaf in all.iter().filter(|one| one.parent.major == MAJOR) {
-        let Waiting { packets, bytes, drops } = leaf.waiting();
+        let stats = leaf.stats.unwrap_or_default();
         let band = &mut bands[band(leaf.parent) as usize];
-        band.packets += packets;
-        band.bytes += bytes;
-        band.drops += drops;
+        band.bytes += Bytes::new(stats.queued_bytes.into());
+        band.drops += Packets::new(stats.drops.into());
     }
     Ok(Some(bands))
 }
 
 /// A class of the band that begins with the class `first`.
-fn class(first: u16, number: u16) -> TcHandle {
-    TcHandle { major: MAJOR, minor: first + (number << PRIORITY_BITS) }
+fn class(first: u16, number: u16) -> Handle {
+    Handle { major: MAJOR, minor: first + (number << PRIORITY_BITS) }
 }
 
-fn band(class: TcHandle) -> Band {
+fn band(class: Handle) -> Band {
     match u32::from(class.minor) & ((1 << PRIORITY_BITS) - 1) {
         BEST_EFFORT => Band::Batched,
         BACKGROUND => Band::Bulk,
@@ -206,20 +211,19 @@ fn limit(rate: BitRate, fewest: u64) -> u32 {
 /// no priority of ours.
 fn htb() -> Vec<u8> {
     let numbers = [3, 1, URGENT.minor.into(), 0, 0_u32];
-    to_bytes(&[DefaultNla::new(INIT, numbers.into_iter().flat_map(u32::to_ne_bytes).collect())])
+    encode(|put| _ = put.put(INIT, &numbers.map(u32::to_ne_bytes).concat()))
 }
 
 /// `struct tc_htb_opt`, and rates that it has no room for; in bytes per second.
-fn htb_class(guaranteed: u64, most: u64, priority: u32) -> Vec<DefaultNla> {
+fn htb_class(guaranteed: u64, most: u64, priority: u32) -> Vec<u8> {
     let mut parameters = [ratespec(guaranteed), ratespec(most)].concat();
     let numbers = [burst(guaranteed), burst(most), turn(most), 0, priority];
     parameters.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
-    let options = [
-        DefaultNla::new(PARMS, parameters),
-        DefaultNla::new(RATE64, guaranteed.to_ne_bytes().to_vec()),
-        DefaultNla::new(CEIL64, most.to_ne_bytes().to_vec()),
-    ];
-    attributes("htb", to_bytes(&options))
+    let options = encode(|put| {
+        put.put(PARMS, &parameters);
+        put.put(RATE64, &guaranteed.to_ne_bytes()).put(CEIL64, &most.to_ne_bytes());
+    });
+    Qdisc::settings("htb", &options)
 }
 
 /// `struct tc_tbf_qopt` without a peak rate, and without a limit: the queue is put below it afterwards.
@@ -227,11 +231,10 @@ fn tbf_options(burst: u32) -> Vec<u8> {
     let mut parameters = [ratespec(SPLITTER_RATE), vec![0; 12]].concat();
     // Without a limit, the size of the buffer in ticks, and a smallest size.
     parameters.extend([0_u32; 3].into_iter().flat_map(u32::to_ne_bytes));
-    to_bytes(&[
-        DefaultNla::new(TBF_PARMS, parameters),
-        DefaultNla::new(TBF_RATE64, SPLITTER_RATE.to_ne_bytes().to_vec()),
-        DefaultNla::new(TBF_BURST, burst.to_ne_bytes().to_vec()),
-    ])
+    encode(|put| {
+        put.put(TBF_PARMS, &parameters);
+        put.put(TBF_RATE64, &SPLITTER_RATE.to_ne_bytes()).put(TBF_BURST, &burst.to_ne_bytes());
+    })
 }
 
 /// `struct tc_ratespec`. That the link is Ethernet (1) spares a table that kernels no longer use.
@@ -295,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_queue_below_reads_the_same_bands_from_the_classes_priorities() {
-        let read = |class: TcHandle| u32::from(class) & 15;
+        let read = |class: Handle| u32::from(class) & 15;
         assert_eq!([URGENT, OVERSIZE].map(read), [INTERACTIVE; 2]);
         assert_eq!([URGENT, OVERSIZE].map(band), [Band::Urgent; 2]);
         for number in 0..CLASSES {

@@ -5,18 +5,20 @@ use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
+use freshline_system::netlink::Route;
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
 use super::measured::unordered_delay;
-use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name, shaper};
+use super::shaper::{self, BandQueue};
+use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name};
 use crate::device::{Device, own_netns};
 use crate::error::{KernelError, require_root};
 use crate::maps;
 use crate::pin::{self, CONTROL, Folder};
 use crate::programs::{Attached, attached};
-use crate::qdisc::{TrafficControl, Waiting};
+use crate::root;
 
 /// The program's name, by which it is found again.
 const PROGRAM: &str = "freshline_sorpc";
@@ -162,10 +164,10 @@ pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
         }
         let mut rate = shaped.map(|(rate, _)| rate);
         if rate.is_some() {
-            let waiting = TrafficControl::open()
-                .and_then(|traffic| shaper::waiting(&traffic, device.index))
+            let bands = Route::open()
+                .and_then(|mut route| shaper::bands(&mut route, device.index))
                 .map_err(KernelError::device("ask for the classes of", &device.name))?;
-            rate = rate.filter(|_| waiting.is_some());
+            rate = rate.filter(|_| bands.is_some());
         }
         found.push(Leftover { device: device.name, rate });
     }
@@ -205,12 +207,12 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
     let here = device.netns == netns;
     let mut rate = shaped.map(|(rate, _)| rate);
     let mut replaced = false;
-    let mut waiting = None;
+    let mut queues = None;
     if rate.is_some() && here {
-        waiting = TrafficControl::open()
-            .and_then(|traffic| shaper::waiting(&traffic, device.index))
+        queues = Route::open()
+            .and_then(|mut route| shaper::bands(&mut route, device.index))
             .map_err(KernelError::device("ask for the classes of", &device.name))?;
-        replaced = waiting.is_none();
+        replaced = queues.is_none();
     }
     if replaced {
         rate = None;
@@ -218,9 +220,10 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
     let flows = folder.map(|folder| flows(&folder)).unwrap_or_default();
     let mut delay = None;
     if here {
-        let backlog = TrafficControl::open()
-            .and_then(|traffic| traffic.backlog(device.index))
-            .map_err(KernelError::device("ask for the queueing disciplines of", &device.name))?;
+        let backlog =
+            Route::open().and_then(|mut route| root::backlog(&mut route, device.index)).map_err(
+                KernelError::device("ask for the queueing disciplines of", &device.name),
+            )?;
         delay = unordered_delay(&flows, backlog);
     }
     Ok(Attachment {
@@ -231,7 +234,7 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
         rate,
         below: here.then(|| Below::of(&device.name)),
         replaced,
-        bands: bands(one.map("bands"), waiting).map_err(KernelError::bpf("read the statistics"))?,
+        bands: bands(one.map("bands"), queues).map_err(KernelError::bpf("read the statistics"))?,
         flows,
         unordered_delay: delay,
         runs: one.program.run_cnt,
@@ -242,17 +245,17 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
 
 fn bands(
     map: Option<&MapHandle>,
-    waiting: Option<[Waiting; 3]>,
+    queues: Option<[BandQueue; 3]>,
 ) -> libbpf_rs::Result<[BandReport; 3]> {
     let report = |band: Band| -> libbpf_rs::Result<BandReport> {
         let sums = map.map(|map| maps::sums(map, band as u32)).transpose()?;
         let [packets, bytes] = sums.unwrap_or_default();
-        let waiting = waiting.map(|bands| bands[band as usize]);
+        let queue = queues.map(|bands| bands[band as usize]);
         Ok(BandReport {
             band,
             sent: account(packets, bytes),
-            backlog: waiting.map(|waiting| Bytes::new(waiting.bytes)),
-            drops: waiting.map(|waiting| Packets::new(waiting.drops)),
+            backlog: queue.map(|queue| queue.bytes),
+            drops: queue.map(|queue| queue.drops),
         })
     };
     Ok([report(Band::Urgent)?, report(Band::Batched)?, report(Band::Bulk)?])

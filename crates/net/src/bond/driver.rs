@@ -17,6 +17,7 @@ use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, FourTuple
 use super::flow::{Moved, PIECE, Pipe, Pumped};
 use super::link::Link;
 use super::paths::Paths;
+use super::queues::PathQueues;
 use super::socket::Outlet;
 use super::status::{BondReport, ViaReport, Watcher, paths_of};
 use super::{BondError, Sending};
@@ -25,7 +26,6 @@ use crate::clock::Clock;
 use crate::refusal::Refusals;
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
-use crate::via::DeviceQueues;
 
 /// How often an end says how it fares.
 const TELL: Span = Span::from_millis(200);
@@ -145,7 +145,7 @@ pub(super) struct Driver {
     pub(super) sleeper: Sleeper,
     pub(super) endpoint: Endpoint,
     pub(super) sending: Sending,
-    pub(super) queues: DeviceQueues,
+    pub(super) queues: PathQueues,
     inbox: Inbox,
     /// The flows that may be able to go on.
     pub(super) ready: VecDeque<usize>,
@@ -174,7 +174,7 @@ impl Driver {
             sleeper: Sleeper::new([Watched::Sleep.into(); 2])?,
             endpoint,
             sending,
-            queues: DeviceQueues::new(),
+            queues: PathQueues::new(),
             inbox: Inbox::new(),
             ready: VecDeque::new(),
             scratch: vec![0; PIECE],

@@ -1,8 +1,6 @@
 //! What a program says at `--listen`, in pieces as they come: where it wants to go, by SOCKS5 or by
 //! HTTP, as to a proxy. The first byte tells which.
 
-use bytes::Bytes;
-
 use super::head::Reply;
 use super::{Target, http, socks};
 
@@ -39,7 +37,7 @@ pub enum Next {
     /// The program, with what it has not said yet.
     Listen,
     /// It wants to go there; what it has said beyond that is for the destination.
-    Connect(Protocol, Target, Bytes),
+    Connect(Protocol, Target, Vec<u8>),
     /// It wants datagrams of UDP to be carried (SOCKS5).
     Associate,
     /// Nothing: it cannot be helped.
@@ -77,7 +75,7 @@ impl Greeting {
                         body.map_or(beyond.len() as u64, |body| body.min(beyond.len() as u64));
                     head.extend_from_slice(&beyond[..of_body as usize]);
                     let protocol = Protocol::Absolute(body.map(|body| body - of_body));
-                    (Vec::new(), Next::Connect(protocol, target, head.into()))
+                    (Vec::new(), Next::Connect(protocol, target, head))
                 }
                 http::Step::Refuse(answer) => (answer, Next::End),
             },
@@ -114,7 +112,7 @@ impl Greeting {
     }
 
     fn connect(&self, protocol: Protocol, target: Target, len: usize) -> Next {
-        Next::Connect(protocol, target, Bytes::copy_from_slice(&self.said[len..]))
+        Next::Connect(protocol, target, self.said[len..].to_vec())
     }
 }
 
@@ -145,7 +143,7 @@ mod tests {
         for (said, protocol, answer) in
             [(&socks[..], Protocol::Socks, &[5, 0][..]), (http, Protocol::Http, &[])]
         {
-            let next = Next::Connect(protocol, target.clone(), Bytes::from_static(b"early"));
+            let next = Next::Connect(protocol, target.clone(), b"early".to_vec());
             assert_eq!(heard([said].into_iter()), (answer.to_vec(), next));
         }
         // SOCKS4, TLS, and a request in another language than the greeting.
@@ -166,7 +164,7 @@ mod tests {
             let said = format!("POST http://a/ HTTP/1.1\r\n{fields}\r\n{said}");
             let (answer, next) = heard([said.as_bytes()].into_iter());
             let Next::Connect(protocol, _, head) = next else { panic!("{next:?} {answer:?}") };
-            let head = String::from_utf8(head.into()).unwrap();
+            let head = String::from_utf8(head).unwrap();
             assert_eq!(protocol, Protocol::Absolute(rest), "{fields}");
             assert_eq!(head.split_once("\r\n\r\n").unwrap().1, passes, "{fields}");
         }

@@ -28,6 +28,7 @@ pub mod head;
 mod http;
 mod link;
 mod paths;
+mod queues;
 mod resolve;
 mod rules;
 mod server;

@@ -38,7 +38,7 @@ use noq_proto::{Connection, FourTuple, PathId, Transmit};
 use super::Sending;
 use super::gate::{Handle, Pending, Reading};
 use super::waits::Expected;
-use crate::via::{DeviceQueues, QueueReport, Seen, SeenBy};
+use crate::via::{QueueReport, Seen, SeenBy};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
 /// `max_ack_delay`).
@@ -56,12 +56,6 @@ const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
 pub(super) trait Queues {
     /// The queue that packets of this path stand in; `None` where nobody can tell.
     fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen>;
-}
-
-impl Queues for DeviceQueues {
-    fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
-        self.queue(now, path)
-    }
 }
 
 /// Nobody can tell.

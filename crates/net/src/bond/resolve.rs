@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::waker::Waker;
 use freshline_system::privileges::keep_only;
-use mio::Waker;
 
 /// Threads: so many slow names do not hold up the next one.
 const THREADS: usize = 16;

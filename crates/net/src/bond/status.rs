@@ -6,8 +6,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::link::Link;
+use super::queues::PathQueues;
 use crate::refusal::Refusals;
-use crate::via::{DeviceQueues, QueueReport};
+use crate::via::QueueReport;
 
 /// One path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -120,11 +121,7 @@ impl Watcher {
 }
 
 /// The paths of a link.
-pub(super) fn paths_of(
-    link: &mut Link,
-    queues: &mut DeviceQueues,
-    now: Instant,
-) -> Vec<PathReport> {
+pub(super) fn paths_of(link: &mut Link, queues: &mut PathQueues, now: Instant) -> Vec<PathReport> {
     let mut reports = Vec::new();
     for path in link.paths.all() {
         let Some(stats) = link.connection.path_stats(path.id) else { continue };

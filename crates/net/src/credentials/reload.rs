@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mio::Waker;
-
 use super::Credentials;
 use crate::ask::Gone;
 use crate::quic::ServerConfig;
+use crate::waker::Waker;
 
 /// What takes the place of what is in force.
 #[derive(Default)]

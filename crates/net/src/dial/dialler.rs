@@ -20,13 +20,14 @@ use std::sync::Arc;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::unit::{Span, Time};
-use mio::{Registry, Token, Waker};
+use mio::{Registry, Token};
 
 use super::{Lookup, Race, Remote};
 use crate::clock::Clock;
 use crate::link::{Came, Inlet, Link, LinkError, LinkEvent, Sent, Transport, WireBytes};
 use crate::quic::DialError;
 use crate::via::Via;
+use crate::waker::Waker;
 
 /// The wait before the first retry, doubled with each up to [`MAX_WAIT`].
 const FIRST_WAIT: Span = Span::from_millis(250);
@@ -363,7 +364,7 @@ mod tests {
 
     /// The one waker that a poll may have.
     fn waker(poll: &Poll) -> Arc<Waker> {
-        Arc::new(Waker::new(poll.registry(), Token(0)).unwrap())
+        Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap())
     }
 
     /// Of a dialler by UDP that does not dial again.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use freshline_system::privileges::keep_only;
-use mio::Waker;
 
 use super::Remote;
+use crate::waker::Waker;
 
 /// The addresses of a peer, or why they are unknown.
 pub(crate) type Answer = Result<Vec<SocketAddr>, String>;
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn literals_are_answered_at_once_and_names_by_a_thread() {
         let mut poll = mio::Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let waker = Arc::new(Waker::of_poll(poll.registry(), mio::Token(0)).unwrap());
         let mut lookup = Lookup::default();
         let literal: SocketAddr = "[::1]:9".parse().unwrap();
         lookup.ask(&literal.into(), &waker);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use freshline_core::session::downlink::{Client as Session, Stamp};
 use freshline_core::unit::{Span, Time};
-use mio::Waker;
 use serde::Serialize;
 
 use super::client::{ClientWatch, SharedRate};
+use crate::waker::Waker;
 use crate::wlan::capture::{
     Capture, CaptureCounts, CaptureError, CaptureSource, Captured, Others, Seen, Station,
 };
@@ -237,7 +237,7 @@ mod tests {
             session.on_datagram(clocked, None, &packet(5, seq)).unwrap();
         }
         let poll = Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
         let server = "192.0.2.7:3775".parse().unwrap();
         let mut air = Air::open(&CaptureSource::File(path), server, waker).unwrap();
         while !air.capture.has_ended() {

@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_core::session::downlink::ClientKey;
 use freshline_core::unit::{Span, Time};
-use mio::Waker;
 
 use crate::clock::Clock;
+use crate::waker::Waker;
 
 /// What there is to send.
 #[derive(Debug, Clone, PartialEq, Eq)]

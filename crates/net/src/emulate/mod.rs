@@ -37,10 +37,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use freshline_core::dscp::Dscp;
 use freshline_core::link::{ConditionsConfig, ConditionsError};
 use freshline_core::unit::{Span, Time};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
+use crate::waker::Waker;
 pub use frames::FrameLogError;
 use relay::Relay;
 pub use report::{
@@ -158,7 +159,7 @@ impl Emulator {
         let registry = poll.registry();
         let mut alarm = Alarm::new().map_err(system("make a timer"))?;
         registry.register(&mut alarm, ALARM, Interest::READABLE).map_err(system("poll a timer"))?;
-        let waker = Waker::new(registry, WAKER).map_err(system("make a waker"))?;
+        let waker = Waker::of_poll(registry, WAKER).map_err(system("make a waker"))?;
         let registry = registry.try_clone().map_err(system("share a poll"))?;
         let relay = Relay::new(listen, target, config, seed, registry)?;
         let local_addr = relay.local_addr().map_err(system("tell the local address"))?;

@@ -16,7 +16,6 @@ use freshline_core::session::{
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::Ack;
-use mio::Waker;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -27,6 +26,7 @@ use crate::clock::Clock;
 use crate::credentials::{Right, Rules};
 use crate::source::feed::Feed;
 use crate::source::sampler::{self, Latest, Need, Run, Sampler, Take};
+use crate::waker::Waker;
 
 const SEEDS: Range<u64> = 0..64;
 

@@ -13,6 +13,7 @@ use noq_proto::{
 };
 use thiserror::Error;
 
+use super::datagram::Datagram;
 use super::transmit::{Transmit, Written, write_next};
 use super::{ClientConfig, LostReason, SendOutcome, TOO_SMALL, outbox, takes_our_datagrams};
 
@@ -211,8 +212,8 @@ impl Client {
     }
 
     /// The next datagram from the monitor.
-    pub fn recv(&mut self) -> Option<Bytes> {
-        self.link.as_mut()?.connection.datagrams().recv()
+    pub fn recv(&mut self) -> Option<Datagram> {
+        self.link.as_mut()?.connection.datagrams().recv().map(Datagram)
     }
 
     /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.

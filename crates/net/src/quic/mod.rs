@@ -69,6 +69,7 @@
 
 mod client;
 mod config;
+mod datagram;
 mod identity;
 mod names;
 mod outbox;
@@ -85,6 +86,7 @@ use noq_proto::Connection;
 
 pub use client::{Client, ClientEvent, DialError};
 pub use config::{ClientConfig, Limits, ServerConfig};
+pub use datagram::Datagram;
 pub use identity::{BadFingerprint, Fingerprint, Identity, IdentityError};
 pub use outbox::SendOutcome;
 pub use reason::LostReason;

@@ -25,6 +25,7 @@ use noq_proto::{
 
 pub(crate) use self::certified::identity;
 use self::certified::{first_shown, identity_of, timed};
+use super::datagram::Datagram;
 use super::names;
 use super::peer::{Peer, Phase};
 use super::strangers::Strangers;
@@ -312,11 +313,11 @@ impl Server {
 
     /// The next datagram from any source. Drain these after each batch of
     /// [`handle`](Self::handle): each connection holds 64 KiB, then drops its oldest.
-    pub fn recv(&mut self) -> Option<(ConnKey, Bytes)> {
+    pub fn recv(&mut self) -> Option<(ConnKey, Datagram)> {
         while let Some(&slot) = self.readable.front() {
             if let Some(peer) = self.peers[slot].as_mut() {
                 if let Some(datagram) = peer.connection.datagrams().recv() {
-                    return Some((peer.key, datagram));
+                    return Some((peer.key, Datagram(datagram)));
                 }
                 peer.readable = false;
             }

@@ -393,7 +393,9 @@ mod tests {
         let place = Place::at(base.path());
         place.prepare().unwrap();
         let poll = mio::Poll::new().unwrap();
-        let waker = std::sync::Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let waker = std::sync::Arc::new(
+            crate::waker::Waker::of_poll(poll.registry(), mio::Token(0)).unwrap(),
+        );
         let desk = super::super::order::Desk::new(waker);
         for serves in [false, true] {
             let socket = ControlSocket::take_at(&place, "eth0").unwrap().expect("a socket");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freshline_core::router::RouterReport;
 use freshline_core::unit::{Span, Time};
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 
 use super::control::{ControlSocket, Serving};
 use super::gate::Gate;
@@ -18,6 +18,7 @@ use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::notify::Notifier;
 use crate::stop::Stop;
+use crate::waker::Waker;
 
 const GATE: Token = Token(0);
 const ALARM: Token = Token(1);
@@ -108,6 +109,6 @@ fn wakeups<G: Gate>(shaper: &Shaper<G>) -> io::Result<(Poll, Alarm, Arc<Waker>)>
     let readable = shaper.gate().readable();
     poll.registry().register(&mut SourceFd(&readable), GATE, Interest::READABLE)?;
     poll.registry().register(&mut alarm, ALARM, Interest::READABLE)?;
-    let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+    let waker = Arc::new(Waker::of_poll(poll.registry(), WAKER)?);
     Ok((poll, alarm, waker))
 }

@@ -175,8 +175,8 @@ pub enum RouterError {
     },
 }
 
-fn system(action: &'static str) -> impl FnOnce(io::Error) -> RouterError {
-    move |source| RouterError::System { action, source }
+fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> RouterError {
+    move |error| RouterError::System { action, source: error.into() }
 }
 
 /// A router that holds the packets of its device from its making on.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use crate::waker::Waker;
 use freshline_core::router::{AoiShare, RouterReport};
 use freshline_core::unit::BitRate;
-use mio::Waker;
 use serde::{Deserialize, Serialize};
 
 /// How long the router's loop may take to carry out an order, less than its clients wait for an answer.
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn an_order_that_a_hanging_loop_does_not_take_is_refused_and_never_carried_out() {
         let poll = mio::Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let waker = Arc::new(Waker::of_poll(poll.registry(), mio::Token(0)).unwrap());
         let desk = Desk::new(waker);
         let orders = desk.orders();
         assert_eq!(orders.give(Order::default()), Err(OrderError::Silent));

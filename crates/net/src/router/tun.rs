@@ -18,10 +18,11 @@ use std::path::Path;
 
 use freshline_core::router::{LostReport, Packet, UnshapedReport};
 use freshline_core::unit::BitRate;
+use freshline_system::netlink::Route;
 
 use super::gate::{Arrived, Gate, Status, Ticket};
 use super::{RouterError, system};
-use crate::tun::{Device, IpPacket, Netlink, Pool};
+use crate::tun::{Device, IpPacket, Pool};
 
 /// A device of our own.
 pub(super) struct TunGate {
@@ -57,8 +58,9 @@ impl TunGate {
             // Where the kernel does not let us, packets of this host do not pass; others do.
             let _ = fs::write(format!("/proc/sys/net/ipv4/conf/{name}/{setting}"), value);
         }
-        Netlink::open()
-            .and_then(|netlink| device.set_up(&netlink, &[], Self::MTU))
+        Route::open()
+            .map_err(io::Error::from)
+            .and_then(|mut route| device.set_up(&mut route, &[], Self::MTU))
             .map_err(system("configure the TUN device"))?;
         Ok(Self {
             name: name.to_owned(),

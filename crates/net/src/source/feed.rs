@@ -227,12 +227,12 @@ fn polling_period(session: &session::Source) -> Span {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use crate::waker::Waker;
     use freshline_core::path::PathId;
     use freshline_core::session::{Clocked, Monitor, MonitorParams, Sample, Secret, SourceParams};
     use freshline_core::source::Fixed;
     use freshline_core::unit::UpdateRate;
     use freshline_core::wire::Ack;
-    use mio::Waker;
 
     use super::*;
     use crate::clock::Clock;

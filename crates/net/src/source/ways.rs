@@ -6,21 +6,21 @@
 //! reports this and tries again with growing waits. Without `--via` there is one path, which follows
 //! the routes and is always there.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
 use freshline_core::session::{self, Paths, PathsError};
 use freshline_core::unit::{Bytes, Span, Time};
-use mio::{Registry, Token, Waker};
-use noq_proto::FourTuple;
+use mio::{Registry, Token};
 
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
 use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport, WireBytes};
 use crate::sleeper::Sleeper;
-use crate::via::{DeviceQueues, Interfaces, SeenBy, Via};
+use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via};
+use crate::waker::Waker;
 
 /// How often it is looked which interfaces there are.
 const LOOK_AROUND: Span = Span::from_millis(250);
@@ -56,8 +56,8 @@ struct Way {
     via: Via,
     remote: Remote,
     token: Token,
-    /// Stands for its interface where queues are asked for.
-    label: IpAddr,
+    /// The device by which it leaves, if that is given.
+    device: Option<u32>,
     /// The number of the interface that its sockets are bound to: one that comes anew under the same
     /// name is another one.
     index: Option<u32>,
@@ -104,8 +104,7 @@ impl Links {
             via: via.clone(),
             remote: remote.map_or_else(|| monitor.clone(), Remote::from),
             token: Token(FIRST_TOKEN + index),
-            // Of a block that no host has (RFC 1112 section 4).
-            label: Ipv4Addr::from(0xf000_0001 + index as u32).into(),
+            device: None,
             index: None,
             dial: None,
             seen_by: None,
@@ -171,6 +170,7 @@ impl Links {
         for at in 0..self.ways.len() {
             let id = PathId(at as u8);
             let way = &mut self.ways[at];
+            way.device = interfaces.device(&way.via);
             let index = interfaces.index(&way.via);
             let is_there = interfaces.carries(&way.via, way.remote.literal());
             // Other addresses may come and go: the link's own counts.
@@ -186,9 +186,6 @@ impl Links {
                 continue;
             }
             way.index = index;
-            if let Some(name) = interfaces.name(&way.via) {
-                self.queues.label(way.label, name);
-            }
             let settings = self.settings(&self.ways[at]);
             self.ways[at].dial = Some(Dialler::new(settings, registry)?);
             tell(id, Change::There);
@@ -290,7 +287,7 @@ impl Links {
     pub(super) fn queue(&mut self, id: PathId, now: Time) -> Option<DeviceQueue> {
         let way = self.ways.get_mut(usize::from(id.0))?;
         way.seen_by = None;
-        let path = FourTuple::new(way.dial.as_ref()?.address()?, Some(way.label));
+        let path = PathKey::new(way.device, way.dial.as_ref()?.address()?);
         let seen = self.queues.queue(self.clock.instant_of(now), path)?;
         way.seen_by = Some(seen.by);
         Some(seen.queue)

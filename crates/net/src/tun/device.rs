@@ -6,9 +6,8 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use freshline_core::router::{Ecn, FlowKey, Header, Packet, mark_congestion};
 use freshline_core::unit::Bytes;
+use freshline_system::netlink::{LinkSettings, Route};
 use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
-
-use super::netlink::{LinkSettings, Netlink};
 
 /// The smallest MTU that IPv6 works with (RFC 8200, section 5).
 pub(crate) const IPV6_MIN_MTU: u16 = 1280;
@@ -120,7 +119,7 @@ impl Device {
     /// if that needs a larger MTU.
     pub(crate) fn set_up(
         &self,
-        netlink: &Netlink,
+        route: &mut Route,
         addresses: &[(IpAddr, u8)],
         mtu: u16,
     ) -> io::Result<()> {
@@ -136,10 +135,10 @@ impl Device {
             // Where the kernel has no IPv6 or does not let us, the path has more traffic.
             let _ = std::fs::write(format!("{ipv6}/{setting}"), value);
         }
-        netlink.set_up(&name, settings)?;
+        route.set_up(&name, settings)?;
         for (address, len) in addresses {
             if address.is_ipv4() || mtu >= IPV6_MIN_MTU {
-                netlink.add_address(&name, *address, *len)?;
+                route.add_address(&name, *address, *len)?;
             }
         }
         Ok(())

@@ -1,7 +1,5 @@
-//! TUN devices, and what it takes to configure them.
+//! TUN devices.
 
 mod device;
-mod netlink;
 
 pub(crate) use device::{Device, IPV6_MIN_MTU, IpPacket, Pool};
-pub(crate) use netlink::Netlink;

@@ -14,7 +14,7 @@
 //!
 //! - **The dequeue rate** is that under load ([`DeviceMeter`]), of what has left discipline and ring.
 //! - **Packets** are those on the wire: a super-packet (TSO, GSO) of the discipline counts as its
-//!   segments, as it does among those that left. There are as many as the waiting bytes are packets
+//!   segments, as it does among those that left. There are as many as the queued bytes are packets
 //!   of the mean size of those that left of late, or of [`PACKET`] bytes before any has.
 //! - **BQL counts bytes**, and is read in the same way.
 //! - **Wi-Fi devices** of mac80211 have `noqueue` at the root and queues of their own behind it
@@ -26,21 +26,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freshline_core::path::{DeviceMeter, DeviceQueue};
 use freshline_core::unit::{Span, Time};
-use nix::net::if_::{if_indextoname, if_nametoindex};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
-use noq_proto::FourTuple;
+use freshline_system::netlink::Route;
+use nix::net::if_::if_indextoname;
 
-use super::discipline::{TC_HEADER, Told, attribute, parse};
+use super::discipline::QueueCounters;
+use super::path_key::PathKey;
 use super::queue_report::SeenBy;
 use super::station_queue::{StationQueues, Stations};
 
@@ -67,23 +63,6 @@ const MAX_DEPARTURES: u64 = 1 << 31;
 
 /// Paths of which it is known where they leave, at most; then they are looked up anew.
 const MOST_KNOWN: usize = 1024;
-
-/// Message types of <linux/rtnetlink.h>.
-const GET_QDISC: u16 = 38;
-const NEW_QDISC: u16 = 36;
-const GET_ROUTE: u16 = 26;
-const NEW_ROUTE: u16 = 24;
-/// A request, answered to who asks: a single discipline's answer is else for listeners only.
-const ASK: u16 = 0x1 | 0x8;
-/// `TC_H_ROOT`.
-const ROOT: u32 = u32::MAX;
-/// `RTA_DST`, `RTA_OIF`.
-const DESTINATION: u16 = 1;
-const DEVICE: u16 = 4;
-
-/// The lengths of the headers: netlink's, a route's.
-const HEADER: usize = 16;
-const ROUTE_HEADER: usize = 12;
 
 /// What a device's queue was when it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -125,111 +104,65 @@ struct Device {
 /// The queues of this host's devices, in the network namespace of the thread that made this.
 #[derive(Debug)]
 pub(crate) struct DeviceQueues {
-    socket: Option<OwnedFd>,
+    /// `None` where the kernel does not report any queues.
+    kernel: Option<Route>,
     devices: HashMap<u32, Device>,
     /// By which device packets leave for an address, and since when that is known.
     routes: HashMap<IpAddr, (Instant, Option<u32>)>,
-    /// Local addresses that stand for an interface.
-    labels: HashMap<IpAddr, String>,
+    forgot_at: Option<Instant>,
     silent: HashSet<Option<u32>>,
 }
 
 impl DeviceQueues {
     pub(crate) fn new() -> Self {
-        let socket = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
-            SockProtocol::NetlinkRoute,
-        );
         Self {
-            socket: socket.ok(),
+            kernel: Route::open_nonblocking().ok(),
             devices: HashMap::new(),
             routes: HashMap::new(),
-            labels: HashMap::new(),
+            forgot_at: None,
             silent: HashSet::new(),
         }
     }
 
-    /// Paths with the local address `label` leave by this interface.
-    pub(crate) fn label(&mut self, label: IpAddr, interface: &str) {
-        self.labels.insert(label, interface.to_owned());
-        self.routes.remove(&label);
-    }
-
     /// The name of the device by which a path leaves.
-    pub(crate) fn interface(&mut self, now: Instant, path: FourTuple) -> Option<String> {
+    pub(crate) fn interface(&mut self, now: Instant, path: PathKey) -> Option<String> {
         name_of(self.device_of(now, path)?)
     }
 
-    fn device_of(&mut self, now: Instant, path: FourTuple) -> Option<u32> {
-        let label = path.local_ip().filter(|label| self.labels.contains_key(label));
-        let key = label.unwrap_or(path.remote().ip().to_canonical());
-        if let Some((at, device)) = self.routes.get(&key)
+    fn device_of(&mut self, now: Instant, path: PathKey) -> Option<u32> {
+        let to = match path {
+            PathKey::Device(device) => return Some(device),
+            PathKey::Route(to) => to,
+        };
+        if let Some((at, device)) = self.routes.get(&to)
             && now.saturating_duration_since(*at) < ROUTE
         {
             return *device;
         }
-        self.devices.retain(|_, device| now.saturating_duration_since(device.read_at) < FORGET);
-        let device = match label {
-            Some(label) => if_nametoindex(self.labels[&label].as_str()).ok(),
-            None => self.route(key),
-        };
+        let device = self.kernel.as_mut().and_then(|kernel| kernel.output_device(to).ok());
         if self.routes.len() >= MOST_KNOWN {
             self.routes.clear();
         }
-        self.routes.insert(key, (now, device));
+        self.routes.insert(to, (now, device));
         device
     }
 
-    /// The device by which packets leave for `to`.
-    fn route(&self, to: IpAddr) -> Option<u32> {
-        let (family, address) = match to {
-            IpAddr::V4(v4) => (AddressFamily::Inet, v4.octets().to_vec()),
-            IpAddr::V6(v6) => (AddressFamily::Inet6, v6.octets().to_vec()),
-        };
-        let mut body = vec![0; ROUTE_HEADER];
-        (body[0], body[1]) = (family as u8, 8 * address.len() as u8);
-        body.extend((4 + address.len() as u16).to_ne_bytes());
-        body.extend(DESTINATION.to_ne_bytes());
-        body.extend(address);
-        let answer = self.ask(GET_ROUTE, NEW_ROUTE, &body).ok()?;
-        let device = attribute(answer.get(ROUTE_HEADER..)?, DEVICE)?;
-        Some(u32::from_ne_bytes(device.get(..4)?.try_into().ok()?))
+    /// The kernel answers at once.
+    fn discipline(&mut self, device: u32) -> Option<QueueCounters> {
+        QueueCounters::of(&self.kernel.as_mut()?.root_qdisc(device).ok()?)
     }
 
-    fn discipline(&self, device: u32) -> Option<Told> {
-        let mut body = vec![0; TC_HEADER];
-        body[4..8].copy_from_slice(&device.to_ne_bytes());
-        body[12..16].copy_from_slice(&ROOT.to_ne_bytes());
-        parse(&self.ask(GET_QDISC, NEW_QDISC, &body).ok()?)
-    }
-
-    /// Asks the kernel, which answers at once; gives what follows the answer's header.
-    fn ask(&self, kind: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let mut message = Vec::with_capacity(HEADER + body.len());
-        message.extend(((HEADER + body.len()) as u32).to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend(ASK.to_ne_bytes());
-        message.extend([0; 8]);
-        message.extend(body);
-        send(socket.as_raw_fd(), &message, MsgFlags::empty())?;
-        let mut told = None;
-        let mut buffer = [0; 8192];
-        // What else there is, such as an error's message, must not be taken for the next answer.
-        while let Ok(len) = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-            let bytes = &buffer[..len];
-            let is_answer = bytes.get(4..6) == Some(&answer.to_ne_bytes()[..]);
-            if is_answer && let Some(rest) = bytes.get(HEADER..) {
-                told = Some(rest.to_vec());
-            }
+    /// Forgets devices that were not asked for lately.
+    fn forget(&mut self, now: Instant) {
+        let since = |at| now.saturating_duration_since(at);
+        if self.forgot_at.is_none_or(|at| since(at) >= ROUTE) {
+            self.forgot_at = Some(now);
+            self.devices.retain(|_, device| since(device.read_at) < FORGET);
         }
-        told.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The queue that packets of this path stand in; `None` where nobody can tell.
-    pub(crate) fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen> {
+    /// The device queue that packets of this path are in; `None` where it is not visible.
+    pub(crate) fn queue(&mut self, now: Instant, path: PathKey) -> Option<Seen> {
         let index = self.device_of(now, path);
         let known = index.and_then(|index| self.devices.get(&index));
         if let Some(device) = known
@@ -237,7 +170,8 @@ impl DeviceQueues {
         {
             return device.seen;
         }
-        let told = index.and_then(|index| self.discipline(index));
+        self.forget(now);
+        let counters = index.and_then(|index| self.discipline(index));
         let device = index.map(|index| {
             self.devices.entry(index).or_insert_with(|| Device {
                 read_at: now,
@@ -247,7 +181,7 @@ impl DeviceQueues {
                 since: now,
                 left: 0,
                 recent: [0.0; 2],
-                left_bytes: told.map_or(0, |told| told.left_bytes),
+                left_bytes: counters.map_or(0, |counters| counters.left_bytes),
                 rings: rings(Path::new(SYSFS), index),
                 stations: StationQueues::open(index),
                 looked_at: now,
@@ -268,7 +202,7 @@ impl DeviceQueues {
             let stations = device.stations.as_ref();
             let stations = stations.map_or(Stations::Absent, |stations| stations.look(now));
             is_known = stations != Stations::Unknown;
-            device.look(now, told, stations)
+            device.look(now, counters, stations)
         });
         if seen.is_none()
             && is_known
@@ -286,39 +220,49 @@ impl DeviceQueues {
 
 impl Device {
     /// Its queue as of now; that of a Wi-Fi device as of the newest answer.
-    fn look(&mut self, now: Instant, told: Option<Told>, stations: Stations) -> Option<Seen> {
+    fn look(
+        &mut self,
+        now: Instant,
+        counters: Option<QueueCounters>,
+        stations: Stations,
+    ) -> Option<Seen> {
         // An answer counts once.
         if let (Stations::Queues(at, _), Some(seen)) = (stations, self.seen)
             && seen.at == at
-            && told.is_some()
+            && counters.is_some()
         {
             return self.seen;
         }
-        self.seen = told.and_then(|told| self.look_anew(now, told, stations));
+        self.seen = counters.and_then(|counters| self.look_anew(now, counters, stations));
         self.seen
     }
 
-    fn look_anew(&mut self, now: Instant, told: Told, stations: Stations) -> Option<Seen> {
-        let (at, told, counter, by) = match stations {
+    fn look_anew(
+        &mut self,
+        now: Instant,
+        counters: QueueCounters,
+        stations: Stations,
+    ) -> Option<Seen> {
+        let (at, counters, counter, by) = match stations {
             Stations::Queues(at, behind) => {
-                (at, told.followed_by(&behind), Counter::Stations, Some(SeenBy::Stations))
+                (at, counters.followed_by(&behind), Counter::Stations, Some(SeenBy::Stations))
             }
             Stations::Unknown => return None,
-            Stations::Absent => (now, told, Counter::Discipline, self.seen_by(told)),
+            Stations::Absent => (now, counters, Counter::Discipline, self.seen_by(counters)),
         };
         let before = self.counter.replace(counter);
         let by = by?;
         let queue = if before.is_some_and(|before| before != counter) {
-            self.begin_anew(told)
+            self.begin_anew(counters)
         } else {
-            self.update(at, told)
+            self.update(at, counters)
         };
         Some(Seen { at, queue, by })
     }
 
     /// By which means a device with this discipline is seen.
-    fn seen_by(&self, told: Told) -> Option<SeenBy> {
-        match (told.is_noqueue, self.rings.is_empty()) {
+    fn seen_by(&self, counters: QueueCounters) -> Option<SeenBy> {
+        match (counters.is_noqueue, self.rings.is_empty()) {
             (true, true) => None,
             (true, false) => Some(SeenBy::Rings),
             (false, true) => Some(SeenBy::Discipline),
@@ -326,35 +270,36 @@ impl Device {
         }
     }
 
-    fn update(&mut self, now: Instant, told: Told) -> DeviceQueue {
+    fn update(&mut self, now: Instant, counters: QueueCounters) -> DeviceQueue {
         let bytes: u64 = self.rings.iter().filter_map(|ring| read_number(ring)).sum();
-        let packets = u64::from(told.left.wrapping_sub(self.left as u32));
+        let packets = u64::from(counters.left.wrapping_sub(self.left as u32));
         if packets > MAX_DEPARTURES && self.left > 0 {
-            return self.begin_anew(told);
+            return self.begin_anew(counters);
         }
-        let mean = self.mean_size(told, packets);
+        let mean = self.mean_size(counters, packets);
         let in_rings = (bytes as f64 / mean).ceil() as u64;
-        let waiting = told.waiting.max((told.waiting_bytes as f64 / mean).ceil() as u64);
+        let queued = counters.queued.max((counters.queued_bytes as f64 / mean).ceil() as u64);
         self.left += packets;
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.since));
         // What is in the rings has not left the device.
-        self.meter.look(at, waiting + in_rings, self.left.saturating_sub(in_rings));
+        self.meter.look(at, queued + in_rings, self.left.saturating_sub(in_rings));
         self.meter.queue()
     }
 
     /// The counters have started anew: what left until now is not known.
-    fn begin_anew(&mut self, told: Told) -> DeviceQueue {
-        (self.left, self.left_bytes) = (told.left.into(), told.left_bytes);
+    fn begin_anew(&mut self, counters: QueueCounters) -> DeviceQueue {
+        (self.left, self.left_bytes) = (counters.left.into(), counters.left_bytes);
         self.meter.forget_departures();
-        DeviceQueue { packets: told.waiting, ..self.meter.queue() }
+        DeviceQueue { packets: counters.queued, ..self.meter.queue() }
     }
 }
 
 impl Device {
     /// The mean size of the packets that left of late, in bytes; `packets` have since the last look.
-    fn mean_size(&mut self, told: Told, packets: u64) -> f64 {
-        let bytes =
-            told.left_bytes.wrapping_sub(std::mem::replace(&mut self.left_bytes, told.left_bytes));
+    fn mean_size(&mut self, counters: QueueCounters, packets: u64) -> f64 {
+        let bytes = counters
+            .left_bytes
+            .wrapping_sub(std::mem::replace(&mut self.left_bytes, counters.left_bytes));
         // The first look counts from the start of the device, and one at another discipline nothing.
         if self.left > 0 && bytes < packets.saturating_mul(1 << 17) {
             let [all_bytes, all_packets] = &mut self.recent;
@@ -398,6 +343,8 @@ fn read_number(file: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use nix::net::if_::if_nametoindex;
+
     use super::*;
     use crate::clock::Clock;
 
@@ -407,21 +354,26 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_oneself_is_by_loopback_which_has_no_queue() {
+    fn packets_to_this_host_leave_by_loopback_which_has_no_queue() {
         let mut queues = DeviceQueues::new();
-        let path = FourTuple::from_remote("127.0.0.1:9".parse().unwrap());
-        assert_eq!(queues.interface(now(), path).as_deref(), Some("lo"));
-        assert_eq!(queues.queue(now(), path), None);
-        let label = "240.0.0.1".parse().unwrap();
-        queues.label(label, "lo");
-        let path = FourTuple::new("192.0.2.1:9".parse().unwrap(), Some(label));
-        assert_eq!(queues.interface(now(), path).as_deref(), Some("lo"));
+        let lo = if_nametoindex("lo").unwrap();
+        let to = |address: &str| address.parse().unwrap();
+        for path in [
+            PathKey::new(None, to("127.0.0.1:9")),
+            PathKey::new(None, to("[::ffff:127.0.0.1]:9")),
+            PathKey::new(Some(lo), to("192.0.2.1:9")),
+        ] {
+            assert_eq!(queues.interface(now(), path).as_deref(), Some("lo"));
+            assert_eq!(queues.queue(now(), path), None);
+        }
+        let gone = PathKey::Device(i32::MAX as u32);
+        assert_eq!((queues.interface(now(), gone), queues.queue(now(), gone)), (None, None));
     }
 
     /// Packets of 1500 bytes, none of them a super-packet.
-    fn told_of(waiting: u64, left: u32) -> Told {
-        let (waiting_bytes, left_bytes) = (waiting * PACKET, u64::from(left) * PACKET);
-        Told { waiting, waiting_bytes, left, left_bytes, is_noqueue: false }
+    fn counters_of(queued: u64, left: u32) -> QueueCounters {
+        let (queued_bytes, left_bytes) = (queued * PACKET, u64::from(left) * PACKET);
+        QueueCounters { queued, queued_bytes, left, left_bytes, is_noqueue: false }
     }
 
     fn device_with(rings: Vec<PathBuf>, at: Instant) -> Device {
@@ -445,17 +397,17 @@ mod tests {
     fn packets_that_left_make_the_rate() {
         let at = now();
         let mut device = device_with(Vec::new(), at);
-        let told = |waiting, left| told_of(waiting, left);
-        let first = device.update(at, told(3, u32::MAX));
+        let counters = |queued, left| counters_of(queued, left);
+        let first = device.update(at, counters(3, u32::MAX));
         assert_eq!(first, DeviceQueue { packets: 3, rate: 0.0 });
         // The counter wraps.
-        let later = device.update(at + Duration::from_millis(100), told(1, 99));
+        let later = device.update(at + Duration::from_millis(100), counters(1, 99));
         assert_eq!(later, DeviceQueue { packets: 1, rate: 1000.0 });
         // Too soon for another rate.
-        let soon = device.update(at + Duration::from_millis(101), told(0, 99));
+        let soon = device.update(at + Duration::from_millis(101), counters(0, 99));
         assert_eq!(soon, DeviceQueue { packets: 0, rate: 1000.0 });
         // It has next to nothing to do for a second, and is as fast as before.
-        let idle = device.update(at + Duration::from_millis(1_101), told(2, 104));
+        let idle = device.update(at + Duration::from_millis(1_101), counters(2, 104));
         assert_eq!(idle, DeviceQueue { packets: 2, rate: 1000.0 });
     }
 
@@ -463,15 +415,16 @@ mod tests {
     fn a_device_without_a_queue_is_not_seen() {
         let at = now();
         let mut device = device_with(Vec::new(), at);
-        let noqueue = Told { is_noqueue: true, ..told_of(0, 9) };
+        let noqueue = QueueCounters { is_noqueue: true, ..counters_of(0, 9) };
         assert_eq!(device.look(at, Some(noqueue), Stations::Absent), None);
-        let seen = device.look(at, Some(told_of(3, 9)), Stations::Absent).unwrap();
+        let seen = device.look(at, Some(counters_of(3, 9)), Stations::Absent).unwrap();
         assert_eq!((seen.by, seen.queue.packets), (SeenBy::Discipline, 3));
         // The kernel does not answer, or not for the stations: what was seen no longer holds.
-        for (told, stations) in [(None, Stations::Absent), (Some(told_of(3, 9)), Stations::Unknown)]
+        for (counters, stations) in
+            [(None, Stations::Absent), (Some(counters_of(3, 9)), Stations::Unknown)]
         {
             device.seen = Some(seen);
-            assert_eq!(device.look(at, told, stations), None);
+            assert_eq!(device.look(at, counters, stations), None);
             assert_eq!(device.seen, None);
         }
     }
@@ -481,21 +434,22 @@ mod tests {
         let start = now();
         let mut device = device_with(Vec::new(), start);
         // The discipline has let far more packets pass than the queues of a station that came late.
-        let mut look = |ms, of_discipline, of_stations: Option<Told>| {
+        let mut look = |ms, of_discipline, of_stations: Option<QueueCounters>| {
             let at = start + Duration::from_millis(ms);
-            let stations = of_stations.map_or(Stations::Absent, |told| Stations::Queues(at, told));
-            device.look(at, Some(told_of(0, of_discipline)), stations).unwrap()
+            let stations =
+                of_stations.map_or(Stations::Absent, |counters| Stations::Queues(at, counters));
+            device.look(at, Some(counters_of(0, of_discipline)), stations).unwrap()
         };
-        look(0, 1_000_000, Some(told_of(5, 100)));
-        let seen = look(100, 1_000_100, Some(told_of(5, 200)));
+        look(0, 1_000_000, Some(counters_of(5, 100)));
+        let seen = look(100, 1_000_100, Some(counters_of(5, 200)));
         assert_eq!((seen.by, seen.queue.rate), (SeenBy::Stations, 1000.0));
         let gone = look(200, 1_000_100, None);
         assert_eq!((gone.by, gone.queue.rate), (SeenBy::Discipline, 1000.0));
         look(300, 1_000_200, None);
-        let again = look(400, 1_000_300, Some(told_of(5, 2_000_000)));
+        let again = look(400, 1_000_300, Some(counters_of(5, 2_000_000)));
         assert_eq!((again.by, again.queue.rate), (SeenBy::Stations, 1000.0));
-        look(500, 1_000_300, Some(told_of(5, 2_000_050)));
-        let later = look(600, 1_000_300, Some(told_of(5, 2_000_100)));
+        look(500, 1_000_300, Some(counters_of(5, 2_000_050)));
+        let later = look(600, 1_000_300, Some(counters_of(5, 2_000_100)));
         assert_eq!((later.queue.packets, later.queue.rate), (5, 500.0));
     }
 
@@ -503,7 +457,7 @@ mod tests {
     fn a_device_that_is_not_asked_for_is_forgotten() {
         let mut queues = DeviceQueues::new();
         let at = now();
-        let path = FourTuple::from_remote("127.0.0.1:9".parse().unwrap());
+        let path = PathKey::new(None, "127.0.0.1:9".parse().unwrap());
         let lo = if_nametoindex("lo").unwrap();
         queues.devices.insert(u32::MAX, device_with(Vec::new(), at));
         queues.queue(at, path);
@@ -517,13 +471,13 @@ mod tests {
     fn a_counter_that_starts_anew_is_no_departure() {
         let at = now();
         let mut device = device_with(Vec::new(), at);
-        device.update(at, told_of(3, 5_000));
-        let rate = device.update(at + Duration::from_millis(100), told_of(3, 5_100)).rate;
+        device.update(at, counters_of(3, 5_000));
+        let rate = device.update(at + Duration::from_millis(100), counters_of(3, 5_100)).rate;
         assert_eq!(rate, 1000.0);
-        let anew = device.update(at + Duration::from_millis(200), told_of(4, 50));
+        let anew = device.update(at + Duration::from_millis(200), counters_of(4, 50));
         assert_eq!(anew, DeviceQueue { packets: 4, rate: 1000.0 });
-        device.update(at + Duration::from_millis(210), told_of(4, 55));
-        let later = device.update(at + Duration::from_millis(220), told_of(4, 60));
+        device.update(at + Duration::from_millis(210), counters_of(4, 55));
+        let later = device.update(at + Duration::from_millis(220), counters_of(4, 60));
         assert_eq!(later, DeviceQueue { packets: 4, rate: 500.0 });
     }
 
@@ -531,10 +485,11 @@ mod tests {
     fn super_packets_are_as_many_as_their_segments() {
         let at = now();
         let mut device = device_with(Vec::new(), at);
-        let mut look = |ms, waiting, segments: u64, left: u32| {
-            let (waiting_bytes, left_bytes) = (segments * 1514, u64::from(left) * 1514);
-            let told = Told { waiting, waiting_bytes, left, left_bytes, is_noqueue: false };
-            device.update(at + Duration::from_millis(ms), told).packets
+        let mut look = |ms, queued, segments: u64, left: u32| {
+            let (queued_bytes, left_bytes) = (segments * 1514, u64::from(left) * 1514);
+            let counters =
+                QueueCounters { queued, queued_bytes, left, left_bytes, is_noqueue: false };
+            device.update(at + Duration::from_millis(ms), counters).packets
         };
         // Nothing has left yet: packets of 1500 bytes.
         assert_eq!(look(0, 7, 26, 10), 27);
@@ -549,10 +504,10 @@ mod tests {
         let at = now();
         let mut device = device_with(vec![ring.path().to_owned()], at);
         // The discipline gives the ring all that it has; two of three leave the device in 10 ms.
-        let mut look = |ms, in_ring: u64, waiting, left| {
+        let mut look = |ms, in_ring: u64, queued, left| {
             fs::write(ring.path(), format!("{}\n", in_ring * PACKET)).unwrap();
-            let told = told_of(waiting, left);
-            device.update(at + Duration::from_millis(ms), told)
+            let counters = counters_of(queued, left);
+            device.update(at + Duration::from_millis(ms), counters)
         };
         look(0, 0, 3, 10);
         let gone = look(10, 1, 0, 13);
@@ -582,8 +537,8 @@ mod tests {
         let mut device = device_with(files, at);
         // Two packets wait, and 4501 bytes are some four more; also without a discipline.
         for (is_noqueue, by) in [(false, SeenBy::DisciplineAndRings), (true, SeenBy::Rings)] {
-            let told = Told { is_noqueue, ..told_of(2, 0) };
-            let seen = device.look(at, Some(told), Stations::Absent).unwrap();
+            let counters = QueueCounters { is_noqueue, ..counters_of(2, 0) };
+            let seen = device.look(at, Some(counters), Stations::Absent).unwrap();
             assert_eq!((seen.queue.packets, seen.by), (6, by));
         }
         assert!(rings_of(&sysfs.path().join("eth1")).is_empty());

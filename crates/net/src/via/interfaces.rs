@@ -69,6 +69,11 @@ impl Interfaces {
         }
     }
 
+    /// The index of the device by which `via` leaves, if that is given.
+    pub(crate) fn device(&self, via: &Via) -> Option<u32> {
+        if_nametoindex(self.name(via)?).ok()
+    }
+
     /// The interface by which `via` leaves, if that is given.
     pub(crate) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
         match via {

@@ -6,6 +6,7 @@ mod device_queue;
 mod discipline;
 mod interfaces;
 mod networks;
+mod path_key;
 mod queue_report;
 mod station_queue;
 
@@ -16,9 +17,10 @@ use socket2::{Domain, Protocol, Type};
 
 pub(crate) use departures::Departures;
 pub(crate) use device_queue::{DeviceQueues, Seen};
-pub use discipline::{Told, parse as parse_discipline};
+pub use discipline::{QueueCounters, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;
 pub(crate) use networks::Networks;
+pub(crate) use path_key::PathKey;
 pub use queue_report::{QueueReport, SeenBy, WaitsBy};
 pub use station_queue::parse as parse_station_queues;
 

@@ -25,13 +25,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freshline_system::netlink::{GENERIC_HEADER, attributes, find, ne_u32};
 use nix::net::if_::if_indextoname;
 
-use super::discipline::Told;
+use super::discipline::QueueCounters;
 use crate::clock::Clock;
-use crate::nl80211::{
-    GENL_HEADER, NL80211_ATTR_STA_INFO, NL80211_CMD_NEW_STATION, Nl80211, attributes, find, word,
-};
+use crate::nl80211::{NL80211_ATTR_STA_INFO, NL80211_CMD_NEW_STATION, Nl80211};
 
 /// The shortest time between two questions.
 const EVERY: Duration = Duration::from_millis(5);
@@ -50,13 +49,13 @@ const TXQ_STATS_TX_BYTES: u16 = 9;
 const TXQ_STATS_TX_PACKETS: u16 = 10;
 
 /// The newest answer, and when it came: the sum over all stations, or `None` if they have no queue.
-type Newest = Arc<Mutex<Option<(Instant, Option<Told>)>>>;
+type Newest = Arc<Mutex<Option<(Instant, Option<QueueCounters>)>>>;
 
 /// What is known of the queues of a device's stations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stations {
     /// Their sum, and when the kernel reported it.
-    Queues(Instant, Told),
+    Queues(Instant, QueueCounters),
     /// Unknown at the moment: there is no answer yet, or the newest one is too old.
     Unknown,
     /// The device has none: it is not Wi-Fi, has no station, or its driver does not have these queues.
@@ -80,9 +79,9 @@ impl StationQueues {
         }
         let newest = Newest::default();
         let (ask, asked) = sync_channel(1);
-        let told = Arc::clone(&newest);
+        let counters = Arc::clone(&newest);
         let mut nl80211 = None;
-        let serve = move || serve(&asked, &told, || answer(&mut nl80211, device));
+        let serve = move || serve(&asked, &counters, || answer(&mut nl80211, device));
         thread::Builder::new().name("nl80211".into()).spawn(serve).ok()?;
         Some(Self { ask, newest })
     }
@@ -92,8 +91,8 @@ impl StationQueues {
         // A question that waits already is enough.
         let _ = self.ask.try_send(());
         match *self.newest.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((at, Some(told))) if now.saturating_duration_since(at) <= OLD => {
-                Stations::Queues(at, told)
+            Some((at, Some(counters))) if now.saturating_duration_since(at) <= OLD => {
+                Stations::Queues(at, counters)
             }
             None | Some((_, Some(_))) => Stations::Unknown,
             Some((_, None)) => Stations::Absent,
@@ -102,44 +101,43 @@ impl StationQueues {
 }
 
 /// Answers questions until their sender is dropped.
-fn serve(asked: &Receiver<()>, newest: &Newest, mut answer: impl FnMut() -> Option<Told>) {
+fn serve(asked: &Receiver<()>, newest: &Newest, mut answer: impl FnMut() -> Option<QueueCounters>) {
     let clock = Clock::new();
     while asked.recv().is_ok() {
-        let told = answer();
+        let counters = answer();
         let at = clock.instant_of(clock.now());
-        *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, told));
-        thread::sleep(if told.is_some() { EVERY } else { BACK_OFF });
+        *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, counters));
+        thread::sleep(if counters.is_some() { EVERY } else { BACK_OFF });
     }
 }
 
 /// Asks, by a socket that is opened where there is none, and gives the sum over all stations.
-fn answer(nl80211: &mut Option<Nl80211>, device: u32) -> Option<Told> {
+fn answer(nl80211: &mut Option<Nl80211>, device: u32) -> Option<QueueCounters> {
     if nl80211.is_none() {
         *nl80211 = Nl80211::open().ok();
     }
-    let mut sum = None;
-    let dumped = nl80211.as_mut()?.dump_stations(device, |message| {
-        if let Some(queues) = parse(message) {
-            sum = Some(sum.unwrap_or(Told::EMPTY).and(&queues));
-        }
-    });
-    dumped.ok().and(sum)
+    let Ok(stations) = nl80211.as_mut()?.stations(device, parse) else {
+        // A list may be unfinished, which keeps its socket from beginning another one.
+        *nl80211 = None;
+        return None;
+    };
+    stations.into_iter().reduce(|sum, queues| sum.and(&queues))
 }
 
 /// The queues of a station, from the message's header of generic netlink on; `None` where the message
 /// is of something else or holds no queue.
-pub fn parse(message: &[u8]) -> Option<Told> {
-    let body = message.get(GENL_HEADER..).filter(|_| message[0] == NL80211_CMD_NEW_STATION)?;
+pub fn parse(message: &[u8]) -> Option<QueueCounters> {
+    let body = message.get(GENERIC_HEADER..).filter(|_| message[0] == NL80211_CMD_NEW_STATION)?;
     let tids = find(find(body, NL80211_ATTR_STA_INFO)?, STA_INFO_TID_STATS)?;
     let queues = attributes(tids).filter_map(|(_, tid)| find(tid, TID_STATS_TXQ_STATS));
     queues.map(queue).reduce(|sum, queue| sum.and(&queue))
 }
 
-fn queue(stats: &[u8]) -> Told {
-    let number = |kind| find(stats, kind).and_then(word).unwrap_or(0);
-    Told {
-        waiting: number(TXQ_STATS_BACKLOG_PACKETS).into(),
-        waiting_bytes: number(TXQ_STATS_BACKLOG_BYTES).into(),
+fn queue(stats: &[u8]) -> QueueCounters {
+    let number = |kind| find(stats, kind).and_then(ne_u32).unwrap_or(0);
+    QueueCounters {
+        queued: number(TXQ_STATS_BACKLOG_PACKETS).into(),
+        queued_bytes: number(TXQ_STATS_BACKLOG_BYTES).into(),
         left: number(TXQ_STATS_TX_PACKETS),
         left_bytes: number(TXQ_STATS_TX_BYTES).into(),
         is_noqueue: false,
@@ -194,15 +192,15 @@ mod tests {
     #[test]
     fn the_queues_of_a_station_are_the_sum_over_its_tids() {
         let queues = [txq([3000, 2], [15_000, 10]), txq([0, 0], [0, 0]), txq([100, 1], [200, 2])];
-        let told = parse(&new_station(&queues));
-        let expected = Told {
-            waiting: 3,
-            waiting_bytes: 3100,
+        let counters = parse(&new_station(&queues));
+        let expected = QueueCounters {
+            queued: 3,
+            queued_bytes: 3100,
             left: 12,
             left_bytes: 15_200,
             is_noqueue: false,
         };
-        assert_eq!(told, Some(expected));
+        assert_eq!(counters, Some(expected));
     }
 
     #[test]
@@ -235,17 +233,18 @@ mod tests {
         let clock = Clock::new();
         let began = clock.instant_of(clock.now());
         assert_eq!(queues.look(began), Stations::Unknown);
-        let (newest, told) = (Arc::clone(&queues.newest), Told { waiting: 3, ..Told::EMPTY });
+        let (newest, counters) =
+            (Arc::clone(&queues.newest), QueueCounters { queued: 3, ..QueueCounters::EMPTY });
         // The look has asked; no other question follows.
         let StationQueues { ask, .. } = queues;
         drop(ask);
-        serve(&asked, &newest, || Some(told));
+        serve(&asked, &newest, || Some(counters));
         let (at, answer) = newest.lock().unwrap().unwrap();
         assert!(at >= began);
-        assert_eq!(answer, Some(told));
+        assert_eq!(answer, Some(counters));
         let queues = StationQueues { ask: sync_channel(1).0, newest };
         for now in [began, at, at + OLD] {
-            assert_eq!(queues.look(now), Stations::Queues(at, told));
+            assert_eq!(queues.look(now), Stations::Queues(at, counters));
         }
         assert_eq!(queues.look(at + OLD + Duration::from_millis(1)), Stations::Unknown);
         // That there are none holds until the next answer.

@@ -6,11 +6,13 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
+//! use freshline_net::Waker;
 //! use freshline_net::wlan::capture::{Capture, CaptureSource, Seen};
-//! use mio::{Poll, Token, Waker};
+//! use mio::{Poll, Token};
 //!
 //! let mut poll = Poll::new()?;
-//! let waker = Arc::new(Waker::new(poll.registry(), Token(7))?);
+//! let waker = mio::Waker::new(poll.registry(), Token(7))?;
+//! let waker = Arc::new(Waker::new(move || waker.wake()));
 //! let source: CaptureSource = "mon0".parse()?;
 //! let mut capture = Capture::open(&source, "192.0.2.7:3775".parse()?, waker)?;
 //! // After each event of the waker:
@@ -41,11 +43,11 @@ use std::thread;
 use etherparse::{IpNumber, LaxIpSlice};
 use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::air::{DataFrame, Radiotap};
-use mio::Waker;
 use pcap_parser::{Linktype, PcapBlockOwned, PcapError, create_reader};
 use serde::Serialize;
 
 use super::monitor_socket::MonitorSocket;
+use crate::waker::Waker;
 
 /// The link type of radiotap in capture files.
 const RADIOTAP: Linktype = Linktype(127);

@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
 
+use freshline_system::netlink::Route;
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::capture::CaptureError;
-use crate::tun::Netlink;
 
 /// All protocols (`ETH_P_ALL`).
 const ALL: u16 = 0x0003;
@@ -38,8 +38,8 @@ impl MonitorSocket {
         };
         let none = || CaptureError::NoInterface(interface.to_owned());
         let index = if_nametoindex(interface).map_err(|_| none())?;
-        let kind = Netlink::open().and_then(|netlink| netlink.link_type(interface));
-        if kind.map_err(refused)? != RADIOTAP {
+        let kind = Route::open().and_then(|mut route| route.link_type(interface));
+        if kind.map_err(|error| refused(error.into()))? != RADIOTAP {
             return Err(CaptureError::NotMonitor(interface.to_owned()));
         }
         let protocol = Protocol::from(i32::from(ALL.to_be()));

@@ -21,13 +21,11 @@ use std::time::Duration;
 use freshline_core::unit::BitRate;
 use freshline_core::wlan::air::{Phy, Width};
 use freshline_core::wlan::mac::Guard;
+use freshline_system::netlink::{GENERIC_HEADER, NetlinkError, attributes, find, ne_u16, ne_u32};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 
-use crate::nl80211::{
-    GENL_HEADER, NL80211_ATTR_STA_INFO, NL80211_CMD_NEW_STATION, Nl80211, attributes, find, half,
-    word,
-};
+use crate::nl80211::{NL80211_ATTR_STA_INFO, NL80211_CMD_NEW_STATION, Nl80211};
 
 /// How often a [`RateWatch`] asks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -130,40 +128,33 @@ impl Asker {
         if if_nametoindex(interface).is_err() {
             return Err(StationError::NoInterface(interface.into()));
         }
-        let system = |errno: Errno| match errno {
+        let system = |error: NetlinkError| match error.errno().map(Errno::from_raw) {
             // No generic netlink, or no such family.
-            Errno::EPROTONOSUPPORT | Errno::ENOENT => StationError::NoNl80211(interface.into()),
-            _ => StationError::System { interface: interface.into(), source: errno.into() },
+            Some(Errno::EPROTONOSUPPORT | Errno::ENOENT) => {
+                StationError::NoNl80211(interface.into())
+            }
+            _ => StationError::System { interface: interface.into(), source: error.into() },
         };
         let nl80211 = Nl80211::open().map_err(system)?;
         Ok(Self { interface: interface.into(), nl80211 })
     }
 
     fn ask(&mut self) -> Result<BitRate, StationError> {
-        let interface = || self.interface.clone();
+        let Self { interface, nl80211 } = self;
+        let interface = || interface.clone();
         let index =
-            if_nametoindex(&*self.interface).map_err(|_| StationError::NoInterface(interface()))?;
-        let (mut stations, mut rate) = (0, None);
-        let asked = self.nl80211.dump_stations(index, |body| {
-            if let Some(told) = station(body) {
-                stations += 1;
-                rate = told;
+            if_nametoindex(&*interface()).map_err(|_| StationError::NoInterface(interface()))?;
+        let refused = |error: NetlinkError| match error.errno().map(Errno::from_raw) {
+            Some(Errno::ENODEV | Errno::EINVAL) => StationError::NotWifi(interface()),
+            Some(Errno::EOPNOTSUPP) => StationError::NoRate(interface()),
+            _ => StationError::System { interface: interface(), source: error.into() },
+        };
+        match nl80211.stations(index, station).map_err(refused)?[..] {
+            [] => Err(StationError::NotConnected(interface())),
+            [rate] => rate.ok_or_else(|| StationError::NoRate(interface())),
+            [_, _, ref more @ ..] => {
+                Err(StationError::Several { interface: interface(), stations: 2 + more.len() })
             }
-        });
-        let interface = || self.interface.clone();
-        match asked {
-            Err(Errno::ENODEV | Errno::EINVAL) => return Err(StationError::NotWifi(interface())),
-            Err(Errno::EOPNOTSUPP) => return Err(StationError::NoRate(interface())),
-            Err(errno) => {
-                let source = errno.into();
-                return Err(StationError::System { interface: interface(), source });
-            }
-            Ok(()) => {}
-        }
-        match stations {
-            0 => Err(StationError::NotConnected(interface())),
-            1 => rate.ok_or_else(|| StationError::NoRate(interface())),
-            _ => Err(StationError::Several { interface: interface(), stations }),
         }
     }
 }
@@ -171,9 +162,9 @@ impl Asker {
 /// A station, with the rate at which its frames come; `None` where there is none, or it is a peer of a
 /// direct link.
 fn station(body: &[u8]) -> Option<Option<BitRate>> {
-    let attributes = body.get(GENL_HEADER..).filter(|_| body[0] == NL80211_CMD_NEW_STATION)?;
+    let attributes = body.get(GENERIC_HEADER..).filter(|_| body[0] == NL80211_CMD_NEW_STATION)?;
     let Some(info) = find(attributes, NL80211_ATTR_STA_INFO) else { return Some(None) };
-    let flags = find(info, STA_INFO_STA_FLAGS).and_then(|flags| word(flags.get(4..)?));
+    let flags = find(info, STA_INFO_STA_FLAGS).and_then(|flags| ne_u32(flags.get(4..)?));
     if flags.is_some_and(|set| set & STA_FLAG_TDLS_PEER != 0) {
         return None;
     }
@@ -205,8 +196,8 @@ fn rate(bytes: &[u8]) -> Option<BitRate> {
         let byte = value.first().copied();
         match kind {
             // 16 bits are too few from 6.5 Gbit/s on, and then are 0.
-            1 => info.rate = info.rate.or(half(value).map(u64::from).filter(|rate| *rate > 0)),
-            5 => info.rate = word(value).map(u64::from).filter(|rate| *rate > 0).or(info.rate),
+            1 => info.rate = info.rate.or(ne_u16(value).map(u64::from).filter(|rate| *rate > 0)),
+            5 => info.rate = ne_u32(value).map(u64::from).filter(|rate| *rate > 0).or(info.rate),
             2 => info.ht = byte,
             3 => info.mhz = 40,
             4 => info.is_short = true,

@@ -133,7 +133,7 @@ fn an_update_that_cannot_leave_gives_way_to_the_newer_one() {
     }
     assert_eq!(world.client.send(b"newest"), SendOutcome::Replaced);
     world.exchange();
-    assert_eq!(world.server.recv().expect("one update").1, &b"newest"[..]);
+    assert_eq!(*world.server.recv().expect("one update").1, b"newest"[..]);
     assert_eq!(world.server.recv(), None);
     assert_eq!(world.client.send(b"next"), SendOutcome::Queued);
 }

@@ -236,7 +236,7 @@ fn greet(
         match next {
             Next::Listen => {}
             Next::Connect(protocol, target, said) => {
-                let program = Program { tcp, protocol: Some(protocol), said };
+                let program = Program { tcp, protocol: Some(protocol), said: said.into() };
                 return Some(Step::Waiting(program, target));
             }
             Next::Associate => {

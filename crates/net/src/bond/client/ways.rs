@@ -171,6 +171,7 @@ impl Client {
             }
             return;
         }
+        driver.queues.bind(way.label, interfaces.device(&way.via));
         if way.outlet.is_some() {
             return;
         }
@@ -186,9 +187,6 @@ impl Client {
                 }
                 // The last path was kept while its interface was away.
                 way.is_up = way.path.is_some() && link.as_ref().is_some_and(|link| link.is_ready);
-                if let Some(name) = interfaces.name(&way.via) {
-                    driver.queues.label(way.label, name);
-                }
             }
             Err(error) => {
                 if way.is_new(ViaState::NoSocket) {

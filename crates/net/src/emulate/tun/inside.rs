@@ -13,14 +13,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use freshline_system::User;
+use freshline_system::netlink::Route;
 use freshline_system::privileges::keep_only;
-use mio::Waker;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 
 use super::address::{Ends, INSIDE};
 use super::{RunError, init, system};
-use crate::tun::{Device, IPV6_MIN_MTU, Netlink};
+use crate::tun::{Device, IPV6_MIN_MTU};
+use crate::waker::Waker;
 
 /// A namespace with its device, in which nothing runs yet.
 pub(super) struct Inside {
@@ -114,8 +115,8 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
     unshare(CloneFlags::CLONE_NEWNET)
         .map_err(io::Error::from)
         .map_err(system("make a network namespace"))?;
-    let netlink = Netlink::open().map_err(system("configure the namespace"))?;
-    netlink.bring_up("lo").map_err(system("bring the loopback up in the namespace"))?;
+    let mut route = Route::open().map_err(system("configure the namespace"))?;
+    route.bring_up("lo").map_err(system("bring the loopback up in the namespace"))?;
     // A run within this one is reached through it.
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         // Where this is not allowed, a run within this one reaches this one only.
@@ -123,16 +124,14 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
     }
     let device = Device::create(INSIDE).map_err(system("make a TUN device in the namespace"))?;
     device
-        .set_up(&netlink, &ends.addresses(), mtu)
+        .set_up(&mut route, &ends.addresses(), mtu)
         .map_err(system("configure the inner TUN device"))?;
     let mut routes = vec![IpAddr::V4(ends.v4)];
     if mtu >= IPV6_MIN_MTU {
         routes.push(IpAddr::V6(ends.v6));
     }
     for address in routes {
-        netlink
-            .add_default_route(INSIDE, address)
-            .map_err(system("add a route in the namespace"))?;
+        route.add_default_route(INSIDE, address).map_err(system("add a route in the namespace"))?;
     }
     Ok(device)
 }

@@ -33,8 +33,9 @@ use std::process::Command;
 use freshline_core::link::{Conditions, ConditionsConfig, ConditionsError, HopConfig};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_system::User;
+use freshline_system::netlink::Route;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
@@ -45,7 +46,8 @@ use super::frames::{FrameLog, FrameLogError};
 use super::report::{CellReport, DirectionReport};
 use crate::alarm::Alarm;
 use crate::clock::{Clock, wall_clock};
-use crate::tun::{Device, IPV6_MIN_MTU, IpPacket, Netlink, Pool};
+use crate::tun::{Device, IPV6_MIN_MTU, IpPacket, Pool};
+use crate::waker::Waker;
 use address::{Ends, free_prefixes};
 use capture::Captures;
 pub use capture::{Capture, CapturePoint, ParseCapturePointError};
@@ -134,8 +136,8 @@ pub enum RunError {
     },
 }
 
-fn system(action: &'static str) -> impl FnOnce(io::Error) -> RunError {
-    move |source| RunError::System { action, source }
+fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> RunError {
+    move |error| RunError::System { action, source: error.into() }
 }
 
 /// What happened.
@@ -191,10 +193,10 @@ impl Sandbox {
         let signals = Signals::take().map_err(system("receive signals"))?;
         let (outer, prefix) = outer_device()?;
         let (inside, inner) = Inside::open(prefix.inner(), mtu, config.user.clone())?;
-        let netlink = Netlink::open().map_err(system("configure interfaces"))?;
+        let mut route = Route::open().map_err(system("configure interfaces"))?;
         let ends = prefix.outer();
         outer
-            .set_up(&netlink, &ends.addresses(), mtu)
+            .set_up(&mut route, &ends.addresses(), mtu)
             .map_err(system("configure the outer TUN device"))?;
         Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals })
     }
@@ -238,7 +240,8 @@ impl Sandbox {
         let records = Records { captures, frames, air };
         let (config, conditions) = (self.config.conditions, self.conditions);
         let mut relay = Relay::new(devices, config, conditions, pool, records, start);
-        let waker = Waker::new(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
+        let waker =
+            Waker::of_poll(driver.poll.registry(), COMMAND).map_err(system("make a waker"))?;
         let running = self.inside.start(command, waker)?;
         driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
 

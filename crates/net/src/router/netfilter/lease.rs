@@ -33,10 +33,10 @@ pub(crate) fn look_every(lease: Span) -> Span {
 /// A rule that the kernel disregards unless it is renewed.
 pub(super) trait Leased: Send + 'static {
     /// Makes it hold for another lease.
-    fn renew(&self) -> io::Result<()>;
+    fn renew(&mut self) -> io::Result<()>;
 
     /// Removes it.
-    fn remove(&self) -> io::Result<()>;
+    fn remove(&mut self) -> io::Result<()>;
 }
 
 /// A rule that is renewed while [`Lease::alive`] is called. It goes with this.
@@ -65,14 +65,14 @@ struct Lapses {
 
 impl Lease {
     /// Starts with a rule that was renewed just now.
-    pub(super) fn start(rule: impl Leased, span: Span) -> io::Result<Self> {
+    pub(super) fn start(mut rule: impl Leased, span: Span) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
         let (orders, received) = channel();
         let renewals = Renewals { lease: span, last: Clock::new().awake(), turns: 0 };
         let thread = thread::Builder::new()
             .name("lease".to_owned())
-            .spawn(move || hold(&rule, renewals, &theirs, &received))?;
+            .spawn(move || hold(&mut rule, renewals, &theirs, &received))?;
         Ok(Self { span, shared, orders: Some(orders), thread: Some(thread) })
     }
 
@@ -186,7 +186,7 @@ impl Lapse {
     }
 }
 
-fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Receiver<()>) {
+fn hold(rule: &mut impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Receiver<()>) {
     let clock = Clock::new();
     let mut is_failing = false;
     loop {
@@ -227,7 +227,6 @@ fn hold(rule: &impl Leased, mut renewals: Renewals, shared: &Shared, orders: &Re
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::mpsc::sync_channel;
 
     use super::*;
@@ -264,23 +263,23 @@ mod tests {
     /// nf_tables while another change holds it up: each request takes until the test says so.
     struct Busy {
         asked: std::sync::mpsc::SyncSender<&'static str>,
-        goes_on: Mutex<Receiver<()>>,
+        goes_on: Receiver<()>,
     }
 
     impl Busy {
-        fn request(&self, what: &'static str) -> io::Result<()> {
+        fn request(&mut self, what: &'static str) -> io::Result<()> {
             let _ = self.asked.send(what);
-            let _ = self.goes_on.lock().unwrap().recv();
+            let _ = self.goes_on.recv();
             Ok(())
         }
     }
 
     impl Leased for Busy {
-        fn renew(&self) -> io::Result<()> {
+        fn renew(&mut self) -> io::Result<()> {
             self.request("renew")
         }
 
-        fn remove(&self) -> io::Result<()> {
+        fn remove(&mut self) -> io::Result<()> {
             self.request("remove")
         }
     }
@@ -289,7 +288,7 @@ mod tests {
     fn the_loop_does_not_wait_for_a_kernel_that_is_busy() {
         let (asked, requests) = sync_channel(9);
         let (go_on, goes_on) = channel();
-        let rule = Busy { asked, goes_on: Mutex::new(goes_on) };
+        let rule = Busy { asked, goes_on };
         let lease = Lease::start(rule, Span::from_millis(30)).unwrap();
         let first = std::iter::repeat_with(|| {
             lease.alive();

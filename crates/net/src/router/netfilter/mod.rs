@@ -38,7 +38,6 @@
 mod lease;
 mod message;
 mod queue;
-mod socket;
 mod table;
 
 use std::io;

@@ -7,10 +7,13 @@ use std::{fs, mem};
 
 use freshline_core::router::Header;
 use freshline_core::unit::Bytes;
+use freshline_system::netlink::flags::ACK;
+use freshline_system::netlink::{
+    Client, Content, Protocol, Requests, TIMEOUT, Writer, attributes, be_u32, find, replies,
+};
 use nix::errno::Errno;
 
-use super::message::{Attributes, Head, Incoming, Messages, attributes, incoming};
-use super::socket::Socket;
+use super::message::{Head, attributes_of};
 
 /// The kernel's name for a packet in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,9 +75,9 @@ pub(super) struct KernelDrops {
 /// A queue that is ours.
 #[derive(Debug)]
 pub(super) struct Queue {
-    socket: Socket,
+    client: Client,
     number: u16,
-    verdicts: Messages,
+    verdicts: Requests,
     /// Packets that the kernel had dropped before our verdict came.
     vanished: u64,
     /// Their numbers, until [`Queue::take_vanished`] hands them out.
@@ -92,7 +95,6 @@ mod kind {
     pub(super) const CONFIG: u16 = SUBSYSTEM | 2;
 }
 
-const ACK: u16 = 0x4;
 /// The attribute with the verdict and the packet's number (`NFQA_VERDICT_HDR`).
 const VERDICT_HEADER: u16 = 2;
 
@@ -113,47 +115,47 @@ impl Queue {
     /// else has it.
     pub(super) fn open(number: u16, super_packets: SuperPackets) -> io::Result<Self> {
         const BIND: u8 = 1;
-        let queue = Self {
-            socket: Socket::open()?,
+        let mut queue = Self {
+            client: Client::open(Protocol::Netfilter, TIMEOUT)?,
             number,
-            verdicts: Messages::default(),
+            verdicts: Requests::default(),
             vanished: 0,
             vanished_numbers: Vec::new(),
             unsent: Ok(()),
             buffer: vec![0; Self::LONGEST_MESSAGE].into_boxed_slice(),
         };
         // Less is enough where the system does not let us: what does not fit is counted.
-        let _ = queue.socket.set_receive_buffer(Self::RECEIVE_BUFFER);
-        let mut request = Messages::default();
-        request.push(queue.head(kind::CONFIG, ACK), |put| {
-            put.put(1, &[BIND, 0, 0, 0]).u32(3, Self::LENGTH);
+        let _ = queue.client.set_receive_buffer(Self::RECEIVE_BUFFER);
+        let mut request = Requests::default();
+        queue.head(kind::CONFIG, ACK).push(&mut request, |put| {
+            put.put(1, &[BIND, 0, 0, 0]).be_u32(3, Self::LENGTH);
             super_packets.put(put);
         });
-        queue.socket.request(&request)?;
+        queue.client.change_all(&mut request)?;
         Ok(queue)
     }
 
     /// From now on super-packets come so.
     pub(super) fn set_super_packets(&mut self, super_packets: SuperPackets) -> io::Result<()> {
-        let mut request = Messages::default();
-        request.push(self.head(kind::CONFIG, 0), |put| {
-            super_packets.put(put);
-        });
-        self.socket.send(&request)
+        let mut request = Requests::default();
+        self.head(kind::CONFIG, 0).push(&mut request, |put| super_packets.put(put));
+        self.client.send(&mut request)
     }
 
     /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if none is there, and
     /// with `ENOBUFS` if some did not fit into our socket: the kernel dropped and counted them.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> io::Result<()> {
-        let datagram = self.socket.receive(&mut self.buffer)?;
-        for message in incoming(datagram) {
-            match message {
-                Incoming::Message(kind::PACKET, content) => _ = arrival(content).map(&mut take),
-                Incoming::Answer(errno, verdict) if errno == Errno::ENOENT as i32 => {
-                    self.vanished += 1;
-                    self.vanished_numbers.extend(number_of(verdict));
+        let datagram = self.client.receive(&mut self.buffer)?;
+        for reply in replies(datagram).map_while(Result::ok) {
+            match reply.content {
+                Content::Message { kind: kind::PACKET, body } => {
+                    _ = arrival(attributes_of(body)).map(&mut take);
                 }
-                Incoming::Answer(errno, _) if errno != 0 => {
+                Content::Refused { errno, request, .. } if errno == Errno::ENOENT as i32 => {
+                    self.vanished += 1;
+                    self.vanished_numbers.extend(number_of(attributes_of(request)));
+                }
+                Content::Refused { errno, .. } => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!("the kernel refused a verdict or a setting: {error}");
                 }
@@ -176,7 +178,7 @@ impl Queue {
         verdict[..4].copy_from_slice(&number.to_be_bytes());
         verdict[4..].copy_from_slice(&id.to_be_bytes());
         let head = self.head(kind::VERDICT, 0);
-        self.verdicts.push(head, |put| {
+        head.push(&mut self.verdicts, |put| {
             put.put(VERDICT_HEADER, &verdict);
             if let Some(content) = content {
                 put.put(PAYLOAD, content);
@@ -197,7 +199,7 @@ impl Queue {
     }
 
     fn send_batch(&mut self) {
-        if let Err(error) = self.socket.send(&self.verdicts) {
+        if let Err(error) = self.client.send(&mut self.verdicts) {
             self.unsent = Err(error);
         }
         self.verdicts.clear();
@@ -230,14 +232,14 @@ impl Queue {
 
 impl AsRawFd for Queue {
     fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.client.as_raw_fd()
     }
 }
 
 impl SuperPackets {
     /// Asks for them so. Where they are segmented the rate is low, and packets are copied to us as a
     /// whole, so that we can give them back with a mark; where they are whole, their front is enough.
-    fn put(self, put: &mut Attributes<'_>) {
+    fn put(self, put: &mut Writer<'_>) {
         const COPY_PACKET: u8 = 2;
         const GSO: u32 = 4;
         let (range, flags) = match self {
@@ -246,14 +248,13 @@ impl SuperPackets {
             Self::Whole => (Header::SNAP_LEN as u32, GSO),
         };
         let [a, b, c, d] = range.to_be_bytes();
-        put.put(2, &[a, b, c, d, COPY_PACKET]).u32(4, GSO).u32(5, flags);
+        put.put(2, &[a, b, c, d, COPY_PACKET]).be_u32(4, GSO).be_u32(5, flags);
     }
 }
 
 /// The number of the packet to which a verdict, of which these are the attributes, belongs.
 fn number_of(verdict: &[u8]) -> Option<u32> {
-    let (_, header) = attributes(verdict).find(|(kind, _)| *kind == VERDICT_HEADER)?;
-    header.get(4..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    be_u32(find(verdict, VERDICT_HEADER)?.get(4..)?)
 }
 
 fn arrival(content: &[u8]) -> Option<Arrival<'_>> {
@@ -265,7 +266,7 @@ fn arrival(content: &[u8]) -> Option<Arrival<'_>> {
     const GSO: u32 = 2;
     let (mut id, mut front, mut len, mut info) = (None, &[][..], None, 0);
     for (kind, content) in attributes(content) {
-        let number = content.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        let number = be_u32(content);
         match kind {
             PACKET_HEADER => id = number,
             PAYLOAD => front = content,
@@ -302,28 +303,26 @@ fn drops_of(table: &str, number: u16) -> Option<KernelDrops> {
 
 #[cfg(test)]
 mod tests {
+    use freshline_system::netlink::{Reply, encode};
+
     use super::*;
 
     #[test]
     fn a_packet_tells_its_number_its_length_and_its_front() {
-        let mut messages = Messages::default();
-        let head = Head { kind: kind::PACKET, flags: 0, family: 2, resource: 5 };
-        messages.push(head, |put| {
-            put.put(1, &[0, 0, 0, 9, 8, 0, 4]).put(10, b"front").u32(13, 1500);
-        });
-        messages.push(head, |put| {
-            put.put(1, &[0, 0, 0, 10, 8, 0, 4]).u32(14, 0b101).put(10, b"all");
-        });
-        messages.push(head, |put| {
-            put.put(1, &[0, 0, 0, 11, 8, 0, 4]).u32(14, 0b11).put(10, b"super").u32(13, 9000);
-        });
-        messages.push(head, |put| _ = put.put(10, b"without a number"));
-        let found: Vec<_> = incoming(messages.bytes())
-            .filter_map(|message| match message {
-                Incoming::Message(_, content) => arrival(content),
-                Incoming::Answer(..) => None,
-            })
-            .collect();
+        let packets = [
+            encode(|put| {
+                put.put(1, &[0, 0, 0, 9, 8, 0, 4]).put(10, b"front").be_u32(13, 1500);
+            }),
+            encode(|put| {
+                put.put(1, &[0, 0, 0, 10, 8, 0, 4]).be_u32(14, 0b101).put(10, b"all");
+            }),
+            encode(|put| {
+                put.put(1, &[0, 0, 0, 11, 8, 0, 4]).be_u32(14, 0b11);
+                put.put(10, b"super").be_u32(13, 9000);
+            }),
+            encode(|put| _ = put.put(10, b"without a number")),
+        ];
+        let found: Vec<_> = packets.iter().filter_map(|packet| arrival(packet)).collect();
         let expected = [
             (9, 1500, &b"front"[..], false, false),
             (10, 3, b"all", true, false),
@@ -350,20 +349,19 @@ mod tests {
 
     #[test]
     fn the_kernel_s_answer_names_the_packet_of_the_verdict() {
-        let mut messages = Messages::default();
-        let head = Head { kind: kind::VERDICT, flags: 0, family: 0, resource: 5 };
-        messages.push(head, |put| {
+        let mut verdicts = Requests::default();
+        Head { kind: kind::VERDICT, flags: 0, family: 0, resource: 5 }.push(&mut verdicts, |put| {
             put.put(VERDICT_HEADER, &[0, 0, 0, 1, 0, 1, 2, 3]).put(10, b"as marked");
         });
-        let verdict = messages.bytes();
         // NLMSG_ERROR: the error's number, and the message that it is about.
-        let mut answer = ((20 + verdict.len()) as u32).to_ne_bytes().to_vec();
-        answer.extend(2u16.to_ne_bytes());
-        answer.extend([0; 10]);
-        answer.extend((-2i32).to_ne_bytes());
-        answer.extend(verdict);
-        let found: Vec<_> = incoming(&answer).collect();
-        let [Incoming::Answer(2, verdict)] = found[..] else { panic!("{found:?}") };
+        let mut answer = Requests::default();
+        answer.push(2, 0, |put| _ = put.raw(&(-2i32).to_ne_bytes()).raw(verdicts.bytes()));
+        let found: Vec<_> = replies(answer.bytes()).collect();
+        let [Ok(Reply { content: Content::Refused { errno: 2, request, .. }, .. })] = found[..]
+        else {
+            panic!("{found:?}")
+        };
+        let verdict = attributes_of(request);
         assert_eq!(number_of(verdict), Some(0x0001_0203));
         assert_eq!((number_of(&[]), number_of(&verdict[..8])), (None, None));
     }

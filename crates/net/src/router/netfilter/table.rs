@@ -38,15 +38,18 @@
 use std::io;
 
 use freshline_core::unit::Span;
+use freshline_system::netlink::flags::{ACK, APPEND, CREATE, EXCLUSIVE};
+use freshline_system::netlink::{Client, Protocol, Requests, TIMEOUT, Writer};
+
+use nix::errno::Errno;
 
 use super::lease::Leased;
-use super::message::{Attributes, Head, Messages};
-use super::socket::Socket;
+use super::message::Head;
 
 /// A table with our rule. It is there as long as this is.
 #[derive(Debug)]
 pub(super) struct Table {
-    owner: Socket,
+    owner: Client,
     name: String,
     device: String,
 }
@@ -76,15 +79,15 @@ impl Table {
     /// [`io::ErrorKind::PermissionDenied`] if there is one for the device, and with
     /// [`io::ErrorKind::NotFound`] if the kernel has neither way to a queue.
     pub(super) fn install(rule: Rule<'_>) -> io::Result<Self> {
-        let owner = Socket::open()?;
+        let mut owner = Client::open(Protocol::Netfilter, TIMEOUT)?;
         let name = format!("freshline-{}", rule.device);
-        match owner.request(&installation(&name, rule, Way::Queue)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                owner.request(&installation(&name, rule, Way::Target))?;
+        match owner.change_all(&mut installation(&name, rule, Way::Queue)) {
+            Err(error) if error.errno() == Some(Errno::ENOENT as i32) => {
+                owner.change_all(&mut installation(&name, rule, Way::Target))?;
             }
             answered => answered?,
         }
-        let table = Self { owner, name, device: rule.device.to_owned() };
+        let mut table = Self { owner, name, device: rule.device.to_owned() };
         table.renew()?;
         Ok(table)
     }
@@ -92,31 +95,31 @@ impl Table {
 
 impl Leased for Table {
     /// Has packets go to the queue for another lease.
-    fn renew(&self) -> io::Result<()> {
-        let list = |put: &mut Attributes<'_>| _ = put.text(1, &self.name).text(2, RUNNING);
-        self.owner.request(&transaction(|messages| {
+    fn renew(&mut self) -> io::Result<()> {
+        let Self { owner, name, device } = self;
+        let list = |put: &mut Writer<'_>| _ = put.text(1, name).text(2, RUNNING);
+        Ok(owner.change_all(&mut transaction(|messages| {
             // An element keeps its time when it is added again (before Linux 6.12), and one whose time is
             // over cannot be deleted: so the set is emptied, which always works.
-            messages.push(head(DELETE_ELEMENTS, 0), list);
-            messages.push(head(NEW_ELEMENTS, flag::CREATE), |put| {
+            head(DELETE_ELEMENTS, 0).push(messages, list);
+            head(NEW_ELEMENTS, CREATE).push(messages, |put| {
                 list(put);
                 put.nested(3, |elements| {
                     elements.nested(1, |element| {
-                        element.nested(1, |key| _ = key.put(1, &padded(&self.device)));
+                        element.nested(1, |key| _ = key.put(1, &padded(device)));
                     });
                 });
             });
-        }))
+        }))?)
     }
 
     /// Removes the rule, so that nothing more comes. The chain stays as long as this: when a chain
     /// goes, the kernel drops all that waits in its queues to user space.
-    fn remove(&self) -> io::Result<()> {
-        self.owner.request(&transaction(|messages| {
-            messages.push(head(DELETE_RULE, 0), |put| {
-                put.text(1, &self.name).text(2, CHAIN);
-            });
-        }))
+    fn remove(&mut self) -> io::Result<()> {
+        let Self { owner, name, .. } = self;
+        Ok(owner.change_all(&mut transaction(|messages| {
+            head(DELETE_RULE, 0).push(messages, |put| _ = put.text(1, name).text(2, CHAIN));
+        }))?)
     }
 }
 
@@ -136,32 +139,24 @@ const NEW_SET: u16 = 9;
 const NEW_ELEMENTS: u16 = 12;
 const DELETE_ELEMENTS: u16 = 14;
 
-/// `NLM_F_*`.
-mod flag {
-    pub(super) const ACK: u16 = 0x4;
-    pub(super) const EXCLUSIVE: u16 = 0x200;
-    pub(super) const CREATE: u16 = 0x400;
-    pub(super) const APPEND: u16 = 0x800;
-}
-
 /// All of it or nothing.
-fn transaction(content: impl FnOnce(&mut Messages)) -> Messages {
+fn transaction(content: impl FnOnce(&mut Requests)) -> Requests {
     const BEGIN: u16 = 0x10;
     const END: u16 = 0x11;
     let bracket = |kind| Head { kind, flags: 0, family: NFPROTO_UNSPEC, resource: NFTABLES };
-    let mut messages = Messages::default();
-    messages.push(bracket(BEGIN), |_| {});
+    let mut messages = Requests::default();
+    bracket(BEGIN).push(&mut messages, |_| ());
     content(&mut messages);
-    messages.push(bracket(END), |_| {});
+    bracket(END).push(&mut messages, |_| ());
     messages
 }
 
 fn head(kind: u16, flags: u16) -> Head {
-    Head { kind: NFTABLES << 8 | kind, flags: flag::ACK | flags, family: NFPROTO_INET, resource: 0 }
+    Head { kind: NFTABLES << 8 | kind, flags: ACK | flags, family: NFPROTO_INET, resource: 0 }
 }
 
 /// The table, its set, its chain and its rules.
-fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
+fn installation(name: &str, rule: Rule<'_>, way: Way) -> Requests {
     const OWNED: u32 = 2;
     /// `NFT_SET_TIMEOUT`.
     const TIMEOUT: u32 = 0x10;
@@ -169,29 +164,29 @@ fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
     const IFNAME: u32 = 41;
     const NUMBER: u32 = 1;
     transaction(|messages| {
-        messages.push(head(NEW_TABLE, flag::CREATE | flag::EXCLUSIVE), |put| {
-            put.text(1, name).u32(2, OWNED);
+        head(NEW_TABLE, CREATE | EXCLUSIVE).push(messages, |put| {
+            put.text(1, name).be_u32(2, OWNED);
         });
-        messages.push(head(NEW_SET, flag::CREATE), |put| {
-            put.text(1, name).text(2, RUNNING).u32(3, TIMEOUT);
-            put.u32(4, IFNAME).u32(5, NAME_LEN as u32).u32(10, NUMBER);
+        head(NEW_SET, CREATE).push(messages, |put| {
+            put.text(1, name).text(2, RUNNING).be_u32(3, TIMEOUT);
+            put.be_u32(4, IFNAME).be_u32(5, NAME_LEN as u32).be_u32(10, NUMBER);
             put.put(11, &(rule.lease.as_nanos() / 1_000_000).to_be_bytes());
         });
-        messages.push(head(NEW_CHAIN, flag::CREATE), |put| {
+        head(NEW_CHAIN, CREATE).push(messages, |put| {
             put.text(1, name)
                 .text(3, CHAIN)
-                .nested(4, |hook| _ = hook.u32(1, POSTROUTING).u32(2, PRIORITY))
+                .nested(4, |hook| _ = hook.be_u32(1, POSTROUTING).be_u32(2, PRIORITY))
                 .text(7, "filter");
         });
         for control in [LinkControl::Discovery, LinkControl::Mld] {
-            messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
+            head(NEW_RULE, CREATE | APPEND).push(messages, |put| {
                 put.text(1, name).text(2, CHAIN).nested(4, |list| {
                     leaves_through(list, rule.device);
                     passes(list, control);
                 });
             });
         }
-        messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
+        head(NEW_RULE, CREATE | APPEND).push(messages, |put| {
             put.text(1, name).text(2, CHAIN).nested(4, |list| {
                 leaves_while_running(list);
                 queues(list, rule, way);
@@ -224,24 +219,24 @@ mod base {
     pub(super) const TRANSPORT: u32 = 2;
 }
 
-fn meta(list: &mut Attributes<'_>, key: u32) {
-    expression(list, "meta", |put| _ = put.u32(1, REGISTER).u32(2, key));
+fn meta(list: &mut Writer<'_>, key: u32) {
+    expression(list, "meta", |put| _ = put.be_u32(1, REGISTER).be_u32(2, key));
 }
 
-fn payload(list: &mut Attributes<'_>, base: u32, offset: u32, length: u32) {
+fn payload(list: &mut Writer<'_>, base: u32, offset: u32, length: u32) {
     expression(list, "payload", |put| {
-        put.u32(1, REGISTER).u32(2, base).u32(3, offset).u32(4, length);
+        put.be_u32(1, REGISTER).be_u32(2, base).be_u32(3, offset).be_u32(4, length);
     });
 }
 
-fn holds(list: &mut Attributes<'_>, compare: u32, value: &[u8]) {
+fn holds(list: &mut Writer<'_>, compare: u32, value: &[u8]) {
     expression(list, "cmp", |put| {
-        put.u32(1, REGISTER).u32(2, compare).nested(3, |data| _ = data.put(1, value));
+        put.be_u32(1, REGISTER).be_u32(2, compare).nested(3, |data| _ = data.put(1, value));
     });
 }
 
 /// `... accept`.
-fn passes(list: &mut Attributes<'_>, control: LinkControl) {
+fn passes(list: &mut Writer<'_>, control: LinkControl) {
     const NFPROTO: u32 = 15;
     const L4PROTO: u32 = 16;
     const IPV6: u8 = 10;
@@ -268,8 +263,8 @@ fn passes(list: &mut Attributes<'_>, control: LinkControl) {
     holds(list, compare::AT_LEAST, &[types[0]]);
     holds(list, compare::AT_MOST, &[types[1]]);
     expression(list, "immediate", |put| {
-        put.u32(1, VERDICT).nested(2, |data| {
-            data.nested(2, |verdict| _ = verdict.u32(1, ACCEPT));
+        put.be_u32(1, VERDICT).nested(2, |data| {
+            data.nested(2, |verdict| _ = verdict.be_u32(1, ACCEPT));
         });
     });
 }
@@ -287,32 +282,32 @@ fn padded(device: &str) -> [u8; NAME_LEN] {
 }
 
 /// `oifname DEVICE`.
-fn leaves_through(list: &mut Attributes<'_>, device: &str) {
+fn leaves_through(list: &mut Writer<'_>, device: &str) {
     meta(list, OUTPUT_NAME);
     holds(list, compare::EQUAL, &padded(device));
 }
 
 /// `oifname @running`.
-fn leaves_while_running(list: &mut Attributes<'_>) {
+fn leaves_while_running(list: &mut Writer<'_>) {
     meta(list, OUTPUT_NAME);
-    expression(list, "lookup", |put| _ = put.text(1, RUNNING).u32(2, REGISTER));
+    expression(list, "lookup", |put| _ = put.text(1, RUNNING).be_u32(2, REGISTER));
 }
 
 /// `queue num QUEUE bypass`.
-fn queues(list: &mut Attributes<'_>, rule: Rule<'_>, way: Way) {
+fn queues(list: &mut Writer<'_>, rule: Rule<'_>, way: Way) {
     const BYPASS: u16 = 1;
     match way {
         Way::Queue => expression(list, "queue", |put| {
-            put.u16(1, rule.queue).u16(2, 1).u16(3, BYPASS);
+            put.be_u16(1, rule.queue).be_u16(2, 1).be_u16(3, BYPASS);
         }),
         Way::Target => expression(list, "target", |put| {
             // `struct xt_NFQ_info_v3` in the host's order: first queue, how many, flags, padding.
             let info = [rule.queue, 1, BYPASS, 0].map(u16::to_ne_bytes).concat();
-            put.text(1, "NFQUEUE").u32(2, 3).put(3, &info);
+            put.text(1, "NFQUEUE").be_u32(2, 3).put(3, &info);
         }),
     }
 }
 
-fn expression(list: &mut Attributes<'_>, name: &str, data: impl FnOnce(&mut Attributes<'_>)) {
+fn expression(list: &mut Writer<'_>, name: &str, data: impl FnOnce(&mut Writer<'_>)) {
     list.nested(1, |put| _ = put.text(1, name).nested(2, data));
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use freshline_core::unit::{Span, Time};
-use mio::Waker;
 
 use super::{MAX_SAMPLE, Need, RETRY, Sampler, Take};
 use crate::clock::Clock;
+use crate::waker::Waker;
 
 /// Runs a shell command for each update, on a thread of its own, so that acks are heard while it
 /// runs. The state counts as old as the command's start. Where the monitor may not have the last
@@ -153,7 +153,7 @@ mod tests {
     /// A sampler that was started, and what waits for its waker.
     fn started(command: &str) -> (Command, Poll) {
         let poll = Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
         let mut sampler = Command::new(command.into());
         sampler.start(Clock::new(), waker);
         (sampler, poll)

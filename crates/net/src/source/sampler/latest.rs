@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freshline_core::unit::Time;
-use mio::Waker;
 
 use super::{MAX_SAMPLE, Need, Sampler, Take};
 use crate::clock::Clock;
+use crate::waker::Waker;
 
 /// Where a state ends in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

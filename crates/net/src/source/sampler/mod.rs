@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use freshline_core::unit::{Span, Time};
-use mio::Waker;
 use nix::fcntl::OFlag;
 
 pub use command::Command;
@@ -20,6 +19,7 @@ pub use latest::read_state;
 pub use latest::{Framing, Latest, NoFraming};
 
 use crate::clock::Clock;
+use crate::waker::Waker;
 
 /// How long a sampler that failed rests.
 const RETRY: Span = Span::from_secs(1);

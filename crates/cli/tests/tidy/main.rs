@@ -1,5 +1,7 @@
 //! The repository keeps its own rules. Each test lists every breach as `file:line: what to do`.
 
+mod signatures;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +25,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// Packages whose names begin so are imported by one crate alone, and what the others use in their place.
+const ONLY_IN: &[(&str, &str, &str)] =
+    &[("netlink-", "freshline-system", "freshline_system::netlink")];
 
 /// Beyond this many lines a file holds two ideas.
 const LONGEST: usize = 600;
@@ -177,14 +183,20 @@ fn forbidden_imports(manifest: &Source) -> Vec<String> {
         let what = "no rule says what this crate may import; add it to MAY_IMPORT in tidy.rs";
         return vec![manifest.breach(1, what)];
     };
-    imports(&parsed)
-        .into_iter()
-        .filter(|import| import.starts_with("freshline") && !allowed.contains(&import.as_str()))
-        .map(|import| {
+    let mut breaches = Vec::new();
+    for import in imports(&parsed) {
+        let line = manifest.line_of(&import);
+        if import.starts_with("freshline") && !allowed.contains(&import.as_str()) {
             let what = format!("must not import {import}; move what both need into freshline-core");
-            manifest.breach(manifest.line_of(&import), what)
-        })
-        .collect()
+            breaches.push(manifest.breach(line, what));
+        }
+        let only_in = ONLY_IN.iter().find(|(prefix, ..)| import.starts_with(prefix));
+        if let Some((_, only, instead)) = only_in.filter(|(_, only, _)| Some(*only) != name) {
+            let what = format!("{import} is for {only} alone; use {instead}");
+            breaches.push(manifest.breach(line, what));
+        }
+    }
+    breaches
 }
 
 /// The packages in every dependency table of a manifest, by their real names.

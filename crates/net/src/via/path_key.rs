@@ -1,0 +1,19 @@
+//! The key of a path's device queue.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// The key of a path's device queue: how the device is chosen by which its packets leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PathKey {
+    /// The sockets of the path are bound to the device with this index.
+    Device(u32),
+    /// The route to this address.
+    Route(IpAddr),
+}
+
+impl PathKey {
+    /// A path to `remote` by sockets that are bound to a device, or to none.
+    pub(crate) fn new(device: Option<u32>, remote: SocketAddr) -> Self {
+        device.map_or(Self::Route(remote.ip().to_canonical()), Self::Device)
+    }
+}

@@ -1,0 +1,63 @@
+//! Interfaces, addresses, routes and queueing disciplines (rtnetlink).
+
+mod link;
+mod qdisc;
+
+use std::time::Duration;
+
+use netlink_packet_core::Emitable;
+use netlink_packet_route::RouteNetlinkMessage;
+
+use super::client::{Client, Protocol, TIMEOUT};
+use super::error::NetlinkError;
+use super::request::Writer;
+
+pub use link::LinkSettings;
+pub use qdisc::{Handle, Qdisc, QueueStats};
+
+/// The network configuration of the namespace in which the calling thread was when it opened this.
+#[derive(Debug)]
+pub struct Route {
+    client: Client,
+}
+
+impl Route {
+    /// Opens a socket; requests wait for their answers up to [`TIMEOUT`].
+    ///
+    /// # Errors
+    /// [`NetlinkError::System`].
+    pub fn open() -> Result<Self, NetlinkError> {
+        Ok(Self { client: Client::open(Protocol::Route, TIMEOUT)? })
+    }
+
+    /// Opens a socket on which requests never wait: for loops that must not be held up.
+    ///
+    /// # Errors
+    /// [`NetlinkError::System`].
+    pub fn open_nonblocking() -> Result<Self, NetlinkError> {
+        Ok(Self { client: Client::open(Protocol::Route, Duration::ZERO)? })
+    }
+
+    fn change(&mut self, message: &RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+        self.client.change(message.message_type(), flags, written(message))
+    }
+
+    fn get<T>(
+        &mut self,
+        message: &RouteNetlinkMessage,
+        flags: u16,
+        mut read: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<T, NetlinkError> {
+        let kind = message.message_type();
+        self.client.get(kind, flags, written(message), |_, body| read(body))
+    }
+}
+
+fn written(message: &RouteNetlinkMessage) -> impl FnOnce(&mut Writer<'_>) {
+    move |put| _ = put.emit(message)
+}
+
+/// What follows the fixed header `H` of a message.
+fn behind<H: Emitable + Default>(body: &[u8]) -> Option<&[u8]> {
+    body.get(H::default().buffer_len()..)
+}
