@@ -13,7 +13,7 @@ use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::state_dir;
 use crate::scheduler::{EstimatorName, scheduler};
 

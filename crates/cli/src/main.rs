@@ -11,6 +11,7 @@ mod bond;
 mod demo;
 mod emulate;
 mod epochs;
+mod failure;
 mod hold;
 mod lab;
 mod law;
@@ -43,6 +44,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use failure::Failure;
+
 /// Keeps what the far end knows fresh, and keeps queues short while doing it.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -67,18 +70,6 @@ enum Command {
     Bond(bond::Args),
     Mesh(mesh::Args),
     Token(token::Args),
-}
-
-/// Why a subcommand ended early.
-enum Failure {
-    /// What was asked for cannot be understood.
-    Usage(miette::Report),
-    /// It was understood, and failed.
-    Runtime(miette::Report),
-    /// The command that it ran ended with this exit code, and has said why.
-    Command(u8),
-    /// Ctrl-C ended it before it was done; what there was has been printed.
-    Interrupted,
 }
 
 /// Whether standard error takes codes of colours: a terminal does, unless NO_COLOR is set.

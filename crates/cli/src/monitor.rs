@@ -18,7 +18,7 @@ use freshline_net::monitor::{
 use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};

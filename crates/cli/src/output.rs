@@ -15,7 +15,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -15,7 +15,7 @@ use freshline_kernel::KernelError;
 use freshline_kernel::ifc_qdisc::{self, Change};
 use freshline_net::router::{ControlError, Order, order};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 
 /// Shape what leaves through a network device, and keep in it what is fresh.

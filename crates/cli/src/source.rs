@@ -14,8 +14,8 @@ use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Sy
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
 use miette::miette;
 
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 use crate::law::LawArgs;
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed, stop_on_signals};

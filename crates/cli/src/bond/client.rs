@@ -13,7 +13,7 @@ use miette::miette;
 
 use super::show::Show;
 use super::{How, Who, authorities, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::stop_on_signals;
 use crate::privileges::LEAVES_BY_INTERFACES;
 use crate::way::Way;

@@ -12,7 +12,7 @@ use miette::miette;
 
 use super::show::Show;
 use super::{How, Who, authorities, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::stop_on_signals;
 
 /// Take clients' connections, and connect to where they want to go.

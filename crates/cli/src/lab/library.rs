@@ -9,7 +9,7 @@ use freshline_lab::scenario::{Change, SetError, Source};
 use include_dir::{Dir, include_dir};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 

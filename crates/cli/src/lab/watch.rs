@@ -15,8 +15,8 @@ use freshline_lab::world::{Carrier, Flow};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {

@@ -14,7 +14,7 @@ use miette::IntoDiagnostic;
 
 use super::flags::{Chosen, Flags, say_updates};
 use super::{is_in_kernel, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{printed, stop_on_signals};
 use crate::privileges::Needs;
 

@@ -5,7 +5,7 @@ use freshline_core::unit::BitRate;
 use freshline_net::router::Order;
 
 use super::{ordered, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Change the rate or the share of updates of a running router.

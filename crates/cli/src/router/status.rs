@@ -3,7 +3,7 @@
 use freshline_net::router::{Order, Snapshot};
 
 use super::{ordered, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::Form;
 
 /// Show how a running router is set and what it did so far.

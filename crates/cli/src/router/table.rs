@@ -6,7 +6,7 @@ use freshline_core::router::{AccountReport, RouterReport};
 use freshline_core::unit::BitRate;
 
 use super::Told;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{ms, print_json, printed};
 
 /// The report on standard output, as one JSON document or as a table.

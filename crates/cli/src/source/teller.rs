@@ -13,8 +13,8 @@ use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 use freshline_net::via::{QueueReport, SeenBy};
 use miette::miette;
 
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
 use crate::way::Way;

@@ -11,7 +11,7 @@ use freshline_core::wlan::{Aggregation, AggregationParams, LevelCounter};
 use miette::{Report, miette};
 use serde::de::DeserializeOwned;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Weights that ship have some 100 kB.
 const LONGEST_FILE: u64 = 4 << 20;

@@ -11,7 +11,7 @@ use freshline_core::wlan::{Binding, Limits, Link, NonlinearParams, Reports, Roun
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Plan the rates to the stations of an access point: the fairest that keep its delay low.

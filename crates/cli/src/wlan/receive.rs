@@ -19,7 +19,7 @@ use miette::{IntoDiagnostic, miette};
 use super::counting::CountingArgs;
 use super::packet_log::{Joined, PacketLog};
 use super::packets::Writer;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;

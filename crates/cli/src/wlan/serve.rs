@@ -22,7 +22,7 @@ use freshline_net::downlink::{ClientStatus, Server, ServerConfig, ServerError, S
 use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed};

@@ -116,8 +116,8 @@ impl Default for Params {
 #[cfg(feature = "serde")]
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Choice {
-    estimates: Estimates,
+pub(super) struct Choice {
+    estimates: Option<Estimates>,
     smoothing: Option<f64>,
     gap_source: Option<GapSource>,
     silence: Option<Silence>,
@@ -126,16 +126,24 @@ struct Choice {
 }
 
 #[cfg(feature = "serde")]
+impl Choice {
+    /// With the members of the set that it names, or of `default`.
+    pub(super) fn or(self, default: Estimates) -> Params {
+        let base = Params::of(self.estimates.unwrap_or(default));
+        Params {
+            smoothing: self.smoothing.unwrap_or(base.smoothing),
+            gap_source: self.gap_source.unwrap_or(base.gap_source),
+            silence: self.silence.unwrap_or(base.silence),
+            losses: self.losses.unwrap_or(base.losses),
+            backlog: self.backlog.unwrap_or(base.backlog),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
 impl From<Choice> for Params {
     fn from(choice: Choice) -> Self {
-        let base = Self::of(choice.estimates);
-        Self {
-            smoothing: choice.smoothing.unwrap_or(base.smoothing),
-            gap_source: choice.gap_source.unwrap_or(base.gap_source),
-            silence: choice.silence.unwrap_or(base.silence),
-            losses: choice.losses.unwrap_or(base.losses),
-            backlog: choice.backlog.unwrap_or(base.backlog),
-        }
+        choice.or(Estimates::default())
     }
 }
 

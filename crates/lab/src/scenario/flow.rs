@@ -16,7 +16,7 @@ use super::{
     CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, MultipathConfig, PatternName,
     ScenarioError, TcpConfig,
 };
-use super::{LawName, UpdatesConfig, law::BadLaw};
+use super::{UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::{Algorithm, CongestionControl, Dtpa};
@@ -153,7 +153,7 @@ impl UpdatesConfig {
         if sizes.payload + sizes.overhead == Bytes::ZERO {
             return Err("packets of no bytes; raise `payload` or `overhead`");
         }
-        if sizes.ack.is_none() && !matches!(self.law, LawName::Fixed | LawName::Poisson) {
+        if sizes.ack.is_none() && !self.law.has_given_rate() {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         Ok(sizes)
@@ -162,8 +162,7 @@ impl UpdatesConfig {
 
 impl UpdatesConfig {
     fn limits(&self) -> Result<Limits, &'static str> {
-        let is_given = matches!(self.law, LawName::Fixed | LawName::Poisson);
-        if self.worth.is_some() && is_given {
+        if self.worth.is_some() && self.law.has_given_rate() {
             return Err("`worth` belongs to laws that find the rate");
         }
         if self.max_bandwidth == Some(BitRate::from_bps(0)) {

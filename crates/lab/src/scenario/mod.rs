@@ -40,7 +40,7 @@ use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 pub use build::{Built, LinkHops, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
-pub use law::{BadLaw, LawName};
+pub use law::{BadLaw, ScenarioLaw};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
 pub use reproduction::{
     Baseline, Best, Case, ContestConfig, Omitted, Origin, Reproduction, Row, Trend,
@@ -215,7 +215,7 @@ pub struct FlowConfig {
 #[serde(deny_unknown_fields)]
 pub struct UpdatesConfig {
     /// When to send.
-    pub law: LawName,
+    pub law: ScenarioLaw,
     /// The rate of the laws `fixed` and `poisson`.
     pub rate: Option<UpdateRate>,
     /// Fields of the law's `Params` that differ from their defaults.

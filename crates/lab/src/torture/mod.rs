@@ -31,7 +31,7 @@ mod trial;
 mod world;
 
 pub use path::{Damaged, Partition, Weather};
-pub use plan::{Incident, Law, Leave, MonitorPlan, Plan, SourcePlan, What};
+pub use plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
 #[cfg(feature = "planted-faults")]
 pub use planted::Planted;
 pub use trial::{Breach, Counts};

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, EstimatorParams, Fixed, Lazy, LazyParams,
-    RateBounds, RateLaw, Reset, Tenth, TenthParams,
+    AcpParams, AcpPlusParams, EpochEnd, EstimatorParams, LawConfig, LazyParams, RateBounds, Reset,
+    TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::path::{Damaged, Partition, Weather};
 use super::timetable::Timetable;
@@ -18,7 +18,7 @@ use super::timetable::Timetable;
 /// other, slow enough for thousands of seeds.
 pub(super) const MAX_RATE: f64 = 50.0;
 
-/// The rate of [`Law::Fixed`], in updates a second.
+/// The rate of [`LawConfig::Fixed`], in updates a second.
 const FIXED_RATE: f64 = 20.0;
 
 /// How fast or slow the clocks of hosts may be, in parts per million: the worst of cheap crystals.
@@ -66,8 +66,9 @@ pub struct MonitorPlan {
 /// One source's host.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourcePlan {
-    /// The law that it follows.
-    pub law: Law,
+    /// The law that it follows, with all its settings; its name in a report.
+    #[serde(serialize_with = "name_of")]
+    pub law: LawConfig,
     /// Its name; empty for none.
     pub name: String,
     /// One way to the monitor, of each of its paths.
@@ -78,49 +79,24 @@ pub struct SourcePlan {
     pub ppm: i32,
 }
 
-/// The laws of the first stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Law {
-    /// ACP+ with the backlog at departure.
-    #[serde(rename = "acp+d")]
-    AcpPlus,
-    /// ACP.
-    #[serde(rename = "acp")]
-    Acp,
-    /// Tenth.
-    #[serde(rename = "tenth")]
-    Tenth,
-    /// Lazy.
-    #[serde(rename = "lazy")]
-    Lazy,
-    /// A constant rate.
-    #[serde(rename = "fixed")]
-    Fixed,
-}
-
-impl Law {
-    const ALL: [Self; 5] = [Self::AcpPlus, Self::Acp, Self::Tenth, Self::Lazy, Self::Fixed];
-
-    pub(super) fn build(self) -> Box<dyn RateLaw> {
-        let ceiling = UpdateRate::saturating(MAX_RATE);
-        let bounds = RateBounds { ceiling, ..RateBounds::default() };
-        match self {
-            Self::AcpPlus => {
-                Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::departure() }))
-            }
-            // Never below one update per round trip: a check bounds the age from that.
-            Self::Acp => Box::new(Acp::new(AcpParams {
-                bounds,
-                reset: Reset::Below,
-                epoch_end: EpochEnd::Moving,
-                estimator: EstimatorParams::departure(),
-                ..Default::default()
-            })),
-            Self::Tenth => Box::new(Tenth::new(TenthParams { bounds, ..Default::default() })),
-            Self::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..Default::default() })),
-            Self::Fixed => Box::new(Fixed::new(UpdateRate::saturating(FIXED_RATE))),
-        }
-    }
+/// The laws of the sources: one of these each.
+fn laws() -> [LawConfig; 5] {
+    let ceiling = UpdateRate::saturating(MAX_RATE);
+    let bounds = RateBounds { ceiling, ..RateBounds::default() };
+    [
+        LawConfig::AcpPlusD(AcpPlusParams { bounds, ..AcpPlusParams::departure() }),
+        // Never below one update per round trip: a check bounds the age from that.
+        LawConfig::Acp(AcpParams {
+            bounds,
+            reset: Reset::Below,
+            epoch_end: EpochEnd::Moving,
+            estimator: EstimatorParams::departure(),
+            ..AcpParams::default()
+        }),
+        LawConfig::Tenth(TenthParams { bounds, ..TenthParams::default() }),
+        LawConfig::Lazy(LazyParams { bounds, ..LazyParams::default() }),
+        LawConfig::Fixed { rate: UpdateRate::saturating(FIXED_RATE) },
+    ]
 }
 
 /// Something that happens at a time.
@@ -316,7 +292,7 @@ impl fmt::Display for Plan {
         writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
         for (index, source) in self.sources.iter().enumerate() {
             let SourcePlan { law, name, delays, scheduler, ppm } = source;
-            write!(f, "source {index}: {law:?}, name {name:?}, clock {ppm:+} ppm, delay ")?;
+            write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
             let ways: Vec<_> = delays.iter().map(Span::to_string).collect();
             write!(f, "{}", ways.join(" and "))?;
             if ways.len() > 1 {
@@ -332,13 +308,18 @@ impl fmt::Display for Plan {
 }
 
 fn source(rng: &mut Pcg64) -> SourcePlan {
-    let law = Law::ALL[rng.random_range(0..Law::ALL.len())];
+    let laws = laws();
+    let law = laws[rng.random_range(0..laws.len())];
     let named = rng.random_bool(0.8);
     let name = if named { format!("robot-{:08x}", rng.next_u32()) } else { String::new() };
     let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
     let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
     let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
     SourcePlan { law, name, delays, scheduler, ppm: ppm(rng) }
+}
+
+fn name_of<S: Serializer>(law: &LawConfig, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(law.name().as_str())
 }
 
 fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
@@ -409,11 +390,11 @@ mod tests {
         let plans: Vec<_> = (0..300).map(Plan::draw).collect();
         let text = plans.iter().map(Plan::to_string).collect::<String>();
         for word in [
-            "AcpPlus,",
-            "Acp,",
-            "Tenth,",
-            "Lazy,",
-            "Fixed,",
+            ": acp+d,",
+            ": acp,",
+            ": tenth,",
+            ": lazy,",
+            ": fixed,",
             "name \"\"",
             "are dropped",
             "are delivered",

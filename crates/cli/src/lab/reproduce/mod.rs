@@ -18,7 +18,7 @@ use miette::{IntoDiagnostic, miette};
 use self::table::{Summary, Table};
 use super::library::{self, Changed, Text};
 use super::{board, figure, safety as sweeps};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};
 
 /// Reproduce figures of papers: each number beside the one that is expected.

@@ -13,7 +13,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::library::{self, Text};
 use super::papers::{self, Left};
 use super::table::{Summary, Table, expected, origin, short};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");

@@ -11,7 +11,7 @@ use freshline_lab::scenario::Origin;
 use serde::{Deserialize, Serialize};
 
 use super::figure;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// `docs/lab.md` describes each key.
 #[derive(Clone, Serialize, Deserialize)]
