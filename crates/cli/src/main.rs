@@ -34,7 +34,6 @@ mod told_once;
 mod transport;
 mod uplink;
 mod url;
-mod way;
 mod wlan;
 
 use std::io::IsTerminal;

@@ -12,6 +12,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
+use freshline_net::via::ViaPath;
 use miette::miette;
 
 use crate::epochs::EpochLog;
@@ -23,7 +24,6 @@ use crate::privileges::{LEAVES_BY_INTERFACES, Needs};
 use crate::scheduler::{EstimatorName, scheduler};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
-use crate::way::Way;
 use teller::{Teller, print_summary};
 
 /// Send fresh state to a monitor, as often as keeps it freshest.
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
     /// which the monitor has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
-    via: Vec<Way>,
+    via: Vec<ViaPath>,
     /// Which of several paths an update takes: freshest, where it is expected first, with copies
     /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin;
     /// linger, mainline Linux's default; or redundant, all of them.
@@ -213,7 +213,7 @@ fn ways(args: &Args) -> Result<Ways, Failure> {
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    let vias = args.via.iter().map(|way| (way.via.clone(), way.peer)).collect();
+    let vias = args.via.iter().map(|path| (path.via.clone(), path.peer)).collect();
     Ok(Ways { vias, scheduler })
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use freshline_core::age::jain_index;
 use freshline_core::unit::{Span, Time};
-use goodput::{Period, goodput_sum};
+use goodput::goodput_sum;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ use crate::scenario::{
 use crate::tcp::multipath::MultipathStats;
 use crate::world::{
     Completion, DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg,
-    MultipathOutcome, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    MultipathOutcome, Parcel, Passed, Period, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 

@@ -10,14 +10,13 @@ use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
 use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 
-use freshline_net::via::{QueueReport, SeenBy};
+use freshline_net::via::{QueueReport, SeenBy, ViaPath};
 use miette::miette;
 
 use crate::epochs::EpochLog;
 use crate::failure::Failure;
 use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
-use crate::way::Way;
 
 /// Tells a person what happens, each trouble once until the session is open again.
 pub(super) struct Teller {
@@ -61,7 +60,7 @@ const ATTEMPTS: u32 = 3;
 
 impl Teller {
     pub(super) fn new(
-        vias: &[Way],
+        vias: &[ViaPath],
         every: Span,
         marks: &MarkArgs,
         now: Time,

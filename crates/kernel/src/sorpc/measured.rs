@@ -11,7 +11,7 @@
 use freshline_core::unit::{Bytes, Span};
 
 use super::Band;
-use super::status::Flow;
+use super::flow::{Flow, RoundTrips};
 
 /// An upload that sent nothing for longer does not count.
 const RECENT: Span = Span::from_secs(1);
@@ -20,7 +20,8 @@ const RECENT: Span = Span::from_secs(1);
 pub(super) fn unordered_delay(flows: &[Flow], backlog: Bytes) -> Option<Span> {
     let is_upload = |flow: &&Flow| flow.band == Band::Bulk && flow.idle <= RECENT;
     let uploads = || flows.iter().filter(is_upload);
-    let delays = uploads().filter_map(|flow| flow.rtts).map(|(rtt, min)| rtt.max(min) - min);
+    let above_min = |RoundTrips { smoothed, min }| smoothed.max(min) - min;
+    let delays = uploads().filter_map(|flow| flow.round_trips).map(above_min);
     let delay = delays.max()?;
     let rate: u64 = uploads().map(|flow| flow.rate.as_bps()).sum();
     let explained = backlog.get() as f64 * 8.0 / rate.max(1) as f64;
@@ -44,7 +45,10 @@ mod tests {
             band,
             sent: Account::default(),
             idle: Span::ZERO,
-            rtts: Some((Span::from_millis(rtt_ms), Span::from_millis(min_ms))),
+            round_trips: Some(RoundTrips {
+                smoothed: Span::from_millis(rtt_ms),
+                min: Span::from_millis(min_ms),
+            }),
             rate: BitRate::from_mbps(mbps),
         }
     }
@@ -64,7 +68,7 @@ mod tests {
         let urgent = flow(Band::Urgent, 500, 20, 1);
         assert_eq!(unordered_delay(&[urgent], Bytes::ZERO), None);
         let idle = Flow { idle: Span::from_secs(2), ..flow(Band::Bulk, 500, 20, 1) };
-        let new = Flow { rtts: None, ..flow(Band::Bulk, 500, 20, 1) };
+        let new = Flow { round_trips: None, ..flow(Band::Bulk, 500, 20, 1) };
         assert_eq!(unordered_delay(&[idle, new], Bytes::ZERO), None);
     }
 }

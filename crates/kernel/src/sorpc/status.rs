@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 use std::fs;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
+use super::flow::{Account, Flow, RoundTrips};
 use super::measured::unordered_delay;
 use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name, shaper};
 use crate::device::{Device, own_netns};
@@ -60,15 +61,6 @@ pub struct Attachment {
     pub run_time: Span,
 }
 
-/// Packets; each segment of a super-packet counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Account {
-    /// How many.
-    pub packets: Packets,
-    /// With all headers, those of a super-packet once.
-    pub bytes: Bytes,
-}
-
 /// What became of a band's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BandReport {
@@ -80,29 +72,6 @@ pub struct BandReport {
     pub backlog: Option<Bytes>,
     /// How many packets met it full, likewise.
     pub drops: Option<Packets>,
-}
-
-/// A TCP stream of this host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
-    /// Its other end.
-    pub remote: SocketAddr,
-    /// Its port here.
-    pub local_port: u16,
-    /// What was in its send buffer with its last packet, and what that held, in bytes of memory.
-    pub queued: Bytes,
-    /// See [`Flow::queued`].
-    pub size: Bytes,
-    /// The band of its last packet.
-    pub band: Band,
-    /// The packets that it has sent, in all bands.
-    pub sent: Account,
-    /// How long ago it sent the last one.
-    pub idle: Span,
-    /// The smoothed and the minimum round trip, once known.
-    pub rtts: Option<(Span, Span)>,
-    /// Its delivery rate.
-    pub rate: BitRate,
 }
 
 /// Every device that the program is attached to, whoever holds it and in whatever network namespace.
@@ -278,7 +247,8 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
         row.split_first_chunk()?;
     let &[rtt_us, min_rtt_us, rate, idle_ns] = rest else { return None };
     let is_known = rtt_us > 0 && min_rtt_us < u64::from(u32::MAX);
-    let rtts = (Span::from_micros(rtt_us), Span::from_micros(min_rtt_us));
+    let smoothed = Span::from_micros(rtt_us);
+    let round_trips = RoundTrips { smoothed, min: Span::from_micros(min_rtt_us) };
     let flow = Flow {
         remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
         local_port: local_port as u16,
@@ -288,7 +258,7 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
         sent: account(packets, bytes),
         // A packet that is paced is stamped with a time to come.
         idle: Span::from_nanos(u64::try_from(idle_ns.cast_signed()).unwrap_or(0)),
-        rtts: is_known.then_some(rtts),
+        round_trips: is_known.then_some(round_trips),
         rate: BitRate::from_bps(rate.saturating_mul(8)),
     };
     Some((sent_ns, flow))

@@ -10,11 +10,11 @@ use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
 
 use super::flow::{ACCESS_POINT, Servers, Stations};
-use super::topology::Network;
+use super::topology::{LinkHops, Network};
 use super::{CellChange, CellsConfig, FlowConfig, LinkChange, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
 use crate::mesh::MeshConfig;
-use crate::world::{Change, Changed, Flow, Leg, Parcel, Routed, Wire, World};
+use crate::world::{Change, Changed, Flow, Leg, Parcel, Period, Routed, Wire, World};
 use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
 
 /// What metrics call the hops of a scenario's topology.
@@ -30,15 +30,6 @@ pub struct Built {
     pub links: Vec<LinkHops>,
     /// The hops of its topology, in both directions; none if there is none.
     pub topology: LinkHops,
-}
-
-/// The hops of a link.
-#[derive(Debug, Clone, Default)]
-pub struct LinkHops {
-    /// From the source towards the monitor, in order.
-    pub there: Vec<usize>,
-    /// From the monitor towards the source, in order.
-    pub back: Vec<usize>,
 }
 
 impl Scenario {
@@ -129,7 +120,7 @@ impl Scenario {
                 let late = apart + config.start_spread.mul_f64(rng.random());
                 let starts_at = Time::ZERO + config.start + late;
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
-                let between = (starts_at, Time::ZERO + stop);
+                let period = Period { from: starts_at, until: Time::ZERO + stop };
                 // Who shortens a run may cut flows off: only its own `stop` is a contradiction.
                 let begins = config.start + apart;
                 if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
@@ -142,7 +133,7 @@ impl Scenario {
                 let differ = config.each_pair || config.each_hop;
                 let remote = if differ { Remote::default() } else { one_host.clone() };
                 let mut flow =
-                    config.build(between, streams, flows.len(), rng, &remote, &mut servers)?;
+                    config.build(period, streams, flows.len(), rng, &remote, &mut servers)?;
                 if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
                     downlink.set_bottlenecks(bottlenecks.clone());
                 }

@@ -37,7 +37,7 @@ use crate::world::SizeDistribution;
 use freshline_core::wlan::DownlinkLawConfig;
 use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 
-pub use build::{Built, LinkHops, TOPOLOGY};
+pub use build::{Built, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, ScenarioLaw};
@@ -47,7 +47,7 @@ pub use reproduction::{
 };
 pub use safety::{Half, SafetyCategory, SafetyConfig};
 pub use set::{Change, SetError};
-pub use topology::{BadTopology, TopologyConfig};
+pub use topology::{BadTopology, LinkHops, TopologyConfig};
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

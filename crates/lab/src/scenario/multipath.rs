@@ -15,7 +15,7 @@ use crate::tcp::congestion::{
 };
 use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
 use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
-use crate::world::{Flow, Multipath, MultipathSource};
+use crate::world::{Flow, Multipath, MultipathSource, Period};
 
 /// A stream over several paths with its application; a bulk transfer without end unless said.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -169,11 +169,11 @@ impl MultipathConfig {
     /// So many paths a flow has at most.
     pub const MOST_PATHS: usize = 8;
 
-    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
     /// alike.
     pub(super) fn build(
         &self,
-        between: (Time, Time),
+        period: Period,
         streams: Streams,
         index: usize,
         remote: &Remote,
@@ -218,7 +218,7 @@ impl MultipathConfig {
             let window = self.receiver.build(receive.windows(), remote);
             window.map_err(|error| format!("`receiver`: {error}"))
         };
-        let source = self.source(between.0, segment, streams.stream("pages", index))?;
+        let source = self.source(period.from, segment, streams.stream("pages", index))?;
         // Each subflow has as much room as it can use where the buffer over all is what counts.
         let params = SenderParams {
             segment,
@@ -249,7 +249,7 @@ impl MultipathConfig {
         } else {
             MultipathReceiver::new(self.paths.len(), params, window()?)
         };
-        Ok(Flow::Multipath(Multipath::new(sender, receiver, source, between)))
+        Ok(Flow::Multipath(Multipath::new(sender, receiver, source, period)))
     }
 
     fn source(

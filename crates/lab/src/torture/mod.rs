@@ -16,6 +16,7 @@
 
 mod checks;
 mod clock;
+mod draw;
 mod ledger;
 mod monitor_host;
 mod observation;

@@ -22,6 +22,7 @@ use rand_pcg::Pcg64;
 
 use self::edge::{Arrivals, Told};
 use super::Landing;
+use super::Period;
 use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::measured::Measured;
@@ -176,7 +177,7 @@ pub struct DownlinkOutcome {
     /// Payload that arrived, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// The part of the packets, 0 to 1, that was dropped on its way.
     pub loss: Option<f64>,
     /// How well the client tells first packets of frames, if it counts by the kernel's stamps: F1,
@@ -211,7 +212,7 @@ impl Downlink {
         station: StationId,
         settings: DownlinkSettings,
         client: Client,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
         rng: Pcg64,
     ) -> Self {
         Self {
@@ -447,7 +448,7 @@ impl Downlink {
         let tally = &self.tally;
         let came = tally.delays.count() > 0;
         let since = tally.since.max(self.starts_at);
-        let measured = Measured::between((since, self.ends_at));
+        let measured = Measured::between(Period { from: since, until: self.ends_at });
         let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
         let round_mean = rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds);
         let frames = tally.memory.frames_to_1_e();

@@ -12,6 +12,7 @@ use freshline_core::router::Ecn;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::Period;
 use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
 use super::stream::{Completion, RoundTrips};
@@ -84,7 +85,7 @@ pub struct MultipathOutcome {
     /// Payload delivered in order, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// Whether it had begun and no payload had arrived by the end.
     pub never_delivered: bool,
     /// For a file, pages or a video, how long it took until everything was delivered.
@@ -156,7 +157,7 @@ impl Multipath {
         sender: MultipathSender,
         receiver: MultipathReceiver,
         source: MultipathSource,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
     ) -> Self {
         let tally = Tally::new(&sender, &receiver);
         let is_transfer = !matches!(source, MultipathSource::Bulk | MultipathSource::Cbr(_));
@@ -170,7 +171,7 @@ impl Multipath {
             carried: Slab::new(),
             is_transfer,
             finished_at: None,
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
             tally,
         }
     }

@@ -27,7 +27,7 @@ use super::{BondError, Sending, Target, config, system};
 use crate::dial::{Lookup, Remote};
 use crate::quic::{Identity, LostReason, Trust};
 use crate::stop::Stop;
-use crate::via::{Interfaces, Via};
+use crate::via::{Interfaces, Via, ViaPath};
 
 /// How often interfaces are looked at, paths that are missing are opened, and flows that take too
 /// long are ended.
@@ -73,13 +73,22 @@ pub struct ClientConfig {
     pub identity: Identity,
     /// By what to leave this host, and where the server is on that way if not at `server`; empty: as
     /// the routes are.
-    pub vias: Vec<(Via, Option<SocketAddr>)>,
+    pub vias: Vec<ViaPath>,
     /// How to send.
     pub sending: Sending,
-    /// TCP addresses to listen at, and the destination of their connections; `None`: the program names
-    /// it, by SOCKS5 (CONNECT, or UDP ASSOCIATE for datagrams) or by HTTP as to a proxy (CONNECT, or a
-    /// request for `http://` in absolute form).
-    pub listen: Vec<(SocketAddr, Option<Target>)>,
+    /// Where to listen for TCP connections.
+    pub listen: Vec<ListenConfig>,
+}
+
+/// An address to listen at for TCP connections.
+#[derive(Debug, Clone)]
+pub struct ListenConfig {
+    /// The address.
+    pub address: SocketAddr,
+    /// The destination of the connections; `None`: the program names it, by SOCKS5 (CONNECT, or UDP
+    /// ASSOCIATE for datagrams) or by HTTP as to a proxy (CONNECT, or a request for `http://` in
+    /// absolute form).
+    pub target: Option<Target>,
 }
 
 struct Listener {
@@ -140,15 +149,15 @@ impl Client {
         let endpoint = Endpoint::new(Arc::new(endpoint), None, true);
         let driver = Driver::new(endpoint, config.sending)?;
         let mut listeners = Vec::new();
-        for (address, target) in config.listen {
+        for ListenConfig { address, target } in config.listen {
             let failed = |error| BondError::Listen { address, error };
             let mut socket = TcpListener::bind(address).map_err(failed)?;
             driver.watch(&mut socket, Watched::Listener(listeners.len())).map_err(failed)?;
             listeners.push(Listener { socket, target, is_short: false });
         }
-        let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
+        let vias = if config.vias.is_empty() { vec![Via::Any.into()] } else { config.vias };
         let ways = vias.into_iter().enumerate();
-        let ways = ways.map(|(index, (via, peer))| Way::new(index, via, peer));
+        let ways = ways.map(|(index, ViaPath { via, peer })| Way::new(index, via, peer));
         Ok(Self {
             driver,
             quic,

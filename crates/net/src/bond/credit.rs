@@ -35,7 +35,7 @@ use freshline_core::unit::{Span, Time};
 use noq_proto::{Connection, Dir, StreamId, VarInt};
 
 use super::Sending;
-use super::flow::{Incoming, read};
+use super::incoming::{Incoming, read};
 
 /// Stands for all streams that begin later. No stream has this number (RFC 9000, section 2.1).
 const ALL: u64 = u64::MAX;

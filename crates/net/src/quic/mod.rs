@@ -69,6 +69,7 @@
 
 mod client;
 mod config;
+mod event;
 mod identity;
 mod names;
 mod outbox;
@@ -85,11 +86,12 @@ use noq_proto::Connection;
 
 pub use client::{Client, ClientEvent, DialError};
 pub use config::{ClientConfig, Limits, ServerConfig};
+pub use event::{ConnKey, ServerEvent};
 pub use identity::{BadFingerprint, Fingerprint, Identity, IdentityError};
 pub use outbox::SendOutcome;
 pub use reason::LostReason;
+pub use server::Server;
 pub(crate) use server::identity;
-pub use server::{ConnKey, Server, ServerEvent};
 pub use transmit::Transmit;
 pub use verify::{Authorities, Clients, Trust, TrustError};
 pub(crate) use verify::{client_verifier, monitor_tls, source_tls};

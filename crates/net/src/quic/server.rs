@@ -25,14 +25,13 @@ use noq_proto::{
 
 pub(crate) use self::certified::identity;
 use self::certified::{first_shown, identity_of, timed};
+use super::event::{ConnKey, ServerEvent};
 use super::names;
 use super::peer::{Peer, Phase};
 use super::strangers::Strangers;
 use super::token_clock::TokenClock;
 use super::transmit::{Transmit, Written, write_next};
-use super::{
-    Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
-};
+use super::{Limits, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams};
 use crate::handshakes::{Entry, Handshakes};
 use crate::network::{Network, origin};
 use crate::refusal::{Refusal, Refusals};
@@ -47,39 +46,6 @@ const NO_SESSION: &str = "no session came by this connection; dial again once th
 const FULL: &str = "it has as many connections as it takes";
 /// The reason given to a peer whose connection gives way to that of a party with fewer.
 const DISPLACED: &str = "it has as many connections as it takes, and most of them are yours";
-
-/// Names one connection of a [`Server`]; never used again for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnKey {
-    serial: u64,
-    slot: usize,
-}
-
-impl ConnKey {
-    /// A number of the connection's own.
-    pub(crate) fn serial(self) -> NonZeroU64 {
-        NonZeroU64::MIN.saturating_add(self.serial)
-    }
-}
-
-/// What happened to a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerEvent {
-    /// A handshake failed; there never was a connection.
-    Refused {
-        /// Who tried.
-        from: SocketAddr,
-        /// What was wrong.
-        reason: LostReason,
-    },
-    /// An established connection is gone, and its key with it.
-    Lost {
-        /// Which one.
-        key: ConnKey,
-        /// Why.
-        reason: LostReason,
-    },
-}
 
 /// The monitor's connections. See the [module](super) for how to drive it.
 ///

@@ -6,6 +6,7 @@ mod device_queue;
 mod discipline;
 mod interfaces;
 mod networks;
+mod path;
 mod queue_report;
 mod station_queue;
 
@@ -19,6 +20,7 @@ pub(crate) use device_queue::{DeviceQueues, Seen};
 pub use discipline::{Told, parse as parse_discipline};
 pub(crate) use interfaces::Interfaces;
 pub(crate) use networks::Networks;
+pub use path::ViaPath;
 pub use queue_report::{QueueReport, SeenBy, WaitsBy};
 pub use station_queue::parse as parse_station_queues;
 

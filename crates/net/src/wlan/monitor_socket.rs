@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-use super::capture::CaptureError;
+use super::error::CaptureError;
 use crate::tun::Netlink;
 
 /// All protocols (`ETH_P_ALL`).

@@ -71,3 +71,23 @@ impl Gaps {
 fn micros(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e3
 }
+
+impl FrameWeights {
+    /// The baseline, which has seen nothing yet.
+    ///
+    /// # Errors
+    /// Another version, or a threshold that is not finite.
+    pub fn threshold(&self) -> Result<Threshold, WeightsError> {
+        WeightsError::check_version(self.version)?;
+        self.threshold.build()
+    }
+
+    /// The logistic, which has seen nothing yet.
+    ///
+    /// # Errors
+    /// Another version, no weights of gaps or more than 64, or numbers that are not finite.
+    pub fn logistic(&self) -> Result<Logistic, WeightsError> {
+        WeightsError::check_version(self.version)?;
+        self.logistic.build()
+    }
+}

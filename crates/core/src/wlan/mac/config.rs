@@ -16,7 +16,8 @@ use super::mode::{Guard, Mode, Width};
 use super::protection::Protection;
 use super::rate::RateChoice;
 use super::rules::Rules;
-use super::timing::{Slot, Standard, Timing};
+use super::standard::Standard;
+use super::timing::{Slot, Timing};
 use crate::router::Packet;
 use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 

@@ -17,7 +17,7 @@
 
 use super::category::Access;
 use super::mode::Mode;
-use super::timing::Standard;
+use super::standard::Standard;
 use crate::unit::{BitRate, Bytes, Span, Time};
 
 /// The size of an acknowledgement.

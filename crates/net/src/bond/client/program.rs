@@ -12,9 +12,10 @@ use noq_proto::{Dir, StreamId};
 
 use super::super::Target;
 use super::super::driver::{Driver, Watched};
-use super::super::flow::{self, Incoming, Pipe, Pumped};
+use super::super::flow::{self, Pipe, Pumped};
 use super::super::greeting::{Greeting, Next, Protocol};
 use super::super::head::{self, Reply};
+use super::super::incoming::{self, Incoming};
 use super::super::link::Link;
 use super::super::socks;
 use super::Client;
@@ -177,7 +178,7 @@ pub(super) fn advance(
                     drop(rest.split_to(taken));
                     link.paths.on_written(taken as u64);
                 }
-                let reply = match flow::read(connection, stream, 1) {
+                let reply = match incoming::read(connection, stream, 1) {
                     Incoming::Bytes(reply) => {
                         reply.first().map_or(Reply::Failed, |it| (*it).into())
                     }
