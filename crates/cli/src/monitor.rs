@@ -138,29 +138,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
     }
-    let limits = Limits {
-        max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle.into(),
-        ..Limits::default()
-    };
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
-    let quic = args.listening.quic(&url, limits)?;
+    let quic = args.listening.quic(&url, limits(&args))?;
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|quic| quic.config.clone()),
-        params: MonitorParams {
-            names: match args.names {
-                WhichNames::Plain => Names::Plain,
-                WhichNames::Any => Names::Any,
-            },
-            max_sources: args.max_sources as usize,
-            max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
-            reserved: args.max_sources as usize / RESERVED,
-            max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-            idle: args.idle,
-            ack_mark: args.ack_dscp,
-            ..MonitorParams::default()
-        },
+        params: params(&args),
         rules: args.listening.rules(Right::Publish)?,
         detailed: args.metrics_sources,
         forget: args.forget,
@@ -206,6 +189,30 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(told).and(written)
+}
+
+fn limits(args: &Args) -> Limits {
+    Limits {
+        max_connections: Limits::connections_for(args.max_sources as usize),
+        idle_timeout: args.idle.into(),
+        ..Limits::default()
+    }
+}
+
+fn params(args: &Args) -> MonitorParams {
+    MonitorParams {
+        names: match args.names {
+            WhichNames::Plain => Names::Plain,
+            WhichNames::Any => Names::Any,
+        },
+        max_sources: args.max_sources as usize,
+        max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
+        reserved: args.max_sources as usize / RESERVED,
+        max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
+        idle: args.idle,
+        ack_mark: args.ack_dscp,
+        ..MonitorParams::default()
+    }
 }
 
 /// Which names of sources are taken.

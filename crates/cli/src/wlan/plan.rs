@@ -181,6 +181,18 @@ impl Args {
         Ok(each)
     }
 
+    /// Limits of an allocation to frames of at most `most_packets`.
+    fn limits(&self, most_packets: usize) -> miette::Result<Limits> {
+        let level = self.level.unwrap_or(most_packets as f64 / 2.0);
+        if level >= most_packets as f64 {
+            return Err(miette!(
+                "--level is {level}, and frames carry {most_packets} packets: give less, or queues \
+                 grow"
+            ));
+        }
+        Ok(Limits { delay: self.delay.unwrap_or(Span::MAX), level, airtime: MAX_ON_AIR })
+    }
+
     fn plan(&self) -> miette::Result<Plan> {
         let stations = self.stations()?;
         let timing = Timing::of(Standard::Ac);
@@ -194,19 +206,7 @@ impl Args {
         let links: Vec<Link> = stations.iter().map(|(_, mode)| link(mode)).collect();
         let round = Round::new(&links).into_diagnostic()?;
         let most_packets = framing.most_packets(self.packet);
-        let limits = Limits {
-            delay: self.delay.unwrap_or(Span::MAX),
-            level: self.level.unwrap_or(most_packets as f64 / 2.0),
-            airtime: MAX_ON_AIR,
-        };
-        if limits.level >= most_packets as f64 {
-            let level = limits.level;
-            return Err(miette!(
-                "--level is {level}, and frames carry {most_packets} packets: give less, or queues \
-                 grow"
-            ));
-        }
-        let allocation = round.allocate(limits).into_diagnostic()?;
+        let allocation = round.allocate(self.limits(most_packets)?).into_diagnostic()?;
         let (share, rates) = match self.reports {
             None => (0.0, allocation.rates),
             Some(interval) if interval.is_zero() => {

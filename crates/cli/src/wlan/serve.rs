@@ -258,7 +258,6 @@ fn failure(error: ServerError) -> Failure {
 }
 
 fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
-    let usage = |message: &str| Failure::Usage(miette!("{message}"));
     let downlink = DownlinkParams {
         interval: args.interval,
         packet: args.packet,
@@ -267,29 +266,7 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
         fastest: args.fastest,
         ..DownlinkParams::default()
     };
-    if args.rate.is_some() != (args.law == LawName::Fixed) {
-        return Err(usage("--rate and --law fixed belong together"));
-    }
-    let seeks_delay = matches!(args.law, LawName::Nonlinear | LawName::Algorithm2);
-    for (is_given, belongs, flag, laws) in [
-        (args.delay.is_some(), seeks_delay, "--delay", "nonlinear and algorithm2"),
-        (args.inner_gain.is_some(), seeks_delay, "--inner-gain", "nonlinear and algorithm2"),
-        (args.outer_gain.is_some(), seeks_delay, "--outer-gain", "nonlinear and algorithm2"),
-        (args.overhead_gain.is_some(), seeks_delay, "--overhead-gain", "nonlinear and algorithm2"),
-        (args.overhead.is_some(), seeks_delay, "--overhead", "nonlinear and algorithm2"),
-        (args.gain.is_some(), args.law == LawName::Linear, "--gain", "linear"),
-        (args.sharing.is_some(), args.law == LawName::Linear, "--sharing", "linear"),
-        (
-            args.level.is_some(),
-            args.law != LawName::Fixed,
-            "--level",
-            "nonlinear, algorithm2 and linear",
-        ),
-    ] {
-        if is_given && !belongs {
-            return Err(usage(&format!("{flag} belongs to --law {laws}")));
-        }
-    }
+    check_flags(args)?;
     Ok(match (args.law, args.rate) {
         (LawName::Fixed, Some(rate)) => DownlinkLawConfig::Fixed { rate, downlink },
         (LawName::Linear, _) => {
@@ -327,6 +304,35 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
             })
         }
     })
+}
+
+/// Refuses flags that the law does not have.
+fn check_flags(args: &Args) -> Result<(), Failure> {
+    let usage = |message: &str| Failure::Usage(miette!("{message}"));
+    if args.rate.is_some() != (args.law == LawName::Fixed) {
+        return Err(usage("--rate and --law fixed belong together"));
+    }
+    let seeks_delay = matches!(args.law, LawName::Nonlinear | LawName::Algorithm2);
+    for (is_given, belongs, flag, laws) in [
+        (args.delay.is_some(), seeks_delay, "--delay", "nonlinear and algorithm2"),
+        (args.inner_gain.is_some(), seeks_delay, "--inner-gain", "nonlinear and algorithm2"),
+        (args.outer_gain.is_some(), seeks_delay, "--outer-gain", "nonlinear and algorithm2"),
+        (args.overhead_gain.is_some(), seeks_delay, "--overhead-gain", "nonlinear and algorithm2"),
+        (args.overhead.is_some(), seeks_delay, "--overhead", "nonlinear and algorithm2"),
+        (args.gain.is_some(), args.law == LawName::Linear, "--gain", "linear"),
+        (args.sharing.is_some(), args.law == LawName::Linear, "--sharing", "linear"),
+        (
+            args.level.is_some(),
+            args.law != LawName::Fixed,
+            "--level",
+            "nonlinear, algorithm2 and linear",
+        ),
+    ] {
+        if is_given && !belongs {
+            return Err(usage(&format!("{flag} belongs to --law {laws}")));
+        }
+    }
+    Ok(())
 }
 
 fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {

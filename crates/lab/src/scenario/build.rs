@@ -8,6 +8,7 @@ use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
+use rand_pcg::Pcg64;
 
 use super::flow::{ACCESS_POINT, Servers, Stations};
 use super::topology::{LinkHops, Network};
@@ -102,44 +103,8 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            let one_host = Remote::default();
-            let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
-            let bottlenecks = is_locating.then(|| self.bottlenecks(config)).flatten();
-            for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
-                if config.downlink.is_some() && !way.ends_at_a_station() {
-                    return Err(config.refused("a downlink needs a `path` to a station of a cell"));
-                }
-                let small_queues = config.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
-                if small_queues && !way.begins_at_a_station() {
-                    return Err(
-                        config.refused("`pacing_shift` needs a `path` that begins in a cell")
-                    );
-                }
-                let mut rng = streams.stream("flow", flows.len());
-                let apart = config.apart * number as u64;
-                let late = apart + config.start_spread.mul_f64(rng.random());
-                let starts_at = Time::ZERO + config.start + late;
-                let stop = config.stop.unwrap_or(self.duration).min(self.duration);
-                let period = Period { from: starts_at, until: Time::ZERO + stop };
-                // Who shortens a run may cut flows off: only its own `stop` is a contradiction.
-                let begins = config.start + apart;
-                if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
-                    return Err(config.refused(format!(
-                        "would begin after {begins} and sends no more from {stop} on; lower `start` or \
-                         `apart`, or raise `stop`"
-                    )));
-                }
-                // Flows over different ways have no path in common that they could know together.
-                let differ = config.each_pair || config.each_hop;
-                let remote = if differ { Remote::default() } else { one_host.clone() };
-                let mut flow =
-                    config.build(period, streams, flows.len(), rng, &remote, &mut servers)?;
-                if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
-                    downlink.set_bottlenecks(bottlenecks.clone());
-                }
-                let host = config.one_host.then_some(first as u32);
-                flows.push(Routed { host, ..way.routed(flow, config.dscps()) });
-            }
+            let setting = Setting { scenario: self, streams, first };
+            setting.add(config, places, &mut stations, &mut servers, &mut flows)?;
             ranges.push(first..flows.len());
         }
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
@@ -160,6 +125,82 @@ impl Scenario {
         let meshes = meshes.collect::<Result<Vec<_>, _>>()?;
         let world = World::new(hops, cells?, flows).with_meshes(meshes).with_changes(changes);
         Ok(Built { world, flows: ranges, links, topology })
+    }
+}
+
+/// What flows alike are built with.
+struct Setting<'a> {
+    scenario: &'a Scenario,
+    streams: Streams,
+    /// The number of the first of them.
+    first: usize,
+}
+
+impl Setting<'_> {
+    /// Builds the flows of one `[[flow]]`.
+    fn add(
+        &self,
+        config: &FlowConfig,
+        places: Places<'_>,
+        stations: &mut Stations,
+        servers: &mut Servers,
+        flows: &mut Vec<Routed>,
+    ) -> Result<(), ScenarioError> {
+        let one_host = Remote::default();
+        let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
+        let bottlenecks = is_locating.then(|| self.scenario.bottlenecks(config)).flatten();
+        for (number, way) in config.ways(places, stations)?.into_iter().enumerate() {
+            config.check_ends(&way)?;
+            let mut rng = self.streams.stream("flow", flows.len());
+            let period = self.period(config, number as u64, &mut rng)?;
+            // Flows over different paths have none in common that they could know together.
+            let differ = config.each_pair || config.each_hop;
+            let remote = if differ { Remote::default() } else { one_host.clone() };
+            let mut flow =
+                config.build(period, self.streams, flows.len(), rng, &remote, servers)?;
+            if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
+                downlink.set_bottlenecks(bottlenecks.clone());
+            }
+            let host = config.one_host.then_some(self.first as u32);
+            flows.push(Routed { host, ..way.routed(flow, config.dscps()) });
+        }
+        Ok(())
+    }
+
+    /// From when until when the flow of this number among those alike sends.
+    fn period(
+        &self,
+        config: &FlowConfig,
+        number: u64,
+        rng: &mut Pcg64,
+    ) -> Result<Period, ScenarioError> {
+        let apart = config.apart * number;
+        let late = apart + config.start_spread.mul_f64(rng.random());
+        let duration = self.scenario.duration;
+        let stop = config.stop.unwrap_or(duration).min(duration);
+        // A shorter run may cut flows off: only their own `stop` is a contradiction.
+        let begins = config.start + apart;
+        if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
+            return Err(config.refused(format!(
+                "would begin after {begins} and sends no more from {stop} on; lower `start` or \
+                 `apart`, or raise `stop`"
+            )));
+        }
+        Ok(Period { from: Time::ZERO + config.start + late, until: Time::ZERO + stop })
+    }
+}
+
+impl FlowConfig {
+    /// Refuses a path that does not begin or end where the flow needs it to.
+    fn check_ends(&self, way: &Way) -> Result<(), ScenarioError> {
+        if self.downlink.is_some() && !way.ends_at_a_station() {
+            return Err(self.refused("a downlink needs a `path` to a station of a cell"));
+        }
+        let small_queues = self.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
+        if small_queues && !way.begins_at_a_station() {
+            return Err(self.refused("`pacing_shift` needs a `path` that begins in a cell"));
+        }
+        Ok(())
     }
 }
 

@@ -178,42 +178,12 @@ impl MultipathConfig {
         index: usize,
         remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
-        if !(1..=Self::MOST_PATHS).contains(&self.paths.len()) {
-            return Err(format!(
-                "`paths` has {}; give from 1 to {}",
-                self.paths.len(),
-                Self::MOST_PATHS
-            )
-            .into());
-        }
         let segment = self.segment.unwrap_or(SEGMENT);
-        if !(Bytes::new(1)..=Bytes::new(65_475)).contains(&segment) {
-            return Err(format!("`segment` is {segment}; give from 1B to 65475B").into());
-        }
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         let receive = self.receive_buffer.map_or(BufferParams::RECEIVE, buffer);
         let send = self.send_buffer.map_or(BufferParams::SEND, buffer);
-        if [receive, send].iter().any(|buffer| buffer.default > buffer.max) {
-            return Err("a buffer begins above its maximum; give [at first, at most]".into());
-        }
-        if receive.windows().initial < segment {
-            return Err(format!(
-                "`receive_buffer` begins below {}, two full segments",
-                segment * 2
-            )
-            .into());
-        }
+        self.check(segment, receive, send)?;
         let scheduler = self.scheduler.build().map_err(|error| format!("`scheduler`: {error}"))?;
-        if self.drop && self.rate.is_none() {
-            return Err("`drop` needs a `rate`".into());
-        }
-        if self.independent && !self.drop {
-            return Err(
-                "`independent` needs a `rate` and `drop = true`: each block is assigned when it \
-                        is written"
-                    .into(),
-            );
-        }
         let window = || {
             let window = self.receiver.build(receive.windows(), remote);
             window.map_err(|error| format!("`receiver`: {error}"))
@@ -250,6 +220,47 @@ impl MultipathConfig {
             MultipathReceiver::new(self.paths.len(), params, window()?)
         };
         Ok(Flow::Multipath(Multipath::new(sender, receiver, source, period)))
+    }
+
+    /// Refuses what does not fit together.
+    fn check(
+        &self,
+        segment: Bytes,
+        receive: BufferParams,
+        send: BufferParams,
+    ) -> Result<(), Cow<'static, str>> {
+        if !(1..=Self::MOST_PATHS).contains(&self.paths.len()) {
+            return Err(format!(
+                "`paths` has {}; give from 1 to {}",
+                self.paths.len(),
+                Self::MOST_PATHS
+            )
+            .into());
+        }
+        if !(Bytes::new(1)..=Bytes::new(65_475)).contains(&segment) {
+            return Err(format!("`segment` is {segment}; give from 1B to 65475B").into());
+        }
+        if [receive, send].iter().any(|buffer| buffer.default > buffer.max) {
+            return Err("a buffer begins above its maximum; give [at first, at most]".into());
+        }
+        if receive.windows().initial < segment {
+            return Err(format!(
+                "`receive_buffer` begins below {}, two full segments",
+                segment * 2
+            )
+            .into());
+        }
+        if self.drop && self.rate.is_none() {
+            return Err("`drop` needs a `rate`".into());
+        }
+        if self.independent && !self.drop {
+            return Err(
+                "`independent` needs a `rate` and `drop = true`: each block is assigned when it \
+                        is written"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     fn source(

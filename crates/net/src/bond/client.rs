@@ -1,5 +1,6 @@
 //! The client's end: programs' connections in, one QUIC connection over several interfaces out.
 
+mod events;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -20,12 +21,12 @@ use ways::Way;
 
 use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
-use super::link::{Link, LinkEvent, send_by};
+use super::link::{Link, send_by};
 use super::socket::Outlet;
 use super::status::{ViaReport, Watcher};
 use super::{BondError, Sending, Target, config, system};
 use crate::dial::{Lookup, Remote};
-use crate::quic::{Identity, LostReason, Trust};
+use crate::quic::{Identity, Trust};
 use crate::stop::Stop;
 use crate::via::{Interfaces, Via, ViaPath};
 
@@ -360,86 +361,6 @@ impl Client {
             self.look_at = now;
         }
         self.settle()
-    }
-
-    /// Takes note of what has happened to the connection.
-    fn settle(&mut self) -> Result<(), BondError> {
-        let now = self.driver.clock.now();
-        loop {
-            let Some(link) = &mut self.link else { return Ok(()) };
-            let is_drained = link.settle(&mut self.driver.endpoint);
-            let Some(event) = link.poll_event() else {
-                if is_drained {
-                    self.lose();
-                }
-                return Ok(());
-            };
-            match event {
-                LinkEvent::Ready => {
-                    (self.was_ready, self.is_without_answer) = (true, false);
-                    (self.unanswered, self.ready_at) = (0, Some(now));
-                    // It may have moved when it must be dialled again.
-                    self.lookup_at = Some(now);
-                    self.ways[self.dialled].on_up();
-                    tracing::info!(server = %self.server, "connected");
-                    self.open_paths(now);
-                    self.wake_all();
-                }
-                LinkEvent::Full => {
-                    if self.refusals == 0 {
-                        tracing::warn!(server = %self.server, "the server is full; retrying");
-                    }
-                    self.back_off(now);
-                    self.lose();
-                }
-                LinkEvent::Lost(reason) => {
-                    // Where we have ended it, the server does not know yet.
-                    self.transmit();
-                    let is_final = matches!(
-                        reason,
-                        LostReason::Distrusted(_)
-                            | LostReason::Refused(_)
-                            | LostReason::Protocol(_)
-                    );
-                    if is_final && !self.was_ready {
-                        return Err(BondError::Refused {
-                            server: self.ways[self.dialled].peer,
-                            reason,
-                        });
-                    }
-                    self.back_off(now);
-                    // A refusal that lasts is reported once.
-                    if self.refusals <= 1 {
-                        tracing::warn!(server = %self.server, "connection lost: {reason}");
-                    }
-                    self.lose();
-                }
-                LinkEvent::Opened => {}
-                LinkEvent::Limit(id, limit) => {
-                    if let Some(&key) = self.by_stream.get(&id)
-                        && let Some(pipe) = self.pipe(key)
-                    {
-                        pipe.on_limit(limit);
-                        self.driver.ready.push_back(key);
-                    }
-                }
-                LinkEvent::Datagrams => self.associations.on_frames(link, &mut self.driver, now),
-                LinkEvent::Stream(id) => self.driver.ready.extend(self.by_stream.get(&id)),
-                LinkEvent::Room => self.wake_all(),
-                LinkEvent::PathUp(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_up();
-                    }
-                    self.open_paths(now);
-                }
-                LinkEvent::PathGone(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_gone();
-                        way.retry_at = now + RETRY;
-                    }
-                }
-            }
-        }
     }
 
     fn wake_all(&mut self) {

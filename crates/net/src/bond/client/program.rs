@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use bytes::Bytes;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
-use noq_proto::{Dir, StreamId};
+use noq_proto::{Connection, Dir, StreamId};
 
 use super::super::Target;
 use super::super::driver::{Driver, Watched};
@@ -178,15 +178,9 @@ pub(super) fn advance(
                     drop(rest.split_to(taken));
                     link.paths.on_written(taken as u64);
                 }
-                let reply = match incoming::read(connection, stream, 1) {
-                    Incoming::Bytes(reply) => {
-                        reply.first().map_or(Reply::Failed, |it| (*it).into())
-                    }
-                    Incoming::Nothing => {
-                        flow.step = Step::Asked(program, stream, rest);
-                        return Pumped::Waits;
-                    }
-                    Incoming::End | Incoming::Reset => Reply::Failed,
+                let Some(reply) = read_reply(connection, stream) else {
+                    flow.step = Step::Asked(program, stream, rest);
+                    return Pumped::Waits;
                 };
                 program.answer(reply);
                 if reply != Reply::Connected {
@@ -207,6 +201,15 @@ pub(super) fn advance(
                 return pumped;
             }
         }
+    }
+}
+
+/// What the server answers to the head of a stream; `None` until it has.
+fn read_reply(connection: &mut Connection, stream: StreamId) -> Option<Reply> {
+    match incoming::read(connection, stream, 1) {
+        Incoming::Bytes(reply) => Some(reply.first().map_or(Reply::Failed, |it| (*it).into())),
+        Incoming::Nothing => None,
+        Incoming::End | Incoming::Reset => Some(Reply::Failed),
     }
 }
 
