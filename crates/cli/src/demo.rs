@@ -1,8 +1,8 @@
 //! `freshline demo`: six sources on the same emulated path.
 
-#[cfg(test)]
-mod beside_lab;
 mod contest;
+#[cfg(test)]
+mod lab_forecast;
 mod lane;
 mod report;
 mod view;

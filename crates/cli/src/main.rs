@@ -11,6 +11,7 @@ mod bond;
 mod demo;
 mod emulate;
 mod epochs;
+mod error_report;
 mod failure;
 mod hold;
 mod lab;
@@ -30,7 +31,6 @@ mod router;
 mod scheduler;
 mod source;
 mod token;
-mod told_once;
 mod transport;
 mod uplink;
 mod url;
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
             EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
         )
         .init();
-    told_once::install();
+    error_report::install();
     let result = match Cli::parse().command {
         Command::Source(args) => source::run(args),
         Command::Monitor(args) => monitor::run(args),

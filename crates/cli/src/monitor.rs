@@ -180,15 +180,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let silent = args.json || args.out.is_some() || args.exec.is_some();
     if !silent {
         let asker = monitor.asker();
-        std::thread::spawn(move || tell_each_second(&asker));
+        std::thread::spawn(move || print_each_second(&asker));
     }
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
     let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told).and(written)
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary).and(written)
 }
 
 fn limits(args: &Args) -> Limits {
@@ -245,12 +245,12 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
 }
 
 /// Sources that are told each second, at most.
-const TOLD: usize = 20;
+const MAX_PRINTED: usize = 20;
 
-fn tell_each_second(asker: &Asker) {
+fn print_each_second(asker: &Asker) {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let Ok(sources) = asker.sources(TOLD) else { return };
+        let Ok(sources) = asker.sources(MAX_PRINTED) else { return };
         let mut err = crate::said::Stderr;
         for status in &sources {
             if writeln!(err, "{}", line(status)).is_err() {
@@ -268,7 +268,7 @@ fn line(status: &SourceStatus) -> String {
          stale{}",
         ms(*age_ms),
         ms(*age_mean_ms),
-        mark::come(*dscp),
+        mark::arrived_as(*dscp),
     )
 }
 

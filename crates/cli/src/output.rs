@@ -116,7 +116,7 @@ impl Troubles {
     /// Those that are remembered, of which the far end may have worded some.
     const MOST: usize = 8;
 
-    pub(crate) fn tell(&mut self, text: String) {
+    pub(crate) fn report_once(&mut self, text: String) {
         if self.0.contains(&text) {
             return;
         }

@@ -1,6 +1,6 @@
 //! `freshline source`: keeps a monitor fresh.
 
-mod teller;
+mod reporter;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::privileges::{LEAVES_BY_INTERFACES, Needs};
 use crate::scheduler::{EstimatorName, scheduler};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
-use teller::{Teller, print_summary};
+use reporter::{Reporter, print_summary};
 
 /// Send fresh state to a monitor, as often as keeps it freshest.
 ///
@@ -176,7 +176,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        ways: ways(&args)?,
+        ways: paths(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -194,19 +194,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut teller = Teller::new(&args.via, args.every, &args.marks, now, log);
-    let result = source.run(&stop, until, &mut teller).map_err(failure);
-    let result = result.and(teller.finish());
+    let mut reporter = Reporter::new(&args.via, args.every, &args.marks, now, log);
+    let result = source.run(&stop, until, &mut reporter).map_err(failure);
+    let result = result.and(reporter.finish());
     let report = source.report();
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)?;
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary)?;
     match report.acked {
-        0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", teller.why()))),
+        0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
         _ => Ok(()),
     }
 }
 
-fn ways(args: &Args) -> Result<Ways, Failure> {
+fn paths(args: &Args) -> Result<Ways, Failure> {
     let tuning = Tuning {
         alpha: args.alpha,
         estimator: args.estimator.map(Into::into),

@@ -33,7 +33,7 @@ const HEADER: usize = 20;
 const LINK_HEADER: usize = 16;
 const IFLA_MTU: u16 = 4;
 /// Longer than what the kernel tells at once.
-const LONGEST_ANSWER: usize = 1 << 16;
+const MAX_ANSWER: usize = 1 << 16;
 
 /// A connection to the kernel's traffic control.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl TrafficControl {
         message.serialize(&mut request);
         send(self.socket.as_raw_fd(), &request, MsgFlags::empty())?;
 
-        let mut buffer = vec![0; LONGEST_ANSWER];
+        let mut buffer = vec![0; MAX_ANSWER];
         loop {
             let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
             let mut rest = &buffer[..length];

@@ -45,7 +45,7 @@ impl Found {
         let kind = root.kind();
         let found = Self { handle: root.handle.into(), attributes: root.settings() };
         let is_short = found.to_bytes().len() <= LONGEST;
-        if RESTORABLE.contains(&kind.as_str()) && is_short && found.comes_back() {
+        if RESTORABLE.contains(&kind.as_str()) && is_short && found.returns() {
             return Ok(found);
         }
         Err(KernelError::Irreplaceable { device: device.name.clone(), kind })
@@ -53,7 +53,7 @@ impl Found {
 
     /// Whether the kernel makes the same of what it told: on the loopback device of a network
     /// namespace that is there for this alone, and gone with its thread.
-    fn comes_back(&self) -> bool {
+    fn returns(&self) -> bool {
         let tried = || {
             unshare(CloneFlags::CLONE_NEWNET)?;
             let control = TrafficControl::open()?;
@@ -61,13 +61,13 @@ impl Found {
             control.put_qdisc(LOOPBACK, TcHandle::ROOT, self.handle.into(), attributes)?;
             control.qdiscs(LOOPBACK)
         };
-        let told = thread::scope(|scope| scope.spawn(tried).join().expect("it does not panic"));
+        let outcome = thread::scope(|scope| scope.spawn(tried).join().expect("it does not panic"));
         let is_same = |one: Told| {
             one.parent == TcHandle::ROOT
                 && u32::from(one.handle) == self.handle
                 && one.settings() == self.attributes
         };
-        match told {
+        match outcome {
             Ok(all) => all.into_iter().any(is_same),
             Err(error) => {
                 tracing::debug!("a queueing discipline does not come back: {error}");
@@ -131,9 +131,9 @@ mod tests {
             handle: TcHandle { major: 5, minor: 0 }.into(),
             attributes: attributes("pfifo", options),
         };
-        assert!(pfifo(77_u32.to_ne_bytes().to_vec()).comes_back());
-        assert!(!pfifo(Vec::new()).comes_back(), "it has a limit, which was not told");
+        assert!(pfifo(77_u32.to_ne_bytes().to_vec()).returns());
+        assert!(!pfifo(Vec::new()).returns(), "it has a limit, which was not told");
         let unknown = Found { attributes: attributes("nobodys", Vec::new()), ..pfifo(Vec::new()) };
-        assert!(!unknown.comes_back());
+        assert!(!unknown.returns());
     }
 }

@@ -12,7 +12,7 @@ use freshline_net::quic::{Fingerprint, Trust};
 use miette::miette;
 
 use super::show::Show;
-use super::{How, Who, authorities, failure};
+use super::{CertArgs, How, authorities, failure};
 use crate::failure::Failure;
 use crate::output::stop_on_signals;
 use crate::privileges::LEAVES_BY_INTERFACES;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
-    who: Who,
+    cert_args: CertArgs,
     /// Trust the server that has this certificate; it prints its fingerprint at start.
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
     pin: Option<Fingerprint>,
@@ -84,22 +84,22 @@ fn remote(server: &Target) -> Remote {
 
 /// Refuses the same path twice: it would be one path, reported as two.
 fn distinct(vias: &[ViaPath]) -> Result<(), Failure> {
-    let same = |(index, way): &(usize, &ViaPath)| {
-        vias[..*index].iter().any(|other| (&other.via, other.peer) == (&way.via, way.peer))
+    let same = |(index, path): &(usize, &ViaPath)| {
+        vias[..*index].iter().any(|other| (&other.via, other.peer) == (&path.via, path.peer))
     };
     match vias.iter().enumerate().find(same) {
         None => Ok(()),
-        Some((_, way)) => Err(Failure::Usage(miette!(
+        Some((_, path)) => Err(Failure::Usage(miette!(
             help = "the same interface can be given again for another address of the server, as \
                     IF@ADDR:PORT",
             "--via {} is given twice",
-            way.via
+            path.via
         ))),
     }
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let identity = args.who.identity()?;
+    let identity = args.cert_args.identity()?;
     let trust = match (args.pin, &args.ca) {
         (Some(pin), _) => Trust::Pinned(pin),
         (None, Some(file)) => Trust::Authorities(authorities(file)?),

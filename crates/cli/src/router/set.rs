@@ -39,6 +39,6 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let Args { dev, aoi_share, rate, json } = args;
-    let told = ordered(&dev, Order { aoi_share, rate })?;
-    if json { print_json(&told.report) } else { printed(table::print_told(&told)) }
+    let answer = ordered(&dev, Order { aoi_share, rate })?;
+    if json { print_json(&answer.report) } else { printed(table::print_answer(&answer)) }
 }

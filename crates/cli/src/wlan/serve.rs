@@ -240,12 +240,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         say!("metrics at http://{address}/metrics");
     }
     let (asker, every) = (server.asker(), args.every.into());
-    std::thread::spawn(move || tell_now_and_then(&asker, every));
+    std::thread::spawn(move || print_periodically(&asker, every));
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = server.run(&stop, until).map_err(failure);
     let report = server.report();
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary)
 }
 
 fn failure(error: ServerError) -> Failure {
@@ -358,16 +358,16 @@ fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
 }
 
 /// Clients that are told of each time, at most.
-const TOLD: usize = 20;
+const MAX_PRINTED: usize = 20;
 
-fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
+fn print_periodically(asker: &Asker<ServerReport>, every: Duration) {
     let mut marks = Troubles::default();
     loop {
         std::thread::sleep(every);
-        let Ok(report) = asker.report(TOLD) else { return };
+        let Ok(report) = asker.report(MAX_PRINTED) else { return };
         for client in &report.clients {
             for change in mark::changed(&client.marks, ["packets", "reports"]) {
-                marks.tell(format!("{}: {change}", client.client));
+                marks.report_once(format!("{}: {change}", client.client));
             }
         }
         let mut err = crate::said::Stderr;

@@ -141,7 +141,7 @@ impl HopConfig {
         let to_good = probability("to_good", self.to_good.unwrap_or(0.0))?;
         let bad_loss = probability("bad_loss", self.bad_loss.unwrap_or(1.0))?;
         if to_good == 0.0 {
-            return Err(FieldError::NoWayBack);
+            return Err(FieldError::EndlessBadState);
         }
         Ok(Loss::GilbertElliott(GilbertElliott { good_loss, bad_loss, to_bad, to_good }))
     }

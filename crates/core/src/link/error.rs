@@ -30,7 +30,7 @@ pub enum FieldError {
     },
     /// A bad state without an end.
     #[error("`to_bad` needs a `to_good` above 0, or the bad state never ends")]
-    NoWayBack,
+    EndlessBadState,
     /// A bad state without a beginning.
     #[error("`{0}` means nothing without `to_bad`; add `to_bad`, or leave it out")]
     NoBadState(&'static str),

@@ -74,7 +74,7 @@ mod trace_file;
 mod trace_model;
 mod transmitter;
 
-pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Passage, Way};
+pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Direction, Passage};
 pub use config::{HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError};
 pub use error::FieldError;
 pub use framing::{Cells, Framing, ParseFramingError};

@@ -131,7 +131,7 @@ pub(super) enum Verdict {
     /// As the law says.
     Law,
     /// As the law says, and the path is slower than it was.
-    LawAnew,
+    LawRestarted,
     /// Half of what is in flight.
     Half,
     /// As small as it gets.
@@ -169,7 +169,7 @@ pub(super) struct Ownership {
     /// This flow's number at its host.
     flow: u32,
     /// For how many rounds the queue has stood.
-    stood: u32,
+    standing_rounds: u32,
     /// For how many a long one may: none, the first time.
     patience: u32,
     /// For how many it has though the window is too small to be halved.
@@ -255,7 +255,7 @@ pub(super) struct View {
     /// R̂TT.
     pub(super) rtt: Span,
     /// Whether the queue is longer than the law wants it.
-    pub(super) stands: bool,
+    pub(super) is_standing: bool,
     /// Whether half of the window is a window.
     pub(super) may_halve: bool,
     /// Whether all that an earlier, larger window allowed has arrived.
@@ -269,7 +269,7 @@ pub(super) struct View {
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
         let flow = remote.join();
-        Self { rules, flow, remote, stood: 0, patience: 0, stuck: 0, queued: 0 }
+        Self { rules, flow, remote, standing_rounds: 0, patience: 0, stuck: 0, queued: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -285,9 +285,10 @@ impl Ownership {
 
     /// A round is over.
     pub(super) fn on_round(&mut self, now: Time, view: View) -> Verdict {
-        let stood = if view.stands && view.may_halve { self.stood + 1 } else { 0 };
-        let stuck = if view.stands && !view.may_halve { self.stuck + 1 } else { 0 };
-        (self.stood, self.stuck) = (stood, stuck);
+        let standing_rounds =
+            if view.is_standing && view.may_halve { self.standing_rounds + 1 } else { 0 };
+        let stuck = if view.is_standing && !view.may_halve { self.stuck + 1 } else { 0 };
+        (self.standing_rounds, self.stuck) = (standing_rounds, stuck);
         self.queued = if view.has_queue { self.queued + 1 } else { self.queued.saturating_sub(1) };
         let remote = self.remote.clone();
         let knowledge = &mut *remote.0.borrow_mut();
@@ -303,7 +304,7 @@ impl Ownership {
             | State::Growing(test, _)
                 if test.is_stale(now) =>
             {
-                (State::Alone, Verdict::LawAnew)
+                (State::Alone, Verdict::LawRestarted)
             }
             State::Halving(test) => self.halving(test, now, &view, knowledge),
             State::Growing(test, growth) => self.growing(test, growth, &view, knowledge),
@@ -311,7 +312,7 @@ impl Ownership {
             State::Draining(test, drained) => self.draining(test, drained, now, &view, knowledge),
         };
         if !matches!(state, State::Alone) {
-            (self.stood, self.stuck) = (0, 0);
+            (self.standing_rounds, self.stuck) = (0, 0);
             self.patience = self.rules.patience;
         }
         knowledge.state = state;
@@ -347,7 +348,7 @@ impl Ownership {
             knowledge.variation.begin(now);
             return (State::Halving(test), Verdict::Half);
         }
-        if self.stood > patience {
+        if self.standing_rounds > patience {
             return (State::Halving(test), Verdict::Half);
         }
         if self.stuck > STUCK * self.rules.patience {
@@ -382,12 +383,12 @@ impl Ownership {
                 let test = self.begin(now, view, true);
                 (State::Draining(test, Drained::default()), Verdict::Least)
             } else {
-                (State::Alone, Verdict::LawAnew)
+                (State::Alone, Verdict::LawRestarted)
             };
         }
         if !test.was_shared && variation.explains(base, view.rtt) {
             knowledge.variation.lower(base, view.rtt);
-            return (State::Alone, Verdict::LawAnew);
+            return (State::Alone, Verdict::LawRestarted);
         }
         (State::Shared { since: now }, Verdict::Free)
     }
@@ -425,7 +426,7 @@ impl Ownership {
             return (State::Raising(next), Verdict::More);
         }
         if view.rtt > test.before.mul_f64(1.5) {
-            return (State::Alone, Verdict::LawAnew);
+            return (State::Alone, Verdict::LawRestarted);
         }
         (State::Shared { since: now }, Verdict::Free)
     }
@@ -447,7 +448,7 @@ impl Ownership {
         }
         if let Some(least) = drained.least.filter(|least| has_drained(test.before, *least)) {
             knowledge.base = Some(least);
-            return (State::Alone, Verdict::LawAnew);
+            return (State::Alone, Verdict::LawRestarted);
         }
         (State::Shared { since: now }, Verdict::Free)
     }

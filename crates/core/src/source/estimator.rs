@@ -184,7 +184,7 @@ impl Estimator {
         let skipped = self.last.map_or(0, |(_, last)| ack.seq - last.seq - 1);
         self.epoch.on_ack(now, ack, skipped);
         self.srtt.add(rtt.as_secs_f64());
-        if let Some((came_at, last)) = self.last.replace((now, *ack)) {
+        if let Some((arrived_at, last)) = self.last.replace((now, *ack)) {
             let gap = match self.gap_source {
                 GapSource::Monitor => {
                     // Both arrivals lie between the older one's departure and now, and no more
@@ -193,7 +193,7 @@ impl Estimator {
                     let fresh = u64::from(ack.fresh.wrapping_sub(last.fresh));
                     gap.min(now.since(last.sent_at)) / fresh.clamp(1, ack.seq - last.seq)
                 }
-                GapSource::Acks => now.since(came_at),
+                GapSource::Acks => now.since(arrived_at),
             };
             self.inter_delivery.add(gap.as_secs_f64());
         }

@@ -116,8 +116,8 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
                     .unwrap_or_default(),
             })
         };
-    let told: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
-    told.map_err(KernelError::bpf("read the statistics"))
+    let reports: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
+    reports.map_err(KernelError::bpf("read the statistics"))
 }
 
 fn shares_maps(one: &Attached, other: &Attached) -> bool {

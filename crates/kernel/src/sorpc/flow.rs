@@ -17,14 +17,14 @@ pub struct Account {
 
 /// A TCP stream of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
+pub struct StreamReport {
     /// Its other end.
     pub remote: SocketAddr,
     /// Its port here.
     pub local_port: u16,
     /// What was in its send buffer with its last packet, and what that held, in bytes of memory.
     pub queued: Bytes,
-    /// See [`Flow::queued`].
+    /// See [`StreamReport::queued`].
     pub size: Bytes,
     /// The band of its last packet.
     pub band: Band,

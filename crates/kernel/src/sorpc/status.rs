@@ -9,7 +9,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
-use super::flow::{Account, Flow, RoundTrips};
+use super::flow::{Account, RoundTrips, StreamReport};
 use super::measured::unordered_delay;
 use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name, shaper};
 use crate::device::{Device, own_netns};
@@ -54,7 +54,7 @@ pub struct Attachment {
     /// The bands, in the order of service.
     pub bands: [BandReport; 3],
     /// Streams that are open and have sent data, the latest first.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<StreamReport>,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
     pub runs: u64,
     /// See [`Attachment::runs`].
@@ -232,7 +232,7 @@ fn account(packets: u64, bytes: u64) -> Account {
 }
 
 /// From the list in this folder; none if that is gone by now.
-fn flows(folder: &Folder) -> Vec<Flow> {
+fn flows(folder: &Folder) -> Vec<StreamReport> {
     let rows = fs::read(folder.at(FLOWS)).unwrap_or_default();
     let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
     found.sort_by_key(|(sent_ns, _)| Reverse(*sent_ns));
@@ -240,7 +240,7 @@ fn flows(folder: &Folder) -> Vec<Flow> {
 }
 
 /// When it sent last, and `struct row` in `intf.h`.
-fn flow(value: &[u8]) -> Option<(u64, Flow)> {
+fn flow(value: &[u8]) -> Option<(u64, StreamReport)> {
     let (address, row) = value.split_first_chunk::<16>()?;
     let row = maps::numbers(row);
     let (&[remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane], rest) =
@@ -249,7 +249,7 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
     let is_known = rtt_us > 0 && min_rtt_us < u64::from(u32::MAX);
     let smoothed = Span::from_micros(rtt_us);
     let round_trips = RoundTrips { smoothed, min: Span::from_micros(min_rtt_us) };
-    let flow = Flow {
+    let flow = StreamReport {
         remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
         local_port: local_port as u16,
         queued: Bytes::new(queued),

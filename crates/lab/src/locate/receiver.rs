@@ -45,10 +45,10 @@ impl Receiver {
         &mut self,
         frame: Time,
         flow: Option<usize>,
-        told: impl FnMut(usize, Time, u64),
+        report: impl FnMut(usize, Time, u64),
     ) {
         if self.frame != Some(frame) {
-            self.end_frame(told);
+            self.end_frame(report);
             self.frame = Some(frame);
         }
         self.packets += 1;
@@ -60,12 +60,12 @@ impl Receiver {
     }
 
     /// No more packets come in the newest frame.
-    pub(super) fn end_frame(&mut self, mut told: impl FnMut(usize, Time, u64)) {
+    pub(super) fn end_frame(&mut self, mut report: impl FnMut(usize, Time, u64)) {
         if let Some(frame) = self.frame.take() {
             for (flow, own) in self.of_flows.drain(..) {
                 let others = self.packets - own;
                 if others > 0 {
-                    told(flow, frame, others);
+                    report(flow, frame, others);
                 }
             }
         }

@@ -149,8 +149,8 @@ impl Setting<'_> {
         let one_host = Remote::default();
         let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
         let bottlenecks = is_locating.then(|| self.scenario.bottlenecks(config)).flatten();
-        for (number, way) in config.ways(places, stations)?.into_iter().enumerate() {
-            config.check_ends(&way)?;
+        for (number, route) in config.routes(places, stations)?.into_iter().enumerate() {
+            config.check_ends(&route)?;
             let mut rng = self.streams.stream("flow", flows.len());
             let period = self.period(config, number as u64, &mut rng)?;
             // Flows over different paths have none in common that they could know together.
@@ -162,7 +162,7 @@ impl Setting<'_> {
                 downlink.set_bottlenecks(bottlenecks.clone());
             }
             let host = config.one_host.then_some(self.first as u32);
-            flows.push(Routed { host, ..way.routed(flow, config.dscps()) });
+            flows.push(Routed { host, ..route.routed(flow, config.dscps()) });
         }
         Ok(())
     }
@@ -192,12 +192,12 @@ impl Setting<'_> {
 
 impl FlowConfig {
     /// Refuses a path that does not begin or end where the flow needs it to.
-    fn check_ends(&self, way: &Way) -> Result<(), ScenarioError> {
-        if self.downlink.is_some() && !way.ends_at_a_station() {
+    fn check_ends(&self, route: &Route) -> Result<(), ScenarioError> {
+        if self.downlink.is_some() && !route.ends_at_a_station() {
             return Err(self.refused("a downlink needs a `path` to a station of a cell"));
         }
         let small_queues = self.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
-        if small_queues && !way.begins_at_a_station() {
+        if small_queues && !route.begins_at_a_station() {
             return Err(self.refused("`pacing_shift` needs a `path` that begins in a cell"));
         }
         Ok(())
@@ -220,7 +220,7 @@ fn check_names<'a>(
 
 impl LinkConfig {
     fn check_count(&self) -> Result<(), ScenarioError> {
-        let (link, count, most) = (self.name.clone(), self.count, Self::MOST_HOPS);
+        let (link, count, most) = (self.name.clone(), self.count, Self::MAX_HOPS);
         match count {
             0 => Err(ScenarioError::NoHop(link)),
             _ if count > most => Err(ScenarioError::TooManyHops { link, count, most }),
@@ -238,12 +238,12 @@ impl LinkConfig {
         let [there, back] = self.directions();
         // Of the models of traces: both directions have the same satellites.
         let seed = streams.stream("trace", index).random();
-        for (way, direction, config, places) in
+        for (route, direction, config, places) in
             [(0, "there", there, &mut built.there), (1, "back", back, &mut built.back)]
         {
             for number in 0..self.count {
                 places.push(hops.len());
-                let config = config.or_trace_seed(seed, way + 2 * u64::from(number));
+                let config = config.or_trace_seed(seed, route + 2 * u64::from(number));
                 hops.push(self.hop(direction, &config, streams, hops.len())?);
             }
         }
@@ -334,14 +334,14 @@ impl CellsConfig {
 }
 
 /// The legs of a flow there and back.
-struct Way {
+struct Route {
     there: Vec<Leg>,
     back: Vec<Leg>,
     /// The other paths of a flow that has several.
-    further: Vec<Way>,
+    further: Vec<Route>,
 }
 
-impl Way {
+impl Route {
     const fn new(there: Vec<Leg>, back: Vec<Leg>) -> Self {
         Self { there, back, further: Vec::new() }
     }
@@ -384,45 +384,49 @@ struct Places<'a> {
 
 impl FlowConfig {
     /// The ways of all flows alike.
-    fn ways(&self, places: Places<'_>, stations: &mut Stations) -> Result<Vec<Way>, ScenarioError> {
-        let mut ways = Vec::new();
+    fn routes(
+        &self,
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Vec<Route>, ScenarioError> {
+        let mut routes = Vec::new();
         for _ in 0..self.count {
             if self.each_pair {
-                ways.extend(self.pairwise(places)?);
+                routes.extend(self.pairwise(places)?);
             } else if self.each_node {
-                ways.extend(self.nodewise(places, stations)?);
+                routes.extend(self.nodewise(places, stations)?);
             } else {
-                let way = self.whole_way(places, stations)?;
+                let route = self.whole_route(places, stations)?;
                 if self.each_hop {
-                    ways.extend(way.each_hop());
+                    routes.extend(route.each_hop());
                 } else {
-                    ways.push(way);
+                    routes.push(route);
                 }
             }
-            if ways.len() > Self::MOST_FLOWS {
-                let most = Self::MOST_FLOWS;
+            if routes.len() > Self::MAX_FLOWS {
+                let most = Self::MAX_FLOWS;
                 return Err(self.refused(format!(
                     "there are more than {most} of it; lower its `count`, or the number of pairs or \
                      hops that it is on"
                 )));
             }
         }
-        Ok(ways)
+        Ok(routes)
     }
 
     /// One way for each pair of the topology.
     fn pairwise<'a>(
         &'a self,
         places: Places<'a>,
-    ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        let has_way = !self.path.is_empty() || self.several_paths().is_some();
-        if has_way || self.each_hop || self.station.is_some() {
+    ) -> Result<impl Iterator<Item = Route> + 'a, ScenarioError> {
+        let has_route = !self.path.is_empty() || self.several_paths().is_some();
+        if has_route || self.each_hop || self.station.is_some() {
             return Err(self.refused("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
         let network =
             places.network.ok_or_else(|| self.refused("`each_pair` needs a [topology]"))?;
-        Ok(network.ways().map(|[there, back]| {
-            if self.backwards { Way::new(back, there) } else { Way::new(there, back) }
+        Ok(network.routes().map(|[there, back]| {
+            if self.backwards { Route::new(back, there) } else { Route::new(there, back) }
         }))
     }
 
@@ -431,14 +435,14 @@ impl FlowConfig {
         &self,
         places: Places<'_>,
         stations: &mut Stations,
-    ) -> Result<Vec<Way>, ScenarioError> {
+    ) -> Result<Vec<Route>, ScenarioError> {
         if self.each_hop || self.node.is_some() || self.multipath.is_some() {
             return Err(self.refused("`each_node` excludes `node`, `each_hop` and `multipath`"));
         }
         let is_it = |mesh: &&MeshConfig| self.path.first() == Some(&mesh.name);
         let mesh = places.scenario.meshes.iter().find(is_it);
         let nodes = mesh.map_or(2, |mesh| mesh.at.len() as u32);
-        (1..nodes).map(|node| self.way(&self.path, Some(node), places, stations)).collect()
+        (1..nodes).map(|node| self.route(&self.path, Some(node), places, stations)).collect()
     }
 
     /// The legs from a node of a mesh to its border router, and back.
@@ -463,9 +467,13 @@ impl FlowConfig {
     }
 
     /// The way of a flow, or all of its paths.
-    fn whole_way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
+    fn whole_route(
+        &self,
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Route, ScenarioError> {
         let Some(paths) = self.several_paths() else {
-            return self.way(&self.path, self.node, places, stations);
+            return self.route(&self.path, self.node, places, stations);
         };
         if !self.path.is_empty() || self.each_hop {
             return Err(self.refused("a flow of several `paths` has no `path` and no `each_hop`"));
@@ -473,11 +481,11 @@ impl FlowConfig {
         if paths.iter().any(Vec::is_empty) {
             return Err(self.refused("one of its `paths` is empty; name its links or cells"));
         }
-        let mut paths = paths.iter().map(|path| self.way(path, None, places, stations));
+        let mut paths = paths.iter().map(|path| self.route(path, None, places, stations));
         let Some(first) = paths.next() else {
             return Err(self.refused("`paths` is empty; name the links or cells of each"));
         };
-        Ok(Way { further: paths.collect::<Result<_, _>>()?, ..first? })
+        Ok(Route { further: paths.collect::<Result<_, _>>()?, ..first? })
     }
 
     /// The links of its paths, where it names several.
@@ -491,13 +499,13 @@ impl FlowConfig {
         self.tcp.is_some() || self.multipath.is_some()
     }
 
-    fn way(
+    fn route(
         &self,
         path: &[String],
         node: Option<u32>,
         places: Places<'_>,
         stations: &mut Stations,
-    ) -> Result<Way, ScenarioError> {
+    ) -> Result<Route, ScenarioError> {
         let Places { scenario, links, .. } = places;
         if self.each_hop && path.is_empty() {
             return Err(self.refused("`each_hop` needs a `path`"));
@@ -543,7 +551,7 @@ impl FlowConfig {
         if self.backwards {
             (there, back) = (back, there);
         }
-        Ok(Way::new(there, back))
+        Ok(Route::new(there, back))
     }
 
     /// Of what it sends, and of what comes back.

@@ -179,7 +179,7 @@ impl UpdatesConfig {
                 Some(_) => Err("`scheduler` needs `paths`; name the links or cells of each".into()),
             };
         }
-        let (count, most) = (self.paths.len(), MultipathConfig::MOST_PATHS);
+        let (count, most) = (self.paths.len(), MultipathConfig::MAX_PATHS);
         if count > most {
             return Err(format!("`paths` has {count}; give from 1 to {most}").into());
         }

@@ -487,50 +487,50 @@ pub struct Source<'a> {
     /// What it says.
     pub text: &'a str,
     /// Reads a file that stands beside it, such as a trace, by the name that it is given there.
-    pub beside: &'a dyn Fn(&str) -> io::Result<String>,
+    pub read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
 impl<'a> From<&'a str> for Source<'a> {
     /// A scenario that stands in the working directory.
     fn from(text: &'a str) -> Self {
-        Self { text, beside: &|name| fs::read_to_string(name) }
+        Self { text, read_file: &|name| fs::read_to_string(name) }
     }
 }
 
 impl LinkConfig {
     /// So many hops a link has at most: a hop takes some 30 kB in either direction.
-    pub const MOST_HOPS: u32 = 1_000;
+    pub const MAX_HOPS: u32 = 1_000;
 }
 
 impl FlowConfig {
     /// So many flows there are at most of one `[[flow]]`: a flow takes up to 100 kB.
-    pub const MOST_FLOWS: usize = 10_000;
+    pub const MAX_FLOWS: usize = 10_000;
 }
 
 impl Scenario {
     /// Reads a scenario, and the files that it names, and checks it.
     pub fn parse<'a>(source: impl Into<Source<'a>>) -> Result<Self, ScenarioError> {
-        let Source { text, beside } = source.into();
+        let Source { text, read_file } = source.into();
         let mut scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
-        scenario.complete(beside).map_err(|error| error.with_line(text))?;
+        scenario.complete(read_file).map_err(|error| error.with_line(text))?;
         Ok(scenario)
     }
 
     fn complete(
         &mut self,
-        beside: &dyn Fn(&str) -> io::Result<String>,
+        read_file: &dyn Fn(&str) -> io::Result<String>,
     ) -> Result<(), ScenarioError> {
         for link in &mut self.links {
             for hop in [Some(&mut link.there), link.back.as_mut()].into_iter().flatten() {
-                hop.read_trace(beside).map_err(|error| ScenarioError::Trace {
+                hop.read_trace(read_file).map_err(|error| ScenarioError::Trace {
                     link: link.name.clone(),
                     error: error.to_string(),
                 })?;
             }
         }
         if let Some(topology) = &mut self.topology {
-            topology.read(beside)?;
+            topology.read(read_file)?;
         }
         self.check()
     }

@@ -21,7 +21,7 @@ use crate::world::{Flow, Multipath, MultipathSource, Period};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultipathConfig {
-    /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MOST_PATHS`] paths.
+    /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MAX_PATHS`] paths.
     pub paths: Vec<Vec<String>>,
     /// Which path takes the next segment: a name, or a table with settings.
     pub scheduler: SchedulerConfig,
@@ -167,7 +167,7 @@ fn yes() -> bool {
 
 impl MultipathConfig {
     /// So many paths a flow has at most.
-    pub const MOST_PATHS: usize = 8;
+    pub const MAX_PATHS: usize = 8;
 
     /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
     /// alike.
@@ -205,7 +205,7 @@ impl MultipathConfig {
         }
         let coupling = Coupling::new();
         let sender = |path: usize| {
-            let rng = streams.stream("subflow", index * Self::MOST_PATHS + path);
+            let rng = streams.stream("subflow", index * Self::MAX_PATHS + path);
             Sender::new(params, self.control.build(initial, &coupling, segment, rng))
         };
         let senders = (0..self.paths.len()).map(sender).collect();
@@ -229,11 +229,11 @@ impl MultipathConfig {
         receive: BufferParams,
         send: BufferParams,
     ) -> Result<(), Cow<'static, str>> {
-        if !(1..=Self::MOST_PATHS).contains(&self.paths.len()) {
+        if !(1..=Self::MAX_PATHS).contains(&self.paths.len()) {
             return Err(format!(
                 "`paths` has {}; give from 1 to {}",
                 self.paths.len(),
-                Self::MOST_PATHS
+                Self::MAX_PATHS
             )
             .into());
         }

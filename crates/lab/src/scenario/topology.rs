@@ -149,7 +149,7 @@ impl TopologyConfig {
 
 impl Network<'_> {
     /// The ways of each pair, there and back.
-    pub(super) fn ways(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
+    pub(super) fn routes(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
         self.pairs.iter().map(|&[from, to]| [self.legs(from, to), self.legs(to, from)])
     }
 

@@ -163,7 +163,7 @@ pub enum Leave {
 
 impl Plan {
     /// How much longer than their delay datagrams may be under way when the world is healed.
-    pub(super) fn longest_jitter(&self) -> Span {
+    pub(super) fn max_jitter(&self) -> Span {
         let jitters = self.incidents.iter().map(|incident| match incident.what {
             What::Weather { weather, .. } => weather.jitter,
             _ => Span::ZERO,
@@ -203,9 +203,9 @@ impl fmt::Display for Plan {
         for (index, source) in self.sources.iter().enumerate() {
             let SourcePlan { law, name, delays, scheduler, ppm } = source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
-            let ways: Vec<_> = delays.iter().map(Span::to_string).collect();
-            write!(f, "{}", ways.join(" and "))?;
-            if ways.len() > 1 {
+            let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
+            write!(f, "{}", paths.join(" and "))?;
+            if paths.len() > 1 {
                 write!(f, " by {scheduler}")?;
             }
             writeln!(f)?;

@@ -53,7 +53,7 @@ const RESET: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pumped {
     /// It waits for one of its ends.
-    Waits,
+    Blocked,
     /// It can go on at once; others first.
     Again,
     /// It is over; so is the stream.
@@ -176,7 +176,7 @@ impl Pipe {
         match (self.is_finished && self.is_shut, again) {
             (true, _) => Pumped::Over,
             (false, true) => Pumped::Again,
-            (false, false) => Pumped::Waits,
+            (false, false) => Pumped::Blocked,
         }
     }
 
@@ -217,9 +217,9 @@ impl Pipe {
     /// to when a third of its buffer is free, and a program that reads slowly does not bring that
     /// about for a long time.
     fn try_again(&mut self) -> bool {
-        let waits = !self.down.is_empty() && !self.is_writable;
-        self.is_writable |= waits;
-        waits
+        let delays = !self.down.is_empty() && !self.is_writable;
+        self.is_writable |= delays;
+        delays
     }
 
     /// Reduces the stream's window if TCP takes less than that; whether its limit must be repeated.

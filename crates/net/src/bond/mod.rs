@@ -29,6 +29,7 @@ mod http;
 mod incoming;
 mod link;
 mod paths;
+mod queueing_delays;
 mod resolve;
 mod rules;
 mod server;
@@ -38,7 +39,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod udp;
-mod waits;
 
 use std::io;
 

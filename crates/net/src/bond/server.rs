@@ -343,7 +343,7 @@ impl Server {
             Step::Open(pipe) => Some((flow.link.0, key, pipe)),
             _ => None,
         });
-        let swept = flow::sweep(open, self.driver.sending.most_stuck(), now);
+        let swept = flow::sweep(open, self.driver.sending.max_stuck(), now);
         self.driver.ready.extend(swept.again);
         for key in swept.over {
             let flow = &self.flows[key];
@@ -367,7 +367,7 @@ impl Server {
                 Step::Open(pipe) => {
                     let Some((link, _)) = self.links.get_mut(&flow.link) else { continue };
                     match self.driver.pump(pipe, link) {
-                        Pumped::Waits => {}
+                        Pumped::Blocked => {}
                         Pumped::Again => self.driver.ready.push_back(key),
                         Pumped::Over => self.forget(key),
                     }

@@ -203,7 +203,7 @@ impl Server {
             Phase::Handshake { .. } | Phase::Lost => return,
         }
         if self.kept.len() >= self.limits.max_connections {
-            let Some(slot) = self.kept_that_gives_way(&origin) else {
+            let Some(slot) = self.kept_to_displace(&origin) else {
                 self.refusals.count(Refusal::Connections);
                 return self.close(key, now, FULL);
             };
@@ -221,7 +221,7 @@ impl Server {
     }
 
     /// Of the party that has most connections, one that was silent for long.
-    fn kept_that_gives_way(&mut self, newcomer: &Origin) -> Option<usize> {
+    fn kept_to_displace(&mut self, newcomer: &Origin) -> Option<usize> {
         let until = |slot: u32| match self.peers[slot as usize].as_ref().map(|peer| peer.phase) {
             Some(Phase::Kept { until }) => Some(until),
             _ => None,
@@ -435,8 +435,7 @@ impl Server {
 
     /// Whether a newcomer would be turned away as soon as it opens a session.
     fn is_full_for(&mut self, newcomer: &Origin) -> bool {
-        self.kept.len() >= self.limits.max_connections
-            && self.kept_that_gives_way(newcomer).is_none()
+        self.kept.len() >= self.limits.max_connections && self.kept_to_displace(newcomer).is_none()
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {

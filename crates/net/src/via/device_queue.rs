@@ -66,7 +66,7 @@ const RECENT: f64 = 200.0;
 const MAX_DEPARTURES: u64 = 1 << 31;
 
 /// Paths of which it is known where they leave, at most; then they are looked up anew.
-const MOST_KNOWN: usize = 1024;
+const MAX_KNOWN: usize = 1024;
 
 /// Message types of <linux/rtnetlink.h>.
 const GET_QDISC: u16 = 38;
@@ -175,7 +175,7 @@ impl DeviceQueues {
             Some(label) => if_nametoindex(self.labels[&label].as_str()).ok(),
             None => self.route(key),
         };
-        if self.routes.len() >= MOST_KNOWN {
+        if self.routes.len() >= MAX_KNOWN {
             self.routes.clear();
         }
         self.routes.insert(key, (now, device));

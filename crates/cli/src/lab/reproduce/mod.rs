@@ -168,7 +168,7 @@ fn print_end(tables: &[Table], is_null: bool) -> Result<(), Failure> {
         .filter_map(|table| Some((table.name.as_str(), table.contest.as_ref()?)))
         .collect();
     let out = &mut io::stdout().lock();
-    printed(board::beside_tcp(&contests, out))?;
+    printed(board::alongside_tcp(&contests, out))?;
     if contests.len() > 1 {
         printed(board::summary(&contests, out))?;
     }

@@ -43,7 +43,7 @@ impl IfcConfig {
         &self,
         rng: &mut R,
     ) -> Result<Ifc<Discipline<P>, Discipline<P>, AnyScheduler>, QdiscError> {
-        let least = TdmParams::LEAST_FRAME;
+        let least = TdmParams::MIN_FRAME;
         if let SchedulerParams::Tdm(TdmParams { frame }) = self.scheduler
             && frame < least
         {

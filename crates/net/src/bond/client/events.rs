@@ -43,15 +43,23 @@ impl Client {
                 LinkEvent::Stream(id) => self.driver.ready.extend(self.by_stream.get(&id)),
                 LinkEvent::Room => self.wake_all(),
                 LinkEvent::PathUp(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_up();
+                    if let Some(client_path) = self
+                        .client_paths
+                        .iter_mut()
+                        .find(|client_path| client_path.path == Some(id))
+                    {
+                        client_path.on_up();
                     }
                     self.open_paths(now);
                 }
                 LinkEvent::PathGone(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_gone();
-                        way.retry_at = now + RETRY;
+                    if let Some(client_path) = self
+                        .client_paths
+                        .iter_mut()
+                        .find(|client_path| client_path.path == Some(id))
+                    {
+                        client_path.on_gone();
+                        client_path.retry_at = now + RETRY;
                     }
                 }
             }
@@ -63,7 +71,7 @@ impl Client {
         (self.unanswered, self.ready_at) = (0, Some(now));
         // It may have moved when it must be dialled again.
         self.lookup_at = Some(now);
-        self.ways[self.dialled].on_up();
+        self.client_paths[self.dialled].on_up();
         tracing::info!(server = %self.server, "connected");
         self.open_paths(now);
         self.wake_all();
@@ -77,7 +85,10 @@ impl Client {
             LostReason::Distrusted(_) | LostReason::Refused(_) | LostReason::Protocol(_)
         );
         if is_final && !self.was_ready {
-            return Err(BondError::Refused { server: self.ways[self.dialled].peer, reason });
+            return Err(BondError::Refused {
+                server: self.client_paths[self.dialled].peer,
+                reason,
+            });
         }
         self.back_off(now);
         // A refusal that lasts is reported once.

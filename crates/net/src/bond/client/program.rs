@@ -153,21 +153,21 @@ pub(super) fn advance(
         }
     }
     if let Step::Associated(tcp, _, talk) = &mut flow.step {
-        return if has_ended(tcp, talk) { Pumped::Over } else { Pumped::Waits };
+        return if has_ended(tcp, talk) { Pumped::Over } else { Pumped::Blocked };
     }
-    let Some(link) = link else { return Pumped::Waits };
+    let Some(link) = link else { return Pumped::Blocked };
     loop {
         let connection = &mut link.connection;
         match std::mem::replace(&mut flow.step, Step::Gone) {
             Step::Gone => return Pumped::Over,
             step @ (Step::Greeting(..) | Step::Associated(..)) => {
                 flow.step = step;
-                return Pumped::Waits;
+                return Pumped::Blocked;
             }
             Step::Waiting(program, target) => {
                 let Some(stream) = connection.streams().open(Dir::Bi) else {
                     flow.step = Step::Waiting(program, target);
-                    return Pumped::Waits;
+                    return Pumped::Blocked;
                 };
                 by_stream.insert(stream, key);
                 flow.step = Step::Asked(program, stream, head::write(&target).into());
@@ -180,7 +180,7 @@ pub(super) fn advance(
                 }
                 let Some(reply) = read_reply(connection, stream) else {
                     flow.step = Step::Asked(program, stream, rest);
-                    return Pumped::Waits;
+                    return Pumped::Blocked;
                 };
                 program.answer(reply);
                 if reply != Reply::Connected {
@@ -244,7 +244,7 @@ fn greet(
                 return Some(Step::Waiting(program, target));
             }
             Next::Associate => {
-                let at = beside(tcp.local_addr().ok()?);
+                let at = any_port_of_family(tcp.local_addr().ok()?);
                 let opened = associations.open(driver, at, tcp.peer_addr().ok()?.ip());
                 let Ok((association, address)) = opened else {
                     let _ = tcp.write(&socks::answer(Reply::Failed));
@@ -261,7 +261,7 @@ fn greet(
 
 /// Where the socket of an association is bound, beside a program's connection to `at`: IPv4 where the
 /// program speaks IPv4 to a listener of both families, and in the same zone.
-fn beside(at: SocketAddr) -> SocketAddr {
+fn any_port_of_family(at: SocketAddr) -> SocketAddr {
     match (at, at.ip().to_canonical()) {
         (SocketAddr::V6(at), IpAddr::V6(ip)) => SocketAddrV6::new(ip, 0, 0, at.scope_id()).into(),
         (_, ip) => SocketAddr::new(ip, 0),
@@ -321,7 +321,7 @@ mod tests {
             ("[::1]:1080", "[::1]:0"),
             ("[fe80::1%3]:1080", "[fe80::1%3]:0"),
         ] {
-            assert_eq!(beside(at.parse().unwrap()), bound.parse().unwrap(), "{at}");
+            assert_eq!(any_port_of_family(at.parse().unwrap()), bound.parse().unwrap(), "{at}");
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Rule<'a> {
 
 /// How a rule reaches a queue.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum QueueTarget {
     /// nf_tables' `queue`.
     Queue,
     /// iptables' `NFQUEUE`.
@@ -78,9 +78,9 @@ impl Table {
     pub(super) fn install(rule: Rule<'_>) -> io::Result<Self> {
         let owner = Socket::open()?;
         let name = format!("freshline-{}", rule.device);
-        match owner.request(&installation(&name, rule, Way::Queue)) {
+        match owner.request(&installation(&name, rule, QueueTarget::Queue)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                owner.request(&installation(&name, rule, Way::Target))?;
+                owner.request(&installation(&name, rule, QueueTarget::Target))?;
             }
             answered => answered?,
         }
@@ -161,7 +161,7 @@ fn head(kind: u16, flags: u16) -> Head {
 }
 
 /// The table, its set, its chain and its rules.
-fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
+fn installation(name: &str, rule: Rule<'_>, target: QueueTarget) -> Messages {
     const OWNED: u32 = 2;
     /// `NFT_SET_TIMEOUT`.
     const TIMEOUT: u32 = 0x10;
@@ -194,7 +194,7 @@ fn installation(name: &str, rule: Rule<'_>, way: Way) -> Messages {
         messages.push(head(NEW_RULE, flag::CREATE | flag::APPEND), |put| {
             put.text(1, name).text(2, CHAIN).nested(4, |list| {
                 leaves_while_running(list);
-                queues(list, rule, way);
+                queues(list, rule, target);
             });
         });
     })
@@ -299,13 +299,13 @@ fn leaves_while_running(list: &mut Attributes<'_>) {
 }
 
 /// `queue num QUEUE bypass`.
-fn queues(list: &mut Attributes<'_>, rule: Rule<'_>, way: Way) {
+fn queues(list: &mut Attributes<'_>, rule: Rule<'_>, target: QueueTarget) {
     const BYPASS: u16 = 1;
-    match way {
-        Way::Queue => expression(list, "queue", |put| {
+    match target {
+        QueueTarget::Queue => expression(list, "queue", |put| {
             put.u16(1, rule.queue).u16(2, 1).u16(3, BYPASS);
         }),
-        Way::Target => expression(list, "target", |put| {
+        QueueTarget::Target => expression(list, "target", |put| {
             // `struct xt_NFQ_info_v3` in the host's order: first queue, how many, flags, padding.
             let info = [rule.queue, 1, BYPASS, 0].map(u16::to_ne_bytes).concat();
             put.text(1, "NFQUEUE").u32(2, 3).put(3, &info);
