@@ -95,7 +95,7 @@ fn driven(
         }
         watch(conditions, *at, &mut outcome);
         conditions.enqueue(*at, *direction, *packet, &mut |drop| {
-            outcome.dropped.push(drop.packet.number)
+            outcome.dropped.push(drop.packet.number);
         });
     }
     while let Some(now) = conditions.next_event() {

@@ -168,7 +168,7 @@ fn name(module: &[String]) -> String {
     if module.is_empty() { "the crate's root".to_owned() } else { module.join("::") }
 }
 
-/// The shortest way back to `start`.
+/// The shortest cycle through `start`.
 fn shortest_cycle(start: &Vec<String>, uses: &Uses) -> Option<Vec<Vec<String>>> {
     let mut came_from: BTreeMap<&Vec<String>, &Vec<String>> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);

@@ -224,13 +224,13 @@ fn modules_in_a_circle_are_found_through_re_exports_and_macros() {
     let in_macro = "fn f() { say!(\"{}\", crate::a::A::new()) } pub struct B;";
     assert_eq!(found(&[lib(), a(), file("b.rs", in_macro)]), 1);
     assert_eq!(found(&[lib(), a(), file("b.rs", "pub struct B;")]), 0);
-    // Tests may use what uses their module, and so may those below a module.
+    // Tests may use a module that uses theirs, and a module may use those below it.
     let in_test = "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }";
     assert_eq!(found(&[lib(), a(), file("b.rs", in_test)]), 0);
     let below = [file("lib.rs", "mod a;"), file("a/mod.rs", "mod c; use c::C; struct A(C);")];
     let [root, a] = below;
     assert_eq!(found(&[root, a, file("a/c.rs", "use super::A; pub struct C;")]), 0);
-    // What the root defines is nobody's to use.
+    // Nothing may use the definitions of the root.
     let root = file("lib.rs", "mod a; struct Failure; fn main() { a::run() }");
     assert_eq!(found(&[root, file("a.rs", "use crate::Failure; pub fn run() {}")]), 1);
 }

@@ -1,7 +1,7 @@
-//! What the rules ask of Rust files, read with `syn`: each file is parsed once.
+//! The facts about Rust files that the rules need. `syn` parses each file once.
 //!
-//! Code of tests (`#[cfg(test)]`, `#[test]`, everything outside of `src`) is read as well and marked
-//! as such. What stands inside a macro's parentheses is searched for paths only.
+//! Code of tests (`#[cfg(test)]`, `#[test]`, everything outside of `src`) is read and marked as such.
+//! The arguments of macros are searched for paths only.
 
 use std::sync::OnceLock;
 
@@ -16,12 +16,12 @@ pub(crate) struct RustFile {
     pub(crate) source: Source,
     /// Paths that name something, without those of tests and re-exports.
     pub(crate) paths: Vec<Named>,
-    /// What `use` with a visibility hands on: under which name, which path.
+    /// Names that `use` makes known in the module, each with its path.
     pub(crate) reexports: Vec<(String, Vec<String>)>,
     pub(crate) functions: Vec<Function>,
     pub(crate) tuple_fields: Vec<TupleField>,
     pub(crate) declared: Vec<Declared>,
-    /// Names of the files that are `mod x;` of tests.
+    /// Modules of tests that are files of their own.
     pub(crate) test_modules: Vec<String>,
 }
 

@@ -11,7 +11,7 @@
 //! the return hops before it goes over the air. The air is one, so both contend for it. Without a
 //! cell, the two directions know nothing of each other.
 //!
-//! [`Conditions`] is driven like a [`Path`], with a [`Way`] at its input and its output. A driver
+//! [`Conditions`] is driven like a [`Path`], with a [`Direction`] at its input and its output. A driver
 //! that is late changes nothing here either: packets enter the cell, and leave it, at the times at
 //! which the hops delivered them.
 
@@ -89,7 +89,7 @@ impl<P> Air<P> {
 }
 
 impl<P: Airborne> Conditions<P> {
-    /// Hands in a packet that takes `way`.
+    /// Hands in a packet that takes `direction`.
     ///
     /// # Panics
     ///
@@ -109,7 +109,7 @@ impl<P: Airborne> Conditions<P> {
         }
     }
 
-    /// The next packet that has come to the end of `way` by `now`; call it until there is none.
+    /// The next packet that has arrived in `direction` by `now`; call it until there is none.
     pub fn poll(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl<P: Airborne> Conditions<P> {
         Time::earliest([self.forward.next_event(), self.back.next_event(), air])
     }
 
-    /// The hops of `way`.
+    /// The hops of `direction`.
     pub fn path(&self, direction: Direction) -> &Path<Discipline<P>, P, Pcg64> {
         match direction {
             Direction::Forward => &self.forward,
@@ -159,7 +159,7 @@ impl<P: Airborne> Conditions<P> {
     ) {
         let Self { forward, back, air } = self;
         back.advance(now, drops, &mut |hop, left| {
-            watch(Passage::Hop(Direction::Return, hop, left))
+            watch(Passage::Hop(Direction::Return, hop, left));
         });
         if let Some(air) = air {
             let last = back.hops().len() - 1;
@@ -181,7 +181,7 @@ impl<P: Airborne> Conditions<P> {
             }
         }
         forward.advance(now, drops, &mut |hop, left| {
-            watch(Passage::Hop(Direction::Forward, hop, left))
+            watch(Passage::Hop(Direction::Forward, hop, left));
         });
     }
 }

@@ -329,7 +329,7 @@ impl Ownership {
         self.rules.test_every.max(view.rtt * PAUSE)
     }
 
-    /// No queue of others is known.
+    /// No competing flow is known.
     fn alone(&mut self, now: Time, view: &View, knowledge: &mut Knowledge) -> (State, Verdict) {
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let is_long = view.rtt >= base + base.min(JITTER);

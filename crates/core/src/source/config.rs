@@ -54,7 +54,7 @@ impl LawName {
         }
     }
 
-    /// What the law does, in one sentence without its full stop.
+    /// Describes the law in one sentence, without a full stop.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::AcpPlusD => {

@@ -40,7 +40,7 @@ impl Receiver {
     }
 
     /// A packet has come in this frame, of a flow that is followed or not. If it begins a frame, what
-    /// each flow had beside itself in the last one goes to `told`: flow, frame, packets of others.
+    /// each flow had beside itself in the last one goes to `report`: flow, frame, packets of others.
     pub(super) fn on_packet(
         &mut self,
         frame: Time,

@@ -128,7 +128,7 @@ impl Scenario {
     }
 }
 
-/// What flows alike are built with.
+/// The settings that the flows of one `[[flow]]` share.
 struct Setting<'a> {
     scenario: &'a Scenario,
     streams: Streams,
@@ -167,7 +167,7 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// From when until when the flow of this number among those alike sends.
+    /// When the flow with this number among those of its `[[flow]]` sends.
     fn period(
         &self,
         config: &FlowConfig,

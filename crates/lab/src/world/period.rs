@@ -1,8 +1,8 @@
-//! A span of simulated time with its ends.
+//! Intervals of simulated time.
 
 use freshline_core::unit::Time;
 
-/// From when until when something lasts, such as a flow or the time over which it is measured.
+/// An interval of time, such as that in which a flow sends or is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period {
     /// Its start.

@@ -1,4 +1,4 @@
-//! What a stream of a connection has for its reader.
+//! Reads streams of a connection.
 
 use bytes::Bytes;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId};

@@ -199,7 +199,7 @@ impl Relay {
         }
     }
 
-    /// The next datagram that has come to the end of `way`.
+    /// The next datagram that has arrived in `direction`.
     fn poll(&mut self, now: Time, direction: Direction) -> Option<Datagram> {
         self.log_frames(now);
         let Delivered { at, packet } =

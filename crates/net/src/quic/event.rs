@@ -1,4 +1,4 @@
-//! What a server reports of its connections.
+//! Events of a server's connections.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;

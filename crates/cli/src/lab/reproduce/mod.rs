@@ -161,7 +161,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What follows behind the last scenario: the contests side by side, and how many lines hold.
+/// Prints the contests side by side, and how many lines hold.
 fn print_end(tables: &[Table], is_null: bool) -> Result<(), Failure> {
     let contests: Vec<(&str, &Contested)> = tables
         .iter()
@@ -179,7 +179,7 @@ fn print_end(tables: &[Table], is_null: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each scenario is reproduced with.
+/// The settings that all scenarios are reproduced with.
 struct Work<'a> {
     args: &'a Args,
     changes: Vec<Change>,
@@ -188,7 +188,7 @@ struct Work<'a> {
     progress: &'a Progress,
 }
 
-/// What is asked for of a scenario.
+/// The parts of a scenario to run.
 struct Asked<'a> {
     of: String,
     rows: usize,
@@ -203,7 +203,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `None` if nothing of it is.
+    /// `None` if there are none.
     fn of(name: &str, scenario: &'a Scenario, args: &Args, is_alone: bool) -> Option<Self> {
         let Some(reproduction) = &scenario.reproduce else {
             let (of, cases) = (String::new(), Vec::new());
@@ -230,7 +230,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// How many steps its bar has.
+    /// Steps of the progress bar.
     fn steps(&self, chosen: &safety::Options) -> usize {
         self.rows
             + self.contest.map_or(0, |config| self.cases.len() * contest::steps(config))
@@ -239,7 +239,7 @@ impl<'a> Asked<'a> {
 }
 
 impl Work<'_> {
-    /// Reproduces what is asked for of one scenario, and prints it.
+    /// Runs and prints one scenario.
     fn reproduce(&self, text: &Text) -> Result<(), Failure> {
         let Self { args, progress, .. } = self;
         let name = text.name.clone();

@@ -113,7 +113,7 @@ impl Medium {
         busy
     }
 
-    /// When `who` starts to count in the idle period that goes on.
+    /// When `sender` starts to count in the idle period that goes on.
     pub(super) fn start(&self, sender: Contender) -> Time {
         let category = sender.category as usize;
         let aifs = self.aifs[category];

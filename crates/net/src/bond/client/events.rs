@@ -1,4 +1,4 @@
-//! What happens to the connection of a client.
+//! Events of a client's connection.
 
 use freshline_core::unit::Time;
 

@@ -207,7 +207,7 @@ impl Relay {
         }
     }
 
-    /// Fills the batch of `way` with what is due.
+    /// Fills the batch of `direction` with what is due.
     fn collect(&mut self, direction: Direction) {
         let now = self.now();
         let Self { conditions, records, pool, deliveries, .. } = self;
