@@ -2,7 +2,7 @@
 //!
 //! | name | law | settings |
 //! |---|---|---|
-//! | `acp+d` | [`AcpPlus`], the default | [`AcpPlusParams`], `estimator` by default [`Estimates::Departure`] |
+//! | `acp+d` | [`AcpPlus`], the default | [`AcpPlusParams`], `estimator` by default of [`departure`](AcpPlusParams::departure) |
 //! | `acp+` | [`AcpPlus`] as published | [`AcpPlusParams`] |
 //! | `acp` | [`Acp`] | [`AcpParams`] |
 //! | `tenth` | [`Tenth`] | [`TenthParams`] |
