@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 
 const MAX_CLIENTS: u32 = 3;
 /// More packets than this due at once is a driver that has slept for hours.
-const MOST_PACKETS: usize = 64;
+const MAX_PACKETS: usize = 64;
 
 #[derive(Debug, Arbitrary)]
 struct Story<'a> {
@@ -81,7 +81,7 @@ fuzz_target!(|story: Story<'_>| {
             Step::Wait(nanos) => now += Span::from_nanos(nanos),
             Step::Tick => server.on_tick(now, |_, _| {}),
             Step::Serve { payload, lost } => {
-                for _ in 0..MOST_PACKETS {
+                for _ in 0..MAX_PACKETS {
                     let Some(due) = server.due(now) else { break };
                     let len = match payload {
                         Some(len) => {

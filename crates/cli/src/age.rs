@@ -13,7 +13,7 @@ use freshline_lab::capture::{
 use miette::{IntoDiagnostic, WrapErr};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Measure age in a packet capture: of TCP flows, and of Freshline's own sessions over UDP.

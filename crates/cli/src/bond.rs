@@ -13,7 +13,7 @@ use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::state_dir;
 use crate::scheduler::{EstimatorName, scheduler};
 
@@ -56,12 +56,12 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct IdentityArgs {
     #[command(flatten)]
-    who: Who,
+    cert_args: CertArgs,
 }
 
 /// Who this end is.
 #[derive(Debug, clap::Args)]
-struct Who {
+struct CertArgs {
     /// Show this certificate; else one is made and kept in --state.
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
@@ -73,7 +73,7 @@ struct Who {
     state: Option<PathBuf>,
 }
 
-impl Who {
+impl CertArgs {
     fn identity(&self) -> Result<Identity, Failure> {
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
@@ -180,14 +180,14 @@ impl How {
         let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));
         let window =
             window.ok_or_else(|| Failure::Usage(miette!("--window is from 65536B to 2MB: more gaps than that holds end a connection of noq-proto")))?;
-        let least = u64::from(window) * u64::from(Sending::LEAST_WINDOWS);
+        let least = u64::from(window) * u64::from(Sending::MIN_WINDOWS);
         let memory = Some(self.memory.get()).filter(|memory| *memory >= least);
         let memory =
             memory.and_then(|memory| u32::try_from(memory).ok()).filter(|it| *it < 1 << 30);
         let memory = memory.ok_or_else(|| {
             Failure::Usage(miette!(
                 "--memory is from {} times --window to 1 GB",
-                Sending::LEAST_WINDOWS
+                Sending::MIN_WINDOWS
             ))
         })?;
         if !(1..=65_536).contains(&self.streams) {
@@ -219,7 +219,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Client(args) => client::run(args),
         Command::Server(args) => server::run(args),
         Command::Identity(args) => {
-            println!("{}", args.who.identity()?.fingerprint());
+            println!("{}", args.cert_args.identity()?.fingerprint());
             Ok(())
         }
     }

@@ -1,8 +1,8 @@
 //! `freshline demo`: six sources on the same emulated path.
 
-#[cfg(test)]
-mod beside_lab;
 mod contest;
+#[cfg(test)]
+mod lab_forecast;
 mod lane;
 mod report;
 mod view;
@@ -10,13 +10,13 @@ mod view;
 use clap::value_parser;
 use freshline_core::age::theory::{Hop, path_lower_bound};
 use freshline_core::link::{ConditionsConfig, HopConfig};
-use freshline_core::source::{Fixed, RateBounds, RateLaw};
+use freshline_core::source::{Fixed, LawName, RateLaw};
 use freshline_core::unit::{Bytes, Span, UpdateRate};
 use freshline_core::wire::Update;
 use miette::{IntoDiagnostic, WrapErr};
 
-use crate::Failure;
-use crate::law::{LawName, Settings};
+use crate::failure::Failure;
+use crate::law::Settings;
 use crate::output::{print_json, printed, stop_on_signals};
 use contest::Contest;
 use report::Report;
@@ -98,7 +98,10 @@ fn conditions() -> ConditionsConfig {
 const LAWS: [LawName; 4] = [LawName::AcpPlusD, LawName::AcpPlus, LawName::Tenth, LawName::Lazy];
 
 fn laws(settings: &Settings, bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
-    let seeking = LAWS.map(|law| (law.name(), settings.build(law, RateBounds::default())));
+    let seeking = LAWS.map(|law| {
+        let config = settings.config(law).expect("each finds its rate");
+        (law.as_str(), config.build())
+    });
     let slow: Box<dyn RateLaw> = Box::new(Fixed::new(UpdateRate::saturating(SLOW)));
     let fast: Box<dyn RateLaw> = Box::new(Fixed::new(bottleneck.scaled(OVERLOAD)));
     seeking.into_iter().chain([("fixed-slow", slow), ("fixed-fast", fast)]).collect()

@@ -8,7 +8,7 @@ mod wlan;
 
 use clap::Subcommand;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Emulate a network path: rate, delay, jitter, loss and queues, hop by hop, and Wi-Fi.
 #[derive(Debug, clap::Args)]

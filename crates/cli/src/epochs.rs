@@ -8,7 +8,7 @@ use freshline_core::source::EpochRecord;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::quoted;
 
 /// The columns of a CSV file, in the order of [`EpochRecord`].

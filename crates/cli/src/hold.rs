@@ -19,7 +19,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::privileges::{DETACHES, Needs};
 
 /// For how long `attach` is to hold.

@@ -13,7 +13,7 @@ mod torture;
 mod trace;
 mod watch;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Try the laws in virtual time: deterministic, without network, faster than life.
 #[derive(Debug, clap::Args)]

@@ -1,36 +1,18 @@
 //! The flags by which a law is chosen.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, Fixed, Lazy,
-    LazyParams, Limits, RateBounds, RateLaw, SendTime, Tenth, TenthParams, Tie, Worth,
+    AcpParams, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, LawConfig, LawError, LawName,
+    LazyParams, Limits, RateBounds, RateLaw, SendTime, TenthParams, Tie, Worth,
 };
 use freshline_core::unit::{BitRate, UpdateRate};
 use miette::miette;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// An opening of 100 to 200 bytes then takes up to 2 s of it, which is less than its cookie is good for.
 const MIN_BANDWIDTH: BitRate = BitRate::from_bps(1_000);
-
-/// The laws that can be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LawName {
-    /// ACP+ with our estimates: it compares age with the backlog at departure, and bridges losses.
-    #[value(name = "acp+d")]
-    AcpPlusD,
-    /// ACP+ as published: seeks the rate at which the mean age is smallest.
-    #[value(name = "acp+")]
-    AcpPlus,
-    /// ACP as published, the predecessor of acp+, with a step size.
-    Acp,
-    /// Holds the number of its own queued updates at about a tenth; prints what it falls short of.
-    Tenth,
-    /// One update per round trip.
-    Lazy,
-    /// A constant --rate.
-    Fixed,
-}
 
 /// How acks become age, backlog and Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,7 +85,7 @@ pub(crate) struct Settings {
 #[derive(Debug, clap::Args)]
 pub(crate) struct LawArgs {
     /// The law that decides when to send.
-    #[arg(long, value_enum, default_value = "acp+d", help_heading = "Rate")]
+    #[arg(long, value_parser = law_name(), default_value = "acp+d", help_heading = "Rate")]
     law: LawName,
     /// The rate of --law fixed, such as 50/s.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
@@ -156,7 +138,7 @@ impl LawArgs {
 
     /// Whether the law has control epochs.
     pub(crate) fn has_epochs(&self) -> bool {
-        [LawName::AcpPlusD, LawName::AcpPlus, LawName::Acp].contains(&self.law)
+        self.law.has_epochs()
     }
 
     /// The law with its settings.
@@ -168,12 +150,12 @@ impl LawArgs {
             return Err(usage("--min-rate is above --max-rate"));
         }
         self.settings.check("--law", &[self.law])?;
-        if let Some(rate) = self.rate {
-            return Ok(Box::new(Fixed::new(rate)));
-        }
-        Ok(self
-            .settings
-            .build(self.law, RateBounds { floor: self.min_rate, ceiling: self.max_rate }))
+        let config = match self.rate {
+            Some(rate) => LawConfig::Fixed { rate },
+            None => self.settings.config(self.law).map_err(|error| usage(&error.to_string()))?,
+        };
+        let bounds = RateBounds { floor: self.min_rate, ceiling: self.max_rate };
+        Ok(config.within(bounds).build())
     }
 }
 
@@ -192,7 +174,7 @@ impl Settings {
         ];
         for (setting, is_given, owners) in settings {
             if is_given && !owners.iter().any(|owner| laws.contains(owner)) {
-                let owners: Vec<_> = owners.iter().map(|owner| owner.name()).collect();
+                let owners: Vec<_> = owners.iter().map(|owner| owner.as_str()).collect();
                 return Err(usage(&format!("{setting} belongs to {flag} {}", owners.join(", "))));
             }
         }
@@ -200,49 +182,40 @@ impl Settings {
     }
 
     /// `law` with those settings that it has; not `fixed`, which needs a rate.
-    pub(crate) fn build(&self, law: LawName, bounds: RateBounds) -> Box<dyn RateLaw> {
-        match law {
-            LawName::Fixed => Box::new(Fixed::new(bounds.floor)),
-            LawName::Acp => {
-                let params = AcpParams { bounds, ..AcpParams::default() };
-                Box::new(Acp::new(AcpParams {
-                    step: self.kappa.unwrap_or(params.step),
-                    tie: self.tie(),
-                    epoch_end: match self.epoch {
-                        Some(EpochName::Moving) => EpochEnd::Moving,
-                        _ => EpochEnd::Fixed,
-                    },
-                    epoch_factor: self.epoch_length.unwrap_or(params.epoch_factor),
-                    estimator: self.estimator(Estimates::Printed),
-                    ..params
-                }))
+    pub(crate) fn config(&self, law: LawName) -> Result<LawConfig, LawError> {
+        let mut config = LawConfig::with_defaults(law)?;
+        match &mut config {
+            LawConfig::AcpPlusD(params) | LawConfig::AcpPlus(params) => self.set_acp_plus(params),
+            LawConfig::Acp(params) => self.set_acp(params),
+            LawConfig::Tenth(TenthParams { waiting, .. }) => {
+                *waiting = self.waiting.unwrap_or(*waiting);
             }
-            LawName::Tenth => {
-                let params = TenthParams { bounds, ..TenthParams::default() };
-                let waiting = self.waiting.unwrap_or(params.waiting);
-                Box::new(Tenth::new(TenthParams { waiting, ..params }))
-            }
-            LawName::Lazy => Box::new(Lazy::new(LazyParams {
-                bounds,
-                send_time: match self.send_time {
+            LawConfig::Lazy(LazyParams { send_time, .. }) => {
+                *send_time = match self.send_time {
                     Some(SendTimeName::Moving) => SendTime::Moving,
                     _ => SendTime::Fixed,
-                },
-                ..LazyParams::default()
-            })),
-            LawName::AcpPlus => self.acp_plus(bounds, Estimates::Printed),
-            LawName::AcpPlusD => self.acp_plus(bounds, Estimates::Departure),
+                };
+            }
+            LawConfig::Fixed { .. } => {}
         }
+        Ok(config)
     }
 
-    fn acp_plus(&self, bounds: RateBounds, estimates: Estimates) -> Box<dyn RateLaw> {
-        let params = AcpPlusParams { bounds, ..AcpPlusParams::default() };
-        Box::new(AcpPlus::new(AcpPlusParams {
-            tie: self.tie(),
-            epoch_updates: self.epoch_length.unwrap_or(params.epoch_updates),
-            estimator: self.estimator(estimates),
-            ..params
-        }))
+    fn set_acp_plus(&self, params: &mut AcpPlusParams) {
+        params.tie = self.tie();
+        params.epoch_updates = self.epoch_length.unwrap_or(params.epoch_updates);
+        params.estimator = self.estimator(params.estimator);
+    }
+
+    fn set_acp(&self, params: &mut AcpParams) {
+        params.step = self.kappa.unwrap_or(params.step);
+        params.tie = self.tie();
+        params.epoch_end = match self.epoch {
+            Some(EpochName::Moving) => EpochEnd::Moving,
+            _ => EpochEnd::Fixed,
+        };
+        params.epoch_factor = self.epoch_length.unwrap_or(params.epoch_factor);
+        params.estimator = self.estimator(params.estimator);
     }
 
     fn tie(&self) -> Tie {
@@ -253,27 +226,19 @@ impl Settings {
         }
     }
 
-    fn estimator(&self, default: Estimates) -> EstimatorParams {
-        EstimatorParams::of(match self.estimates {
+    fn estimator(&self, default: EstimatorParams) -> EstimatorParams {
+        match self.estimates {
             None => default,
-            Some(EstimatesName::Printed) => Estimates::Printed,
-            Some(EstimatesName::Departure) => Estimates::Departure,
-        })
+            Some(EstimatesName::Printed) => EstimatorParams::of(Estimates::Printed),
+            Some(EstimatesName::Departure) => EstimatorParams::of(Estimates::Departure),
+        }
     }
 }
 
-impl LawName {
-    /// As on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::AcpPlusD => "acp+d",
-            Self::AcpPlus => "acp+",
-            Self::Acp => "acp",
-            Self::Tenth => "tenth",
-            Self::Lazy => "lazy",
-            Self::Fixed => "fixed",
-        }
-    }
+/// Reads the name of a law; `--help` lists them all.
+pub(crate) fn law_name() -> impl TypedValueParser<Value = LawName> {
+    let names = LawName::ALL.map(|law| PossibleValue::new(law.as_str()).help(law.summary()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<LawName>())
 }
 
 fn usage(message: &str) -> Failure {

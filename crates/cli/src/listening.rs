@@ -14,7 +14,7 @@ use miette::{IntoDiagnostic, miette};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{stop_on, stop_on_signals};
 use crate::token;
 use crate::url::{DEFAULT_PORT, MonitorUrl, Scheme};

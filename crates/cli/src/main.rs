@@ -11,6 +11,8 @@ mod bond;
 mod demo;
 mod emulate;
 mod epochs;
+mod error_report;
+mod failure;
 mod hold;
 mod lab;
 mod law;
@@ -29,11 +31,9 @@ mod router;
 mod scheduler;
 mod source;
 mod token;
-mod told_once;
 mod transport;
 mod uplink;
 mod url;
-mod way;
 mod wlan;
 
 use std::io::IsTerminal;
@@ -42,6 +42,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+use failure::Failure;
 
 /// Keeps what the far end knows fresh, and keeps queues short while doing it.
 #[derive(Debug, Parser)]
@@ -69,18 +71,6 @@ enum Command {
     Token(token::Args),
 }
 
-/// Why a subcommand ended early.
-enum Failure {
-    /// What was asked for cannot be understood.
-    Usage(miette::Report),
-    /// It was understood, and failed.
-    Runtime(miette::Report),
-    /// The command that it ran ended with this exit code, and has said why.
-    Command(u8),
-    /// Ctrl-C ended it before it was done; what there was has been printed.
-    Interrupted,
-}
-
 /// Whether standard error takes codes of colours: a terminal does, unless NO_COLOR is set.
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -95,7 +85,7 @@ fn main() -> ExitCode {
             EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy(),
         )
         .init();
-    told_once::install();
+    error_report::install();
     let result = match Cli::parse().command {
         Command::Source(args) => source::run(args),
         Command::Monitor(args) => monitor::run(args),

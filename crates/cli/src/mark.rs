@@ -59,7 +59,7 @@ pub(crate) fn shown(report: &MarkReport) -> String {
 }
 
 /// With which code point packets come, for the end of a line; nothing where they are not marked.
-pub(crate) fn come(dscp: Option<Dscp>) -> String {
+pub(crate) fn arrived_as(dscp: Option<Dscp>) -> String {
     let marked = dscp.filter(|dscp| *dscp != Dscp::DEFAULT);
     marked.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"))
 }
@@ -96,6 +96,9 @@ mod tests {
         );
         let unmarked = MarkReport::of(cs0, &PathMarks { back: Default::default(), ..marks });
         assert_eq!((changed(&unmarked, ["", ""]), shown(&unmarked)), (vec![], String::new()));
-        assert_eq!((come(Some(ef)), come(Some(cs0))), (", DSCP EF".into(), String::new()));
+        assert_eq!(
+            (arrived_as(Some(ef)), arrived_as(Some(cs0))),
+            (", DSCP EF".into(), String::new())
+        );
     }
 }

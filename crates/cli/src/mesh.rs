@@ -8,7 +8,7 @@ use clap::Subcommand;
 use freshline_core::mesh::{DtpaParams, Share};
 use freshline_kernel::dtpa::{self, Left, Settings};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 

@@ -18,7 +18,7 @@ use freshline_net::monitor::{
 use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
@@ -138,29 +138,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
     }
-    let limits = Limits {
-        max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle.into(),
-        ..Limits::default()
-    };
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
-    let quic = args.listening.quic(&url, limits)?;
+    let quic = args.listening.quic(&url, limits(&args))?;
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|quic| quic.config.clone()),
-        params: MonitorParams {
-            names: match args.names {
-                WhichNames::Plain => Names::Plain,
-                WhichNames::Any => Names::Any,
-            },
-            max_sources: args.max_sources as usize,
-            max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
-            reserved: args.max_sources as usize / RESERVED,
-            max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-            idle: args.idle,
-            ack_mark: args.ack_dscp,
-            ..MonitorParams::default()
-        },
+        params: params(&args),
         rules: args.listening.rules(Right::Publish)?,
         detailed: args.metrics_sources,
         forget: args.forget,
@@ -197,15 +180,39 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let silent = args.json || args.out.is_some() || args.exec.is_some();
     if !silent {
         let asker = monitor.asker();
-        std::thread::spawn(move || tell_each_second(&asker));
+        std::thread::spawn(move || print_each_second(&asker));
     }
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
     let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told).and(written)
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary).and(written)
+}
+
+fn limits(args: &Args) -> Limits {
+    Limits {
+        max_connections: Limits::connections_for(args.max_sources as usize),
+        idle_timeout: args.idle.into(),
+        ..Limits::default()
+    }
+}
+
+fn params(args: &Args) -> MonitorParams {
+    MonitorParams {
+        names: match args.names {
+            WhichNames::Plain => Names::Plain,
+            WhichNames::Any => Names::Any,
+        },
+        max_sources: args.max_sources as usize,
+        max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
+        reserved: args.max_sources as usize / RESERVED,
+        max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
+        idle: args.idle,
+        ack_mark: args.ack_dscp,
+        ..MonitorParams::default()
+    }
 }
 
 /// Which names of sources are taken.
@@ -238,12 +245,12 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
 }
 
 /// Sources that are told each second, at most.
-const TOLD: usize = 20;
+const MAX_PRINTED: usize = 20;
 
-fn tell_each_second(asker: &Asker) {
+fn print_each_second(asker: &Asker) {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let Ok(sources) = asker.sources(TOLD) else { return };
+        let Ok(sources) = asker.sources(MAX_PRINTED) else { return };
         let mut err = crate::said::Stderr;
         for status in &sources {
             if writeln!(err, "{}", line(status)).is_err() {
@@ -261,7 +268,7 @@ fn line(status: &SourceStatus) -> String {
          stale{}",
         ms(*age_ms),
         ms(*age_mean_ms),
-        mark::come(*dscp),
+        mark::arrived_as(*dscp),
     )
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -116,7 +116,7 @@ impl Troubles {
     /// Those that are remembered, of which the far end may have worded some.
     const MOST: usize = 8;
 
-    pub(crate) fn tell(&mut self, text: String) {
+    pub(crate) fn report_once(&mut self, text: String) {
         if self.0.contains(&text) {
             return;
         }

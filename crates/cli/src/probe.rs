@@ -11,12 +11,12 @@ use std::cell::RefCell;
 
 use clap::value_parser;
 use freshline_core::session::SourceParams;
-use freshline_core::source::RateBounds;
+use freshline_core::source::LawName;
 use freshline_core::unit::{Span, UpdateRate};
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
-use crate::law::{LawName, Settings};
+use crate::failure::Failure;
+use crate::law::{Settings, law_name};
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
 use crate::transport::TransportArgs;
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// The laws to compare with the best fixed rate.
     #[arg(
         long = "law",
-        value_enum,
+        value_parser = law_name(),
         value_name = "LAWS",
         value_delimiter = ',',
         default_value = "acp+d",
@@ -148,9 +148,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
     let whole = Span::from_secs_f64(args.seconds);
     let timing = Timing { settle: whole / 3, measure: whole - whole / 3 };
-    let mut trials: Vec<_> = args.laws.iter().map(|law| (law.name(), Vec::new())).collect();
+    let mut trials: Vec<_> = args.laws.iter().map(|law| (law.as_str(), Vec::new())).collect();
     for (round, index) in turns(args.laws.len(), args.rounds as usize) {
-        let law = args.settings.build(args.laws[index], RateBounds::default());
+        let law = args.settings.config(args.laws[index]).into_diagnostic();
+        let law = law.map_err(Failure::Usage)?.build();
         if args.rounds > 1 {
             say!("round {} of {}: {}", round + 1, args.rounds, trials[index].0);
         }

@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use freshline_core::receiver::{Delta, Slope};
 use freshline_kernel::receiver::{Law, Settings};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 

@@ -15,7 +15,7 @@ use freshline_kernel::KernelError;
 use freshline_kernel::ifc_qdisc::{self, Change};
 use freshline_net::router::{ControlError, Order, order};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 
 /// Shape what leaves through a network device, and keep in it what is fresh.
@@ -50,22 +50,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 const FLOWS: usize = 20;
 
 /// What the router of a device tells, and whether it is in the kernel.
-struct Told {
+struct Answer {
     report: RouterReport,
     is_in_kernel: bool,
 }
 
 /// Has the router of a device, in the kernel or in user space, carry out an order.
-fn ordered(device: &str, what: Order) -> Result<Told, Failure> {
+fn ordered(device: &str, what: Order) -> Result<Answer, Failure> {
     if let Some(report) = ordered_in_kernel(device, what)? {
-        return Ok(Told { report, is_in_kernel: true });
+        return Ok(Answer { report, is_in_kernel: true });
     }
     let report = order(device, what).map_err(|error| {
         let usage = matches!(error, ControlError::Refused(_));
         let report = miette::Report::msg(error);
         if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
     })?;
-    Ok(Told { report, is_in_kernel: false })
+    Ok(Answer { report, is_in_kernel: false })
 }
 
 /// Whether the kernel shapes a device. It says so also where it hides what the discipline did.
@@ -77,7 +77,7 @@ fn is_in_kernel(device: &str) -> bool {
 fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, Failure> {
     let Order { aoi_share, rate } = what;
     let report = || ifc_qdisc::report(device, FLOWS);
-    let told = if what == Order::default() {
+    let answer = if what == Order::default() {
         report()
     } else {
         match ifc_qdisc::set(device, Change { aoi_share, rate }) {
@@ -86,7 +86,7 @@ fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, 
             Err(error) => Err(error),
         }
     };
-    match told {
+    match answer {
         Ok(report) => Ok(report),
         // A router in user space may have made its device itself, and is heard by its own user, too.
         Err(KernelError::NoDevice(_)) => Ok(None),

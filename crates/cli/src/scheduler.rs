@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use freshline_core::path::{Estimator, SchedulerConfig, Tuning};
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How QAware estimates a path's service time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! `freshline source`: keeps a monitor fresh.
 
-mod teller;
+mod reporter;
 
 use std::io;
 use std::path::PathBuf;
@@ -12,10 +12,11 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
+use freshline_net::via::ViaPath;
 use miette::miette;
 
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 use crate::law::LawArgs;
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed, stop_on_signals};
@@ -23,8 +24,7 @@ use crate::privileges::{LEAVES_BY_INTERFACES, Needs};
 use crate::scheduler::{EstimatorName, scheduler};
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
-use crate::way::Way;
-use teller::{Teller, print_summary};
+use reporter::{Reporter, print_summary};
 
 /// Send fresh state to a monitor, as often as keeps it freshest.
 ///
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
     /// which the monitor has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
-    via: Vec<Way>,
+    via: Vec<ViaPath>,
     /// Which of several paths an update takes: freshest, where it is expected first, with copies
     /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin;
     /// linger, mainline Linux's default; or redundant, all of them.
@@ -176,7 +176,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        ways: ways(&args)?,
+        ways: paths(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -194,26 +194,26 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut teller = Teller::new(&args.via, args.every, &args.marks, now, log);
-    let result = source.run(&stop, until, &mut teller).map_err(failure);
-    let result = result.and(teller.finish());
+    let mut reporter = Reporter::new(&args.via, args.every, &args.marks, now, log);
+    let result = source.run(&stop, until, &mut reporter).map_err(failure);
+    let result = result.and(reporter.finish());
     let report = source.report();
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)?;
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary)?;
     match report.acked {
-        0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", teller.why()))),
+        0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
         _ => Ok(()),
     }
 }
 
-fn ways(args: &Args) -> Result<Ways, Failure> {
+fn paths(args: &Args) -> Result<Ways, Failure> {
     let tuning = Tuning {
         alpha: args.alpha,
         estimator: args.estimator.map(Into::into),
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    let vias = args.via.iter().map(|way| (way.via.clone(), way.peer)).collect();
+    let vias = args.via.iter().map(|path| (path.via.clone(), path.peer)).collect();
     Ok(Ways { vias, scheduler })
 }
 

@@ -10,7 +10,7 @@ use freshline_core::wire::Opening;
 use freshline_net::credentials::{Digest, Pattern, Right, Token};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::printed;
 
 /// Make tokens for sources and clients, and print their lines for --credentials.

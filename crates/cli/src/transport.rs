@@ -7,7 +7,7 @@ use freshline_net::quic::{Authorities, ClientConfig, Fingerprint, Identity, Trus
 use freshline_net::source::Transport;
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::url::{MonitorUrl, Scheme};
 
 /// Trust and identity of one that dials on quic://.

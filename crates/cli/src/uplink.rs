@@ -9,7 +9,7 @@ use clap::Subcommand;
 use freshline_core::unit::BitRate;
 use freshline_kernel::sorpc::{self, Settings};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 

@@ -10,7 +10,7 @@ mod serve;
 
 use clap::Subcommand;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Low delay at a high rate over Wi-Fi, by holding the aggregation level.
 #[derive(Debug, clap::Args)]

@@ -30,38 +30,71 @@ fn main() -> ExitCode {
         }
     };
     println!("seed {seed}");
-    let base = AcpPlusParams::departure();
-    let steady = Course { seed, ..two_slow_one_fast() };
-    let random =
-        Course { service: Service::Exponential, length: Span::from_secs(610), ..steady.clone() };
-    let lossy =
-        Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
-    let mut losses = Course { length: Span::from_secs(610), ..lossy.clone() };
-    losses.forward.hop[0].loss = 0.05;
-    let late = |micros| Course {
-        lateness: Span::from_micros(micros),
-        length: Span::from_secs(610),
-        ..steady.clone()
-    };
-    let jittery = Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
-
+    let paths = Paths::new(seed);
     println!(
         "\n{:<22}{:<14}{:>9}{:>9}{:>9}{:>9}",
         "choice", "path", "age ms", "p95 ms", "rate /s", "backlog"
     );
+    choices_of_steps(&paths);
+    choices_of_estimates(&paths);
+    choices_of_epochs(&paths);
+    drops(&paths);
+    ExitCode::SUCCESS
+}
+
+/// What each choice is tried on.
+struct Paths {
+    steady: Course,
+    random: Course,
+    lossy: Course,
+    losses: Course,
+    jittery: Course,
+}
+
+impl Paths {
+    fn new(seed: u64) -> Self {
+        let steady = Course { seed, ..two_slow_one_fast() };
+        let random = Course {
+            service: Service::Exponential,
+            length: Span::from_secs(610),
+            ..steady.clone()
+        };
+        let lossy =
+            Course { back: hops(["rate=20mbit,delay=15ms,loss=0.1,queue=100p"]), ..steady.clone() };
+        let mut losses = Course { length: Span::from_secs(610), ..lossy.clone() };
+        losses.forward.hop[0].loss = 0.05;
+        let jittery =
+            Course { back: hops(["delay=15ms,jitter=10ms,order=free"]), ..steady.clone() };
+        Self { steady, random, lossy, losses, jittery }
+    }
+
+    /// With timers that are late.
+    fn late(&self, micros: u64) -> Course {
+        Course {
+            lateness: Span::from_micros(micros),
+            length: Span::from_secs(610),
+            ..self.steady.clone()
+        }
+    }
+}
+
+fn choices_of_steps(paths: &Paths) {
     for (name, multiplicative_decrease) in [
         ("mdec targeted", MultiplicativeDecrease::Targeted),
         ("mdec largest step", MultiplicativeDecrease::LargestStep),
     ] {
-        let params = AcpPlusParams { multiplicative_decrease, ..base };
-        compare(name, params, &[("steady", &steady), ("random", &random)]);
+        let params = AcpPlusParams { multiplicative_decrease, ..AcpPlusParams::departure() };
+        compare(name, params, &[("steady", &paths.steady), ("random", &paths.random)]);
     }
     for (name, gap_source) in
         [("gaps of the monitor", GapSource::Monitor), ("gaps of acks", GapSource::Acks)]
     {
         let params = estimating(EstimatorParams { gap_source, ..EstimatorParams::departure() });
-        compare(name, params, &[("10% ack loss", &lossy), ("ack jitter", &jittery)]);
+        compare(name, params, &[("10% ack loss", &paths.lossy), ("ack jitter", &paths.jittery)]);
     }
+}
+
+fn choices_of_estimates(paths: &Paths) {
     for (name, losses_as) in
         [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
@@ -70,7 +103,7 @@ fn main() -> ExitCode {
         compare(
             name,
             params,
-            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+            &[("steady", &paths.steady), ("random", &paths.random), ("5%+10% loss", &paths.losses)],
         );
     }
     for (name, backlog) in
@@ -81,28 +114,37 @@ fn main() -> ExitCode {
             name,
             params,
             &[
-                ("steady", &steady),
-                ("late 50 us", &late(50)),
-                ("late 300 us", &late(300)),
-                ("random", &random),
-                ("5%+10% loss", &losses),
+                ("steady", &paths.steady),
+                ("late 50 us", &paths.late(50)),
+                ("late 300 us", &paths.late(300)),
+                ("random", &paths.random),
+                ("5%+10% loss", &paths.losses),
             ],
         );
     }
+}
+
+fn choices_of_epochs(paths: &Paths) {
     for (name, epoch_updates) in [("epoch of 10", 10), ("epoch of 40", 40)] {
-        let params = AcpPlusParams { epoch_updates, ..base };
+        let params = AcpPlusParams { epoch_updates, ..AcpPlusParams::departure() };
         compare(
             name,
             params,
-            &[("steady", &steady), ("random", &random), ("5%+10% loss", &losses)],
+            &[("steady", &paths.steady), ("random", &paths.random), ("5%+10% loss", &paths.losses)],
         );
     }
     for (name, tie) in
         [("tie: increase", Tie::Increase), ("tie: hold", Tie::Hold), ("tie: repeat", Tie::Repeat)]
     {
-        compare(name, AcpPlusParams { tie, ..base }, &[("steady", &steady), ("random", &random)]);
+        compare(
+            name,
+            AcpPlusParams { tie, ..AcpPlusParams::departure() },
+            &[("steady", &paths.steady), ("random", &paths.random)],
+        );
     }
+}
 
+fn drops(paths: &Paths) {
     println!(
         "\n{:<22}{:>14}{:>9}{:>9}{:>16}",
         "drop to a third", "worst s, ms", "down s", "back s", "updates/s then"
@@ -111,14 +153,17 @@ fn main() -> ExitCode {
         ("mdec targeted", MultiplicativeDecrease::Targeted),
         ("mdec largest step", MultiplicativeDecrease::LargestStep),
     ] {
-        drop_and_recover(name, AcpPlusParams { multiplicative_decrease, ..base }, &steady);
+        drop_and_recover(
+            name,
+            AcpPlusParams { multiplicative_decrease, ..AcpPlusParams::departure() },
+            &paths.steady,
+        );
     }
     for (name, losses) in [("losses bridged", Losses::Bridged), ("losses as seen", Losses::AsSeen)]
     {
         let params = estimating(EstimatorParams { losses, ..EstimatorParams::departure() });
-        drop_and_recover(name, params, &steady);
+        drop_and_recover(name, params, &paths.steady);
     }
-    ExitCode::SUCCESS
 }
 
 fn estimating(estimator: EstimatorParams) -> AcpPlusParams {

@@ -2,7 +2,7 @@
 //! driver is, and aggregation as the theory has it.
 #![cfg(feature = "serde")]
 
-use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Passage, Way};
+use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Direction, Passage};
 use freshline_core::router::Packet;
 use freshline_core::unit::{BitRate, Bytes, Time};
 use freshline_core::wlan::mac::{Access, Framing, Guard, Mode, Standard, Timing, Width};
@@ -58,14 +58,14 @@ fn conditions(file: &str, clients: u32) -> Conditions<Numbered> {
 }
 
 /// `count` packets of all clients, both ways, in `millis` ms.
-fn arrivals(count: u64, millis: u64) -> Vec<(Time, Way, Numbered)> {
+fn arrivals(count: u64, millis: u64) -> Vec<(Time, Direction, Numbered)> {
     let rng = &mut Pcg64::seed_from_u64(3);
     let mut arrivals: Vec<_> = (0..count)
         .map(|number| {
             let station = rng.random_range(1..=CLIENTS);
             let packet = Numbered { number, station, size: rng.random_range(40..1_500) };
             let at = Time::from_nanos(rng.random_range(0..millis * 1_000_000));
-            (at, Way::ALL[rng.random_range(0..2)], packet)
+            (at, Direction::ALL[rng.random_range(0..2)], packet)
         })
         .collect();
     arrivals.sort_by_key(|(at, _, packet)| (*at, packet.number));
@@ -85,17 +85,18 @@ struct Outcome {
 /// every event, another one only with packets.
 fn driven(
     conditions: &mut Conditions<Numbered>,
-    arrivals: &[(Time, Way, Numbered)],
+    arrivals: &[(Time, Direction, Numbered)],
     punctual: bool,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    for (at, way, packet) in arrivals {
+    for (at, direction, packet) in arrivals {
         while let Some(now) = conditions.next_event().filter(|now| punctual && now < at) {
             poll(conditions, now, &mut outcome);
         }
         watch(conditions, *at, &mut outcome);
-        conditions
-            .enqueue(*at, *way, *packet, &mut |drop| outcome.dropped.push(drop.packet.number));
+        conditions.enqueue(*at, *direction, *packet, &mut |drop| {
+            outcome.dropped.push(drop.packet.number);
+        });
     }
     while let Some(now) = conditions.next_event() {
         poll(conditions, now, &mut outcome);
@@ -107,8 +108,8 @@ fn driven(
 fn watch(conditions: &mut Conditions<Numbered>, now: Time, outcome: &mut Outcome) {
     let Outcome { dropped, over_air, .. } = outcome;
     let mut see = |passage: Passage<'_, Numbered>| {
-        if let Passage::Air(come) = passage {
-            over_air[usize::from(come.from == 0)] += 1;
+        if let Passage::Air(arrival) = passage {
+            over_air[usize::from(arrival.from == 0)] += 1;
         }
     };
     conditions.advance(now, &mut |drop| dropped.push(drop.packet.number), &mut see);
@@ -117,12 +118,12 @@ fn watch(conditions: &mut Conditions<Numbered>, now: Time, outcome: &mut Outcome
 fn poll(conditions: &mut Conditions<Numbered>, now: Time, outcome: &mut Outcome) {
     watch(conditions, now, outcome);
     let Outcome { delivered, dropped, .. } = outcome;
-    for way in Way::ALL {
+    for direction in Direction::ALL {
         let drops = &mut |drop: freshline_core::router::Drop<Numbered>| {
             dropped.push(drop.packet.number);
         };
-        while let Some(arrived) = conditions.poll(now, way, drops) {
-            delivered[way as usize].push((arrived.at, arrived.packet.number));
+        while let Some(arrived) = conditions.poll(now, direction, drops) {
+            delivered[direction as usize].push((arrived.at, arrived.packet.number));
         }
     }
 }
@@ -146,8 +147,8 @@ fn every_packet_comes_to_its_end_or_is_dropped_once() {
     let arrivals = arrivals(8_000, 1_000);
     let mut conditions = conditions(FILE, CLIENTS);
     let outcome = driven(&mut conditions, &arrivals, true);
-    for way in Way::ALL {
-        assert!(outcome.delivered[way as usize].is_sorted_by_key(|(at, _)| *at));
+    for direction in Direction::ALL {
+        assert!(outcome.delivered[direction as usize].is_sorted_by_key(|(at, _)| *at));
     }
     let ends = outcome.delivered.iter().flatten().map(|(_, number)| *number);
     let mut all: Vec<_> = ends.chain(outcome.dropped.iter().copied()).collect();
@@ -169,19 +170,19 @@ fn without_a_cell_the_ways_know_nothing_of_each_other() {
     let file = &FILE[..FILE.find("[wlan]").unwrap()];
     let all = arrivals(4_000, 1_000);
     let both = driven(&mut conditions(file, CLIENTS), &all, true);
-    for way in Way::ALL {
-        let alone: Vec<_> = all.iter().copied().filter(|(_, of, _)| *of == way).collect();
+    for direction in Direction::ALL {
+        let alone: Vec<_> = all.iter().copied().filter(|(_, of, _)| *of == direction).collect();
         let one = driven(&mut conditions(file, CLIENTS), &alone, true);
-        assert_eq!(one.delivered[way as usize], both.delivered[way as usize]);
+        assert_eq!(one.delivered[direction as usize], both.delivered[direction as usize]);
     }
 }
 
 /// Packets of a size that are sent to the only client at a constant rate for some seconds.
-fn stream(rate: BitRate, size: u64, seconds: u64) -> Vec<(Time, Way, Numbered)> {
+fn stream(rate: BitRate, size: u64, seconds: u64) -> Vec<(Time, Direction, Numbered)> {
     let gap = rate.time_to_send(Bytes::new(size));
     let count = seconds * 1_000_000_000 / gap.as_nanos();
     let packet = |number| Numbered { number, station: 1, size };
-    (0..count).map(|n| (Time::ZERO + gap * n, Way::Return, packet(n))).collect()
+    (0..count).map(|n| (Time::ZERO + gap * n, Direction::Return, packet(n))).collect()
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn what_returns_contends_with_what_goes() {
     let up = down.iter().map(|(at, _, packet)| {
         (
             *at,
-            Way::Forward,
+            Direction::Forward,
             Numbered { number: packet.number + down.len() as u64, size: 52, ..*packet },
         )
     });

@@ -87,93 +87,129 @@ struct Outcome {
     limit: Option<f64>,
 }
 
+/// A server, a client and the relay between them, each of which may be late.
+struct World {
+    setup: Setup,
+    server: Server<u8>,
+    client: Client,
+    of_server: Processor,
+    of_relay: Processor,
+    of_client: Processor,
+    /// Each host's clock: it goes on only when the host runs.
+    server_now: Time,
+    client_now: Time,
+    departures: VecDeque<Time>,
+    to_client: VecDeque<(Time, Vec<u8>)>,
+    to_server: VecDeque<(Time, Vec<u8>)>,
+    /// In bits of 0.1 s, from 10 s on.
+    sent: Vec<f64>,
+    came: f64,
+    limit: Option<f64>,
+}
+
 fn run(setup: Setup) -> Outcome {
-    let params = ServerParams {
-        admission: Admission::Proven,
-        guard: setup.guard,
-        ..ServerParams::default()
-    };
-    let law = Box::new(Fixed::new(BitRate::from_mbps(setup.law_mbps)));
-    let mut server: Server<u8> = Server::new(params, law, Secret::new([7; 16]));
-    let counter = Box::new(Aggregation::new(AggregationParams::default()));
-    let mut client =
-        Client::new(ClientParams::default(), SessionId(5), counter, Time::ZERO).unwrap();
-    let processor = |busy, number| Processor::new(busy, setup.seed * 10 + number);
-    let mut of_server = processor(setup.server, 1);
-    let mut of_relay = processor(setup.relay, 2);
-    let mut of_client = processor(setup.client, 3);
-    let mut departures: VecDeque<Time> = VecDeque::new();
-    let mut to_client: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
-    let mut to_server: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
-    let (end, mut came, mut limit) = (at(25.0), 0.0, None::<f64>);
-    let mut sent = vec![0.0; 150];
-    let (mut out, mut reply) = ([0; 1500], [0; Server::<u8>::MAX_REPLY]);
-    // Each host's clock: it goes on only when the host runs.
-    let (mut server_now, mut client_now) = (Time::ZERO, Time::ZERO);
+    let (mut world, end) = (World::new(setup), at(25.0));
     loop {
-        let packet_at = server.next_packet_at();
-        let heard = to_server.front().map(|(at, _)| *at);
-        let server_due = Time::earliest([packet_at, server.next_event(), heard]);
-        let came_at = to_client.front().map(|(at, _)| *at);
-        let client_due = Time::earliest([came_at, client.next_event()]).unwrap();
+        let heard = world.to_server.front().map(|(at, _)| *at);
+        let (packet_at, event_at) = (world.server.next_packet_at(), world.server.next_event());
+        let server_due = Time::earliest([packet_at, event_at, heard]);
+        let came_at = world.to_client.front().map(|(at, _)| *at);
+        let client_due = Time::earliest([came_at, world.client.next_event()]).unwrap();
         if server_due.is_none_or(|due| due > client_due) {
-            client_now = of_client.gets_to(client_due.max(client_now));
-            if client_now >= end {
+            world.client_now = world.of_client.gets_to(client_due.max(world.client_now));
+            if world.client_now >= end {
                 break;
             }
-            while let Some((received_at, bytes)) = to_client.pop_front() {
-                if received_at > client_now {
-                    to_client.push_front((received_at, bytes));
-                    break;
-                }
-                let clocked = Clocked { received_at, now: client_now };
-                let stamp = Stamp { at: received_at, rate: BitRate::from_mbps(390) };
-                _ = client.on_datagram(clocked, stamp, &bytes);
-                if received_at >= at(10.0) {
-                    came += BITS;
-                }
-            }
-            client.on_tick(client_now);
-            if let Some(len) = client.write(client_now, &mut out) {
-                to_server.push_back((client_now + DELAY, out[..len].to_vec()));
-            }
-            continue;
-        }
-        server_now = of_server.gets_to(server_due.unwrap().max(server_now));
-        if server_now >= end {
-            break;
-        }
-        while let Some((received_at, bytes)) = to_server.pop_front() {
-            if received_at > server_now {
-                to_server.push_front((received_at, bytes));
+            world.run_client();
+        } else {
+            let due = server_due.unwrap().max(world.server_now);
+            world.server_now = world.of_server.gets_to(due);
+            if world.server_now >= end {
                 break;
             }
-            let clocked = Clocked { received_at, now: server_now };
-            server.on_datagram(clocked, 1, &bytes, &mut reply);
-        }
-        server.on_tick(server_now, |_, _| {});
-        if let Some(key) = server.due(server_now) {
-            let payload = [7; PAYLOAD];
-            let len = server.write_packet(server_now, key, &payload, &mut out).unwrap();
-            if server_now >= at(10.0) {
-                sent[(server_now.since(at(10.0)).as_secs_f64() * 10.0) as usize] += BITS;
-                let now = server.limit(key).map(|(limit, _)| limit.as_bps() as f64 / 1e6);
-                limit = now.map(|now| limit.unwrap_or(now).min(now));
-            }
-            while departures.front().is_some_and(|leaves| *leaves <= server_now) {
-                departures.pop_front();
-            }
-            if departures.len() <= setup.queue {
-                let begins = departures.back().map_or(server_now, |last| (*last).max(server_now));
-                let leaves = begins + Span::from_secs_f64(BITS / setup.link_mbps / 1e6);
-                departures.push_back(leaves);
-                let comes = of_relay.gets_to(leaves + DELAY);
-                to_client.push_back((comes, out[..len].to_vec()));
-            }
+            world.run_server();
         }
     }
-    let worst = sent.windows(50).map(|bins| bins.iter().sum::<f64>() / 5e6).fold(0.0, f64::max);
-    Outcome { goodput: came / 15e6, worst, limit }
+    let sums = world.sent.windows(50).map(|bins| bins.iter().sum::<f64>() / 5e6);
+    Outcome { goodput: world.came / 15e6, worst: sums.fold(0.0, f64::max), limit: world.limit }
+}
+
+/// The next datagram that has arrived by `now`, with when.
+fn arrived(queue: &mut VecDeque<(Time, Vec<u8>)>, now: Time) -> Option<(Time, Vec<u8>)> {
+    let is_there = queue.front().is_some_and(|(received_at, _)| *received_at <= now);
+    is_there.then(|| queue.pop_front()).flatten()
+}
+
+impl World {
+    fn new(setup: Setup) -> Self {
+        let params = ServerParams {
+            admission: Admission::Proven,
+            guard: setup.guard,
+            ..ServerParams::default()
+        };
+        let law = Box::new(Fixed::new(BitRate::from_mbps(setup.law_mbps)));
+        let counter = Box::new(Aggregation::new(AggregationParams::default()));
+        let client = Client::new(ClientParams::default(), SessionId(5), counter, Time::ZERO);
+        let processor = |busy, number| Processor::new(busy, setup.seed * 10 + number);
+        Self {
+            server: Server::new(params, law, Secret::new([7; 16])),
+            client: client.unwrap(),
+            of_server: processor(setup.server, 1),
+            of_relay: processor(setup.relay, 2),
+            of_client: processor(setup.client, 3),
+            server_now: Time::ZERO,
+            client_now: Time::ZERO,
+            departures: VecDeque::new(),
+            to_client: VecDeque::new(),
+            to_server: VecDeque::new(),
+            sent: vec![0.0; 150],
+            came: 0.0,
+            limit: None,
+            setup,
+        }
+    }
+
+    fn run_client(&mut self) {
+        let now = self.client_now;
+        while let Some((received_at, bytes)) = arrived(&mut self.to_client, now) {
+            let stamp = Stamp { at: received_at, rate: BitRate::from_mbps(390) };
+            _ = self.client.on_datagram(Clocked { received_at, now }, stamp, &bytes);
+            if received_at >= at(10.0) {
+                self.came += BITS;
+            }
+        }
+        self.client.on_tick(now);
+        let mut out = [0; 1500];
+        if let Some(len) = self.client.write(now, &mut out) {
+            self.to_server.push_back((now + DELAY, out[..len].to_vec()));
+        }
+    }
+
+    fn run_server(&mut self) {
+        let now = self.server_now;
+        let (mut out, mut reply) = ([0; 1500], [0; Server::<u8>::MAX_REPLY]);
+        while let Some((received_at, bytes)) = arrived(&mut self.to_server, now) {
+            self.server.on_datagram(Clocked { received_at, now }, 1, &bytes, &mut reply);
+        }
+        self.server.on_tick(now, |_, _| {});
+        let Some(key) = self.server.due(now) else { return };
+        let len = self.server.write_packet(now, key, &[7; PAYLOAD], &mut out).unwrap();
+        if now >= at(10.0) {
+            self.sent[(now.since(at(10.0)).as_secs_f64() * 10.0) as usize] += BITS;
+            let limit = self.server.limit(key).map(|(limit, _)| limit.as_bps() as f64 / 1e6);
+            self.limit = limit.map(|limit| self.limit.unwrap_or(limit).min(limit));
+        }
+        while self.departures.front().is_some_and(|leaves| *leaves <= now) {
+            self.departures.pop_front();
+        }
+        if self.departures.len() <= self.setup.queue {
+            let begins = self.departures.back().map_or(now, |last| (*last).max(now));
+            let leaves = begins + Span::from_secs_f64(BITS / self.setup.link_mbps / 1e6);
+            self.departures.push_back(leaves);
+            let comes = self.of_relay.gets_to(leaves + DELAY);
+            self.to_client.push_back((comes, out[..len].to_vec()));
+        }
+    }
 }
 
 /// Each runs a third of the time.

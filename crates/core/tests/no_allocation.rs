@@ -5,7 +5,7 @@
 mod counting;
 
 use counting::allocations;
-use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Way};
+use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Direction};
 use freshline_core::router::Packet;
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::estimator::{FRAMES, KernelCounterParams, LEVELS};
@@ -32,12 +32,12 @@ fn overload(conditions: &mut Conditions<Datagram>, from: Time, length: Span) -> 
     let (mut now, mut arrived) = (from, 0);
     while now < from + length {
         for station in [1, 2] {
-            for way in Way::ALL {
+            for way in Direction::ALL {
                 conditions.enqueue(now, way, Datagram(station), &mut |_| ());
             }
         }
         now += Span::from_micros(200);
-        for way in Way::ALL {
+        for way in Direction::ALL {
             while conditions.poll(now, way, &mut |_| ()).is_some() {
                 arrived += 1;
             }

@@ -2,8 +2,8 @@
 //! their order.
 
 use freshline_core::link::{
-    CellularModel, Conditions, ConditionsConfig, HopConfig, LeoModel, Path, PathConfig,
-    TraceConfig, TraceFile, TraceModel, Way,
+    CellularModel, Conditions, ConditionsConfig, Direction, HopConfig, LeoModel, Path, PathConfig,
+    TraceConfig, TraceFile, TraceModel,
 };
 use freshline_core::router::{Discipline, Packet};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
@@ -131,7 +131,7 @@ fn conditions(seed: u64, forward: TraceModel, back: TraceModel) -> Conditions<Nu
 fn both_ways(seed: u64, model: &TraceModel) -> [f64; 2] {
     let mut conditions = conditions(seed, model.clone(), model.clone());
     let start = at_ms(5_000);
-    Way::ALL.map(|way| {
+    Direction::ALL.map(|way| {
         conditions.enqueue(start, way, Numbered(0), &mut |drop| panic!("{drop:?}"));
         let arrived = conditions.poll(at_ms(60_000), way, &mut |drop| panic!("{drop:?}"));
         arrived.unwrap().at.since(start).as_millis_f64()

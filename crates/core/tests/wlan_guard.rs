@@ -85,107 +85,150 @@ impl Load {
     }
 }
 
+/// Flows behind a queue, and the guard that limits them.
+struct World<'a> {
+    path: &'a Path,
+    guard: Guarded,
+    flows: Vec<Flow>,
+    agenda: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    number: u64,
+    departures: VecDeque<Time>,
+    load: Load,
+}
+
 fn run(path: &Path) -> Load {
-    let mut guard = guarded(300);
-    let mut flows: Vec<Flow> = (0..path.flows).map(|_| Flow::default()).collect();
-    let mut agenda = BinaryHeap::new();
-    let mut number = 0;
-    let mut push = |agenda: &mut BinaryHeap<_>, when: Time, event: Event| {
-        number += 1;
-        agenda.push(Reverse((when, number, event)));
-    };
-    for flow in 0..path.flows {
-        guard.on_join(Time::ZERO, StationId(flow as u32)).unwrap();
-        push(&mut agenda, at(0.003 * flow as f64), Event::Send(flow));
-        push(&mut agenda, at(0.5 + 0.007 * flow as f64), Event::Tell(flow, false));
-    }
-    push(&mut agenda, Time::ZERO, Event::Tick);
-    let rate = |now: Time| {
-        let seconds = now.since(Time::ZERO).as_secs_f64();
-        path.rates.iter().rev().find(|(from, _)| *from <= seconds).unwrap().1 * 1e6
-    };
-    let bins = ((path.seconds - 10.0) * 10.0) as usize;
-    let bin = |now: Time| (now.since(at(10.0)).as_secs_f64() * 10.0) as usize;
-    let could = (0..bins).map(|bin| rate(at(10.0 + bin as f64 / 10.0)) / 10.0).collect();
-    let mut load = Load { sent: vec![0.0; bins], could, came: 0.0 };
-    let mut departures: VecDeque<Time> = VecDeque::new();
-    let bits = path.size as f64 * 8.0;
-    while let Some(Reverse((now, _, event))) = agenda.pop() {
+    let mut world = World::new(path);
+    while let Some(Reverse((now, _, event))) = world.agenda.pop() {
         if now >= at(path.seconds) {
             break;
         }
         match event {
             Event::Tick => {
-                guard.on_tick(now);
-                push(&mut agenda, now + Span::from_millis(10), Event::Tick);
+                world.guard.on_tick(now);
+                world.push(now + Span::from_millis(10), Event::Tick);
             }
-            Event::Send(flow) => {
-                if now >= at(10.0) {
-                    load.sent[bin(now)] += bits;
-                }
-                while departures.front().is_some_and(|leaves| *leaves <= now) {
-                    departures.pop_front();
-                }
-                if departures.len() <= path.queue {
-                    let begins = departures.back().map_or(now, |last| (*last).max(now));
-                    let leaves = begins + Span::from_secs_f64(bits / rate(begins));
-                    departures.push_back(leaves);
-                    let seq = flows[flow].next;
-                    push(&mut agenda, leaves + DELAY, Event::Arrive(flow, seq, now));
-                }
-                flows[flow].next += 1;
-                let takes = guard.rate(StationId(flow as u32)).time_to_send(Bytes::new(path.size));
-                push(&mut agenda, now + takes, Event::Send(flow));
-            }
-            Event::Arrive(index, seq, sent_at) => {
-                let flow = &mut flows[index];
-                flow.account.on_packet(now, sent_at, Bytes::new(path.size), DELTA);
-                flow.packets += 1;
-                flow.newest = Some((seq, sent_at, now));
-                if now >= at(10.0) {
-                    load.came += bits;
-                }
-                if let Some(due) = flow.account.urgent_at(flow.missing(), DELTA) {
-                    push(&mut agenda, due.max(now), Event::Tell(index, true));
-                }
-            }
-            Event::Tell(index, is_urgent) => {
-                let flow = &mut flows[index];
-                let due = flow.account.urgent_at(flow.missing(), DELTA);
-                let has_newest =
-                    flow.newest.filter(|_| !is_urgent || due.is_some_and(|at| at <= now));
-                if let Some((newest_seq, newest_sent_at, newest_received_at)) = has_newest {
-                    let mut delivered = flow.account.report(now, flow.missing());
-                    let mut packets = flow.packets as u32;
-                    if path.has_liar && index == 0 {
-                        packets = newest_seq as u32 + 1;
-                        delivered = Delivered {
-                            bytes: u64::from(packets) * path.size,
-                            rate: BitRate::from_mbps(1_000_000),
-                            ..Delivered::default()
-                        };
-                    }
-                    flow.told.push(Delivery {
-                        newest_seq,
-                        newest_sent_at,
-                        newest_received_at,
-                        packets,
-                        delivered: Some(delivered),
-                        given_up: 0,
-                    });
-                    push(&mut agenda, now + DELAY, Event::Hear(index, flow.told.len() - 1));
-                }
-                if !is_urgent {
-                    push(&mut agenda, now + DELTA, Event::Tell(index, false));
-                }
-            }
+            Event::Send(flow) => world.send(now, flow),
+            Event::Arrive(flow, seq, sent_at) => world.arrive(now, flow, seq, sent_at),
+            Event::Tell(flow, is_urgent) => world.report(now, flow, is_urgent),
             Event::Hear(flow, told) => {
-                let delivery = flows[flow].told[told];
-                guard.on_delivery(now, StationId(flow as u32), &delivery, Bytes::default());
+                let delivery = world.flows[flow].told[told];
+                let flow = StationId(flow as u32);
+                world.guard.on_delivery(now, flow, &delivery, Bytes::default());
             }
         }
     }
-    load
+    world.load
+}
+
+/// The bin of 0.1 s, from 10 s on.
+fn bin(now: Time) -> usize {
+    (now.since(at(10.0)).as_secs_f64() * 10.0) as usize
+}
+
+impl<'a> World<'a> {
+    fn new(path: &'a Path) -> Self {
+        let bins = ((path.seconds - 10.0) * 10.0) as usize;
+        let mut world = Self {
+            path,
+            guard: guarded(300),
+            flows: (0..path.flows).map(|_| Flow::default()).collect(),
+            agenda: BinaryHeap::new(),
+            number: 0,
+            departures: VecDeque::new(),
+            load: Load { sent: vec![0.0; bins], could: Vec::new(), came: 0.0 },
+        };
+        let could = (0..bins).map(|bin| world.rate(at(10.0 + bin as f64 / 10.0)) / 10.0);
+        world.load.could = could.collect();
+        for flow in 0..path.flows {
+            world.guard.on_join(Time::ZERO, StationId(flow as u32)).unwrap();
+            world.push(at(0.003 * flow as f64), Event::Send(flow));
+            world.push(at(0.5 + 0.007 * flow as f64), Event::Tell(flow, false));
+        }
+        world.push(Time::ZERO, Event::Tick);
+        world
+    }
+
+    fn push(&mut self, when: Time, event: Event) {
+        self.number += 1;
+        self.agenda.push(Reverse((when, self.number, event)));
+    }
+
+    /// In bit/s.
+    fn rate(&self, now: Time) -> f64 {
+        let seconds = now.since(Time::ZERO).as_secs_f64();
+        self.path.rates.iter().rev().find(|(from, _)| *from <= seconds).unwrap().1 * 1e6
+    }
+
+    fn bits(&self) -> f64 {
+        self.path.size as f64 * 8.0
+    }
+
+    fn send(&mut self, now: Time, flow: usize) {
+        let bits = self.bits();
+        if now >= at(10.0) {
+            self.load.sent[bin(now)] += bits;
+        }
+        while self.departures.front().is_some_and(|leaves| *leaves <= now) {
+            self.departures.pop_front();
+        }
+        if self.departures.len() <= self.path.queue {
+            let begins = self.departures.back().map_or(now, |last| (*last).max(now));
+            let leaves = begins + Span::from_secs_f64(bits / self.rate(begins));
+            self.departures.push_back(leaves);
+            let seq = self.flows[flow].next;
+            self.push(leaves + DELAY, Event::Arrive(flow, seq, now));
+        }
+        self.flows[flow].next += 1;
+        let size = Bytes::new(self.path.size);
+        let takes = self.guard.rate(StationId(flow as u32)).time_to_send(size);
+        self.push(now + takes, Event::Send(flow));
+    }
+
+    fn arrive(&mut self, now: Time, index: usize, seq: u64, sent_at: Time) {
+        let flow = &mut self.flows[index];
+        flow.account.on_packet(now, sent_at, Bytes::new(self.path.size), DELTA);
+        flow.packets += 1;
+        flow.newest = Some((seq, sent_at, now));
+        let urgent_at = flow.account.urgent_at(flow.missing(), DELTA);
+        if now >= at(10.0) {
+            self.load.came += self.bits();
+        }
+        if let Some(due) = urgent_at {
+            self.push(due.max(now), Event::Tell(index, true));
+        }
+    }
+
+    fn report(&mut self, now: Time, index: usize, is_urgent: bool) {
+        let path = self.path;
+        let flow = &mut self.flows[index];
+        let due = flow.account.urgent_at(flow.missing(), DELTA);
+        let has_newest = flow.newest.filter(|_| !is_urgent || due.is_some_and(|at| at <= now));
+        if let Some((newest_seq, newest_sent_at, newest_received_at)) = has_newest {
+            let mut delivered = flow.account.report(now, flow.missing());
+            let mut packets = flow.packets as u32;
+            if path.has_liar && index == 0 {
+                packets = newest_seq as u32 + 1;
+                delivered = Delivered {
+                    bytes: u64::from(packets) * path.size,
+                    rate: BitRate::from_mbps(1_000_000),
+                    ..Delivered::default()
+                };
+            }
+            flow.told.push(Delivery {
+                newest_seq,
+                newest_sent_at,
+                newest_received_at,
+                packets,
+                delivered: Some(delivered),
+                given_up: 0,
+            });
+            let told = flow.told.len() - 1;
+            self.push(now + DELAY, Event::Hear(index, told));
+        }
+        if !is_urgent {
+            self.push(now + DELTA, Event::Tell(index, false));
+        }
+    }
 }
 
 const PLAIN: fn() -> Path = || Path {

@@ -1,15 +1,14 @@
 //! Control groups of version 2, as far as a program is attached to one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use crate::error::{KernelError, require_root};
+use crate::mounts::mounted;
 use crate::pin;
 
 /// What the names of cgroups of [`OwnCgroup`] begin with.
@@ -18,28 +17,6 @@ const PREFIX: &str = "freshline-run-";
 /// How often it is looked whether killed processes are gone, and how many times at most.
 const GONE_EVERY: Duration = Duration::from_millis(5);
 const GONE_LOOKS: usize = 400;
-
-/// Where a file system of this type is mounted first.
-pub(crate) fn mounted(file_system: &str) -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let at = fields.next()?;
-        (fields.next()? == file_system).then(|| unescaped(at))
-    })
-}
-
-/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
-fn unescaped(path: &str) -> PathBuf {
-    let mut parts = path.split('\\');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(3).unwrap_or((part, ""));
-        bytes.extend(u8::from_str_radix(code, 8));
-        bytes.extend(rest.as_bytes());
-    }
-    OsString::from_vec(bytes).into()
-}
 
 /// The cgroup above all others, which has every process of the host.
 ///
@@ -206,17 +183,5 @@ fn remove_deserted_runs() {
                 folders.push(entry.path());
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_with_a_space_is_read_as_it_is() {
-        assert_eq!(unescaped("/sys/fs/cgroup"), Path::new("/sys/fs/cgroup"));
-        assert_eq!(unescaped(r"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescaped(r"/odd\"), Path::new("/odd"));
     }
 }

@@ -49,8 +49,9 @@ impl Device {
             setns(&netns, CloneFlags::CLONE_NEWNET)?;
             Ok::<_, nix::Error>(self.exists())
         };
-        let told = thread::scope(|scope| scope.spawn(is_there).join().expect("it does not panic"));
-        told.is_ok_and(|is_there| !is_there)
+        let outcome =
+            thread::scope(|scope| scope.spawn(is_there).join().expect("it does not panic"));
+        outcome.is_ok_and(|is_there| !is_there)
     }
 }
 

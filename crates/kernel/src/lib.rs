@@ -24,6 +24,7 @@ pub mod dtpa;
 mod error;
 pub mod ifc_qdisc;
 mod maps;
+mod mounts;
 mod pin;
 mod programs;
 pub mod receiver;

@@ -26,7 +26,7 @@ use nix::mount::{MsFlags, mount};
 use nix::unistd::Pid;
 
 use crate::KernelError;
-use crate::cgroup::mounted;
+use crate::mounts::mounted;
 
 /// Where it is mounted if it is not yet; the place that systemd and others take.
 const USUAL: &str = "/sys/fs/bpf";

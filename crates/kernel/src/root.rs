@@ -44,7 +44,7 @@ impl Found {
         }
         let found = Self { handle: handle.into(), settings };
         let is_short = found.settings.len() <= LONGEST;
-        if RESTORABLE.contains(&kind.as_str()) && is_short && found.comes_back() {
+        if RESTORABLE.contains(&kind.as_str()) && is_short && found.returns() {
             return Ok(found);
         }
         Err(KernelError::Irreplaceable { device: device.name.clone(), kind })
@@ -52,7 +52,7 @@ impl Found {
 
     /// Whether the kernel makes the same of what it told: on the loopback device of a network
     /// namespace that is there for this alone, and gone with its thread.
-    fn comes_back(&self) -> bool {
+    fn returns(&self) -> bool {
         let tried = || {
             unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
             let mut route = Route::open()?;
@@ -123,7 +123,7 @@ mod tests {
     use nix::unistd::Uid;
 
     #[test]
-    fn only_what_the_kernel_tells_as_it_was_told_comes_back() {
+    fn only_what_the_kernel_tells_as_it_was_told_returns() {
         if !Uid::effective().is_root() {
             println!("skipped: needs root");
             return;
@@ -132,9 +132,9 @@ mod tests {
             handle: Handle { major: 5, minor: 0 }.into(),
             settings: Qdisc::settings(kind, options),
         };
-        assert!(found("pfifo", &77_u32.to_ne_bytes()).comes_back());
-        assert!(!found("pfifo", &[]).comes_back(), "it has a limit, which was not given");
+        assert!(found("pfifo", &77_u32.to_ne_bytes()).returns());
+        assert!(!found("pfifo", &[]).returns(), "it has a limit, which was not given");
         let unknown = found("unknown", &[]);
-        assert!(!unknown.comes_back());
+        assert!(!unknown.returns());
     }
 }

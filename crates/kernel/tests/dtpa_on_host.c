@@ -1,6 +1,6 @@
 /* law.h of DTPA as a program: what it is told, line by line, and what it knows after a round trip.
  *
- *     new SHARE_PER_1000_S RTT_WEIGHT MOST_WINDOW MEMORY WITHOUT_PEAK
+ *     new SHARE_PER_1000_S RTT_WEIGHT MAX_WINDOW MEMORY WITHOUT_PEAK
  *     sent SEGMENTS
  *     timeout
  *     fast_retransmit

@@ -46,7 +46,7 @@ static unsigned long long big_endian(const __u8 *bytes)
 	return value;
 }
 
-static struct rule rules[MOST_RULES];
+static struct rule rules[MAX_RULES];
 static __u64 rules_count;
 static __u8 front[FRONT_MEMORY];
 
@@ -146,7 +146,7 @@ int main(void)
 			       (unsigned long long)flow_sojourn_bucket(bucket));
 		} else if (!strcmp(what, "rules")) {
 			rules_count = number();
-			for (__u64 at = 0; at < rules_count && at < MOST_RULES; at++) {
+			for (__u64 at = 0; at < rules_count && at < MAX_RULES; at++) {
 				rules[at].condition = number();
 				rules[at].outcome = number();
 				rules[at].from = number();

@@ -34,56 +34,12 @@ fn rows(classifier: &Classifier) -> String {
 
 /// Bytes that are, or might be, the front of an IP packet.
 fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
-    let mut payload = vec![0; rng.random_range(0..100)];
-    rng.fill_bytes(&mut payload);
-    let fronts: [&[u8]; 9] = [
-        &[],
-        b"FL\x01\x01",
-        b"FL\x01\x02",
-        &[0xc3, 0, 0, 0, 1],
-        &[22, 0xfe, 0xfd, 0],
-        &[0x80, 96],
-        &[0x81, 200],
-        &[4, 0, 0, 0],
-        &[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42],
-    ];
-    let link_control = [135, 143][rng.random_range(0..2)];
-    let fronts: Vec<&[u8]> =
-        fronts.into_iter().chain([std::slice::from_ref(&link_control)]).collect();
-    let front = fronts[rng.random_range(0..fronts.len())];
-    if payload.len() >= front.len() {
-        payload[..front.len()].copy_from_slice(front);
-    }
-    if front == [4, 0, 0, 0] {
-        payload.truncate(payload.len() / 16 * 16);
-    }
+    let payload = any_payload(rng);
     let ports = [53, 443, 5005, rng.random()].map(|port| (port, rng.random::<u16>()));
     let (from, to) = ports[rng.random_range(0..4)];
     let mut packet = Vec::new();
     let dscp = rng.random_range(0..64_u8);
-    let four = Ipv4Header {
-        dscp: dscp.try_into().unwrap(),
-        source: rng.random(),
-        destination: rng.random(),
-        more_fragments: rng.random_range(0..6) == 0,
-        fragment_offset: IpFragOffset::try_new(rng.random_range(0..9_u16) / 8).unwrap(),
-        time_to_live: 64,
-        ..Ipv4Header::default()
-    };
-    let six = Ipv6Header {
-        traffic_class: dscp << 2,
-        source: rng.random(),
-        destination: {
-            let any: [u8; 16] = rng.random();
-            if rng.random::<bool>() {
-                any
-            } else {
-                [&[0xff, 2][..], &any[2..]].concat().try_into().unwrap()
-            }
-        },
-        hop_limit: [1, 64, 255][rng.random_range(0..3)],
-        ..Ipv6Header::default()
-    };
+    let (four, six) = any_headers(rng, dscp);
     let is_four = rng.random::<bool>();
     let others = [1, 33, 47, 50, 58, 58, 132, 136, 255].map(IpNumber);
     let other = others[rng.random_range(0..others.len())];
@@ -108,6 +64,61 @@ fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
         if rng.random_range(0..5) == 0 { rng.random_range(0..=packet.len()) } else { packet.len() };
     packet.truncate(kept.min(Header::SNAP_LEN));
     packet
+}
+
+/// What an update, a stream or another message of a known protocol begins with, or anything.
+fn any_payload(rng: &mut Pcg32) -> Vec<u8> {
+    let mut payload = vec![0; rng.random_range(0..100)];
+    rng.fill_bytes(&mut payload);
+    let fronts: [&[u8]; 9] = [
+        &[],
+        b"FL\x01\x01",
+        b"FL\x01\x02",
+        &[0xc3, 0, 0, 0, 1],
+        &[22, 0xfe, 0xfd, 0],
+        &[0x80, 96],
+        &[0x81, 200],
+        &[4, 0, 0, 0],
+        &[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42],
+    ];
+    let link_control = [135, 143][rng.random_range(0..2)];
+    let fronts: Vec<&[u8]> =
+        fronts.into_iter().chain([std::slice::from_ref(&link_control)]).collect();
+    let front = fronts[rng.random_range(0..fronts.len())];
+    if payload.len() >= front.len() {
+        payload[..front.len()].copy_from_slice(front);
+    }
+    if front == [4, 0, 0, 0] {
+        payload.truncate(payload.len() / 16 * 16);
+    }
+    payload
+}
+
+fn any_headers(rng: &mut Pcg32, dscp: u8) -> (Ipv4Header, Ipv6Header) {
+    let four = Ipv4Header {
+        dscp: dscp.try_into().unwrap(),
+        source: rng.random(),
+        destination: rng.random(),
+        more_fragments: rng.random_range(0..6) == 0,
+        fragment_offset: IpFragOffset::try_new(rng.random_range(0..9_u16) / 8).unwrap(),
+        time_to_live: 64,
+        ..Ipv4Header::default()
+    };
+    let six = Ipv6Header {
+        traffic_class: dscp << 2,
+        source: rng.random(),
+        destination: {
+            let any: [u8; 16] = rng.random();
+            if rng.random::<bool>() {
+                any
+            } else {
+                [&[0xff, 2][..], &any[2..]].concat().try_into().unwrap()
+            }
+        },
+        hop_limit: [1, 64, 255][rng.random_range(0..3)],
+        ..Ipv6Header::default()
+    };
+    (four, six)
 }
 
 /// Puts extension headers behind an IPv6 header.

@@ -10,7 +10,7 @@
 
 #include "../src/ifc_qdisc/turns.h"
 
-#define MOST_FLOWS 64
+#define MAX_FLOWS 64
 
 enum fate {
 	JOINED,
@@ -19,17 +19,17 @@ enum fate {
 	EVICTED,
 };
 
-static struct turn_flow flows[MOST_FLOWS];
-static struct turn_host hosts[MOST_FLOWS];
-static __u64 with[MOST_FLOWS + 1];
-static struct flow held[MOST_FLOWS];
+static struct turn_flow flows[MAX_FLOWS];
+static struct turn_host hosts[MAX_FLOWS];
+static __u64 with[MAX_FLOWS + 1];
+static struct flow held[MAX_FLOWS];
 static __u64 most, count, by_host;
 static struct turns turns;
 /* Of hosts; every third one that it is to forget it keeps. */
 static struct {
 	struct host_address address;
 	__u64 row;
-} table[16 * MOST_FLOWS];
+} table[16 * MAX_FLOWS];
 static __u64 known, forgotten;
 
 static inline struct turn_flow *turn_flow(__u64 row)

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use freshline_core::age::jain_index;
 use freshline_core::unit::{Span, Time};
-use goodput::{Period, goodput_sum};
+use goodput::goodput_sum;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ use crate::scenario::{
 use crate::tcp::multipath::MultipathStats;
 use crate::world::{
     Completion, DownlinkOutcome, ExchangeOutcome, Flow, FrameRecord, HostOutcome, Leg,
-    MultipathOutcome, Parcel, Passed, Routed, StreamOutcome, UpdateOutcome,
+    MultipathOutcome, Parcel, Passed, Period, Routed, StreamOutcome, UpdateOutcome,
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
@@ -250,7 +250,7 @@ fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) 
         let again = subflows.iter().map(|subflow| Some(subflow.retransmitted));
         group.mean("retransmitted", "1", again);
         group.mean("device_mean", "packets", subflows.iter().map(|subflow| subflow.device_mean));
-        group.mean("longest_run", "packets", subflows.iter().map(|subflow| subflow.longest_run));
+        group.mean("longest_run", "packets", subflows.iter().map(|subflow| subflow.max_run));
     }
 }
 
@@ -422,12 +422,12 @@ impl Group<'_> {
                 continue;
             }
             let each = hops.iter().map(|&hop| &built.world.hops()[hop]);
-            let waits = each.clone().map(|hop| &hop.stats().sojourn);
-            self.mean(sojourn, "s", waits.clone().map(|wait| Some(wait.mean().as_secs_f64())));
+            let sojourns = each.clone().map(|hop| &hop.stats().sojourn);
+            self.mean(sojourn, "s", sojourns.clone().map(|wait| Some(wait.mean().as_secs_f64())));
             // Little's law: packets waiting are arrivals a second times their mean wait.
             let seconds = now.since(Time::ZERO).as_secs_f64();
             let waiting =
-                waits.map(|wait| wait.mean().as_secs_f64() * wait.count() as f64 / seconds);
+                sojourns.map(|wait| wait.mean().as_secs_f64() * wait.count() as f64 / seconds);
             self.mean(queue, "packets", waiting.map(Some));
             let used = each.clone().map(|hop| hop.utilisation(Time::ZERO, now));
             self.mean(utilisation, "1", used.map(Some));

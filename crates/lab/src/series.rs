@@ -66,7 +66,7 @@ struct Mark {
     round_trips: u64,
     round_trip_sum: Span,
     /// Of a stream over several paths, payload delivered over each.
-    by_path: [Bytes; MultipathConfig::MOST_PATHS],
+    by_path: [Bytes; MultipathConfig::MAX_PATHS],
 }
 
 impl<W: Write> Series<W> {
@@ -235,7 +235,7 @@ impl Mark {
                 }
             }
             Flow::Multipath(multipath) => {
-                let mut by_path = [Bytes::ZERO; MultipathConfig::MOST_PATHS];
+                let mut by_path = [Bytes::ZERO; MultipathConfig::MAX_PATHS];
                 let subflows = multipath.sender().subflows().len();
                 for (path, delivered) in by_path.iter_mut().enumerate().take(subflows) {
                     *delivered = multipath.receiver().delivered_by(path);

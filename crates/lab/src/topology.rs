@@ -158,15 +158,15 @@ impl Topology {
     /// If there is no node of such a number.
     pub fn route(&self, from: usize, to: usize) -> Vec<Crossing> {
         let arrivals = self.arrivals(from);
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         let mut node = to;
         while let Arrival::Over(crossing) = arrivals[node] {
-            way.push(crossing);
+            path.push(crossing);
             let Crossing { link, forward } = crossing;
             node = self.links[link].ends[usize::from(!forward)];
         }
-        way.reverse();
-        way
+        path.reverse();
+        path
     }
 
     /// How each node is first reached from `start`, nearer nodes first.

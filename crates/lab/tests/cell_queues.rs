@@ -35,7 +35,7 @@ const PER_FLOW: &str = r#"{ discipline = "drr", limit = "500p" }"#;
 fn measured(service: &str, queue: &str) -> Vec<Metric> {
     let text = CELL.replace("SERVICE", service).replace("QUEUE", queue);
     // 1500 bytes each ms: 12 Mbit/s.
-    let source = Source { text: &text, beside: &|_| Ok("1\n".to_owned()) };
+    let source = Source { text: &text, read_file: &|_| Ok("1\n".to_owned()) };
     run(&Scenario::parse(source).unwrap(), || {}).unwrap()
 }
 

@@ -73,8 +73,8 @@ fn one_stream_over_all_paths_loses_blocks_only_if_it_is_to() {
     let one = ["flow.mptcp.multipath.independent=false", "flow.mptcp.multipath.rate=20mbit"];
     let metrics = measured(&one);
     assert!(value(&metrics, "refused", "mptcp") > 1_000.0);
-    let waits = [&one[..], &["flow.mptcp.multipath.drop=false"]].concat();
-    assert_eq!(value(&measured(&waits), "refused", "mptcp"), 0.0);
+    let delays = [&one[..], &["flow.mptcp.multipath.drop=false"]].concat();
+    assert_eq!(value(&measured(&delays), "refused", "mptcp"), 0.0);
 }
 
 #[test]

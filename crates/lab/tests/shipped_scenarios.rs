@@ -83,7 +83,7 @@ fn check(path: &Path, text: &str, reproduction: &Reproduction) {
         let changes = changes(row);
         // Rows in a row often are several numbers of one run.
         if last.as_ref().is_none_or(|(known, _)| *known != changes) {
-            let scenario = Scenario::parse_with(Source { text, beside: &beside }, &changes);
+            let scenario = Scenario::parse_with(Source { text, read_file: &beside }, &changes);
             last = Some((changes, scenario.unwrap_or_else(|error| panic!("{place}: {error}"))));
         }
         let Some((_, scenario)) = &last else { continue };
@@ -131,7 +131,7 @@ fn rows_and_trends_name_what_there_is() {
         if table.contains_key("reproduce") {
             let folder = path.parent().unwrap();
             let beside = |name: &str| fs::read_to_string(folder.join(name));
-            let source = Source { text: &text, beside: &beside };
+            let source = Source { text: &text, read_file: &beside };
             let reproduction = Scenario::parse(source).unwrap().reproduce.unwrap();
             rows += reproduction.rows.len();
             check(&path, &text, &reproduction);

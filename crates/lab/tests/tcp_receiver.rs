@@ -95,11 +95,11 @@ fn a_segment_that_arrives_twice_is_told_of_once() {
     }
     let ack = receiver.poll_transmit(at(1)).expect("an ack");
     assert_eq!(ack.sack.as_slice(), blocks([(0, 1)]));
-    assert!(ack.sack.tells_of_duplicate(ack.ack));
+    assert!(ack.sack.reports_duplicate(ack.ack));
     receiver.on_segment(at(2), &data(at(2), 3));
     let ack = receiver.poll_transmit(at(2)).expect("an ack");
     assert_eq!(ack.sack.as_slice(), blocks([(3, 4)]));
-    assert!(!ack.sack.tells_of_duplicate(ack.ack));
+    assert!(!ack.sack.reports_duplicate(ack.ack));
 }
 
 #[test]

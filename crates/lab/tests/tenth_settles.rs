@@ -123,7 +123,7 @@ impl Watched {
     }
 
     /// The most that waited in any queue.
-    fn most_held(&self, looks: Range<usize>) -> u64 {
+    fn max_held(&self, looks: Range<usize>) -> u64 {
         self.looks[looks].iter().map(|look| look.held).max().unwrap()
     }
 
@@ -169,7 +169,7 @@ fn start(text: &str) -> ([f64; 2], u64) {
         let all = watched.settled(0..end, 10 * LOOKS, Watched::age, last) / rtt.as_secs_f64();
         let longest = if text.contains("loss") { f64::INFINITY } else { 40.0 };
         assert!(all < longest, "the age leaves what it has settled to: {all}");
-        (settled, watched.most_held(first))
+        (settled, watched.max_held(first))
     });
     runs.reduce(worse).unwrap()
 }
@@ -200,7 +200,7 @@ fn step(text: &str, seconds: Range<u64>) -> ([f64; 2], u64) {
             let last = mean(&watched, looks.start + looks.len() / 2..looks.end);
             watched.settled(looks.clone(), 10, mean, last)
         });
-        (settled, watched.most_held(looks))
+        (settled, watched.max_held(looks))
     });
     runs.reduce(worse).unwrap()
 }

@@ -46,7 +46,7 @@ fn scenario_of(text: &str, ring: &str, changes: &[&str]) -> Result<Scenario, Str
         _ => Err(io::ErrorKind::NotFound.into()),
     };
     let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
-    let source = Source { text, beside: &beside };
+    let source = Source { text, read_file: &beside };
     Scenario::parse_with(source, &changes).map_err(|error| error.to_string())
 }
 

@@ -25,7 +25,7 @@ load = { pattern = "constant", rate = "20mbit", size = "1500B" }
 fn a_trace_beside_the_scenario_decides_what_a_link_carries() {
     let folder = tempfile::tempdir().unwrap();
     let beside = |name: &str| fs::read_to_string(folder.path().join(name));
-    let source = Source { text: SCENARIO, beside: &beside };
+    let source = Source { text: SCENARIO, read_file: &beside };
     let missing = Scenario::parse(source).unwrap_err().to_string();
     assert!(
         missing.contains("line 7")
@@ -74,7 +74,7 @@ fn a_step_of_the_delay_is_in_the_age() {
     let mut lines: Vec<_> = std::iter::once("0 delay=20ms\n".to_owned()).chain(lines).collect();
     lines.insert(9_000, "9000 delay=50ms\n".to_owned());
     let text = updates("\"steps.trace\"");
-    let source = Source { text: &text, beside: &|_| Ok(lines.concat()) };
+    let source = Source { text: &text, read_file: &|_| Ok(lines.concat()) };
     let age = metric(&Scenario::parse(source).unwrap(), "age_mean");
     // The delay, up to 1 ms until the next opportunity, and half of the 10 ms between updates. A step
     // up adds 30 ms of silence, in which the age grows: to both sides 0.09 ms at most.

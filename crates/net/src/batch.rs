@@ -22,7 +22,7 @@ use crate::received::{Info, address};
 const BUFFER: usize = 65_535;
 
 /// Stands for a sender that the kernel did not name.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The most segments that go out in one call; the kernel's own limit (`UDP_MAX_SEGMENTS`) was
 /// 64 up to Linux 6.8.
@@ -268,7 +268,7 @@ impl Inbox {
                 let from = message.address.and_then(address);
                 let info = message.cmsgs().map(Info::of).unwrap_or_default();
                 // Without an address it is nobody's; an empty train takes its place.
-                from.map_or((0, NOBODY, Info::default()), |from| (message.bytes, from, info))
+                from.map_or((0, NO_ADDRESS, Info::default()), |from| (message.bytes, from, info))
             })),
             // What a host answered to an earlier packet of ours, as nobody listens there.
             Err(Errno::ECONNREFUSED | Errno::EINTR) => {}

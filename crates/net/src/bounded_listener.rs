@@ -45,7 +45,7 @@ impl axum::serve::Listener for BoundedListener {
     async fn accept(&mut self) -> (Bounded, SocketAddr) {
         let (stream, address) = loop {
             match self.listener.accept().await {
-                Ok(came) => break came,
+                Ok(accepted) => break accepted,
                 Err(_) => sleep(RETRY).await,
             }
         };

@@ -28,7 +28,7 @@ const A_TURN: Span = Span::from_micros(500);
 const STRANGERS: Span = Span::from_millis(1);
 
 /// Datagrams of each queue that can be put off.
-const MOST_LATER: usize = 64;
+const MAX_LATER: usize = 64;
 
 /// Wanted size of a receive buffer where there are several, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -109,7 +109,7 @@ impl Later {
         dscp: Option<Dscp>,
         bytes: &[u8],
     ) -> bool {
-        let has_room = self.0.len() < MOST_LATER;
+        let has_room = self.0.len() < MAX_LATER;
         if has_room {
             self.0.push_back(Held { received_at, from, dscp, bytes: bytes.into() });
         }
@@ -481,7 +481,7 @@ mod tests {
 
         let (mut later, from) = (Later::default(), Address { remote: to, local: None });
         let taken = (0..100).filter(|_| later.push(Time::ZERO, from, None, &[7]));
-        assert_eq!(taken.count(), MOST_LATER);
+        assert_eq!(taken.count(), MAX_LATER);
     }
 
     #[test]

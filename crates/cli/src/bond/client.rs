@@ -5,18 +5,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use freshline_core::unit::Span;
-use freshline_net::bond::{Client, ClientConfig, Target};
+use freshline_net::bond::{Client, ClientConfig, ListenConfig, Target, ViaPath};
 use freshline_net::clock::Clock;
 use freshline_net::dial::Remote;
 use freshline_net::quic::{Fingerprint, Trust};
 use miette::miette;
 
 use super::show::Show;
-use super::{How, Who, authorities, failure};
-use crate::Failure;
+use super::{CertArgs, How, authorities, failure};
+use crate::failure::Failure;
 use crate::output::stop_on_signals;
 use crate::privileges::LEAVES_BY_INTERFACES;
-use crate::way::Way;
 
 /// Take programs' connections in, and carry them to the server over all paths.
 #[derive(Debug, clap::Args)]
@@ -27,7 +26,7 @@ pub(crate) struct Args {
     /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
     /// which the server has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
-    via: Vec<Way>,
+    via: Vec<ViaPath>,
     /// Listen here for programs that speak SOCKS5 (TCP and UDP), or HTTP as to a proxy; the server
     /// looks up names.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
-    who: Who,
+    cert_args: CertArgs,
     /// Trust the server that has this certificate; it prints its fingerprint at start.
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
     pin: Option<Fingerprint>,
@@ -84,23 +83,23 @@ fn remote(server: &Target) -> Remote {
 }
 
 /// Refuses the same path twice: it would be one path, reported as two.
-fn distinct(vias: &[Way]) -> Result<(), Failure> {
-    let same = |(index, way): &(usize, &Way)| {
-        vias[..*index].iter().any(|other| (&other.via, other.peer) == (&way.via, way.peer))
+fn distinct(vias: &[ViaPath]) -> Result<(), Failure> {
+    let same = |(index, path): &(usize, &ViaPath)| {
+        vias[..*index].iter().any(|other| (&other.via, other.peer) == (&path.via, path.peer))
     };
     match vias.iter().enumerate().find(same) {
         None => Ok(()),
-        Some((_, way)) => Err(Failure::Usage(miette!(
+        Some((_, path)) => Err(Failure::Usage(miette!(
             help = "the same interface can be given again for another address of the server, as \
                     IF@ADDR:PORT",
             "--via {} is given twice",
-            way.via
+            path.via
         ))),
     }
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let identity = args.who.identity()?;
+    let identity = args.cert_args.identity()?;
     let trust = match (args.pin, &args.ca) {
         (Some(pin), _) => Trust::Pinned(pin),
         (None, Some(file)) => Trust::Authorities(authorities(file)?),
@@ -116,10 +115,17 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.forward.is_empty() && args.listen.is_empty() {
         return Err(Failure::Usage(miette!("nothing to carry: give --listen or --forward")));
     }
-    let forwards = args.forward.into_iter().map(|it| (it.listen, Some(it.target)));
-    let listen = args.listen.into_iter().map(|listen| (listen, None)).chain(forwards);
+    let forwards = args
+        .forward
+        .into_iter()
+        .map(|it| ListenConfig { address: it.listen, target: Some(it.target) });
+    let listen = args
+        .listen
+        .into_iter()
+        .map(|address| ListenConfig { address, target: None })
+        .chain(forwards);
     let mut needs = args.show.needs(LEAVES_BY_INTERFACES);
-    for (address, _) in listen.clone() {
+    for ListenConfig { address, .. } in listen.clone() {
         needs = needs.listens(Some(address));
     }
     needs.confine();
@@ -128,7 +134,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         server_name: args.server.host(),
         trust,
         identity,
-        vias: args.via.into_iter().map(|way| (way.via, way.peer)).collect(),
+        vias: args.via,
         sending: args.how.sending()?,
         listen: listen.collect(),
     })
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn the_same_via_is_refused_twice() {
         let refused = |vias: &str| {
-            let vias: Vec<Way> = vias.split(',').map(|via| via.parse().unwrap()).collect();
+            let vias: Vec<ViaPath> = vias.split(',').map(|via| via.parse().unwrap()).collect();
             distinct(&vias).is_err()
         };
         assert!(refused("wlan0,wwan0,wlan0"));

@@ -11,8 +11,8 @@ use freshline_system::privileges::Privilege;
 use miette::miette;
 
 use super::show::Show;
-use super::{How, Who, authorities, failure};
-use crate::Failure;
+use super::{CertArgs, How, authorities, failure};
+use crate::failure::Failure;
 use crate::output::stop_on_signals;
 
 /// Take clients' connections, and connect to where they want to go.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
-    who: Who,
+    cert_args: CertArgs,
     /// Take the client that has this certificate; may be given several times. `freshline bond
     /// identity` prints it there.
     #[arg(
@@ -61,7 +61,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         None => Clients::Pinned(args.client_pin.clone()),
     };
-    let identity = args.who.identity()?;
+    let identity = args.cert_args.identity()?;
     let fingerprint = identity.fingerprint();
     // Privileges for the socket: its port, and buffers beyond the system's limit.
     let needs = args.show.needs(&[Privilege::CAP_NET_ADMIN]);

@@ -15,7 +15,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{ms, print_json, printed};
 use crate::privileges::Needs;
 

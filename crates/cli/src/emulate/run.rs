@@ -10,7 +10,7 @@ use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan_help};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::Wrapped;
 use crate::output::{print_json, printed};
 use crate::privileges::Needs;

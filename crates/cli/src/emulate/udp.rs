@@ -18,14 +18,14 @@ use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan, wlan_help};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// The first pause between look-ups of the target; twice as long each time.
 const FIRST_WAIT: Span = Span::from_millis(250);
 
 /// The longest pause.
-const LONGEST_WAIT: Span = Span::from_secs(2);
+const MAX_WAIT: Span = Span::from_secs(2);
 
 /// Relay UDP between clients and a target over an emulated path. Needs no root.
 ///
@@ -174,7 +174,7 @@ fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> 
             say!("cannot resolve --to {target}: {why}; trying again");
         }
         thread::sleep(wait.into());
-        wait = (wait * 2).min(LONGEST_WAIT);
+        wait = (wait * 2).min(MAX_WAIT);
     }
 }
 

@@ -46,7 +46,7 @@ fn or_dash(figure: Option<f64>) -> String {
 
 /// Families with TCP: its goodput under each law, and the best fixed rate that leaves it what Lazy
 /// does.
-pub(super) fn beside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn alongside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
     let all: Vec<_> = named.iter().filter(|(_, it)| it.best.tcp.is_some()).collect();
     let Some((_, first)) = all.first() else { return Ok(()) };
     let law = &first.laws[0].law;

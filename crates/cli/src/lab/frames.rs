@@ -10,7 +10,7 @@ use freshline_lab::scenario::Scenario;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::{Chosen, bad};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Write the frames that the clients of downlinks counted, with where the bottleneck was: what a
 /// locator is trained on.

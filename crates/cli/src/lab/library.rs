@@ -9,7 +9,7 @@ use freshline_lab::scenario::{Change, SetError, Source};
 use include_dir::{Dir, include_dir};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
@@ -17,18 +17,18 @@ static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 const GROUPS: [&str; 7] = ["dtpa", "fresher", "ifc", "qaware", "rtac", "sorpc", "wlan"];
 
 /// Reads what a scenario names.
-type Beside = dyn Fn(&str) -> io::Result<String>;
+type ReadFile = dyn Fn(&str) -> io::Result<String>;
 
 /// A scenario as text.
 pub(super) struct Text {
     pub(super) name: String,
     pub(super) text: String,
-    beside: Box<Beside>,
+    read_file: Box<ReadFile>,
 }
 
 impl Text {
     pub(super) fn source(&self) -> Source<'_> {
-        Source { text: &self.text, beside: &*self.beside }
+        Source { text: &self.text, read_file: &*self.read_file }
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Text> {
             let name = file.path().with_extension("").to_string_lossy().into_owned();
             let text = file.contents_utf8()?.to_owned();
             let folder = file.path().parent().unwrap_or(Path::new(""));
-            Some(Text { name, text, beside: Box::new(|name| embedded(&folder.join(name))) })
+            Some(Text { name, text, read_file: Box::new(|name| embedded(&folder.join(name))) })
         })
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -77,8 +77,8 @@ pub(super) fn find(name: &str) -> Result<Text, Failure> {
         })
         .map_err(Failure::Usage)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let beside = Box::new(move |name: &str| fs::read_to_string(folder.join(name)));
-    Ok(Text { name: name.to_owned(), text, beside })
+    let read_file = Box::new(move |name: &str| fs::read_to_string(folder.join(name)));
+    Ok(Text { name: name.to_owned(), text, read_file })
 }
 
 /// A file that comes with the program, with its path from the folder of all scenarios.

@@ -6,7 +6,7 @@ use freshline_lab::scenario::Scenario;
 use serde::Serialize;
 
 use super::library::{self, bad};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// List the scenarios that come with the program, and the figures that they reproduce.

@@ -9,7 +9,7 @@ use freshline_lab::run::Point;
 use miette::{IntoDiagnostic, WrapErr};
 
 use super::library::{Chosen, bad};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Write the packets of a scenario's downlinks as their clients saw them, to train estimators of
 /// Wi-Fi frames on.

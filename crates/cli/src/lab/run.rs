@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::figure;
 use super::library::{Chosen, bad};
 use super::watch::Watched;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed, quoted};
 
 /// Run a scenario in virtual time and print what it measured.

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::miette;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
 
 /// Put sources and a monitor through faults in virtual time, and check what must always hold.

@@ -9,7 +9,7 @@ use freshline_core::link::{CellularModel, LeoModel, Trace, TraceModel};
 use freshline_core::unit::{BitRate, Span, UpdateRate};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::printed;
 
 /// Generate a trace of a path with varying capacity and delay.

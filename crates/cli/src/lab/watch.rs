@@ -15,8 +15,8 @@ use freshline_lab::world::{Carrier, Flow};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {
@@ -110,6 +110,6 @@ fn create(path: PathBuf) -> io::Result<Out> {
 }
 
 fn written<T>(result: io::Result<T>, what: impl Display) -> Result<T, Failure> {
-    let told = result.into_diagnostic().wrap_err_with(|| format!("cannot write {what}"));
-    told.map_err(Failure::Runtime)
+    let outcome = result.into_diagnostic().wrap_err_with(|| format!("cannot write {what}"));
+    outcome.map_err(Failure::Runtime)
 }

@@ -3,7 +3,7 @@
 use freshline_kernel::dtpa::{self, Held, NAME};
 
 use super::{Law, failure, say};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::{Term, keep};
 use crate::privileges::DETACHES_MESH;
 

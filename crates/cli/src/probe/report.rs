@@ -151,7 +151,7 @@ impl Report {
                  search, {:.2} ms.",
                 law.law,
                 law.means.updates_per_s,
-                beside(above),
+                compared(above),
                 law.age_mean_from_start_ms
             )?;
         }
@@ -168,7 +168,7 @@ impl Means {
 }
 
 /// A difference in percent with its direction: "4.2 % below".
-fn beside(above_percent: f64) -> String {
+fn compared(above_percent: f64) -> String {
     let side = if above_percent < 0.0 { "below" } else { "above" };
     format!("{:.1} % {side}", above_percent.abs())
 }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_less_is_below() {
-        assert_eq!(beside(-51.04), "51.0 % below");
-        assert_eq!(beside(3.0), "3.0 % above");
+        assert_eq!(compared(-51.04), "51.0 % below");
+        assert_eq!(compared(3.0), "3.0 % above");
     }
 }

@@ -98,7 +98,7 @@ impl Probe {
             reason: String::new(),
         };
         source.run(&stop, None, &mut observer)?;
-        self.tell_marks(source.session());
+        self.report_marks(source.session());
         match observer.stage {
             Stage::Over(trial) => {
                 self.interrupt.sleep(trial.drain);
@@ -110,14 +110,14 @@ impl Probe {
     }
 
     /// Counts how packets arrived, and reports once if the path changes marks.
-    fn tell_marks(&self, source: &session::Source) {
+    fn report_marks(&self, source: &session::Source) {
         let Some(marks) = source.marks(PathId::FIRST) else { return };
         let report = MarkReport::of(source.dscp(), marks);
         let before = self.arrived.take();
         self.arrived.replace(Some(before.map_or(report, |before| before.and(report))));
-        let Some(told) = &self.marks else { return };
+        let Some(printed_marks) = &self.marks else { return };
         for change in mark::changed(&report, ["updates", "acks"]) {
-            told.borrow_mut().tell(change);
+            printed_marks.borrow_mut().report_once(change);
         }
     }
 }
@@ -195,7 +195,7 @@ impl Mark {
         let (age, counters) = (source.age().process(), source.counters());
         let seconds = now.since(self.at).as_secs_f64();
         let acked = counters.acked - self.counters.acked;
-        let under_way = source.backlog().backlog() as f64;
+        let in_flight = source.backlog().backlog() as f64;
         Some(Trial {
             updates_per_s: (counters.sent - self.counters.sent) as f64 / seconds,
             age_mean: age.mean_since(self.age, now)?,
@@ -205,7 +205,7 @@ impl Mark {
             backlog_mean: source.backlog().mean_since(self.backlog, now)?,
             drain: match acked {
                 0 => PATIENCE,
-                _ => Span::from_secs_f64(under_way * seconds / acked as f64).min(PATIENCE),
+                _ => Span::from_secs_f64(in_flight * seconds / acked as f64).min(PATIENCE),
             },
         })
     }

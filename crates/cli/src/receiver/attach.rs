@@ -6,7 +6,7 @@ use freshline_kernel::cgroup;
 use freshline_kernel::receiver::{Held, Target, attach};
 
 use super::{LawArgs, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::{Term, keep};
 use crate::privileges::DETACHES;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use freshline_kernel::receiver::{Target, detach, detach_all};
 
 use super::failure;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// End what `attach` began: connections get the windows that they would have without it. What a
 /// process holds ends with that.

@@ -4,7 +4,7 @@ use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::receiver::{Target, attach};
 
 use super::{LawArgs, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::{Signals, Wrapped};
 
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.

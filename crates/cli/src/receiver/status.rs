@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::held;
 use crate::output::Form;
 

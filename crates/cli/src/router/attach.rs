@@ -6,7 +6,7 @@ use freshline_net::router::{Order, Via, order};
 use super::flags::{Chosen, Flags, say_updates};
 use super::run::route;
 use super::table::at_rate;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 
 /// Hold what leaves through a device inside the kernel, as `run` does in user space. Needs root.

@@ -3,7 +3,7 @@
 use freshline_kernel::{KernelError, ifc_qdisc};
 use freshline_net::router::{Order, order};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::failure;
 
 /// End freshness control in the kernel: restore the queueing discipline that the device had before

@@ -14,7 +14,7 @@ use miette::IntoDiagnostic;
 
 use super::flags::{Chosen, Flags, say_updates};
 use super::{is_in_kernel, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{printed, stop_on_signals};
 use crate::privileges::Needs;
 
@@ -106,7 +106,7 @@ pub(super) fn route(
     }
     if !json {
         let orders = router.orders();
-        thread::spawn(move || tell_each_second(&orders));
+        thread::spawn(move || print_each_second(&orders));
     }
     let until = duration.map(|duration| Clock::new().now() + duration);
     let report = router.run(&stop, until).map_err(failure)?;
@@ -126,7 +126,7 @@ pub(super) fn failure(error: RouterError) -> Failure {
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
 
-fn tell_each_second(orders: &Orders) {
+fn print_each_second(orders: &Orders) {
     loop {
         thread::sleep(Duration::from_secs(1));
         let report = match orders.give(Order::default()) {

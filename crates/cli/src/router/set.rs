@@ -5,7 +5,7 @@ use freshline_core::unit::BitRate;
 use freshline_net::router::Order;
 
 use super::{ordered, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Change the rate or the share of updates of a running router.
@@ -39,6 +39,6 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let Args { dev, aoi_share, rate, json } = args;
-    let told = ordered(&dev, Order { aoi_share, rate })?;
-    if json { print_json(&told.report) } else { printed(table::print_told(&told)) }
+    let answer = ordered(&dev, Order { aoi_share, rate })?;
+    if json { print_json(&answer.report) } else { printed(table::print_answer(&answer)) }
 }

@@ -3,7 +3,7 @@
 use freshline_net::router::{Order, Snapshot};
 
 use super::{ordered, table};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::Form;
 
 /// Show how a running router is set and what it did so far.
@@ -17,11 +17,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let told = ordered(&args.dev, Order::default())?;
+    let answer = ordered(&args.dev, Order::default())?;
     args.form.print(
-        told,
-        table::print_told,
-        |told| told.report.clone(),
-        |told| Snapshot(told.report),
+        answer,
+        table::print_answer,
+        |answer| answer.report.clone(),
+        |answer| Snapshot(answer.report),
     )
 }

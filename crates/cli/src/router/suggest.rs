@@ -9,7 +9,7 @@ use freshline_net::clock::Clock;
 use freshline_net::router::{WatchedFlow, Watcher};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
 
 /// Suggest the share of updates for a wanted age or throughput, or watch flows and their classes.

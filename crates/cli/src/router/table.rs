@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use freshline_core::router::{AccountReport, RouterReport};
 use freshline_core::unit::BitRate;
 
-use super::Told;
-use crate::Failure;
+use super::Answer;
+use crate::failure::Failure;
 use crate::output::{ms, print_json, printed};
 
 /// The report on standard output, as one JSON document or as a table.
@@ -15,12 +15,12 @@ pub(super) fn print(report: &RouterReport, json: bool) -> Result<(), Failure> {
 }
 
 /// Where the router works, and the table.
-pub(super) fn print_told(told: &Told) -> io::Result<()> {
+pub(super) fn print_answer(answer: &Answer) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if told.is_in_kernel {
+    if answer.is_in_kernel {
         writeln!(out, "in the kernel, as the device's own queueing discipline")?;
     }
-    write(&mut out, &told.report)
+    write(&mut out, &answer.report)
 }
 
 /// The rate as messages name it.

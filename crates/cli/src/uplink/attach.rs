@@ -3,7 +3,7 @@
 use freshline_kernel::sorpc::{self, Bands, Below, Held};
 
 use super::{HIDDEN, Law, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::{Term, keep};
 use crate::privileges::DETACHES;
 

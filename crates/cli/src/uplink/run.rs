@@ -4,7 +4,7 @@ use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::sorpc;
 
 use super::{Law, failure};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::{Signals, Wrapped};
 
 /// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use freshline_core::unit::Span;
 use freshline_kernel::sorpc::{
-    Attachment, BandReport, Below, Flow, Leftover, attachments, leftovers,
+    Attachment, BandReport, Below, Leftover, StreamReport, attachments, leftovers,
 };
 use serde::Serialize;
 
 use super::failure;
 use super::metrics::Snapshot;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::hold::held;
 use crate::output::Form;
 
@@ -138,8 +138,8 @@ impl From<&BandReport> for BandRow {
     }
 }
 
-impl From<&Flow> for FlowRow {
-    fn from(flow: &Flow) -> Self {
+impl From<&StreamReport> for FlowRow {
+    fn from(flow: &StreamReport) -> Self {
         Self {
             remote: flow.remote.to_string(),
             local_port: flow.local_port,
@@ -204,7 +204,7 @@ fn print_table(attachments: &[Attachment], leftovers: &[Leftover]) -> io::Result
     Ok(())
 }
 
-fn print_flows(out: &mut impl Write, flows: &[Flow]) -> io::Result<()> {
+fn print_flows(out: &mut impl Write, flows: &[StreamReport]) -> io::Result<()> {
     if flows.is_empty() {
         return Ok(());
     }

@@ -11,10 +11,10 @@ use freshline_core::wlan::{Aggregation, AggregationParams, LevelCounter};
 use miette::{Report, miette};
 use serde::de::DeserializeOwned;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Weights that ship have some 100 kB.
-const LONGEST_FILE: u64 = 4 << 20;
+const MAX_FILE: u64 = 4 << 20;
 
 /// By what packets a frame are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -115,7 +115,7 @@ impl CountingArgs {
 fn weights<T: DeserializeOwned>(file: Option<&Path>, shipped: &str) -> Result<T, Report> {
     let Some(file) = file else { return toml::from_str(shipped).map_err(Report::msg) };
     let mut text = String::new();
-    let read = File::open(file).and_then(|open| open.take(LONGEST_FILE).read_to_string(&mut text));
+    let read = File::open(file).and_then(|open| open.take(MAX_FILE).read_to_string(&mut text));
     read.map_err(|error| miette!("cannot read the weights {}: {error}", file.display()))?;
     toml::from_str(&text)
         .map_err(|error| miette!("the weights {} cannot be understood: {error}", file.display()))

@@ -12,7 +12,7 @@ use freshline_lab::locate::{FlowReport, LocateParams, LocateReport, Numbers, Pla
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Say where the bottleneck of captured flows lies, over time: at the Wi-Fi, or before it.

@@ -17,7 +17,7 @@ use freshline_core::unit::{Span, Time};
 use freshline_net::downlink::Received;
 
 use super::packets::Writer;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Rows that are held. The session takes from the capture what is within
 /// 4096 of the newest packet.

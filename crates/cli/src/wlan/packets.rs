@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use miette::miette;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Pieces that may wait for a slow disk or reader, of at most 9 kB each.
 const WAITING: usize = 4096;

@@ -11,7 +11,7 @@ use freshline_core::wlan::{Binding, Limits, Link, NonlinearParams, Reports, Roun
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
 /// Plan the rates to the stations of an access point: the fairest that keep its delay low.
@@ -92,7 +92,7 @@ struct File {
 }
 
 /// More stations than access points have.
-const MOST_STATIONS: usize = 1_000;
+const MAX_STATIONS: usize = 1_000;
 
 /// A report with its headers.
 const REPORT: Bytes = Bytes::new(84);
@@ -106,7 +106,8 @@ struct Plan {
     packets_bps: f64,
     goodput_bps: f64,
     reports_share: f64,
-    most_packets: usize,
+    #[serde(rename = "most_packets")]
+    max_packets: usize,
     /// The largest K0 of the linear law that is stable here, in bit/s a packet.
     gain_limit_bps: u64,
     /// How many times the overhead that the nonlinear law believes the true one may be.
@@ -172,13 +173,25 @@ impl Args {
             })?;
             each.extend((0..count).map(|_| (stations.clone(), mode)));
         }
-        if each.is_empty() || each.len() > MOST_STATIONS {
+        if each.is_empty() || each.len() > MAX_STATIONS {
             return Err(miette!(
-                "there are {} stations; give 1 to {MOST_STATIONS} by --station or --file",
+                "there are {} stations; give 1 to {MAX_STATIONS} by --station or --file",
                 each.len()
             ));
         }
         Ok(each)
+    }
+
+    /// Limits of an allocation to frames of at most `max_packets`.
+    fn limits(&self, max_packets: usize) -> miette::Result<Limits> {
+        let level = self.level.unwrap_or(max_packets as f64 / 2.0);
+        if level >= max_packets as f64 {
+            return Err(miette!(
+                "--level is {level}, and frames carry {max_packets} packets: give less, or queues \
+                 grow"
+            ));
+        }
+        Ok(Limits { delay: self.delay.unwrap_or(Span::MAX), level, airtime: MAX_ON_AIR })
     }
 
     fn plan(&self) -> miette::Result<Plan> {
@@ -193,20 +206,8 @@ impl Args {
         let link = |mode: &Mode| Link::new(mode, &timing, &framing, best_effort, self.packet);
         let links: Vec<Link> = stations.iter().map(|(_, mode)| link(mode)).collect();
         let round = Round::new(&links).into_diagnostic()?;
-        let most_packets = framing.most_packets(self.packet);
-        let limits = Limits {
-            delay: self.delay.unwrap_or(Span::MAX),
-            level: self.level.unwrap_or(most_packets as f64 / 2.0),
-            airtime: MAX_ON_AIR,
-        };
-        if limits.level >= most_packets as f64 {
-            let level = limits.level;
-            return Err(miette!(
-                "--level is {level}, and frames carry {most_packets} packets: give less, or queues \
-                 grow"
-            ));
-        }
-        let allocation = round.allocate(limits).into_diagnostic()?;
+        let max_packets = framing.max_packets(self.packet);
+        let allocation = round.allocate(self.limits(max_packets)?).into_diagnostic()?;
         let (share, rates) = match self.reports {
             None => (0.0, allocation.rates),
             Some(interval) if interval.is_zero() => {
@@ -249,7 +250,7 @@ impl Args {
             packets_bps: packets_a_second * bits,
             goodput_bps: packets_a_second * (bits - headers),
             reports_share: share,
-            most_packets,
+            max_packets,
             gain_limit_bps: gain_limit.as_bps(),
             margin: NonlinearParams::default().margin(),
         })
@@ -284,7 +285,7 @@ impl Plan {
             "in all {:.1} Mb/s of packets, {:.1} of UDP payload; frames carry {} packets at most",
             self.packets_bps / 1e6,
             self.goodput_bps / 1e6,
-            self.most_packets,
+            self.max_packets,
         )?;
         if self.reports_share > 0.0 {
             writeln!(out, "reports take {:.2} % of the air", 100.0 * self.reports_share)?;
@@ -322,7 +323,7 @@ mod tests {
         // 32 packets every 200.6 + 32 · 31.67 µs.
         assert!((plan.packets_bps / 1e6 - 316.3).abs() < 0.1, "{plan:?}");
         assert!((plan.goodput_bps / 1e6 - 310.4).abs() < 0.1, "{plan:?}");
-        assert_eq!((plan.binding, plan.most_packets), ("level", 64));
+        assert_eq!((plan.binding, plan.max_packets), ("level", 64));
         // 2 · 200.6 µs · 12 kbit over the square of the frame's 1.214 ms.
         assert!((plan.gain_limit_bps as f64 / 1e6 - 3.267).abs() < 0.005, "{plan:?}");
         assert_eq!(plan.margin, 4.0);
@@ -337,7 +338,7 @@ mod tests {
         let left = told.packets_bps / plain.packets_bps;
         assert!(left < 0.999 && (left + told.reports_share - 1.0).abs() < 1e-9, "{told:?}");
         let paired = plan(&["--station", "mcs=9,streams=2", "--max-msdus", "2"]).unwrap();
-        assert_eq!((paired.most_packets, paired.stations[0].level), (128, 64.0));
+        assert_eq!((paired.max_packets, paired.stations[0].level), (128, 64.0));
     }
 
     #[test]

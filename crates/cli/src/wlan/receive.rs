@@ -19,7 +19,7 @@ use miette::{IntoDiagnostic, miette};
 use super::counting::CountingArgs;
 use super::packet_log::{Joined, PacketLog};
 use super::packets::Writer;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
@@ -133,12 +133,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let joined = outputs.joined;
     let why = outputs.troubles.last().map_or_else(String::new, |why| format!(": {why}"));
     let written = outputs.finish();
-    let told = match (args.json, to_stdout) {
+    let summary = match (args.json, to_stdout) {
         (true, _) => print_json(&report),
         (false, true) => printed(print_summary(&mut crate::said::Stderr, &report)),
         (false, false) => printed(print_summary(&mut io::stdout().lock(), &report)),
     };
-    result.and(written).and(told)?;
+    result.and(written).and(summary)?;
     if !joined && !client.is_done() {
         return Err(Failure::Runtime(miette!("no packet came{why}")));
     }
@@ -155,8 +155,8 @@ fn rate(args: &Args) -> Result<(SharedRate, Option<RateWatch>), Failure> {
         (Some(rate), _) => Ok((SharedRate::new(rate), None)),
         (None, Some(interface)) => {
             let rate = SharedRate::default();
-            let told = rate.clone();
-            let watch = RateWatch::start(interface, move |now| told.set(now));
+            let summary = rate.clone();
+            let watch = RateWatch::start(interface, move |now| summary.set(now));
             Ok((rate, Some(watch.map_err(|error| Failure::Usage(miette::Report::msg(error)))?)))
         }
         (None, None) if args.capture.is_some() => Ok((SharedRate::default(), None)),
@@ -240,21 +240,21 @@ impl ClientWatch for Outputs {
                 self.joined = true;
                 say!("packets come");
             }
-            Event::Silent => self.troubles.tell("no packets any more; joining again".into()),
-            Event::Closed(CloseReason::Done) => self.troubles.tell(CloseReason::Done.to_string()),
-            Event::Closed(reason) => self.troubles.tell(format!("{reason}; trying again")),
+            Event::Silent => self.troubles.report_once("no packets any more; joining again".into()),
+            Event::Closed(CloseReason::Done) => self.troubles.report_once(CloseReason::Done.to_string()),
+            Event::Closed(reason) => self.troubles.report_once(format!("{reason}; trying again")),
             Event::Link(LinkEvent::Lost(reason)) => {
-                self.troubles.tell(format!("{reason}; trying again"));
+                self.troubles.report_once(format!("{reason}; trying again"));
             }
             Event::Link(LinkEvent::Unreachable) => {
-                self.troubles.tell("nothing listens at the server's address; trying again".into());
+                self.troubles.report_once("nothing listens at the server's address; trying again".into());
             }
             Event::Link(LinkEvent::Waiting(why)) => {
-                self.troubles.tell(format!("{why}; trying again"));
+                self.troubles.report_once(format!("{why}; trying again"));
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Capture(trouble) => say!("{}", of_capture(trouble)),
-            Event::Unanswered(_) => self.troubles.tell(
+            Event::Unanswered(_) => self.troubles.report_once(
                 "no answer: does `freshline wlan serve` listen there, by the same scheme, and does \
                  a firewall let UDP through? trying again"
                     .into(),
@@ -318,7 +318,7 @@ fn print_summary(out: &mut dyn Write, report: &ClientReport) -> io::Result<()> {
         delay(report.delay_p99_ms),
         report.counters.packets,
         report.counters.missing,
-        mark::come(report.dscp),
+        mark::arrived_as(report.dscp),
     )
 }
 

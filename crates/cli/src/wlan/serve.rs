@@ -22,7 +22,7 @@ use freshline_net::downlink::{ClientStatus, Server, ServerConfig, ServerError, S
 use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed};
@@ -240,12 +240,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         say!("metrics at http://{address}/metrics");
     }
     let (asker, every) = (server.asker(), args.every.into());
-    std::thread::spawn(move || tell_now_and_then(&asker, every));
+    std::thread::spawn(move || print_periodically(&asker, every));
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = server.run(&stop, until).map_err(failure);
     let report = server.report();
-    let told = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
-    result.and(told)
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary)
 }
 
 fn failure(error: ServerError) -> Failure {
@@ -258,7 +258,6 @@ fn failure(error: ServerError) -> Failure {
 }
 
 fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
-    let usage = |message: &str| Failure::Usage(miette!("{message}"));
     let downlink = DownlinkParams {
         interval: args.interval,
         packet: args.packet,
@@ -267,29 +266,7 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
         fastest: args.fastest,
         ..DownlinkParams::default()
     };
-    if args.rate.is_some() != (args.law == LawName::Fixed) {
-        return Err(usage("--rate and --law fixed belong together"));
-    }
-    let seeks_delay = matches!(args.law, LawName::Nonlinear | LawName::Algorithm2);
-    for (is_given, belongs, flag, laws) in [
-        (args.delay.is_some(), seeks_delay, "--delay", "nonlinear and algorithm2"),
-        (args.inner_gain.is_some(), seeks_delay, "--inner-gain", "nonlinear and algorithm2"),
-        (args.outer_gain.is_some(), seeks_delay, "--outer-gain", "nonlinear and algorithm2"),
-        (args.overhead_gain.is_some(), seeks_delay, "--overhead-gain", "nonlinear and algorithm2"),
-        (args.overhead.is_some(), seeks_delay, "--overhead", "nonlinear and algorithm2"),
-        (args.gain.is_some(), args.law == LawName::Linear, "--gain", "linear"),
-        (args.sharing.is_some(), args.law == LawName::Linear, "--sharing", "linear"),
-        (
-            args.level.is_some(),
-            args.law != LawName::Fixed,
-            "--level",
-            "nonlinear, algorithm2 and linear",
-        ),
-    ] {
-        if is_given && !belongs {
-            return Err(usage(&format!("{flag} belongs to --law {laws}")));
-        }
-    }
+    check_flags(args)?;
     Ok(match (args.law, args.rate) {
         (LawName::Fixed, Some(rate)) => DownlinkLawConfig::Fixed { rate, downlink },
         (LawName::Linear, _) => {
@@ -329,6 +306,35 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
     })
 }
 
+/// Refuses flags that the law does not have.
+fn check_flags(args: &Args) -> Result<(), Failure> {
+    let usage = |message: &str| Failure::Usage(miette!("{message}"));
+    if args.rate.is_some() != (args.law == LawName::Fixed) {
+        return Err(usage("--rate and --law fixed belong together"));
+    }
+    let seeks_delay = matches!(args.law, LawName::Nonlinear | LawName::Algorithm2);
+    for (is_given, belongs, flag, laws) in [
+        (args.delay.is_some(), seeks_delay, "--delay", "nonlinear and algorithm2"),
+        (args.inner_gain.is_some(), seeks_delay, "--inner-gain", "nonlinear and algorithm2"),
+        (args.outer_gain.is_some(), seeks_delay, "--outer-gain", "nonlinear and algorithm2"),
+        (args.overhead_gain.is_some(), seeks_delay, "--overhead-gain", "nonlinear and algorithm2"),
+        (args.overhead.is_some(), seeks_delay, "--overhead", "nonlinear and algorithm2"),
+        (args.gain.is_some(), args.law == LawName::Linear, "--gain", "linear"),
+        (args.sharing.is_some(), args.law == LawName::Linear, "--sharing", "linear"),
+        (
+            args.level.is_some(),
+            args.law != LawName::Fixed,
+            "--level",
+            "nonlinear, algorithm2 and linear",
+        ),
+    ] {
+        if is_given && !belongs {
+            return Err(usage(&format!("{flag} belongs to --law {laws}")));
+        }
+    }
+    Ok(())
+}
+
 fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
     let unreadable = |path: &PathBuf, error: io::Error| {
         Failure::Usage(miette!("cannot read {}: {error}", path.display()))
@@ -352,16 +358,16 @@ fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
 }
 
 /// Clients that are told of each time, at most.
-const TOLD: usize = 20;
+const MAX_PRINTED: usize = 20;
 
-fn tell_now_and_then(asker: &Asker<ServerReport>, every: Duration) {
+fn print_periodically(asker: &Asker<ServerReport>, every: Duration) {
     let mut marks = Troubles::default();
     loop {
         std::thread::sleep(every);
-        let Ok(report) = asker.report(TOLD) else { return };
+        let Ok(report) = asker.report(MAX_PRINTED) else { return };
         for client in &report.clients {
             for change in mark::changed(&client.marks, ["packets", "reports"]) {
-                marks.tell(format!("{}: {change}", client.client));
+                marks.report_once(format!("{}: {change}", client.client));
             }
         }
         let mut err = crate::said::Stderr;

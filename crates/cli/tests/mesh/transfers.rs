@@ -75,12 +75,12 @@ kill $(jobs -p)";
 #[derive(Debug, Clone, Copy)]
 struct Received {
     bytes: u64,
-    longest_silence: Duration,
+    max_silence: Duration,
 }
 
 fn receive(mut stream: TcpStream, pauses: bool, end: Instant) -> Received {
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let mut seen = Received { bytes: 0, longest_silence: Duration::ZERO };
+    let mut seen = Received { bytes: 0, max_silence: Duration::ZERO };
     let (mut last, mut chunk) = (Instant::now(), [0; 1 << 14]);
     let pause_at = last + Duration::from_secs(4);
     let mut has_paused = !pauses;
@@ -99,7 +99,7 @@ fn receive(mut stream: TcpStream, pauses: bool, end: Instant) -> Received {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => break,
         }
-        seen.longest_silence = seen.longest_silence.max(last.elapsed());
+        seen.max_silence = seen.max_silence.max(last.elapsed());
     }
     seen
 }
@@ -166,7 +166,7 @@ fn check(sender: &mut Command, listener: &TcpListener, variant: Variant, path: &
     let told = text(&done.stdout);
     let (senders, last) = (told.lines().count(), told.lines().last().unwrap_or(""));
     let bytes: u64 = all.iter().map(|one| one.bytes).sum();
-    let silence = all.iter().map(|one| one.longest_silence).max().unwrap();
+    let silence = all.iter().map(|one| one.max_silence).max().unwrap();
     println!("{path}, {}: {bytes} bytes, silent for {silence:.1?}", variant.name);
     assert_eq!(empty_segments(&told), [""; 0], "{path}, {variant:?}");
     assert!(silence < SILENCE, "{path}, {variant:?}: {all:?}; {last}");

@@ -190,12 +190,12 @@ pub struct Hop {
 /// bound, since its updates never queue (Shreedhar, PhD thesis, IIIT-Delhi, section 3.6, argues so
 /// for hops alike). It holds for means over whole teeth of the sawtooth. No hops give zero.
 pub fn path_lower_bound(hops: impl IntoIterator<Item = Hop>) -> Span {
-    let (mut under_way, mut slowest) = (Span::ZERO, Span::ZERO);
+    let (mut in_flight, mut slowest) = (Span::ZERO, Span::ZERO);
     for hop in hops {
-        under_way += hop.serialisation + hop.propagation;
+        in_flight += hop.serialisation + hop.propagation;
         slowest = slowest.max(hop.serialisation);
     }
-    under_way + slowest / 2
+    in_flight + slowest / 2
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Laws by their names, with their settings.
 
-use super::{BandLaw, SorpcParams};
+use super::{BandLaw, BandLawError, SorpcParams};
 
 /// A law of the bands and its settings. In a file, a string such as `"sorpc"`, or a table such as
 /// `{ law = "sorpc", threshold = 0.5 }`.
@@ -11,14 +11,6 @@ pub enum BandLawConfig {
     Single,
     /// [`Sorpc`](super::Sorpc).
     Sorpc(SorpcParams),
-}
-
-/// Settings that make no sense.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum BandLawError {
-    /// A threshold by which everything would be bulk, or nothing.
-    #[error("`threshold` is {0}, which is not above 0 and at most 1; give for example 0.5")]
-    Threshold(f64),
 }
 
 impl BandLawConfig {

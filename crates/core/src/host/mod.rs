@@ -18,9 +18,11 @@
 //! Networks, chapter 3.)
 
 mod config;
+mod error;
 mod sorpc;
 
-pub use config::{BandLawConfig, BandLawError};
+pub use config::BandLawConfig;
+pub use error::BandLawError;
 pub use sorpc::{Sorpc, SorpcParams};
 
 use crate::unit::Bytes;

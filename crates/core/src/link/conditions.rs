@@ -11,7 +11,7 @@
 //! the return hops before it goes over the air. The air is one, so both contend for it. Without a
 //! cell, the two directions know nothing of each other.
 //!
-//! [`Conditions`] is driven like a [`Path`], with a [`Way`] at its input and its output. A driver
+//! [`Conditions`] is driven like a [`Path`], with a [`Direction`] at its input and its output. A driver
 //! that is late changes nothing here either: packets enter the cell, and leave it, at the times at
 //! which the hops delivered them.
 
@@ -27,14 +27,14 @@ use crate::wlan::mac::{self, Category, Cell, CellConfig, CellError, Transmission
 
 /// One of the two directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the clients to the other ends.
     Forward,
     /// From the other ends to the clients.
     Return,
 }
 
-impl Way {
+impl Direction {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Forward, Self::Return];
 
@@ -47,7 +47,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -63,7 +63,7 @@ pub trait Airborne: Packet {
 #[derive(Debug)]
 pub enum Passage<'a, P> {
     /// It left a hop.
-    Hop(Way, usize, &'a Delivered<P>),
+    Hop(Direction, usize, &'a Delivered<P>),
     /// It came over the air.
     Air(&'a mac::Delivered<P>),
 }
@@ -89,27 +89,38 @@ impl<P> Air<P> {
 }
 
 impl<P: Airborne> Conditions<P> {
-    /// Hands in a packet that takes `way`.
+    /// Hands in a packet that takes `direction`.
     ///
     /// # Panics
     ///
     /// If there is a cell and the packet's station is not one of its clients.
-    pub fn enqueue(&mut self, now: Time, way: Way, packet: P, drops: &mut Drops<'_, P>) {
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        packet: P,
+        drops: &mut Drops<'_, P>,
+    ) {
         self.advance(now, drops, &mut |_| ());
-        match (way, &mut self.air) {
-            (Way::Forward, Some(air)) => air.enqueue(now, way, packet, drops),
-            (Way::Forward, None) => self.forward.enqueue(now, packet, drops),
-            (Way::Return, _) => self.back.enqueue(now, packet, drops),
+        match (direction, &mut self.air) {
+            (Direction::Forward, Some(air)) => air.enqueue(now, direction, packet, drops),
+            (Direction::Forward, None) => self.forward.enqueue(now, packet, drops),
+            (Direction::Return, _) => self.back.enqueue(now, packet, drops),
         }
     }
 
-    /// The next packet that has come to the end of `way` by `now`; call it until there is none.
-    pub fn poll(&mut self, now: Time, way: Way, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
+    /// The next packet that has arrived in `direction` by `now`; call it until there is none.
+    pub fn poll(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        drops: &mut Drops<'_, P>,
+    ) -> Option<Delivered<P>> {
         self.advance(now, drops, &mut |_| ());
-        match (way, &mut self.air) {
-            (Way::Forward, _) => self.forward.poll(now, drops),
-            (Way::Return, Some(air)) => air.arrived.pop_front(),
-            (Way::Return, None) => self.back.poll(now, drops),
+        match (direction, &mut self.air) {
+            (Direction::Forward, _) => self.forward.poll(now, drops),
+            (Direction::Return, Some(air)) => air.arrived.pop_front(),
+            (Direction::Return, None) => self.back.poll(now, drops),
         }
     }
 
@@ -122,11 +133,11 @@ impl<P: Airborne> Conditions<P> {
         Time::earliest([self.forward.next_event(), self.back.next_event(), air])
     }
 
-    /// The hops of `way`.
-    pub fn path(&self, way: Way) -> &Path<Discipline<P>, P, Pcg64> {
-        match way {
-            Way::Forward => &self.forward,
-            Way::Return => &self.back,
+    /// The hops of `direction`.
+    pub fn path(&self, direction: Direction) -> &Path<Discipline<P>, P, Pcg64> {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Return => &self.back,
         }
     }
 
@@ -147,18 +158,21 @@ impl<P: Airborne> Conditions<P> {
         watch: &mut dyn FnMut(Passage<'_, P>),
     ) {
         let Self { forward, back, air } = self;
-        back.advance(now, drops, &mut |hop, left| watch(Passage::Hop(Way::Return, hop, left)));
+        back.advance(now, drops, &mut |hop, left| {
+            watch(Passage::Hop(Direction::Return, hop, left));
+        });
         if let Some(air) = air {
             let last = back.hops().len() - 1;
             while let Some(left) = back.poll(now, drops) {
-                watch(Passage::Hop(Way::Return, last, &left));
-                air.enqueue(left.at, Way::Return, left.packet, drops);
+                watch(Passage::Hop(Direction::Return, last, &left));
+                air.enqueue(left.at, Direction::Return, left.packet, drops);
             }
-            while let Some(come) = air.cell.poll(now, drops) {
-                watch(Passage::Air(&come));
-                let mac::Delivered { at, to, packet, .. } = come;
+            while let Some(arrival) = air.cell.poll(now, drops) {
+                watch(Passage::Air(&arrival));
+                let mac::Delivered { at, to, packet, .. } = arrival;
                 if to == Air::<P>::ACCESS_POINT {
-                    let mut on_hop = |hop, left: &_| watch(Passage::Hop(Way::Forward, hop, left));
+                    let mut on_hop =
+                        |hop, left: &_| watch(Passage::Hop(Direction::Forward, hop, left));
                     forward.advance(at, drops, &mut on_hop);
                     forward.enqueue(at, packet, drops);
                 } else {
@@ -166,16 +180,18 @@ impl<P: Airborne> Conditions<P> {
                 }
             }
         }
-        forward.advance(now, drops, &mut |hop, left| watch(Passage::Hop(Way::Forward, hop, left)));
+        forward.advance(now, drops, &mut |hop, left| {
+            watch(Passage::Hop(Direction::Forward, hop, left));
+        });
     }
 }
 
 impl<P: Airborne> Air<P> {
-    fn enqueue(&mut self, now: Time, way: Way, packet: P, drops: &mut Drops<'_, P>) {
+    fn enqueue(&mut self, now: Time, direction: Direction, packet: P, drops: &mut Drops<'_, P>) {
         let (client, access_point) = (packet.station(), Self::ACCESS_POINT);
-        let (from, to) = match way {
-            Way::Forward => (client, access_point),
-            Way::Return => (access_point, client),
+        let (from, to) = match direction {
+            Direction::Forward => (client, access_point),
+            Direction::Return => (access_point, client),
         };
         let category = Category::of_dscp(packet.header().dscp);
         self.cell.enqueue(now, Transmission { from, to, category, packet }, drops);
@@ -218,10 +234,10 @@ pub struct ConditionsConfig {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConditionsError {
     /// A hop makes no sense.
-    #[error("{way} path, {source}")]
+    #[error("{direction} path, {source}")]
     Path {
         /// The path.
-        way: Way,
+        direction: Direction,
         /// The hop and what to do.
         source: PathError,
     },
@@ -250,12 +266,13 @@ impl ConditionsConfig {
     ) -> Result<Conditions<P>, ConditionsError> {
         let rng = |stream| Pcg64::new(seed.into(), stream);
         // The hops of both ways take the random streams in turn.
-        let path = |way, config: &PathConfig| {
-            let config = config.or_trace_seeds(seed, |hop| way as u64 + 2 * hop as u64);
-            let path = config.build(|hop| rng(way as u128 + 2 * hop as u128));
-            path.map_err(|source| ConditionsError::Path { way, source })
+        let path = |direction, config: &PathConfig| {
+            let config = config.or_trace_seeds(seed, |hop| direction as u64 + 2 * hop as u64);
+            let path = config.build(|hop| rng(direction as u128 + 2 * hop as u128));
+            path.map_err(|source| ConditionsError::Path { direction, source })
         };
-        let (forward, back) = (path(Way::Forward, &self.forward)?, path(Way::Return, &self.back)?);
+        let (forward, back) =
+            (path(Direction::Forward, &self.forward)?, path(Direction::Return, &self.back)?);
         let air = match &self.wlan {
             None => None,
             Some(config) => {

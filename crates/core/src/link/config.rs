@@ -8,10 +8,10 @@ use core::str::FromStr;
 use rand::{Rng, SeedableRng};
 
 use super::{
-    Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path, TraceConfig,
-    TraceFileError, TraceModelError,
+    FieldError, Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path,
+    TraceConfig, TraceFileError,
 };
-use crate::router::{Discipline, Packet, QdiscConfig, QdiscError};
+use crate::router::{Discipline, Packet, QdiscConfig};
 use crate::unit::{BitRate, Bytes, Span};
 
 /// One hop. What is left out is ideal: no rate is infinitely fast, no delay is none.
@@ -61,63 +61,6 @@ pub struct HopConfig {
     /// When the hop gets another rate or delay, in ascending order; in files only.
     #[cfg_attr(feature = "serde", serde(rename = "change", skip_serializing_if = "Vec::is_empty"))]
     pub changes: Vec<HopChange>,
-}
-
-/// A field of a hop with a value that makes no sense.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum FieldError {
-    /// A rate of zero sends nothing, ever.
-    #[error("`rate` is zero; give a rate above zero, or leave it out for an infinitely fast link")]
-    ZeroRate,
-    /// More jitter than delay would deliver packets before they were sent.
-    #[error("`jitter` ({jitter}) is larger than `delay` ({delay}); lower one or raise the other")]
-    JitterAboveDelay {
-        /// The jitter given.
-        jitter: Span,
-        /// The delay given.
-        delay: Span,
-    },
-    /// A probability outside of 0 to 1.
-    #[error("`{field}` is {value}; give a probability from 0 to 1, such as 0.05 for 5 %")]
-    NotAProbability {
-        /// The name of the field.
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// A bad state without an end.
-    #[error("`to_bad` needs a `to_good` above 0, or the bad state never ends")]
-    NoWayBack,
-    /// A bad state without a beginning.
-    #[error("`{0}` means nothing without `to_bad`; add `to_bad`, or leave it out")]
-    NoBadState(&'static str),
-    /// No IPv4 packet is sure to pass.
-    #[error("`mtu` is {0}; give at least 68B, which every IPv4 link takes")]
-    MtuTooSmall(Bytes),
-    /// Two ways to say when packets are sent.
-    #[error("`rate` and `trace` exclude each other; leave one out")]
-    RateAndTrace,
-    /// A trace of which nobody read the file.
-    #[error("the trace `{0}` has not been read; traces can be used in files only")]
-    TraceNotRead(String),
-    /// A model that cannot generate a trace.
-    #[error("`trace`: {0}")]
-    TraceModel(#[from] TraceModelError),
-    /// A change that is out of order.
-    #[error("`change` at {at} stands behind a later one; sort them by `at`")]
-    ChangeOutOfOrder {
-        /// When it would happen.
-        at: Span,
-    },
-    /// A change that changes nothing.
-    #[error("`change` at {at} has neither `rate` nor `delay`; give one of them")]
-    EmptyChange {
-        /// When it would happen.
-        at: Span,
-    },
-    /// A queue that makes no sense.
-    #[error("`queue`: {0}")]
-    Queue(#[from] QdiscError),
 }
 
 impl HopConfig {
@@ -198,7 +141,7 @@ impl HopConfig {
         let to_good = probability("to_good", self.to_good.unwrap_or(0.0))?;
         let bad_loss = probability("bad_loss", self.bad_loss.unwrap_or(1.0))?;
         if to_good == 0.0 {
-            return Err(FieldError::NoWayBack);
+            return Err(FieldError::EndlessBadState);
         }
         Ok(Loss::GilbertElliott(GilbertElliott { good_loss, bad_loss, to_bad, to_good }))
     }

@@ -133,8 +133,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// For how long the link transmitted until `now`.
     pub fn busy(&self, now: Time) -> Span {
-        let under_way = |sending: &Transmission<P>| now.since(sending.start).min(sending.duration);
-        self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, under_way)
+        let in_flight = |sending: &Transmission<P>| now.since(sending.start).min(sending.duration);
+        self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, in_flight)
     }
 
     /// The part of the link's capacity between `since`, which is before the first packet, and

@@ -25,7 +25,7 @@ pub enum Order {
 /// The packets under way, in the order of their arrival.
 #[derive(Debug)]
 pub(super) struct Line<P> {
-    under_way: VecDeque<(Time, P)>,
+    in_flight: VecDeque<(Time, P)>,
     bytes: Bytes,
     /// The latest arrival so far.
     horizon: Time,
@@ -36,7 +36,7 @@ impl<P: Packet> Line<P> {
     pub(super) const BYTES: Bytes = Bytes::new(64 << 20);
 
     pub(super) fn new() -> Self {
-        Self { under_way: VecDeque::new(), bytes: Bytes::ZERO, horizon: Time::ZERO }
+        Self { in_flight: VecDeque::new(), bytes: Bytes::ZERO, horizon: Time::ZERO }
     }
 
     /// Takes a packet whose transmission ended at `sent`, or gives it back when the line is full.
@@ -50,7 +50,7 @@ impl<P: Packet> Line<P> {
         let traced = link.trace.as_ref().map_or(Span::ZERO, |trace| trace.delay_at(sent));
         let arrival = sent + drawn_delay(link, rng) + traced;
         let size = packet.size();
-        if self.under_way.len() >= Self::PACKETS || self.bytes + size > Self::BYTES {
+        if self.in_flight.len() >= Self::PACKETS || self.bytes + size > Self::BYTES {
             return Err(packet);
         }
         self.bytes += size;
@@ -60,11 +60,11 @@ impl<P: Packet> Line<P> {
         };
         if arrival >= self.horizon {
             self.horizon = arrival;
-            self.under_way.push_back((arrival, packet));
+            self.in_flight.push_back((arrival, packet));
         } else {
             // Equal arrivals keep the order of sending.
-            let place = self.under_way.partition_point(|(earlier, _)| *earlier <= arrival);
-            self.under_way.insert(place, (arrival, packet));
+            let place = self.in_flight.partition_point(|(earlier, _)| *earlier <= arrival);
+            self.in_flight.insert(place, (arrival, packet));
         }
         Ok(())
     }
@@ -72,17 +72,17 @@ impl<P: Packet> Line<P> {
     /// The next packet to arrive, if it has by `now`, and when it did.
     pub(super) fn arrived(&mut self, now: Time) -> Option<(Time, P)> {
         self.next_arrival().filter(|arrival| *arrival <= now)?;
-        let (arrival, packet) = self.under_way.pop_front()?;
+        let (arrival, packet) = self.in_flight.pop_front()?;
         self.bytes = self.bytes - packet.size();
         Some((arrival, packet))
     }
 
     pub(super) fn next_arrival(&self) -> Option<Time> {
-        self.under_way.front().map(|(arrival, _)| *arrival)
+        self.in_flight.front().map(|(arrival, _)| *arrival)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 }
 

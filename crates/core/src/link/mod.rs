@@ -59,6 +59,7 @@
 
 mod conditions;
 mod config;
+mod error;
 mod framing;
 mod histogram;
 mod hop;
@@ -73,8 +74,9 @@ mod trace_file;
 mod trace_model;
 mod transmitter;
 
-pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Passage, Way};
-pub use config::{FieldError, HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError};
+pub use conditions::{Airborne, Conditions, ConditionsConfig, ConditionsError, Direction, Passage};
+pub use config::{HopConfig, ParseHopError, ParseOrderError, PathConfig, PathError};
+pub use error::FieldError;
 pub use framing::{Cells, Framing, ParseFramingError};
 pub use histogram::SpanHistogram;
 pub use hop::{Delivered, Hop, HopChange};

@@ -212,11 +212,11 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
             return true;
         }
         let next = *self.next.get_or_insert_with(|| self.trace.count_until(now));
-        let has_come = self.trace.time_of(next) <= now;
-        if has_come {
+        let is_due = self.trace.time_of(next) <= now;
+        if is_due {
             self.take(next);
         }
-        has_come
+        is_due
     }
 
     /// When the packet that had to wait may start.

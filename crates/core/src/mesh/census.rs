@@ -80,7 +80,7 @@ pub struct Census {
     /// Of these, this node's own.
     own: u32,
     /// The parent has told the target in this window.
-    is_told: bool,
+    is_reported: bool,
     began_at: Option<Time>,
     /// Segments a second, smoothed; 0 before the first window's end.
     target: f32,
@@ -96,7 +96,15 @@ impl Default for Census {
 impl Census {
     /// Has heard nothing yet.
     pub const fn new() -> Self {
-        Self { seen: 0, heard: 0, own: 0, is_told: false, began_at: None, target: 0.0, effort: 1.0 }
+        Self {
+            seen: 0,
+            heard: 0,
+            own: 0,
+            is_reported: false,
+            began_at: None,
+            target: 0.0,
+            effort: 1.0,
+        }
     }
 
     /// The parent has sent something. Tells the share where a window has ended with it, or the
@@ -104,16 +112,16 @@ impl Census {
     pub fn on_heard(&mut self, params: &CensusParams, now: Time, heard: Heard) -> Option<Share> {
         let began_at = *self.began_at.get_or_insert(now);
         let elapsed = now.since(began_at);
-        let mut told = None;
+        let mut reported = None;
         if elapsed >= params.window && self.heard > 0 {
             self.end_window(params, elapsed);
-            told = self.share();
+            reported = self.share();
             let Self { target, effort, .. } = *self;
             *self = Self { began_at: Some(now), target, effort, ..Self::new() };
         }
         let node = match heard {
             Heard::Target(target) => {
-                (self.is_told, self.target) = (true, target.per_1000_s() as f32 / 1e3);
+                (self.is_reported, self.target) = (true, target.per_1000_s() as f32 / 1e3);
                 return self.share();
             }
             Heard::Ack { node } | Heard::Own { node } => node,
@@ -121,7 +129,7 @@ impl Census {
         self.seen |= 1 << (mixed(node) % BITS);
         self.heard = self.heard.saturating_add(1);
         self.own += u32::from(matches!(heard, Heard::Own { .. }));
-        told
+        reported
     }
 
     /// What each node is to get, once it is known: this one writes it into what it sends.
@@ -137,7 +145,7 @@ impl Census {
         let seconds = elapsed.as_secs_f64() as f32;
         let [weight, most] = [params.weight, params.most_effort].map(|number| number as f32);
         let is_first = self.target == 0.0;
-        if !self.is_told {
+        if !self.is_reported {
             let mean = self.heard as f32 / self.nodes() / seconds;
             let weight = if is_first { 1.0 } else { weight };
             self.target += weight * (params.gain as f32 * mean - self.target);
@@ -176,21 +184,21 @@ mod tests {
 
     /// `nodes` nodes, of which each has a segment acknowledged every second.
     fn hear(census: &mut Census, nodes: u16, seconds: core::ops::Range<u64>) -> Option<Share> {
-        let mut told = None;
+        let mut reported = None;
         for second in seconds {
             for node in 0..nodes {
                 let now = Time::ZERO + Span::from_secs(second);
-                told = census.on_heard(&PARAMS, now, Heard::Ack { node }).or(told);
+                reported = census.on_heard(&PARAMS, now, Heard::Ack { node }).or(reported);
             }
         }
-        told
+        reported
     }
 
     #[test]
     fn the_share_is_what_a_node_brings_home_in_the_mean() {
         for nodes in [1, 2, 10, 30] {
-            let told = hear(&mut Census::new(), nodes, 0..11).unwrap();
-            let share = f64::from(told.per_1000_s()) / 1e3;
+            let reported = hear(&mut Census::new(), nodes, 0..11).unwrap();
+            let share = f64::from(reported.per_1000_s()) / 1e3;
             assert!((share - 1.0).abs() < 0.15, "{nodes} nodes: {share}");
         }
     }
@@ -198,17 +206,17 @@ mod tests {
     /// Nine nodes bring home a segment a second each, and node 0, which hears them, `own` in two.
     fn share_of_node_0(own: u64) -> f64 {
         let params = CensusParams { most_effort: 1.5, ..PARAMS };
-        let (mut census, mut told) = (Census::new(), None);
+        let (mut census, mut reported) = (Census::new(), None);
         for second in 0..400 {
             let now = Time::ZERO + Span::from_secs(second);
             for node in 1..10 {
-                told = census.on_heard(&params, now, Heard::Ack { node }).or(told);
+                reported = census.on_heard(&params, now, Heard::Ack { node }).or(reported);
             }
             for _ in 0..if second % 2 == 0 { own } else { 0 } {
-                told = census.on_heard(&params, now, Heard::Own { node: 0 }).or(told);
+                reported = census.on_heard(&params, now, Heard::Own { node: 0 }).or(reported);
             }
         }
-        f64::from(told.unwrap().per_1000_s()) / 1e3
+        f64::from(reported.unwrap().per_1000_s()) / 1e3
     }
 
     #[test]
@@ -247,11 +255,11 @@ mod tests {
         assert_eq!(hear(&mut census, 10, 0..10), None);
         let first = hear(&mut census, 10, 10..11).unwrap();
         // Then each is heard every other second.
-        let mut told = None;
+        let mut reported = None;
         for second in (12..32).step_by(2) {
-            told = hear(&mut census, 10, second..second + 1).or(told);
+            reported = hear(&mut census, 10, second..second + 1).or(reported);
         }
-        let [first, second] = [first, told.unwrap()].map(|share| share.per_1000_s());
+        let [first, second] = [first, reported.unwrap()].map(|share| share.per_1000_s());
         assert!(second < first * 4 / 5 && second > first / 2, "{first} {second}");
     }
 }

@@ -104,7 +104,7 @@ pub enum DtpaParamsError {
     #[error(
         "most_window is below 2; give the segments that the window can grow to, or leave it out"
     )]
-    MostWindow,
+    MaxWindow,
     /// Counts that never hold anything.
     #[error("memory is below 2; give the segments after which counts are halved, or leave it out")]
     Memory,
@@ -118,7 +118,7 @@ impl DtpaParams {
             return Err(DtpaParamsError::RttWeight);
         }
         if self.most_window.is_some_and(|most| most < SMALLEST_WINDOW) {
-            return Err(DtpaParamsError::MostWindow);
+            return Err(DtpaParamsError::MaxWindow);
         }
         if self.memory.is_some_and(|memory| memory < 2) {
             return Err(DtpaParamsError::Memory);
@@ -202,7 +202,7 @@ impl Dtpa {
         };
         let window = self.fair_window();
         let round = self.fair_round_us(window);
-        self.period_us = round.saturating_sub(u64::from(self.srtt_us)).min(longest_us()) as u32;
+        self.period_us = round.saturating_sub(u64::from(self.srtt_us)).min(max_us()) as u32;
         let (over, under) = PEAK;
         let peak = ((window * over / under) >> FRACTION_BITS) as u32 + 1;
         self.peak = if self.period_us > 0 && self.params.peak_bound { peak } else { 0 };
@@ -268,7 +268,7 @@ impl Dtpa {
     }
 }
 
-fn longest_us() -> u64 {
+fn max_us() -> u64 {
     LONGEST.as_micros()
 }
 
@@ -376,7 +376,7 @@ mod tests {
             (DtpaParams { rtt_weight: 0, ..DtpaParams::default() }, DtpaParamsError::RttWeight),
             (
                 DtpaParams { most_window: Some(1), ..DtpaParams::default() },
-                DtpaParamsError::MostWindow,
+                DtpaParamsError::MaxWindow,
             ),
             (DtpaParams { memory: Some(1), ..DtpaParams::default() }, DtpaParamsError::Memory),
         ] {

@@ -5,16 +5,16 @@
 //! and a path that has room again first sends as many as it was assigned. Which bytes those are
 //! differs from the kernel, how many packets each path carries does not.
 
-use super::{Choice, Flow, MOST_PATHS, PathId, PathState, candidates};
+use super::{Choice, Flow, MAX_PATHS, PathId, PathState, candidates};
 use crate::unit::Bytes;
 
 /// How many packets are assigned to each path beyond its window.
 #[derive(Debug, Clone)]
-pub(super) struct Backlog([u64; MOST_PATHS]);
+pub(super) struct Backlog([u64; MAX_PATHS]);
 
 impl Backlog {
     pub(super) const fn new() -> Self {
-        Self([0; MOST_PATHS])
+        Self([0; MAX_PATHS])
     }
 
     /// Packets assigned to `path`.

@@ -50,7 +50,7 @@ impl Default for BlestParams {
 }
 
 /// Beyond it windows of slow start would have no meaning.
-const MOST_ROUNDS: f64 = 16.0;
+const MAX_ROUNDS: f64 = 16.0;
 
 /// Waits for the fastest path rather than block it.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl Blest {
         };
         let window = fast.packets();
         let packets = match fast.ssthresh {
-            None => window as f64 * (libm::exp2(rounds.min(MOST_ROUNDS)) - 1.0),
+            None => window as f64 * (libm::exp2(rounds.min(MAX_ROUNDS)) - 1.0),
             Some(ssthresh) => {
                 let threshold = ssthresh.get() / fast.segment.get().max(1);
                 let window = window.max(threshold.saturating_add(1)) as f64;

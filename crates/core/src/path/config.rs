@@ -151,7 +151,7 @@ impl SchedulerConfig {
 
     /// Whether it uses the waits of single packets, so that stamps of their departures are worth their
     /// cost ([`Scheduler::wants_acks`]).
-    pub fn wants_waits(&self) -> bool {
+    pub fn wants_queueing_delays(&self) -> bool {
         self.build().is_ok_and(|scheduler| scheduler.wants_acks())
     }
 }

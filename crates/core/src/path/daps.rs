@@ -36,7 +36,7 @@ use super::{Choice, Flow, PathId, PathState, Scheduler, candidates};
 use crate::unit::Time;
 
 /// The longest round, in ms.
-const LONGEST_ROUND: u64 = 10_000;
+const MAX_ROUND: u64 = 10_000;
 
 /// Forward delays are rounded to multiples of so many ms.
 const DELAY_STEP: u64 = 4;
@@ -82,7 +82,7 @@ impl Daps {
             Turns { path: path.id, delay, cwnd, at: delay, left: cwnd }
         }));
         let delays = self.plan.iter().map(|turns| turns.delay);
-        let longest = delays.clone().max().unwrap_or(0).max(LONGEST_ROUND);
+        let longest = delays.clone().max().unwrap_or(0).max(MAX_ROUND);
         self.end = delays.fold(1, least_common_multiple).min(longest);
     }
 

@@ -24,7 +24,7 @@
 //! A path without acks keeps its X: no queue has changed what lies behind it.
 
 use super::ecf::rounds;
-use super::{Choice, EcfParams, Flow, MOST_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Choice, EcfParams, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Earliest`].
@@ -60,18 +60,18 @@ struct Known {
 #[derive(Debug, Clone)]
 pub struct Earliest {
     params: EarliestParams,
-    known: [Known; MOST_PATHS],
+    known: [Known; MAX_PATHS],
     is_waiting: bool,
 }
 
 impl Earliest {
     pub(super) fn new(params: EarliestParams) -> Self {
-        Self { params, known: [Known::default(); MOST_PATHS], is_waiting: false }
+        Self { params, known: [Known::default(); MAX_PATHS], is_waiting: false }
     }
 
     /// D, in s.
     fn delivery(&mut self, path: &PathState) -> f64 {
-        let known = &mut self.known[usize::from(path.id.0) % MOST_PATHS];
+        let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
         // A queue that stands still takes as long as is known of it.
@@ -112,7 +112,7 @@ impl Scheduler for Earliest {
     }
 
     fn forget(&mut self, path: PathId) {
-        self.known[usize::from(path.0) % MOST_PATHS] = Known::default();
+        self.known[usize::from(path.0) % MAX_PATHS] = Known::default();
     }
 }
 

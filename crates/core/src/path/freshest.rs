@@ -22,7 +22,7 @@
 //!
 //! Our own law; the thesis 000 names age control over several paths as future work (chapter 6).
 
-use super::{Choice, Flow, MOST_PATHS, PathId, PathSet, PathState, Scheduler, candidates};
+use super::{Choice, Flow, MAX_PATHS, PathId, PathSet, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Freshest`].
@@ -49,7 +49,7 @@ impl Default for FreshestParams {
 }
 
 /// So many copies may be saved for when they are worth most.
-const MOST_CREDIT: f64 = 10.0;
+const MAX_CREDIT: f64 = 10.0;
 
 /// How likely a path is to stand still when an update has no answer, beside its loss.
 const STANDSTILL: f64 = 1.0 / 32.0;
@@ -74,29 +74,30 @@ struct Expected {
 #[derive(Debug, Clone)]
 pub struct Freshest {
     params: FreshestParams,
-    known: [Known; MOST_PATHS],
+    known: [Known; MAX_PATHS],
     /// How many copies may be sent now.
     credit: f64,
 }
 
 impl Freshest {
     pub(super) fn new(params: FreshestParams) -> Self {
-        Self { params, known: [Known::default(); MOST_PATHS], credit: 1.0 }
+        Self { params, known: [Known::default(); MAX_PATHS], credit: 1.0 }
     }
 
     fn expect(&mut self, path: &PathState) -> Expected {
-        let known = &mut self.known[usize::from(path.id.0) % MOST_PATHS];
+        let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
         // A queue that stands still takes as long as is known of it.
         let wait = queue.map_or(known.wait.max(round_trip), Span::as_secs_f64);
         known.wait = self.params.alpha * known.wait + (1.0 - self.params.alpha) * wait;
-        let way = path.one_way.map_or((round_trip - known.wait).max(0.0) / 2.0, Span::as_secs_f64);
-        let stands = path.unanswered.map_or(0.0, |span| span.as_secs_f64() - round_trip / 2.0);
+        let forward =
+            path.one_way.map_or((round_trip - known.wait).max(0.0) / 2.0, Span::as_secs_f64);
+        let stalled = path.unanswered.map_or(0.0, |span| span.as_secs_f64() - round_trip / 2.0);
         let loss = path.loss.clamp(0.0, 0.99);
-        let doubt = (stands - (wait + way)).max(0.0) * loss / (loss + STANDSTILL);
+        let doubt = (stalled - (wait + forward)).max(0.0) * loss / (loss + STANDSTILL);
         Expected {
-            mean: (wait + way).max(stands),
+            mean: (wait + forward).max(stalled),
             // A mean deviation of both ways, as a standard deviation of one: ·√(π/2)/√2.
             deviation: libm::hypot(path.rttvar.as_secs_f64() * 0.886, doubt),
             loss,
@@ -104,11 +105,11 @@ impl Freshest {
     }
 
     fn note(&mut self, now: Time, path: &PathState) {
-        self.known[usize::from(path.id.0) % MOST_PATHS].used_at = Some(now);
+        self.known[usize::from(path.id.0) % MAX_PATHS].used_at = Some(now);
     }
 
     fn is_forgotten(&self, now: Time, path: &PathState) -> bool {
-        let used_at = self.known[usize::from(path.id.0) % MOST_PATHS].used_at;
+        let used_at = self.known[usize::from(path.id.0) % MAX_PATHS].used_at;
         used_at.is_none_or(|at| now.since(at) >= self.params.forget)
     }
 }
@@ -164,7 +165,7 @@ impl Scheduler for Freshest {
         }
         let Some((first_age, first, path)) = best[0] else { return Choice::Wait };
         self.note(now, path);
-        self.credit = (self.credit + self.params.copies / 100.0).min(MOST_CREDIT);
+        self.credit = (self.credit + self.params.copies / 100.0).min(MAX_CREDIT);
         let pays = best[1].filter(|(_, second, _)| {
             first_age - age_of_both(first, *second, interval) > self.params.worth * first_age
         });
@@ -180,7 +181,7 @@ impl Scheduler for Freshest {
     }
 
     fn forget(&mut self, path: PathId) {
-        self.known[usize::from(path.0) % MOST_PATHS] = Known::default();
+        self.known[usize::from(path.0) % MAX_PATHS] = Known::default();
     }
 }
 

@@ -24,7 +24,7 @@
 //! - Packets queued on a path are counted ([`backlog`](super::backlog)) and not held.
 
 use super::backlog::Backlog;
-use super::{Choice, Flow, MOST_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Choice, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
 use crate::unit::Time;
 
 /// Settings of [`Linger`].
@@ -58,7 +58,7 @@ impl Default for LingerParams {
 pub struct Linger {
     params: LingerParams,
     /// The averaged pacing rate of each path, in bytes a second.
-    pace: [Option<f64>; MOST_PATHS],
+    pace: [Option<f64>; MAX_PATHS],
     /// The path that has the burst, and the bytes left of it.
     burst: Option<(PathId, u64)>,
     backlog: Backlog,
@@ -66,7 +66,7 @@ pub struct Linger {
 
 impl Linger {
     pub(super) fn new(params: LingerParams) -> Self {
-        Self { params, pace: [None; MOST_PATHS], burst: None, backlog: Backlog::new() }
+        Self { params, pace: [None; MAX_PATHS], burst: None, backlog: Backlog::new() }
     }
 
     /// The pacing rate of `path`, in bytes a second.

@@ -81,9 +81,9 @@ use core::fmt;
 use crate::unit::{Bytes, Span, Time};
 
 /// The most paths of one connection.
-pub const MOST_PATHS: usize = 32;
+pub const MAX_PATHS: usize = 32;
 
-/// A path of a connection, as its driver numbers it, below [`MOST_PATHS`].
+/// A path of a connection, as its driver numbers it, below [`MAX_PATHS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
@@ -251,7 +251,7 @@ impl PathSet {
 
     /// All in it, by their numbers.
     pub fn iter(self) -> impl Iterator<Item = PathId> {
-        (0..MOST_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
+        (0..MAX_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
     }
 }
 

@@ -44,7 +44,7 @@
 //!   nothing, unless its departure was observed.
 //! - **Packets that were sent again** give no X_i, as it is unknown which copy the ack answers (Karn).
 
-use super::{Acked, Choice, Flow, MOST_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Acked, Choice, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`QAware`].
@@ -90,12 +90,12 @@ struct Known {
 #[derive(Debug, Clone)]
 pub struct QAware {
     params: QAwareParams,
-    known: [Known; MOST_PATHS],
+    known: [Known; MAX_PATHS],
 }
 
 impl QAware {
     pub(super) fn new(params: QAwareParams) -> Self {
-        Self { params, known: [Known::default(); MOST_PATHS] }
+        Self { params, known: [Known::default(); MAX_PATHS] }
     }
 
     /// α·old + (1 − α)·new.

@@ -31,7 +31,7 @@ pub struct Autotune {
     /// What was read in it.
     read: u64,
     /// The most read in a round trip.
-    most_read: u64,
+    max_read: u64,
 }
 
 impl Autotune {
@@ -44,15 +44,15 @@ impl Autotune {
             rtt: None,
             since: None,
             read: 0,
-            most_read: FIRST_READ,
+            max_read: FIRST_READ,
         }
     }
 
     fn grow(&mut self) {
-        let growth = (self.read - self.most_read) as f64 / self.most_read as f64;
+        let growth = (self.read - self.max_read) as f64 / self.max_read as f64;
         let wanted = self.read.saturating_mul(2).saturating_add(HEADROOM) as f64;
         self.size = self.size.max((wanted * (1.0 + 2.0 * growth)) as u64).min(self.most);
-        self.most_read = self.read;
+        self.max_read = self.read;
     }
 }
 
@@ -77,7 +77,7 @@ impl WindowLaw for Autotune {
         if self.rtt.is_none_or(|rtt| now.since(since) < rtt) {
             return;
         }
-        if self.read > self.most_read {
+        if self.read > self.max_read {
             self.grow();
         }
         self.since = Some(now);

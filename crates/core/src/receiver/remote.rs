@@ -131,7 +131,7 @@ pub(super) enum Verdict {
     /// As the law says.
     Law,
     /// As the law says, and the path is slower than it was.
-    LawAnew,
+    LawRestarted,
     /// Half of what is in flight.
     Half,
     /// As small as it gets.
@@ -169,7 +169,7 @@ pub(super) struct Ownership {
     /// This flow's number at its host.
     flow: u32,
     /// For how many rounds the queue has stood.
-    stood: u32,
+    standing_rounds: u32,
     /// For how many a long one may: none, the first time.
     patience: u32,
     /// For how many it has though the window is too small to be halved.
@@ -255,7 +255,7 @@ pub(super) struct View {
     /// R̂TT.
     pub(super) rtt: Span,
     /// Whether the queue is longer than the law wants it.
-    pub(super) stands: bool,
+    pub(super) is_standing: bool,
     /// Whether half of the window is a window.
     pub(super) may_halve: bool,
     /// Whether all that an earlier, larger window allowed has arrived.
@@ -269,7 +269,7 @@ pub(super) struct View {
 impl Ownership {
     pub(super) fn new(rules: Rules, remote: Remote) -> Self {
         let flow = remote.join();
-        Self { rules, flow, remote, stood: 0, patience: 0, stuck: 0, queued: 0 }
+        Self { rules, flow, remote, standing_rounds: 0, patience: 0, stuck: 0, queued: 0 }
     }
 
     /// Whether windows are smaller than they would be, for a test.
@@ -285,115 +285,172 @@ impl Ownership {
 
     /// A round is over.
     pub(super) fn on_round(&mut self, now: Time, view: View) -> Verdict {
-        let stood = if view.stands && view.may_halve { self.stood + 1 } else { 0 };
-        let stuck = if view.stands && !view.may_halve { self.stuck + 1 } else { 0 };
-        (self.stood, self.stuck) = (stood, stuck);
-        let mut knowledge = self.remote.0.borrow_mut();
-        let begin = |was_shared| {
-            let leader = self.flow;
-            Test { leader, since: now, rounds: 0, before: view.rtt, was_shared }
-        };
-        let pause = self.rules.test_every.max(view.rtt * PAUSE);
-        let base = knowledge.base.unwrap_or(Span::ZERO);
-        let is_long = view.rtt >= base + base.min(JITTER);
-        let patience = if is_long { self.patience } else { self.rules.patience };
+        let standing_rounds =
+            if view.is_standing && view.may_halve { self.standing_rounds + 1 } else { 0 };
+        let stuck = if view.is_standing && !view.may_halve { self.stuck + 1 } else { 0 };
+        (self.standing_rounds, self.stuck) = (standing_rounds, stuck);
         self.queued = if view.has_queue { self.queued + 1 } else { self.queued.saturating_sub(1) };
-        let has_stayed = self.queued > STUCK * self.rules.patience;
-        let variation = knowledge.variation;
-        let is_due = self.rules.learns && variation.is_due(now, pause);
-        let path = base + variation.delta(base);
+        let remote = self.remote.clone();
+        let knowledge = &mut *remote.0.borrow_mut();
         let (state, verdict) = match knowledge.state {
-            State::Alone if is_due && has_stayed && variation.may_grow(base, view.rtt) => {
-                knowledge.variation.begin(now);
-                self.queued = 0;
-                (State::Growing(begin(false), Growth::from(view.flight)), Verdict::Grow)
+            State::Alone => self.alone(now, &view, knowledge),
+            State::Shared { since } if now < since + self.pause(&view) => {
+                (knowledge.state, Verdict::Free)
             }
-            // Δ is measured again, so that it can fall.
-            State::Alone if is_due && !variation.delta(base).is_zero() && view.may_halve => {
-                knowledge.variation.begin(now);
-                (State::Halving(begin(false)), Verdict::Half)
-            }
-            State::Alone if stood > patience => (State::Halving(begin(false)), Verdict::Half),
-            State::Alone if stuck > STUCK * self.rules.patience => {
-                (State::Raising(begin(false)), Verdict::More)
-            }
-            State::Alone => (State::Alone, Verdict::Law),
-            State::Shared { since } if now < since + pause => (knowledge.state, Verdict::Free),
-            State::Shared { .. } => (State::Halving(begin(true)), Verdict::Half),
+            State::Shared { .. } => (State::Halving(self.begin(now, &view, true)), Verdict::Half),
             State::Halving(test)
             | State::Raising(test)
             | State::Draining(test, _)
             | State::Growing(test, _)
                 if test.is_stale(now) =>
             {
-                (State::Alone, Verdict::LawAnew)
+                (State::Alone, Verdict::LawRestarted)
             }
-            // A flow that cannot take part would keep the queue from leaving.
-            State::Halving(Test { rounds: 0, .. }) if !view.may_halve => {
-                (State::Alone, Verdict::Law)
-            }
-            State::Halving(test) if test.leader != self.flow => {
-                (State::Halving(test.followed(&view)), Verdict::Half)
-            }
-            State::Halving(test) if !test.next(&view).is_over() => {
-                (State::Halving(test.next(&view)), Verdict::Half)
-            }
-            State::Halving(test) if has_halved(path, test.before, view.rtt) => {
-                knowledge.variation.lower(base, view.rtt);
-                if test.was_shared {
-                    (State::Draining(begin(true), Drained::default()), Verdict::Least)
-                } else {
-                    (State::Alone, Verdict::LawAnew)
-                }
-            }
-            State::Halving(test) if !test.was_shared && variation.explains(base, view.rtt) => {
-                knowledge.variation.lower(base, view.rtt);
-                (State::Alone, Verdict::LawAnew)
-            }
-            State::Growing(test, _) if test.leader != self.flow => (knowledge.state, Verdict::Grow),
-            State::Growing(test, growth) if growth.is_free(test.before, view.flight, view.rtt) => {
-                knowledge.variation.learn(base, test.before);
-                (State::Alone, Verdict::Law)
-            }
-            State::Growing(test, _)
-                if Growth::is_queue(test.before, view.rtt) || test.rounds >= Growth::ROUNDS =>
-            {
-                knowledge.variation.agree();
-                (State::Alone, Verdict::Back)
-            }
-            State::Growing(test, growth) => {
-                let next = Test { rounds: test.rounds + 1, ..test };
-                (State::Growing(next, growth), Verdict::Grow)
-            }
-            State::Raising(test) if test.leader != self.flow => (knowledge.state, Verdict::Law),
-            State::Raising(test) if test.rounds <= Test::ROUNDS => {
-                (State::Raising(Test { rounds: test.rounds + 1, ..test }), Verdict::More)
-            }
-            State::Raising(test) if view.rtt > test.before.mul_f64(1.5) => {
-                (State::Alone, Verdict::LawAnew)
-            }
-            State::Draining(test, _) if test.leader != self.flow => {
-                (knowledge.state, Verdict::Least)
-            }
-            State::Draining(test, drained) if !test.next(&view).is_over() => {
-                (State::Draining(test.next(&view), drained), Verdict::Least)
-            }
-            State::Draining(test, Drained { least: Some(least), .. })
-                if has_drained(test.before, least) =>
-            {
-                knowledge.base = Some(least);
-                (State::Alone, Verdict::LawAnew)
-            }
-            State::Halving(_) | State::Raising(_) | State::Draining(..) => {
-                (State::Shared { since: now }, Verdict::Free)
-            }
+            State::Halving(test) => self.halving(test, now, &view, knowledge),
+            State::Growing(test, growth) => self.growing(test, growth, &view, knowledge),
+            State::Raising(test) => self.raising(test, now, &view),
+            State::Draining(test, drained) => self.draining(test, drained, now, &view, knowledge),
         };
         if !matches!(state, State::Alone) {
-            (self.stood, self.stuck) = (0, 0);
+            (self.standing_rounds, self.stuck) = (0, 0);
             self.patience = self.rules.patience;
         }
         knowledge.state = state;
         verdict
+    }
+
+    /// A test that this flow leads.
+    fn begin(&self, now: Time, view: &View, was_shared: bool) -> Test {
+        Test { leader: self.flow, since: now, rounds: 0, before: view.rtt, was_shared }
+    }
+
+    /// The least time between tests.
+    fn pause(&self, view: &View) -> Span {
+        self.rules.test_every.max(view.rtt * PAUSE)
+    }
+
+    /// No competing flow is known.
+    fn alone(&mut self, now: Time, view: &View, knowledge: &mut Knowledge) -> (State, Verdict) {
+        let base = knowledge.base.unwrap_or(Span::ZERO);
+        let is_long = view.rtt >= base + base.min(JITTER);
+        let patience = if is_long { self.patience } else { self.rules.patience };
+        let has_stayed = self.queued > STUCK * self.rules.patience;
+        let variation = knowledge.variation;
+        let is_due = self.rules.learns && variation.is_due(now, self.pause(view));
+        let test = self.begin(now, view, false);
+        if is_due && has_stayed && variation.may_grow(base, view.rtt) {
+            knowledge.variation.begin(now);
+            self.queued = 0;
+            return (State::Growing(test, Growth::from(view.flight)), Verdict::Grow);
+        }
+        // Δ is measured again, so that it can fall.
+        if is_due && !variation.delta(base).is_zero() && view.may_halve {
+            knowledge.variation.begin(now);
+            return (State::Halving(test), Verdict::Half);
+        }
+        if self.standing_rounds > patience {
+            return (State::Halving(test), Verdict::Half);
+        }
+        if self.stuck > STUCK * self.rules.patience {
+            return (State::Raising(test), Verdict::More);
+        }
+        (State::Alone, Verdict::Law)
+    }
+
+    /// Half windows.
+    fn halving(
+        &self,
+        test: Test,
+        now: Time,
+        view: &View,
+        knowledge: &mut Knowledge,
+    ) -> (State, Verdict) {
+        // A flow that cannot take part would keep the queue from leaving.
+        if test.rounds == 0 && !view.may_halve {
+            return (State::Alone, Verdict::Law);
+        }
+        if test.leader != self.flow {
+            return (State::Halving(test.followed(view)), Verdict::Half);
+        }
+        if !test.next(view).is_over() {
+            return (State::Halving(test.next(view)), Verdict::Half);
+        }
+        let base = knowledge.base.unwrap_or(Span::ZERO);
+        let variation = knowledge.variation;
+        if has_halved(base + variation.delta(base), test.before, view.rtt) {
+            knowledge.variation.lower(base, view.rtt);
+            return if test.was_shared {
+                let test = self.begin(now, view, true);
+                (State::Draining(test, Drained::default()), Verdict::Least)
+            } else {
+                (State::Alone, Verdict::LawRestarted)
+            };
+        }
+        if !test.was_shared && variation.explains(base, view.rtt) {
+            knowledge.variation.lower(base, view.rtt);
+            return (State::Alone, Verdict::LawRestarted);
+        }
+        (State::Shared { since: now }, Verdict::Free)
+    }
+
+    /// Larger windows, to measure Δ.
+    fn growing(
+        &self,
+        test: Test,
+        growth: Growth,
+        view: &View,
+        knowledge: &mut Knowledge,
+    ) -> (State, Verdict) {
+        if test.leader != self.flow {
+            return (knowledge.state, Verdict::Grow);
+        }
+        if growth.is_free(test.before, view.flight, view.rtt) {
+            knowledge.variation.learn(knowledge.base.unwrap_or(Span::ZERO), test.before);
+            return (State::Alone, Verdict::Law);
+        }
+        if Growth::is_queue(test.before, view.rtt) || test.rounds >= Growth::ROUNDS {
+            knowledge.variation.agree();
+            return (State::Alone, Verdict::Back);
+        }
+        let next = Test { rounds: test.rounds + 1, ..test };
+        (State::Growing(next, growth), Verdict::Grow)
+    }
+
+    /// A larger window where half of it is none.
+    fn raising(&self, test: Test, now: Time, view: &View) -> (State, Verdict) {
+        if test.leader != self.flow {
+            return (State::Raising(test), Verdict::Law);
+        }
+        if test.rounds <= Test::ROUNDS {
+            let next = Test { rounds: test.rounds + 1, ..test };
+            return (State::Raising(next), Verdict::More);
+        }
+        if view.rtt > test.before.mul_f64(1.5) {
+            return (State::Alone, Verdict::LawRestarted);
+        }
+        (State::Shared { since: now }, Verdict::Free)
+    }
+
+    /// Least windows.
+    fn draining(
+        &self,
+        test: Test,
+        drained: Drained,
+        now: Time,
+        view: &View,
+        knowledge: &mut Knowledge,
+    ) -> (State, Verdict) {
+        if test.leader != self.flow {
+            return (knowledge.state, Verdict::Least);
+        }
+        if !test.next(view).is_over() {
+            return (State::Draining(test.next(view), drained), Verdict::Least);
+        }
+        if let Some(least) = drained.least.filter(|least| has_drained(test.before, *least)) {
+            knowledge.base = Some(least);
+            return (State::Alone, Verdict::LawRestarted);
+        }
+        (State::Shared { since: now }, Verdict::Free)
     }
 }
 

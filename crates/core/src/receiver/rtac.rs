@@ -289,14 +289,14 @@ impl Rtac {
     }
 
     fn on_auto_round(&mut self, now: Time, flight: Flight) {
-        let stands = flight.queue() > self.long_queue(&flight);
+        let is_standing = flight.queue() > self.long_queue(&flight);
         let half = flight.bytes.get() / 2;
         let may_halve = half > self.bound(0.0, &flight).get();
         // No edge is taken back, so that a smaller window takes its time to have its effect.
         let is_settled = flight.bytes <= Bytes::new(self.window.get() / 2 * 3);
         let Flight { rtt, bytes, .. } = flight;
         let has_queue = self.has_queued;
-        let view = View { rtt, stands, may_halve, is_settled, flight: bytes, has_queue };
+        let view = View { rtt, is_standing, may_halve, is_settled, flight: bytes, has_queue };
         let verdict = self.ownership.on_round(now, view);
         let was_tested = self.is_tested;
         self.is_tested = matches!(verdict, Verdict::Half | Verdict::Least | Verdict::Grow);
@@ -305,7 +305,7 @@ impl Rtac {
         }
         match verdict {
             Verdict::Law => self.follow_path(flight),
-            Verdict::LawAnew => {
+            Verdict::LawRestarted => {
                 self.peak.forget();
                 self.follow_path(flight);
             }

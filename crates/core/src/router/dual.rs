@@ -6,7 +6,7 @@
 //!           └─ bulk ───► a qdisc, such as FqCodel ─┘
 //! ```
 //!
-//! [`DualConfig::ring`] is a device's ring below the bands ([`Ring`]), as the phone of 003 has one.
+//! [`DualConfig::ring`](super::DualConfig::ring) is a device's ring below the bands ([`Ring`](super::Ring)), as the phone of 003 has one.
 //!
 //! The band stands in the packet's header, where a [`BandLaw`](crate::host::BandLaw) put it. Urgent
 //! packets are few by what makes them urgent, so that nothing limits what they take of the link.
@@ -20,56 +20,9 @@
 //! window back, keeps a link busy behind 3/7 of the round trip; 100 ms are that for 233 ms, what a
 //! download makes of 50 ms on LTE (003 Figure 2.7). Numbers: `docs/host.md`.
 
-use rand::{Rng, SeedableRng};
-
-use super::{
-    Backlog, Dequeued, Discipline, Drops, FqCodelParams, Packet, Qdisc, QdiscConfig, QdiscError,
-    Ring,
-};
+use super::{Backlog, Dequeued, Drops, Packet, Qdisc};
 use crate::host::Band;
-use crate::unit::{Packets, Span, Time};
-
-/// The bands' queues. In a file:
-///
-/// ```toml
-/// queue = { discipline = "dual", urgent = "1000p", bulk = "1000p" }
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub struct DualConfig {
-    /// The queue of the urgent band: a FIFO, as in 003.
-    pub urgent: QdiscConfig,
-    /// The queue of the bulk band. FQ-CoDel with a target of 100 ms and an interval of ten times that
-    /// (RFC 8289 section 3.2), for streams that share it evenly; 003 has a FIFO.
-    pub bulk: QdiscConfig,
-    /// How many packets the device's ring below the bands holds. 0: as many as its driver is limited
-    /// to by BQL, next to none; the phone of 003 has 256 (Table 2.1) and no BQL (2.5.5).
-    pub ring: Packets,
-}
-
-/// Both bands and the device's ring below them, as a configuration names them.
-pub(crate) type DualRing<P> = Ring<P, Dual<Discipline<P>, Discipline<P>>>;
-
-impl Default for DualConfig {
-    fn default() -> Self {
-        let (target, interval) = (Span::from_millis(100), Span::from_secs(1));
-        let bulk = FqCodelParams { target, interval, ..FqCodelParams::default() };
-        let urgent = QdiscConfig::default();
-        Self { urgent, bulk: QdiscConfig::FqCodel(bulk), ring: Packets::ZERO }
-    }
-}
-
-impl DualConfig {
-    pub(crate) fn build<P: Packet, R: Rng + SeedableRng>(
-        &self,
-        rng: &mut R,
-    ) -> Result<DualRing<P>, QdiscError> {
-        let urgent = self.urgent.build_part(Band::Urgent.name(), rng)?;
-        let bands = Dual::new(urgent, self.bulk.build_part(Band::Bulk.name(), rng)?);
-        Ok(Ring::new(bands, self.ring))
-    }
-}
+use crate::unit::{Packets, Time};
 
 /// Two queues, of which the second sends only when the first has nothing to send.
 #[derive(Debug)]
@@ -114,7 +67,7 @@ impl<P: Packet, U: Qdisc<P>, B: Qdisc<P>> Qdisc<P> for Dual<U, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{Drop, DropReason, FlowKey, Header};
+    use crate::router::{Drop, DropReason, DualConfig, FlowKey, Header, QdiscConfig};
     use crate::unit::Bytes;
     use alloc::string::ToString;
     use alloc::vec::Vec;

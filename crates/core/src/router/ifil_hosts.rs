@@ -63,7 +63,7 @@ pub struct IfilHosts<P> {
     /// The first of the hosts with so many places.
     with_places: Box<[usize]>,
     /// The largest number of places that a host has.
-    most_places: usize,
+    max_places: usize,
     bytes: Bytes,
 }
 
@@ -115,7 +115,7 @@ impl<P: Packet> IfilHosts<P> {
             host_buckets: buckets(),
             turns: VecDeque::with_capacity(limit),
             with_places: vec![NONE; limit + 1].into_boxed_slice(),
-            most_places: 0,
+            max_places: 0,
             bytes: Bytes::ZERO,
         })
     }
@@ -202,9 +202,9 @@ impl<P: Packet> IfilHosts<P> {
                 self.hosts[after].before = at;
             }
         }
-        self.most_places = self.most_places.max(places);
-        if self.most_places > 0 && self.with_places[self.most_places] == NONE {
-            self.most_places -= 1;
+        self.max_places = self.max_places.max(places);
+        if self.max_places > 0 && self.with_places[self.max_places] == NONE {
+            self.max_places -= 1;
         }
     }
 
@@ -266,11 +266,11 @@ impl<P: Packet> Qdisc<P> for IfilHosts<P> {
         let known = self.host(host_hash, address);
         if self.places.len() >= self.limit {
             let places = known.map_or(0, |at| self.hosts[at].places);
-            if self.most_places < places + 2 {
+            if self.max_places < places + 2 {
                 drops(Drop { packet, reason: DropReason::QueueFull });
                 return;
             }
-            let (packet, _) = self.take_first(self.with_places[self.most_places]);
+            let (packet, _) = self.take_first(self.with_places[self.max_places]);
             drops(Drop { packet, reason: DropReason::QueueFull });
         }
         let host = known.unwrap_or_else(|| self.join(host_hash, address));
@@ -447,7 +447,7 @@ mod tests {
                 let packets = Packets::new(held.len() as u64);
                 prop_assert_eq!(queue.backlog(), Backlog { packets, bytes: Bytes::new(bytes) });
                 let most = (0..12).map(|host| places(&held, host)).max().unwrap();
-                prop_assert_eq!(queue.most_places, most);
+                prop_assert_eq!(queue.max_places, most);
                 prop_assert_eq!(queue.hosts.len(), queue.turns.len());
             }
         }

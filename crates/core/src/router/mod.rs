@@ -15,6 +15,7 @@ mod config;
 mod discipline;
 mod drr;
 mod dual;
+mod error;
 mod fifo;
 mod flow_hash;
 mod fq_codel;
@@ -38,18 +39,19 @@ mod waiting;
 pub use checksum::complete_checksum;
 pub use codel::{Codel, Params as CodelParams};
 pub(crate) use codel::{Control as CodelControl, Law as CodelLaw};
-pub use config::{ParseQdiscError, QdiscConfig, QdiscError};
+pub use config::{DualConfig, IfcConfig, ParseQdiscError, QdiscConfig};
 pub use discipline::Discipline;
 pub use drr::{Drr, Params as DrrParams};
-pub use dual::{Dual, DualConfig};
+pub use dual::Dual;
+pub use error::QdiscError;
 pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, Params as FqCodelParams};
 pub use header::{Ecn, FlowKey, Header};
 pub use hold::{Hold, Params as HoldParams};
 pub use ifc::{
     AnyScheduler, AoiShare, AoiShareError, Class, Classifier, Credit, Decision, Guard, Ifc,
-    IfcConfig, Irregularity, ParseClassifierError, Reason, Rule, Scheduler, SchedulerParams, Sdm,
-    SdmParams, Tdm, TdmParams, classify,
+    Irregularity, ParseClassifierError, Reason, Rule, Scheduler, SchedulerParams, Sdm, SdmParams,
+    Tdm, TdmParams, classify,
 };
 pub use ifil::{Ifil, Isolation, Params as IfilParams};
 pub use ifil_hosts::IfilHosts;

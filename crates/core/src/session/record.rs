@@ -9,7 +9,7 @@ use super::cookie::SessionLabel;
 use super::recent::Recent;
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
-use crate::path::MOST_PATHS;
+use crate::path::MAX_PATHS;
 use crate::unit::{Span, Time};
 use crate::wire::{Ack, Marks, SessionId, Update};
 
@@ -121,7 +121,7 @@ impl<P: Copy> Record<P> {
 
 /// The most senders of one session at a time: twice the paths that a source can have, as each may
 /// reconnect before its former connection is known to be gone.
-const MAX_BOUND: usize = 2 * MOST_PATHS;
+const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
     /// A record that begins with its first update.

@@ -43,6 +43,8 @@
 
 use super::epoch::Backlog;
 use super::estimator;
+#[cfg(feature = "serde")]
+use super::estimator::Estimates;
 use super::feedback::{Feedback, Heard};
 use super::log::{EpochRecord, Log};
 use super::startup;
@@ -53,7 +55,7 @@ use crate::unit::{Span, Time, UpdateRate};
 /// Settings of [`AcpPlus`]; the defaults are the paper's where it gives a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(from = "Table"))]
 pub struct Params {
     /// Updates in an epoch. 10: 001 section II.
     pub epoch_updates: u32,
@@ -104,6 +106,81 @@ impl Params {
     /// Those of `acp+d`.
     pub fn departure() -> Self {
         Self { estimator: estimator::Params::departure(), ..Self::default() }
+    }
+
+    /// Those of `acp+d` in a file: members of `estimator` that it does not name are those of
+    /// [`Estimates::Departure`].
+    #[cfg(feature = "serde")]
+    pub(super) fn deserialize_departure<'de, D>(deserializer: D) -> Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        let table: Table = serde::Deserialize::deserialize(deserializer)?;
+        Ok(table.params(Estimates::Departure))
+    }
+}
+
+/// [`Params`] in a file.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Table {
+    epoch_updates: u32,
+    smallest_factor: f64,
+    largest_factor: f64,
+    tie: Tie,
+    multiplicative_decrease: MultiplicativeDecrease,
+    estimator: estimator::Choice,
+    startup: startup::Params,
+    bounds: RateBounds,
+}
+
+#[cfg(feature = "serde")]
+impl Default for Table {
+    fn default() -> Self {
+        let Params {
+            epoch_updates,
+            smallest_factor,
+            largest_factor,
+            tie,
+            multiplicative_decrease,
+            estimator: _,
+            startup,
+            bounds,
+        } = Params::default();
+        Self {
+            epoch_updates,
+            smallest_factor,
+            largest_factor,
+            tie,
+            multiplicative_decrease,
+            estimator: estimator::Choice::default(),
+            startup,
+            bounds,
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl Table {
+    fn params(self, estimates: Estimates) -> Params {
+        Params {
+            epoch_updates: self.epoch_updates,
+            smallest_factor: self.smallest_factor,
+            largest_factor: self.largest_factor,
+            tie: self.tie,
+            multiplicative_decrease: self.multiplicative_decrease,
+            estimator: self.estimator.or(estimates),
+            startup: self.startup,
+            bounds: self.bounds,
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Table> for Params {
+    fn from(table: Table) -> Self {
+        table.params(Estimates::default())
     }
 }
 

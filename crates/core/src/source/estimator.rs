@@ -116,8 +116,8 @@ impl Default for Params {
 #[cfg(feature = "serde")]
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Choice {
-    estimates: Estimates,
+pub(super) struct Choice {
+    estimates: Option<Estimates>,
     smoothing: Option<f64>,
     gap_source: Option<GapSource>,
     silence: Option<Silence>,
@@ -126,16 +126,24 @@ struct Choice {
 }
 
 #[cfg(feature = "serde")]
+impl Choice {
+    /// With the members of the set that it names, or of `default`.
+    pub(super) fn or(self, default: Estimates) -> Params {
+        let base = Params::of(self.estimates.unwrap_or(default));
+        Params {
+            smoothing: self.smoothing.unwrap_or(base.smoothing),
+            gap_source: self.gap_source.unwrap_or(base.gap_source),
+            silence: self.silence.unwrap_or(base.silence),
+            losses: self.losses.unwrap_or(base.losses),
+            backlog: self.backlog.unwrap_or(base.backlog),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
 impl From<Choice> for Params {
     fn from(choice: Choice) -> Self {
-        let base = Self::of(choice.estimates);
-        Self {
-            smoothing: choice.smoothing.unwrap_or(base.smoothing),
-            gap_source: choice.gap_source.unwrap_or(base.gap_source),
-            silence: choice.silence.unwrap_or(base.silence),
-            losses: choice.losses.unwrap_or(base.losses),
-            backlog: choice.backlog.unwrap_or(base.backlog),
-        }
+        choice.or(Estimates::default())
     }
 }
 
@@ -176,7 +184,7 @@ impl Estimator {
         let skipped = self.last.map_or(0, |(_, last)| ack.seq - last.seq - 1);
         self.epoch.on_ack(now, ack, skipped);
         self.srtt.add(rtt.as_secs_f64());
-        if let Some((came_at, last)) = self.last.replace((now, *ack)) {
+        if let Some((arrived_at, last)) = self.last.replace((now, *ack)) {
             let gap = match self.gap_source {
                 GapSource::Monitor => {
                     // Both arrivals lie between the older one's departure and now, and no more
@@ -185,7 +193,7 @@ impl Estimator {
                     let fresh = u64::from(ack.fresh.wrapping_sub(last.fresh));
                     gap.min(now.since(last.sent_at)) / fresh.clamp(1, ack.seq - last.seq)
                 }
-                GapSource::Acks => now.since(came_at),
+                GapSource::Acks => now.since(arrived_at),
             };
             self.inter_delivery.add(gap.as_secs_f64());
         }

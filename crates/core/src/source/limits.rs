@@ -119,7 +119,7 @@ impl Limited {
             paid: Time::ZERO,
             sizes: Sizes::default(),
         };
-        limited.tell();
+        limited.apply_limits();
         limited
     }
 
@@ -132,7 +132,7 @@ impl Limited {
     pub fn restart(&mut self, now: Time) {
         self.base = None;
         self.law.restart(now);
-        self.tell();
+        self.apply_limits();
     }
 
     /// See [`RateLaw::on_sent`].
@@ -141,7 +141,7 @@ impl Limited {
         self.law.on_sent(now, seq);
         if self.limits.max_bandwidth.is_some() {
             self.sizes.next();
-            self.tell();
+            self.apply_limits();
         }
     }
 
@@ -166,7 +166,7 @@ impl Limited {
             let base = (now.since(ack.sent_at) - ack.hold) / 2;
             if self.base.is_none_or(|least| base < least) {
                 self.base = Some(base);
-                self.tell();
+                self.apply_limits();
             }
         }
         self.law.on_ack(now, ack);
@@ -273,7 +273,7 @@ impl Limited {
     }
 
     /// Lowers the law's ceiling to the lowest limit.
-    fn tell(&mut self) {
+    fn apply_limits(&mut self) {
         let Some((own, (rate, _))) = self.own.zip(self.lowest()) else { return };
         let ceiling = own.ceiling.clamp(UpdateRate::MIN, rate);
         self.law.set_bounds(RateBounds { ceiling, ..own });

@@ -19,13 +19,14 @@
 //! | [`Tenth`] | holds the number of its own updates that wait at about a tenth | `docs/fresher.md` |
 //! | [`Fixed`] | the plainest: a constant rate; it defines the minimum | – |
 //!
-//! [`Limited`] drives a law within [`Limits`] that hold whatever the law asks for.
+//! [`LawConfig`] names them with their settings, and builds them. [`Limited`] drives a law within [`Limits`] that hold whatever the law asks for.
 //!
 //! 001 is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; 000 is Shreedhar,
 //! PhD thesis, IIIT-Delhi.
 
 mod acp;
 mod acp_plus;
+mod config;
 mod departures;
 mod epoch;
 mod estimator;
@@ -45,6 +46,7 @@ mod worth;
 
 pub use acp::{Acp, EpochEnd, Params as AcpParams, Reset, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
+pub use config::{LawConfig, LawError, LawName};
 pub use epoch::{Backlog, Losses};
 pub use estimator::{Estimates, GapSource, Params as EstimatorParams, Silence};
 pub use fixed::Fixed;

@@ -93,9 +93,10 @@ impl Sparse {
             return;
         }
         let spacing = now.since(began_at) / u64::from(self.count);
-        let stands = self.least > spacing.as_secs_f64();
-        let wish = if stands { self.gap.max(spacing * DRAIN) } else { self.gap.mul_f64(SHRINK) };
-        self.gap = wish.min(Span::from_secs_f64(srtt / ROUND_TRIP)).min(LONGEST);
+        let is_standing = self.least > spacing.as_secs_f64();
+        let next_gap =
+            if is_standing { self.gap.max(spacing * DRAIN) } else { self.gap.mul_f64(SHRINK) };
+        self.gap = next_gap.min(Span::from_secs_f64(srtt / ROUND_TRIP)).min(LONGEST);
         (self.began_at, self.count, self.least) = (Some(now), 0, f64::INFINITY);
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Startup {
     sent: u32,
     acked: u32,
     rtt_sum: Span,
-    longest_rtt: Span,
+    max_rtt: Span,
     /// Timeouts in a row.
     losses: u32,
     /// The probe in flight and when it is given up.
@@ -63,7 +63,7 @@ impl Startup {
             sent: 0,
             acked: 0,
             rtt_sum: Span::ZERO,
-            longest_rtt: Span::ZERO,
+            max_rtt: Span::ZERO,
             losses: 0,
             waiting: None,
         }
@@ -78,7 +78,7 @@ impl Startup {
     pub(super) fn on_ack(&mut self, seq: u64, rtt: Span) {
         self.acked = self.acked.saturating_add(1);
         self.rtt_sum += rtt;
-        self.longest_rtt = self.longest_rtt.max(rtt);
+        self.max_rtt = self.max_rtt.max(rtt);
         if self.waiting.is_some_and(|(waiting, _)| seq >= waiting) {
             self.waiting = None;
             self.losses = 0;
@@ -116,7 +116,7 @@ impl Startup {
     fn timeout(&self) -> Span {
         let base = match self.acked {
             0 => self.params.first_timeout,
-            _ => (self.longest_rtt * 3).max(self.params.min_timeout),
+            _ => (self.max_rtt * 3).max(self.params.min_timeout),
         };
         (base * (1 << self.losses.min(20))).min(self.params.max_timeout)
     }

@@ -162,7 +162,7 @@ impl Report {
         let hold_us = micros(self.hold);
         let delivered = self.delivered.unwrap_or_default();
         let kbps = u32::try_from(delivered.rate.as_bps() / 1000).unwrap_or(u32::MAX);
-        let [came, left] = self.marks.write();
+        let [arrived, left] = self.marks.write();
         let nothing = wlan::Report {
             level: 0.0,
             deviation: 0.0,
@@ -184,7 +184,7 @@ impl Report {
             .put(&(seen.deviation as f32).to_be_bytes())
             .put(&(seen.loss as f32).to_be_bytes())
             .put(&seen.rate.as_bps().to_be_bytes())
-            .put(&[came, left, u8::from(self.delivered.is_some()), 0])
+            .put(&[arrived, left, u8::from(self.delivered.is_some()), 0])
             .put(&delivered.bytes.to_be_bytes())
             .put(&kbps.to_be_bytes())
             .put(&micros(delivered.excess).to_be_bytes())
@@ -206,7 +206,7 @@ impl Report {
         let deviation = finite(&mut reader, "deviation")?;
         let loss = finite(&mut reader, "loss")?;
         let rate = BitRate::from_bps(reader.u64()?);
-        let [came, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
+        let [arrived, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
         let delivered = read_delivered(&mut reader).filter(|_| flags & 1 != 0);
         let max_packets = reader.u16().ok().and_then(NonZeroU16::new);
         let seen = wlan::Report { level, deviation, frames, rate, loss };
@@ -219,7 +219,7 @@ impl Report {
             hold,
             received,
             seen: (frames > 0).then_some(seen),
-            marks: Marks::read([came, left]),
+            marks: Marks::read([arrived, left]),
             delivered,
             max_packets,
         })

@@ -99,7 +99,7 @@ pub struct Aggregation {
 }
 
 /// So many closed frames wait to be taken; beyond, the oldest are forgotten.
-const MOST_SEEN: usize = 1024;
+const MAX_SEEN: usize = 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct Frame {
@@ -204,7 +204,7 @@ impl Aggregation {
 
     /// From now on closed frames are kept.
     pub(super) fn keep_frames(&mut self) {
-        self.seen.get_or_insert_with(|| VecDeque::with_capacity(MOST_SEEN));
+        self.seen.get_or_insert_with(|| VecDeque::with_capacity(MAX_SEEN));
     }
 
     /// The next frame that has closed by `now`, with its timestamp; call it until there is none.
@@ -354,7 +354,7 @@ impl Aggregation {
         }
         let lost = core::mem::take(&mut self.lost_since);
         let Some(seen) = &mut self.seen else { return };
-        if seen.len() == MOST_SEEN {
+        if seen.len() == MAX_SEEN {
             seen.pop_front();
         }
         let count = |packets| u32::try_from(packets).unwrap_or(u32::MAX);

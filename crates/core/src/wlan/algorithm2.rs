@@ -76,7 +76,7 @@ impl Algorithm2Params {
         let Self { downlink, inner_gain, outer_gain, overhead_gain, delay, overhead, .. } = self;
         downlink.check()?;
         LoopSettings { inner_gain, outer_gain, overhead_gain, delay, overhead }.check()?;
-        let holds = self.level >= 1.0 && self.level <= downlink.most_level();
+        let holds = self.level >= 1.0 && self.level <= downlink.max_level();
         let range = ["from 1 to `most`", "frames have no more packets", "32"];
         check("level", self.level, holds, range)?;
         Ok(Slotted::new(downlink, Algorithm2Law::new(self)))

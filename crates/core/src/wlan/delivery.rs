@@ -106,9 +106,9 @@ pub struct Account {
     gap: Span,
     /// Since the last report: packets that came, and when the report left.
     packets: u64,
-    told_at: Option<Time>,
-    told_missing: u64,
-    told_excess: Span,
+    reported_at: Option<Time>,
+    reported_missing: u64,
+    reported_excess: Span,
 }
 
 impl Default for Account {
@@ -127,9 +127,9 @@ impl Default for Account {
             newest_at: None,
             gap: Span::ZERO,
             packets: 0,
-            told_at: None,
-            told_missing: 0,
-            told_excess: Span::ZERO,
+            reported_at: None,
+            reported_missing: 0,
+            reported_excess: Span::ZERO,
         }
     }
 }
@@ -157,20 +157,22 @@ impl Account {
 
     /// When an urgent report is due, with so many packets missing so far; `None` without a reason.
     pub fn urgent_at(&self, missing: u64, interval: Span) -> Option<Time> {
-        let lost = missing.saturating_sub(self.told_missing);
+        let lost = missing.saturating_sub(self.reported_missing);
         let is_lossy = lost >= 3 && lost.saturating_mul(32) >= self.packets;
         let excess = self.excess();
-        let is_queued = excess >= URGENT_EXCESS && excess >= self.told_excess + GROWTH;
-        (is_lossy || is_queued).then(|| self.told_at.unwrap_or(Time::ZERO) + urgent_gap(interval))
+        let is_queued = excess >= URGENT_EXCESS && excess >= self.reported_excess + GROWTH;
+        (is_lossy || is_queued)
+            .then(|| self.reported_at.unwrap_or(Time::ZERO) + urgent_gap(interval))
     }
 
     /// What a report tells that leaves at `now`, with so many packets missing so far.
     pub fn report(&mut self, now: Time, missing: u64) -> Delivered {
         let excess = self.excess();
-        let told = Delivered { bytes: self.bytes, rate: self.rate(), excess, gap: self.gap };
-        (self.told_at, self.told_missing, self.told_excess) = (Some(now), missing, excess);
+        let content = Delivered { bytes: self.bytes, rate: self.rate(), excess, gap: self.gap };
+        (self.reported_at, self.reported_missing, self.reported_excess) =
+            (Some(now), missing, excess);
         (self.gap, self.packets) = (Span::ZERO, 0);
-        told
+        content
     }
 
     /// The sender is another, or counts anew.
@@ -180,8 +182,8 @@ impl Account {
             bytes: self.bytes,
             newest_at: self.newest_at,
             gap: self.gap,
-            told_at: self.told_at,
-            told_missing: self.told_missing,
+            reported_at: self.reported_at,
+            reported_missing: self.reported_missing,
             ..Self::default()
         };
     }
@@ -295,13 +297,13 @@ mod tests {
     #[test]
     fn rate_and_excess_need_no_common_clock() {
         let mut account = account(1000, |at| 300 + at.saturating_sub(500) * 100);
-        let told = account.report(us(1_050_000), 0);
-        assert_eq!(told.bytes, 1_000_000);
+        let content = account.report(us(1_050_000), 0);
+        assert_eq!(content.bytes, 1_000_000);
         // One packet in 1.1 ms.
-        assert!((told.rate.as_bps() as f64 / (8e6 / 1.1) - 1.0).abs() < 0.02, "{told:?}");
-        let excess = told.excess.as_micros();
-        assert!((41_000..50_000).contains(&excess), "the least of 50 to 100 ms: {told:?}");
-        assert_eq!(told.gap, Span::from_micros(1100));
+        assert!((content.rate.as_bps() as f64 / (8e6 / 1.1) - 1.0).abs() < 0.02, "{content:?}");
+        let excess = content.excess.as_micros();
+        assert!((41_000..50_000).contains(&excess), "the least of 50 to 100 ms: {content:?}");
+        assert_eq!(content.gap, Span::from_micros(1100));
         assert_eq!(account.report(us(1_050_000), 0).gap, Span::ZERO);
     }
 
@@ -354,7 +356,7 @@ mod tests {
     fn a_pause_is_told_as_a_gap_and_not_as_a_rate() {
         let mut account = account(400, |_| 300);
         account.on_packet(us(2_000_000), us(8_999_700), Bytes::new(1000), DELTA);
-        let told = account.report(us(2_000_000), 0);
-        assert_eq!((told.rate, told.gap.as_millis_f64() as u64), (BitRate::default(), 1600));
+        let content = account.report(us(2_000_000), 0);
+        assert_eq!((content.rate, content.gap.as_millis_f64() as u64), (BitRate::default(), 1600));
     }
 }

@@ -89,7 +89,7 @@ impl LinearParams {
         self.downlink.check()?;
         let gain = self.gain.as_bps();
         check("gain", gain as f64, gain > 0, ["above 0", "rates would never change", "1mbit"])?;
-        let most = self.downlink.most_level() - 1.0;
+        let most = self.downlink.max_level() - 1.0;
         let is_target = self.target >= 1.0 && self.target < most;
         let why = "frames that are full or have one packet say no more of the rate";
         check("target", self.target, is_target, ["from 1 to below `most` less 1", why, "32"])?;

@@ -117,7 +117,7 @@ impl NapiParams {
         Ok(Napi {
             params: self,
             rng,
-            came_at: Time::ZERO,
+            arrived_at: Time::ZERO,
             gap: None,
             interrupt_at: None,
             free_at: Time::ZERO,
@@ -142,7 +142,7 @@ pub struct NapiError(&'static str);
 pub struct Napi {
     params: NapiParams,
     rng: Pcg64,
-    came_at: Time,
+    arrived_at: Time,
     /// The mean time between packets in seconds; `None` before there are two.
     gap: Option<f64>,
     interrupt_at: Option<Time>,
@@ -182,11 +182,11 @@ impl Napi {
     }
 
     fn measure(&mut self, now: Time) {
-        let gap = now.since(self.came_at).as_secs_f64();
+        let gap = now.since(self.arrived_at).as_secs_f64();
         if self.interrupt_at.is_some() {
             self.gap = Some(self.gap.map_or(gap, |mean| mean + (gap - mean) / 64.0));
         }
-        self.came_at = now;
+        self.arrived_at = now;
     }
 
     fn is_busy(&self) -> bool {

@@ -128,7 +128,7 @@ impl NonlinearParams {
         check("jump", self.jump, holds, ["from 0 to 1", "it is a part of a round", "0.1"])?;
         let why = "the delay would never be looked at";
         check("near", self.near, self.near > 0.0, ["above 0", why, "0.25"])?;
-        let holds = self.level >= 1.0 && self.level < downlink.most_level() - 1.0;
+        let holds = self.level >= 1.0 && self.level < downlink.max_level() - 1.0;
         let why = "full frames do not tell how much waits";
         check("level", self.level, holds, ["from 1 to below `most` less 1", why, "32"])?;
         Ok(Slotted::new(downlink, NonlinearLaw::new(self)))
@@ -264,7 +264,7 @@ impl NonlinearLaw {
         self.samples = self.samples.saturating_add(1).min(1000);
         let first = self.params.overhead.as_secs_f64();
         let learnt = self.overhead + weight * (sample - self.overhead);
-        self.overhead = learnt.clamp(first * LEAST_OVERHEAD, first * MOST_OVERHEAD);
+        self.overhead = learnt.clamp(first * MIN_OVERHEAD, first * MAX_OVERHEAD);
     }
 
     /// (5.43), from the rates that are now set.
@@ -322,10 +322,10 @@ const ALONE: f64 = 1.5;
 const OVERASK: f64 = 2.0;
 
 /// ĉ in first values, at least: AIFS, backoff and acknowledgement of a frame are not much shorter.
-const LEAST_OVERHEAD: f64 = 0.5;
+const MIN_OVERHEAD: f64 = 0.5;
 
 /// ĉ in first values, at most: a channel that a hundred others share.
-const MOST_OVERHEAD: f64 = 100.0;
+const MAX_OVERHEAD: f64 = 100.0;
 
 /// w₁.
 fn slowest(model: &Round) -> f64 {

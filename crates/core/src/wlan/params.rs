@@ -90,7 +90,7 @@ impl DownlinkParams {
     }
 
     /// Nmax as a level.
-    pub(super) fn most_level(&self) -> f64 {
+    pub(super) fn max_level(&self) -> f64 {
         self.most.get() as f64
     }
 

@@ -77,7 +77,7 @@ impl<S> Station<S> {
 
     /// Nmax.
     pub(super) fn max_packets(&self, params: &DownlinkParams) -> f64 {
-        self.max_packets.unwrap_or(params.most_level())
+        self.max_packets.unwrap_or(params.max_level())
     }
 
     /// Whether frames of such a level are full, so that the true one may be anything above.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Passage, SpanHistogram, Way};
+use freshline_core::link::{
+    Airborne, Conditions, ConditionsConfig, Direction, Passage, SpanHistogram,
+};
 use freshline_core::router::Packet;
 use freshline_core::session::downlink::{
     Client, ClientEvent, ClientParams, Server, ServerParams, ServerVerdict, Stamp,
@@ -169,7 +171,7 @@ impl World {
 
     /// A datagram of a stranger, or of a client in the name of another address.
     pub(crate) fn inject(&mut self, station: u32, address: u32, bytes: &[u8]) {
-        self.send(Way::Forward, station, address, bytes.to_vec());
+        self.send(Direction::Forward, station, address, bytes.to_vec());
     }
 
     pub(crate) fn run(&mut self, span: Span) {
@@ -210,7 +212,7 @@ impl World {
             };
             if len > 0 {
                 let address = self.server.client(client).unwrap().peer;
-                self.send(Way::Return, address % 100, address, out[..len].to_vec());
+                self.send(Direction::Return, address % 100, address, out[..len].to_vec());
             }
         }
     }
@@ -225,12 +227,12 @@ impl World {
             let mut out = [0; 1500];
             if let Some(len) = host.client.write(now, &mut out) {
                 let address = host.address;
-                self.send(Way::Forward, index as u32 + 1, address, out[..len].to_vec());
+                self.send(Direction::Forward, index as u32 + 1, address, out[..len].to_vec());
             }
         }
     }
 
-    fn send(&mut self, way: Way, station: u32, address: u32, mut bytes: Vec<u8>) {
+    fn send(&mut self, way: Direction, station: u32, address: u32, mut bytes: Vec<u8>) {
         let is_cut = self.server_is_cut || self.hosts[station as usize - 1].is_cut;
         if is_cut || self.rng.random_bool(self.faults.loss) {
             return;
@@ -255,10 +257,10 @@ impl World {
                 frames.insert(come.packet.number, come.frame);
             }
         });
-        while let Some(come) = self.conditions.poll(self.now, Way::Return, &mut |_| {}) {
+        while let Some(come) = self.conditions.poll(self.now, Direction::Return, &mut |_| {}) {
             self.reach_client(come.at, &come.packet);
         }
-        while let Some(come) = self.conditions.poll(self.now, Way::Forward, &mut |_| {}) {
+        while let Some(come) = self.conditions.poll(self.now, Direction::Forward, &mut |_| {}) {
             self.reach_server(come.at, &come.packet);
         }
     }
@@ -305,7 +307,7 @@ impl World {
         }
         if receipt.reply > 0 {
             let answer = reply[..receipt.reply].to_vec();
-            self.send(Way::Return, address % 100, address, answer);
+            self.send(Direction::Return, address % 100, address, answer);
         }
     }
 }

@@ -17,7 +17,7 @@
 #define PEAK_UNDER 3
 /* Windows have so many bits behind the point. */
 #define WINDOW_BITS 8
-#define LONGEST_PERIOD_US 120000000ULL
+#define MAX_PERIOD_US 120000000ULL
 #define US_PER_S 1000000ULL
 #define US_PER_1000_S 1000000000ULL
 #define LARGEST_COUNT (~0U)
@@ -102,7 +102,7 @@ static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
 	__u64 window = dtpa_fair_window(law, settings), round = dtpa_fair_round_us(window, settings);
 
 	law->srtt_us = law->srtt_us ? (law->srtt_us * (weight - 1) + sample) / weight : sample;
-	law->period_us = round > law->srtt_us ? smaller(round - law->srtt_us, LONGEST_PERIOD_US) : 0;
+	law->period_us = round > law->srtt_us ? smaller(round - law->srtt_us, MAX_PERIOD_US) : 0;
 	law->peak = law->period_us && !settings->without_peak
 			    ? (window * PEAK_OVER / PEAK_UNDER >> WINDOW_BITS) + 1
 			    : 0;

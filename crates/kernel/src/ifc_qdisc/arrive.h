@@ -17,7 +17,7 @@ __noinline int classify(void)
 	/* What says that it is IP and cannot be read has an empty header, and no priority. */
 	read_header(front, front_length, &header);
 	if (header.is_link_control)
-		return BESIDE;
+		return OTHER;
 	now = bpf_map_lookup_elem(&settings, &zero);
 	if (!now)
 		return DROP_AVERSE;
@@ -60,7 +60,7 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 	if (!is_ip(protocol)) {
 		/* No rule speaks of it: its flow is not known, of which `any` would keep the newest packet. */
 		__builtin_memset(&header, 0, sizeof(header));
-		return is_link_protocol(protocol) ? BESIDE : DROP_AVERSE;
+		return is_link_protocol(protocol) ? OTHER : DROP_AVERSE;
 	}
 	read_front(skb, before);
 	return classify();
@@ -185,7 +185,7 @@ static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 		return replace(skb, qdisc, to_free, arrival, place);
 	address = host_of(&header.flow);
 	host = now->by_host ? turns_host(&address) : NONE;
-	if (waiting(AOI) >= now->most_flows) {
+	if (waiting(AOI) >= now->max_flows) {
 		victim = turns_victim(&turns, host);
 		if (victim == NONE)
 			return refuse(skb, qdisc, to_free, arrival);
@@ -206,11 +206,11 @@ static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 static __always_inline int put_beside(struct sk_buff *skb, struct Qdisc *qdisc,
 				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
-	struct place *place = place_beside(next[BESIDE]);
+	struct place *place = place_beside(next[OTHER]);
 
-	if (!place || waiting(BESIDE) >= MOST_BESIDE)
+	if (!place || waiting(OTHER) >= MAX_OTHER)
 		return refuse(skb, qdisc, to_free, arrival);
-	next[BESIDE]++;
+	next[OTHER]++;
 	place->flow = header.flow;
 	return settle(skb, qdisc, to_free, arrival, place);
 }
@@ -219,8 +219,8 @@ static __always_inline int put_beside(struct sk_buff *skb, struct Qdisc *qdisc,
 static __always_inline int is_over_limit(const struct account *account, const struct settings *now,
 					 __u64 packets, __u64 bytes)
 {
-	return account->waiting_packets + packets > now->most_packets ||
-	       account->waiting_bytes + bytes > now->most_bytes;
+	return account->waiting_packets + packets > now->max_packets ||
+	       account->waiting_bytes + bytes > now->max_bytes;
 }
 
 static long look_at_lane(__u64 number, void *nothing)
@@ -229,8 +229,8 @@ static long look_at_lane(__u64 number, void *nothing)
 
 	if (!lane)
 		return 1;
-	if (lane->bytes > longest_bytes) {
-		longest_bytes = lane->bytes;
+	if (lane->bytes > max_queue_bytes) {
+		max_queue_bytes = lane->bytes;
 		longest = number;
 	}
 	return 0;
@@ -244,7 +244,7 @@ static long shorten_longest(__u64 round, void *nothing)
 	struct lane *lane = lane_of(longest);
 	struct sk_buff *skb;
 
-	if (!lane || !to || lane->first == NONE || lane->bytes <= longest_bytes / 2)
+	if (!lane || !to || lane->first == NONE || lane->bytes <= max_queue_bytes / 2)
 		return 1;
 	skb = take_first(lane, to);
 	if (skb)
@@ -286,9 +286,9 @@ static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
 	next[DROP_AVERSE]++;
 	settle(skb, qdisc, to_free, arrival, place);
 	if (is_over_limit(arrival->account, now, 0, 0)) {
-		longest_bytes = 0;
+		max_queue_bytes = 0;
 		bpf_loop(now->lanes, look_at_lane, NULL, 0);
-		bpf_loop(MOST_LOST_AT_ONCE, shorten_longest, NULL, 0);
+		bpf_loop(MAX_LOST_AT_ONCE, shorten_longest, NULL, 0);
 		forget_lost(qdisc);
 	}
 	return NET_XMIT_SUCCESS;

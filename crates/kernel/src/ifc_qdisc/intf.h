@@ -12,10 +12,10 @@ struct settings {
 	__u64 rate;
 	struct scheduler_settings scheduler;
 	/* Of how many flows an update may wait: no more than the map has room for. */
-	__u64 most_flows;
+	__u64 max_flows;
 	/* What the drop-averse lanes hold together: packets, no more than their map has room for, and bytes. */
-	__u64 most_packets;
-	__u64 most_bytes;
+	__u64 max_packets;
+	__u64 max_bytes;
 	/* How many lanes there are, no more than their map has room for; 1 for FIFO and CoDel. */
 	__u64 lanes;
 	/* How many bytes a lane sends a turn, above zero. */
@@ -28,18 +28,18 @@ struct settings {
 	/* Whether updates take turns by source host, in place of by flow. */
 	__u64 by_host;
 	__u64 rules_count;
-	struct rule rules[MOST_RULES];
+	struct rule rules[MAX_RULES];
 };
 
 /* Packets that keep the link working (is_link_protocol), neighbour discovery and MLD have a queue of their
  * own. For the scheduler they are drop-averse, of which they leave first, every second turn at most: so
  * addresses are resolved in time, and a flood takes neither the updates' share nor all of the others'. */
-#define BESIDE CLASSES
+#define OTHER CLASSES
 #define QUEUES (CLASSES + 1)
 /* How many of such packets may wait; a power of two. */
-#define MOST_BESIDE 64
+#define MAX_OTHER 64
 
-/* The map `books`: a row for each class, and one for BESIDE. Bytes count from the IP header on.
+/* The map `books`: a row for each class, and one for OTHER. Bytes count from the IP header on.
  * Each segment of a super-packet counts. What came has left, was dropped, waits, or is on the link:
  * packets_in = packets_out + replaced + queue_full + congestion + vanished + waiting + on_link. */
 struct account {
@@ -74,14 +74,14 @@ struct about {
 };
 
 /* How long the attributes of a queueing discipline may be, in bytes. */
-#define LONGEST_FOUND 1024
+#define MAX_FOUND 1024
 
 /* The map `found`, for loaders that come later: the root queueing discipline that was configured before,
  * by its handle and its attributes of netlink, of which there are none if it was the kernel's choice. */
 struct found {
 	__u64 handle;
 	__u64 length;
-	unsigned char attributes[LONGEST_FOUND];
+	unsigned char attributes[MAX_FOUND];
 };
 
 /* The map `flows`: the newest flows, by their `struct flow`. */

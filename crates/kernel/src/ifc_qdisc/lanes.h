@@ -14,7 +14,7 @@
 #include "state.h"
 
 /* How many packets an overflow drops at most, as in Linux. */
-#define MOST_LOST_AT_ONCE 64
+#define MAX_LOST_AT_ONCE 64
 
 enum loss {
 	LOST_TO_OVERFLOW,

@@ -208,7 +208,7 @@ static inline __u64 on_link(__u64 bytes, const struct framing *framing)
 }
 
 /* IPv4 and UDP. */
-#define LEAST_HEADERS 28
+#define MIN_HEADERS 28
 
 /* How many segments a packet has, of `length` bytes with all headers once and `on_wire` with those of
  * each segment, whose IP header begins `before` bytes in. Super-packets of virtual machines come with a
@@ -218,7 +218,7 @@ static inline __u64 on_link(__u64 bytes, const struct framing *framing)
  *     segments = ceil((length - headers) / gso_size)        on_wire = length + (segments - 1) headers
  *
  * Headers are shorter than a segment, so there are two numbers that it may be. That of which the headers
- * are those of IP and its transport, in words of 4 bytes and at least LEAST_HEADERS, is it. */
+ * are those of IP and its transport, in words of 4 bytes and at least MIN_HEADERS, is it. */
 static inline __u64 segments_in(__u64 gso_segs, __u64 gso_size, __u64 length, __u64 on_wire, __u64 before)
 {
 	__u64 most, added, headers;
@@ -232,7 +232,7 @@ static inline __u64 segments_in(__u64 gso_segs, __u64 gso_size, __u64 length, __
 		return most;
 	added = on_wire - length;
 	headers = added / (most - 1);
-	if (added % (most - 1) || headers < before + LEAST_HEADERS ||
+	if (added % (most - 1) || headers < before + MIN_HEADERS ||
 	    (headers - before) % 4 || length <= headers)
 		return most - 1;
 	return (length - headers + gso_size - 1) / gso_size == most ? most : most - 1;

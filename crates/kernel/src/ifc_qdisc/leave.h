@@ -7,12 +7,12 @@
 
 static __always_inline struct sk_buff *take_beside(struct place *to)
 {
-	struct place *place = place_beside(first[BESIDE]);
-	struct account *account = account_of(BESIDE);
+	struct place *place = place_beside(first[OTHER]);
+	struct account *account = account_of(OTHER);
 	struct sk_buff *skb;
 
-	first[BESIDE]++;
-	to->queue = BESIDE;
+	first[OTHER]++;
+	to->queue = OTHER;
 	if (!place || !account)
 		return NULL;
 	to->flow = place->flow;
@@ -31,13 +31,13 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 /* The queue that is to be served; QUEUES for none. */
 static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
 {
-	__u64 updates = waiting(AOI), beside = waiting(BESIDE), others = waiting(DROP_AVERSE) + segments_left;
+	__u64 updates = waiting(AOI), beside = waiting(OTHER), others = waiting(DROP_AVERSE) + segments_left;
 
 	if (!updates && !beside && !others)
 		return QUEUES;
 	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI ? updates : !beside && !others)
 		return AOI;
-	return beside_goes_first(beside, others, beside_was_last) ? BESIDE : DROP_AVERSE;
+	return beside_goes_first(beside, others, beside_was_last) ? OTHER : DROP_AVERSE;
 }
 
 /* Puts a packet on a line. */
@@ -87,13 +87,13 @@ static __always_inline int start(const struct settings *now)
 		bytes = now->rate ? segment(line) : line->bytes;
 		scheduler_on_sent(&scheduler, DROP_AVERSE, bytes, &now->scheduler);
 	} else {
-		skb = queue == AOI ? take_next(AOI, line) : take_next(BESIDE, line);
+		skb = queue == AOI ? take_next(AOI, line) : take_next(OTHER, line);
 		if (!skb)
 			return 0;
 		occupy(skb, line);
 		bytes = line->bytes;
 		segments = larger(line->segments, 1);
-		if (queue == BESIDE)
+		if (queue == OTHER)
 			beside_was_last = 1;
 		scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &now->scheduler);
 	}
@@ -118,7 +118,7 @@ static __always_inline void count_sent(const struct place *packet)
 	account->packets_out += packet->segments;
 	account->bytes_out += packet->bytes;
 	recent_count(&account->recent, at_ns, packet->bytes);
-	if (packet->queue == BESIDE)
+	if (packet->queue == OTHER)
 		return;
 	sojourn = bpf_map_lookup_elem(&sojourns, &key);
 	if (sojourn)

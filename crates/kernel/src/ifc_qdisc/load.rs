@@ -22,8 +22,8 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/ifc_qdisc.skel.rs"));
 }
 
-/// Places for packets that keep the link working (`MOST_BESIDE`).
-const MOST_BESIDE: u32 = 64;
+/// Places for packets that keep the link working (`MAX_OTHER`).
+const MAX_OTHER: u32 = 64;
 /// The length of the name of a queueing discipline, with a zero at its end; it is the first member of the
 /// program's `struct Qdisc_ops`.
 const NAME_LENGTH: usize = 16;
@@ -62,9 +62,9 @@ fn prepare(
     settings: &Settings,
     name: &str,
 ) -> Result<(), KernelError> {
-    let flows = settings.most_flows();
+    let flows = settings.max_flows();
     // One more than may wait: where the limit drops from the longest lane, the newest is in by then.
-    let slots = (settings.most_packets() + 1).next_power_of_two();
+    let slots = (settings.max_packets() + 1).next_power_of_two();
     let maps = &mut program.maps;
     let constants = maps.rodata_data.as_deref_mut().expect("the program has constants");
     constants.slots_mask = slots - 1;
@@ -74,7 +74,7 @@ fn prepare(
     // The numbers of flows that a host may have, and 0.
     size(&mut maps.hosts_by_flows, flows + 1)?;
     size(&mut maps.host_rows, if settings.is_by_host() { flows } else { 1 })?;
-    size(&mut maps.slots, slots + MOST_BESIDE)?;
+    size(&mut maps.slots, slots + MAX_OTHER)?;
     size(&mut maps.lanes, settings.lanes())?;
     let discipline = maps.freshline_ifc.initial_value_mut();
     let place = discipline.and_then(|bytes| bytes.get_mut(..NAME_LENGTH));

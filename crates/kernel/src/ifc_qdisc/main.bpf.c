@@ -23,7 +23,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Whether the link has something to send after what it is sending. */
 static __always_inline int is_busy(void)
 {
-	return waiting(AOI) || waiting(DROP_AVERSE) || waiting(BESIDE) ||
+	return waiting(AOI) || waiting(DROP_AVERSE) || waiting(OTHER) ||
 	       segments_left > (sending == IN_SEGMENTS + 1);
 }
 
@@ -36,7 +36,7 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 	struct about *this = bpf_map_lookup_elem(&about, &zero);
 	struct account *account;
 
-	if (queue != BESIDE)
+	if (queue != OTHER)
 		arrival.flow = flow_account(&header.flow);
 	if (arrival.flow && is_of_stream(arrival.flow))
 		queue = DROP_AVERSE;
@@ -60,7 +60,7 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 		shaper_on_arrival(&shaper, arrival.now_ns);
 	if (queue == AOI)
 		return put_newest(skb, qdisc, to_free, &arrival, now);
-	if (queue == BESIDE)
+	if (queue == OTHER)
 		return put_beside(skb, qdisc, to_free, &arrival);
 	return put_last(skb, qdisc, to_free, &arrival, now);
 }
@@ -75,7 +75,7 @@ struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 	struct place *line;
 	struct sk_buff *sent;
 
-	bpf_loop(MOST_STEPS, step, &now_ns, 0);
+	bpf_loop(MAX_STEPS, step, &now_ns, 0);
 	forget_lost(qdisc);
 	line = bpf_map_lookup_elem(&link, &over);
 	if (!line)
@@ -118,7 +118,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 	bpf_kfree_skb(skb);
 }
 
-/* Drops the next packet that waits, an update or one of BESIDE; ends the loop when none does. */
+/* Drops the next packet that waits, an update or one of OTHER; ends the loop when none does. */
 static __always_inline long drop_next(__u32 queue)
 {
 	__u32 whole = WHOLE;
@@ -163,7 +163,7 @@ static long drop_drop_averse(__u64 round, void *nothing)
 
 static long drop_beside(__u64 round, void *nothing)
 {
-	return drop_next(BESIDE);
+	return drop_next(OTHER);
 }
 
 /* Drops what is being sent. */
@@ -196,9 +196,9 @@ void BPF_PROG(ifc_reset, struct Qdisc *qdisc)
 	clear(IN_SEGMENTS);
 	sending = 0;
 	segments_left = 0;
-	bpf_loop(MOST_WAITING, drop_update, NULL, 0);
-	bpf_loop(MOST_WAITING, drop_drop_averse, NULL, 0);
-	bpf_loop(MOST_WAITING, drop_beside, NULL, 0);
+	bpf_loop(MAX_WAITING, drop_update, NULL, 0);
+	bpf_loop(MAX_WAITING, drop_drop_averse, NULL, 0);
+	bpf_loop(MAX_WAITING, drop_beside, NULL, 0);
 	qdisc->q.qlen = 0;
 	qdisc->qstats.backlog = 0;
 }

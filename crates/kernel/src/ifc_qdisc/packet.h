@@ -9,15 +9,15 @@
 /* How much of a packet is read at most (Header::SNAP_LEN, a power of two), and the memory that it is in,
  * with room for whatever `field` may give. */
 #define FRONT 128
-#define LONGEST_FIELD 16
-#define FRONT_MEMORY (2 * FRONT + LONGEST_FIELD)
+#define MAX_FIELD 16
+#define FRONT_MEMORY (2 * FRONT + MAX_FIELD)
 /* So many extension headers fit, and one more. */
-#define MOST_EXTENSIONS 12
-#define MOST_RULES 64
+#define MAX_EXTENSIONS 12
+#define MAX_RULES 64
 
 #define ETHERNET_HEADER 14
 #define TAG 4
-#define MOST_TAGS 2
+#define MAX_TAGS 2
 #define IPV4_LEAST 20
 #define IPV6_HEADER 40
 #define EXTENSION_LEAST 8
@@ -304,7 +304,7 @@ static inline int read_ipv6(const __u8 *front, __u32 length, struct header *head
 	}
 	if (payload && IPV6_HEADER + payload < end)
 		end = IPV6_HEADER + payload;
-	for (int count = 0; count < MOST_EXTENSIONS; count++) {
+	for (int count = 0; count < MAX_EXTENSIONS; count++) {
 		const __u8 *extension = field(front, at);
 		__u32 least = kind == AUTHENTICATION ? AUTHENTICATION_LEAST : EXTENSION_LEAST;
 		__u32 size = extension_length(kind, extension);
@@ -351,7 +351,7 @@ struct content {
 };
 
 /* EtherTypes below this are lengths; the frame is one of 802.2 then, which Linux numbers so. */
-#define LEAST_ETHER_TYPE 0x600
+#define MIN_ETHER_TYPE 0x600
 #define ETHER_TYPE_802_2 0x0004
 /* Of a frame that ends before its content. */
 #define ETHER_TYPE_CUT 0xffff
@@ -368,7 +368,7 @@ static inline int is_tag(__u16 ether_type)
 	return ether_type == 0x8100 || ether_type == 0x88a8 || ether_type == 0x9100;
 }
 
-/* Walks over at most MOST_TAGS tags in the front of an Ethernet frame of so many bytes
+/* Walks over at most MAX_TAGS tags in the front of an Ethernet frame of so many bytes
  * (Header::of_ethernet). */
 static inline struct content content_of(const __u8 *front, __u32 length)
 {
@@ -377,7 +377,7 @@ static inline struct content content_of(const __u8 *front, __u32 length)
 	if (length < ETHERNET_HEADER)
 		return content;
 	content.ether_type = number16(front + ETHERNET_HEADER - 2);
-	for (int tag = 0; tag < MOST_TAGS && is_tag(content.ether_type); tag++) {
+	for (int tag = 0; tag < MAX_TAGS && is_tag(content.ether_type); tag++) {
 		if (content.at + TAG > length) {
 			content.ether_type = ETHER_TYPE_CUT;
 			return content;
@@ -385,13 +385,13 @@ static inline struct content content_of(const __u8 *front, __u32 length)
 		content.ether_type = number16(field(front, content.at + TAG - 2));
 		content.at += TAG;
 	}
-	if (content.ether_type < LEAST_ETHER_TYPE)
+	if (content.ether_type < MIN_ETHER_TYPE)
 		content.ether_type = ETHER_TYPE_802_2;
 	return content;
 }
 
 /* Whether packets of this EtherType keep the link itself working. All others that are not IP, such as
- * PPPoE sessions, MPLS and frames with more than MOST_TAGS tags, carry the traffic of others. */
+ * PPPoE sessions, MPLS and frames with more than MAX_TAGS tags, carry the traffic of others. */
 static inline int is_link_protocol(__u16 ether_type)
 {
 	switch (ether_type) {
@@ -475,7 +475,7 @@ static inline enum class class_of(struct header *header, const struct rule *rule
 	header->is_guarded = 0;
 	if (header->is_fragment)
 		return DROP_AVERSE;
-	for (__u32 at = 0; at < MOST_RULES && at < count; at++) {
+	for (__u32 at = 0; at < MAX_RULES && at < count; at++) {
 		const struct rule *rule = &rules[at];
 
 		if (!fails && !holds(rule, header))

@@ -14,13 +14,13 @@ use crate::error::KernelError;
 const WHOLE_SHARE: f64 = 1e6;
 const UNLIMITED: u64 = u64::MAX;
 /// The most rules and places that the program has room for.
-const MOST_RULES: usize = 64;
-const MOST_FLOWS: Packets = Packets::new(1 << 18);
-const MOST_PACKETS: u64 = 1 << 16;
+const MAX_RULES: usize = 64;
+const MAX_FLOWS: Packets = Packets::new(1 << 18);
+const MAX_PACKETS: u64 = 1 << 16;
 /// More hashes of flows than these have no lanes of their own.
-const MOST_LANES: u32 = 1 << 16;
+const MAX_LANES: u32 = 1 << 16;
 /// The integers of CoDel's law take its square.
-const LONGEST_INTERVAL: Span = Span::from_secs(4);
+const MAX_INTERVAL: Span = Span::from_secs(4);
 /// A lane that is alone has its turn as long as it has packets.
 const NO_TURNS: u64 = 1 << 30;
 /// No packet is taken to be shorter where a queue's limit is in bytes.
@@ -34,8 +34,8 @@ const LINE_RATE: u64 = 0;
 /// Positions in the row of numbers.
 const RATE: usize = 0;
 const AOI_SHARE: usize = 2;
-const MOST_FLOWS_AT: usize = 5;
-const MOST_PACKETS_AT: usize = 6;
+const MAX_FLOWS_AT: usize = 5;
+const MAX_PACKETS_AT: usize = 6;
 const LANES_AT: usize = 8;
 const BY_HOST: usize = 17;
 const RULES_COUNT: usize = 18;
@@ -67,7 +67,7 @@ impl Settings {
             return Err(KernelError::NotInKernel(format!("queue `{queue}`, only `ifc`")));
         };
         queue.check()?;
-        let ((most_flows, is_by_host), lanes) = (flows(ifc)?, Lanes::of(&ifc.drop_averse)?);
+        let ((max_flows, is_by_host), lanes) = (flows(ifc)?, Lanes::of(&ifc.drop_averse)?);
         let [scheduler, credit, frame_ns] = scheduler(ifc.scheduler)?;
         let rules = rules(&ifc.classifier)?;
         let count = rules.len() as u64;
@@ -77,18 +77,18 @@ impl Settings {
             millionths(ifc.aoi_share),
             credit,
         ];
-        numbers.extend([frame_ns, most_flows]);
+        numbers.extend([frame_ns, max_flows]);
         numbers.extend(lanes.to_numbers());
         numbers.extend(framing_numbers(framing));
         numbers.extend([is_by_host.into(), count]);
         numbers.extend(rules.into_iter().flatten());
-        numbers.resize(BEFORE_RULES + MOST_RULES * A_RULE, 0);
+        numbers.resize(BEFORE_RULES + MAX_RULES * A_RULE, 0);
         Ok(Self { numbers })
     }
 
     /// From the map's value, if it is what this version writes.
     pub(super) fn from_numbers(numbers: Vec<u64>) -> Option<Self> {
-        let is_ours = numbers.len() == BEFORE_RULES + MOST_RULES * A_RULE;
+        let is_ours = numbers.len() == BEFORE_RULES + MAX_RULES * A_RULE;
         is_ours.then_some(Self { numbers })
     }
 
@@ -124,8 +124,8 @@ impl Settings {
     }
 
     /// Of how many flows an update may wait.
-    pub(super) fn most_flows(&self) -> u32 {
-        self.numbers[MOST_FLOWS_AT] as u32
+    pub(super) fn max_flows(&self) -> u32 {
+        self.numbers[MAX_FLOWS_AT] as u32
     }
 
     /// Whether updates take turns by source host.
@@ -139,8 +139,8 @@ impl Settings {
     }
 
     /// How many drop-averse packets may wait.
-    pub(super) fn most_packets(&self) -> u32 {
-        self.numbers[MOST_PACKETS_AT] as u32
+    pub(super) fn max_packets(&self) -> u32 {
+        self.numbers[MAX_PACKETS_AT] as u32
     }
 }
 
@@ -161,8 +161,8 @@ fn flows(ifc: &IfcConfig) -> Result<(u64, bool), KernelError> {
         QdiscConfig::Ifil(IfilParams { limit: Packets::ZERO, .. }) => {
             Err(QdiscError::ZeroLimit.into())
         }
-        QdiscConfig::Ifil(IfilParams { limit, .. }) if limit > MOST_FLOWS => {
-            Err(QdiscError::TooManyFlows { limit, most: MOST_FLOWS }.into())
+        QdiscConfig::Ifil(IfilParams { limit, .. }) if limit > MAX_FLOWS => {
+            Err(QdiscError::TooManyFlows { limit, most: MAX_FLOWS }.into())
         }
         QdiscConfig::Ifil(IfilParams { hold: Some(_), .. }) => {
             Err(KernelError::NotInKernel("`hold` of `ifil`".into()))
@@ -177,8 +177,8 @@ fn flows(ifc: &IfcConfig) -> Result<(u64, bool), KernelError> {
 /// The queues of drop-averse packets, as `lanes.h` has them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lanes {
-    most_packets: u64,
-    most_bytes: u64,
+    max_packets: u64,
+    max_bytes: u64,
     lanes: u64,
     quantum: u64,
     drops_longest: bool,
@@ -204,8 +204,8 @@ impl Lanes {
                 max_packet,
                 ..
             }) => Self {
-                most_bytes: memory.get(),
-                lanes: queues.min(MOST_LANES).into(),
+                max_bytes: memory.get(),
+                lanes: queues.min(MAX_LANES).into(),
                 quantum: quantum.get(),
                 drops_longest: true,
                 ..Self::one(Limit::Packets(limit))?
@@ -219,16 +219,16 @@ impl Lanes {
 
     /// A single one, that drops what does not fit.
     fn one(limit: Limit) -> Result<Self, KernelError> {
-        let (most_packets, most_bytes) = match limit {
+        let (max_packets, max_bytes) = match limit {
             limit if limit.is_zero() => return Err(QdiscError::ZeroLimit.into()),
-            Limit::Packets(limit) if limit.get() > MOST_PACKETS => {
-                let what = format!("room for `drop_averse = {limit}`, only for {MOST_PACKETS}p");
+            Limit::Packets(limit) if limit.get() > MAX_PACKETS => {
+                let what = format!("room for `drop_averse = {limit}`, only for {MAX_PACKETS}p");
                 return Err(KernelError::NotInKernel(what));
             }
             Limit::Packets(limit) => (limit.get(), UNLIMITED),
-            Limit::Bytes(limit) => ((limit.get() / SHORTEST).clamp(1, MOST_PACKETS), limit.get()),
+            Limit::Bytes(limit) => ((limit.get() / SHORTEST).clamp(1, MAX_PACKETS), limit.get()),
         };
-        Ok(Self { most_packets, most_bytes, lanes: 1, quantum: NO_TURNS, ..Self::default() })
+        Ok(Self { max_packets, max_bytes, lanes: 1, quantum: NO_TURNS, ..Self::default() })
     }
 
     fn with_codel(
@@ -237,8 +237,8 @@ impl Lanes {
         interval: Span,
         max_packet: Bytes,
     ) -> Result<Self, KernelError> {
-        if interval > LONGEST_INTERVAL {
-            let what = format!("CoDel with `interval = {interval}`, only up to {LONGEST_INTERVAL}");
+        if interval > MAX_INTERVAL {
+            let what = format!("CoDel with `interval = {interval}`, only up to {MAX_INTERVAL}");
             return Err(KernelError::NotInKernel(what));
         }
         Ok(Self {
@@ -251,8 +251,8 @@ impl Lanes {
 
     fn to_numbers(self) -> [u64; 8] {
         [
-            self.most_packets,
-            self.most_bytes,
+            self.max_packets,
+            self.max_bytes,
             self.lanes,
             self.quantum,
             self.drops_longest.into(),
@@ -280,8 +280,8 @@ fn scheduler(scheduler: SchedulerParams) -> Result<[u64; 3], KernelError> {
             Ok([0, credit.get(), 0])
         }
         SchedulerParams::Sdm(SdmParams { credit: Credit::Unlimited }) => Ok([0, UNLIMITED, 0]),
-        SchedulerParams::Tdm(TdmParams { frame }) if frame < TdmParams::LEAST_FRAME => {
-            Err(QdiscError::ShortFrame { frame, least: TdmParams::LEAST_FRAME }.into())
+        SchedulerParams::Tdm(TdmParams { frame }) if frame < TdmParams::MIN_FRAME => {
+            Err(QdiscError::ShortFrame { frame, least: TdmParams::MIN_FRAME }.into())
         }
         SchedulerParams::Tdm(TdmParams { frame }) => Ok([1, 0, frame.as_nanos()]),
     }
@@ -316,7 +316,7 @@ mod outcome {
 /// where none of them may hold, several tests.
 fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
     let too_many = || {
-        let what = format!("room for more than {MOST_RULES} tests in the rules of `--classify`");
+        let what = format!("room for more than {MAX_RULES} tests in the rules of `--classify`");
         KernelError::NotInKernel(what)
     };
     let mut rows = Vec::new();
@@ -326,7 +326,7 @@ fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
             Class::Aoi => outcome::AOI,
             Class::DropAverse => outcome::DROP_AVERSE,
         };
-        for literals in matches.alternatives(MOST_RULES).ok_or_else(too_many)? {
+        for literals in matches.alternatives(MAX_RULES).ok_or_else(too_many)? {
             let mut chains = vec![Vec::new()];
             for literal in literals {
                 let tests = tests(literal);
@@ -339,7 +339,7 @@ fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
                 } else {
                     chains.iter_mut().for_each(|chain| chain.extend(&tests));
                 }
-                if chains.iter().map(Vec::len).sum::<usize>() > MOST_RULES {
+                if chains.iter().map(Vec::len).sum::<usize>() > MAX_RULES {
                     return Err(too_many());
                 }
             }
@@ -354,7 +354,7 @@ fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
             }
         }
     }
-    if rows.len() > MOST_RULES { Err(too_many()) } else { Ok(rows) }
+    if rows.len() > MAX_RULES { Err(too_many()) } else { Ok(rows) }
 }
 
 /// The condition of each value of a test, and what it needs.
@@ -467,7 +467,7 @@ mod tests {
         for (ifc, expected) in
             [(IfcConfig::default(), fq_codel), (named("codel"), codel), (named("100p"), fifo)]
         {
-            assert_eq!(of(ifc).unwrap().numbers[MOST_PACKETS_AT..MOST_PACKETS_AT + 8], expected);
+            assert_eq!(of(ifc).unwrap().numbers[MAX_PACKETS_AT..MAX_PACKETS_AT + 8], expected);
         }
     }
 

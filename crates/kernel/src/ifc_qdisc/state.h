@@ -14,10 +14,10 @@ const volatile __u32 slots_mask;
 /* How long until the kernel asks again should a packet be missing where one is counted. */
 #define AGAIN_NS 1000000
 /* More than wait in a queue. */
-#define MOST_WAITING (1 << 20)
+#define MAX_WAITING (1 << 20)
 /* How many transmissions may be over and lanes have their turn when the kernel asks, until it has to ask
  * again. */
-#define MOST_STEPS (1 << 14)
+#define MAX_STEPS (1 << 14)
 
 /* A packet, and what is to be remembered of it. */
 struct place {
@@ -100,7 +100,7 @@ struct {
 	__type(value, __u64);
 } host_rows SEC(".maps");
 
-/* Places for drop-averse packets, and behind them MOST_BESIDE places for BESIDE. */
+/* Places for drop-averse packets, and behind them MAX_OTHER places for OTHER. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -115,7 +115,7 @@ struct {
 	__type(value, struct lane);
 } lanes SEC(".maps");
 
-/* What is being sent: an update, or a packet of BESIDE; and a drop-averse packet, of which updates may have
+/* What is being sent: an update, or a packet of OTHER; and a drop-averse packet, of which updates may have
  * interrupted the segments. And a packet whose transmission is over. */
 enum line {
 	WHOLE,
@@ -191,13 +191,13 @@ __u64 dropped_packets;
 __u64 dropped_on_wire;
 /* The longest lane, while it is looked for, and its bytes. */
 __u64 longest;
-__u64 longest_bytes;
-/* The places of BESIDE's ring, counted without end; of the other queues, how many came and went. */
+__u64 max_queue_bytes;
+/* The places of OTHER's ring, counted without end; of the other queues, how many came and went. */
 __u32 first[QUEUES];
 __u32 next[QUEUES];
 /* Which line is in transmission, counted from 1; 0 for none. */
 __u64 sending;
-/* Whether the last turn of those that are not updates was BESIDE's. */
+/* Whether the last turn of those that are not updates was OTHER's. */
 __u64 beside_was_last;
 /* How many segments of the drop-averse packet are not over. */
 __u64 segments_left;
@@ -216,10 +216,10 @@ static __always_inline struct account *account_of(__u32 queue)
 /* How many places of a queue's ring are taken; a queue is a constant. */
 #define waiting(queue) ((__u32)(next[queue] - first[queue]))
 
-/* Where the packet of this number is, of those of BESIDE. */
+/* Where the packet of this number is, of those of OTHER. */
 static __always_inline struct place *place_beside(__u32 number)
 {
-	__u32 key = slots_mask + 1 + (number & (MOST_BESIDE - 1));
+	__u32 key = slots_mask + 1 + (number & (MAX_OTHER - 1));
 
 	return bpf_map_lookup_elem(&slots, &key);
 }

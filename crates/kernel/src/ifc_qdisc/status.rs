@@ -23,8 +23,8 @@ use crate::pin::Folder;
 const UPTIME: &str = "/proc/uptime";
 /// How exactly it tells that, and so the shortest time over which a rate is reported.
 const UPTIME_STEP: Span = Span::from_millis(10);
-/// The row of packets that keep the link working, behind those of the classes (`BESIDE`).
-const BESIDE: u32 = 2;
+/// The row of packets that keep the link working, behind those of the classes (`OTHER`).
+const OTHER: u32 = 2;
 /// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
 const SOJOURN_CUTS: u64 = 16;
 const SOJOURN_BUCKETS: u32 = 592;
@@ -33,13 +33,13 @@ const JOINS: u64 = 4;
 const SKIPS: u64 = 43;
 const FLOW_SOJOURN_BUCKETS: usize = 81;
 /// How many keys of flows are read, some perhaps twice, of a map that holds 4096.
-const MOST_READ: usize = 4 * 4096;
+const MAX_READ: usize = 4 * 4096;
 /// Positions in a `struct flow_account`.
 const BYTES_IN: usize = 3;
 const FIRST_NS: usize = 9;
 const SOJOURNS_OF_FLOW: usize = 13;
-/// A packet on the link, and those that keep the link working (`MOST_BESIDE`).
-const BESIDES: u64 = 1 + 64;
+/// A packet on the link, and those that keep the link working (`MAX_OTHER`).
+const OTHERS: u64 = 1 + 64;
 
 /// A `struct account` of `intf.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,10 @@ pub(super) fn report(
     let books = open(folder, BOOKS)?;
     let accounts =
         [account(&books, Class::Aoi as u32)?, account(&books, Class::DropAverse as u32)?];
-    let beside = account(&books, BESIDE)?;
+    let others = account(&books, OTHER)?;
     let sent = accounts.map(|account| account.bytes_out as f64);
     let all_sent: f64 = sent.iter().sum();
-    let waits = |of: fn(&Account) -> u64| accounts.iter().chain([&beside]).map(of).sum();
+    let backlog_of = |of: fn(&Account) -> u64| accounts.iter().chain([&others]).map(of).sum();
     let (flows, kept) = flows(&open(folder, FLOWS)?, now, most)?;
     let sojourns = open(folder, SOJOURNS)?;
     let class = |class: Class| {
@@ -112,18 +112,18 @@ pub(super) fn report(
         served_share: (all_sent > 0.0).then(|| sent[0] / all_sent),
         super_packets: settings.rate().map_or("whole", |_| "interleaved").to_owned(),
         waiting: WaitingReport {
-            packets: waits(|account| account.waiting_packets),
-            bytes: waits(|account| account.waiting_bytes),
+            packets: backlog_of(|account| account.waiting_packets),
+            bytes: backlog_of(|account| account.waiting_bytes),
             limit: Some(
-                u64::from(settings.most_flows()) + u64::from(settings.most_packets()) + BESIDES,
+                u64::from(settings.max_flows()) + u64::from(settings.max_packets()) + OTHERS,
             ),
         },
         classes: vec![class(Class::Aoi)?, class(Class::DropAverse)?],
         flows,
         flows_forgotten: flows_begun.saturating_sub(kept),
         lost: LostReport {
-            queue_full: beside.queue_full,
-            vanished: waits(|account| account.vanished),
+            queue_full: others.queue_full,
+            vanished: backlog_of(|account| account.vanished),
             ..LostReport::default()
         },
         failures: 0,
@@ -250,7 +250,7 @@ fn flows(map: &MapHandle, now: Time, most: usize) -> Result<(Vec<FlowReport>, u6
         Ok(value.map(|value| (key, numbers(&value))))
     };
     // Where a key is removed while they are read, the kernel begins anew with the first one.
-    let found = map.keys().take(MOST_READ).map(read).filter_map(Result::transpose);
+    let found = map.keys().take(MAX_READ).map(read).filter_map(Result::transpose);
     let mut flows = each_once(found.collect::<Result<_, KernelError>>()?);
     let kept = flows.len() as u64;
     flows.sort_by_cached_key(|(_, numbers)| {

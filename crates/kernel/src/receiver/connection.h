@@ -81,7 +81,7 @@ static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 	if (!is_after(echo, connection->echoed) || is_after(echo, connection->sent))
 		return 0;
 	connection->echoed = echo;
-	return stamp->value == echo && rtt_ns < LONGEST_RTT_NS ? rtt_ns : 0;
+	return stamp->value == echo && rtt_ns < MAX_RTT_NS ? rtt_ns : 0;
 }
 
 /* Not on the stack, which has 512 bytes. */

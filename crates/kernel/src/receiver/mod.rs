@@ -13,6 +13,7 @@
 
 mod cgroup;
 mod device;
+mod live;
 mod pins;
 mod place;
 mod settings;

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use libbpf_rs::{Iter, Link};
 
-use super::{COMMAND, Place, Target, status};
+use super::{COMMAND, Place, Target, live};
 use crate::KernelError;
 use crate::cgroup::Cgroup;
 use crate::device::own_netns;
@@ -129,7 +129,7 @@ pub fn detach_all() -> Result<(), KernelError> {
 /// Whether a process holds the programs, and not a pin.
 fn is_held(folder: &Folder) -> bool {
     let place = || place_of(folder.name());
-    !folder.has_controls() && status::places().into_iter().any(|live| Some(live) == place())
+    !folder.has_controls() && live::places().into_iter().any(|live| Some(live) == place())
 }
 
 /// The programs go first, so that they take no window back, and the record last. It goes even where

@@ -6,7 +6,7 @@
  *     rwnd = RTT / RTTm  BDP  sqrt((theta - 1) BDP / (Q + segment)),   Q = (RTT - RTTm) w / RTT
  *
  * Times are in ns, sizes in bytes, rates in bytes per second. Round trips are at most
- * LONGEST_RTT_NS (36 bits), sizes at most LARGEST_WINDOW (30 bits): so no product overflows. */
+ * MAX_RTT_NS (36 bits), sizes at most LARGEST_WINDOW (30 bits): so no product overflows. */
 #ifndef FRESHLINE_RTAC_LAW_H
 #define FRESHLINE_RTAC_LAW_H
 
@@ -289,14 +289,14 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 static inline enum verdict rtac_measure(struct rtac *law, struct remote *remote, __u64 now_ns,
 					int may_halve)
 {
-	__u64 base_ns = remote->base_ns, most_ns = rtac_most_delta(base_ns);
+	__u64 base_ns = remote->base_ns, max_ns = rtac_most_delta(base_ns);
 	__u64 pause_ns = larger(TEST_EVERY_NS, PAUSE * law->rtt_ns)
 			 << smaller(remote->agreed, DOUBLINGS);
 
 	if (remote->measured_ns && now_ns < remote->measured_ns + pause_ns)
 		return LAW;
-	if (law->queued > GROWING_AFTER && remote->delta_ns < most_ns &&
-	    law->rtt_ns < base_ns + 2 * most_ns) {
+	if (law->queued > GROWING_AFTER && remote->delta_ns < max_ns &&
+	    law->rtt_ns < base_ns + 2 * max_ns) {
 		remote->measured_ns = now_ns;
 		law->queued = 0;
 		rtac_begin_test(remote, GROWING, now_ns, law);
@@ -352,7 +352,7 @@ static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, _
 
 static inline __u64 rtac_bound(__u64 window, __u64 segment)
 {
-	return smaller(larger(window, LEAST_SEGMENTS * segment), LARGEST_WINDOW);
+	return smaller(larger(window, MIN_SEGMENTS * segment), LARGEST_WINDOW);
 }
 
 static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segment)
@@ -436,7 +436,7 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		return;
 	}
 	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
-			     half > LEAST_SEGMENTS * segment, law->flight <= law->window / 2 * 3, settings);
+			     half > MIN_SEGMENTS * segment, law->flight <= law->window / 2 * 3, settings);
 	law->is_tested = verdict == HALF || verdict == LEAST || verdict == GROW;
 	if (verdict == LAW_ANEW) {
 		law->bucket_began_ns = 0;
@@ -449,7 +449,7 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 	else if (verdict == LEAST)
 		law->window = rtac_bound(0, segment);
 	else if (verdict == MORE)
-		law->window = rtac_bound(RAISED * LEAST_SEGMENTS * segment, segment);
+		law->window = rtac_bound(RAISED * MIN_SEGMENTS * segment, segment);
 	else if (verdict == FREE)
 		law->window = larger(was_tested ? law->untested : law->window,
 				     rtac_ahead(law, AHEAD_SHARING, segment));

@@ -114,13 +114,13 @@ impl Default for Settings {
 
 impl Settings {
     /// The longest Δ: longer than any path, and short enough for the program's products.
-    const LONGEST_DELTA: Span = Span::from_secs(10);
+    const MAX_DELTA: Span = Span::from_secs(10);
 
     fn check(&self) -> Result<(), KernelError> {
         let Self { theta, delta, slope, pure } = *self;
-        if delta.fixed() > Self::LONGEST_DELTA {
+        if delta.fixed() > Self::MAX_DELTA {
             let delta = delta.fixed();
-            return Err(KernelError::LongDelta { delta, longest: Self::LONGEST_DELTA });
+            return Err(KernelError::LongDelta { delta, longest: Self::MAX_DELTA });
         }
         let limits = Limits { initial: Bytes::ZERO, most: Bytes::ZERO };
         let params = RtacParams { theta, delta, slope, pure, ..RtacParams::default() };

@@ -6,14 +6,14 @@
 
 #define NS_PER_S 1000000000ULL
 /* A longer round trip is taken for a timestamp that was misread. */
-#define LONGEST_RTT_NS (60 * NS_PER_S)
+#define MAX_RTT_NS (60 * NS_PER_S)
 /* TCP's largest window (RFC 7323, section 2.3). */
 #define LARGEST_WINDOW (1ULL << 30)
 /* Beyond this a rate has no place in a product with a round trip: 68 Gbit/s. */
 #define LARGEST_RATE (1ULL << 33)
 
 /* The defaults of the core's RtacParams. */
-#define LEAST_SEGMENTS 4
+#define MIN_SEGMENTS 4
 #define HEADROOM_SEGMENTS 1
 #define BUCKET_NS (NS_PER_S / 5)
 #define PATIENCE 3

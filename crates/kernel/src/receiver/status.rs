@@ -8,15 +8,11 @@ use freshline_core::unit::{BitRate, Bytes, Span};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
-use super::{Law, Place, Settings, pins};
+use super::live::{PROGRAMS, Setup, in_place};
+use super::{Place, Settings, pins};
 use crate::error::{KernelError, require_root};
 use crate::maps::{numbers, sums};
 use crate::programs::{Attached, attached};
-
-/// The programs' names, by which they are found again.
-const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
-/// The second program on a device.
-const OTHER: &str = "freshline_out";
 
 /// A program in its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,40 +116,12 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
                     .unwrap_or_default(),
             })
         };
-    let told: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
-    told.map_err(KernelError::bpf("read the statistics"))
+    let reports: libbpf_rs::Result<_> = in_place(&all).map(report).collect();
+    reports.map_err(KernelError::bpf("read the statistics"))
 }
 
 fn shares_maps(one: &Attached, other: &Attached) -> bool {
     other.program.map_ids.iter().any(|id| one.program.map_ids.contains(id))
-}
-
-/// Where programs are attached.
-pub(super) fn places() -> Vec<Place> {
-    in_place(&attached(PROGRAMS)).map(|(_, _, place)| place).collect()
-}
-
-/// Those of other links than of the second program on a device, with their laws and their places.
-fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, Setup, Place)> {
-    all.iter().filter(|one| one.program.name != OTHER).filter_map(|one| {
-        let setup = setup(one.map(".rodata.setup")?)?;
-        let place = Place::of_link(&one.link.info, setup.within)?;
-        Some((one, setup, place))
-    })
-}
-
-/// What `struct settings` of `intf.h` says: the law, RTAC's constants, and the number of the cgroup
-/// or of the network namespace.
-struct Setup {
-    law: &'static str,
-    settings: Option<Settings>,
-    within: u64,
-}
-
-fn setup(map: &MapHandle) -> Option<Setup> {
-    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    let [law, ref constants @ .., within] = numbers(&value)[..] else { return None };
-    Some(Setup { law: Law::name(law), settings: Law::settings(law, constants), within })
 }
 
 /// In the order of `enum counter` in `intf.h`.

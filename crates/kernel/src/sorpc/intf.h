@@ -7,7 +7,7 @@
 #include "law.h"
 
 /* How long the attributes of a queueing discipline may be, in bytes. */
-#define LONGEST_FOUND 1024
+#define MAX_FOUND 1024
 /* The name of a device, with the zero at its end (IFNAMSIZ). */
 #define NAME_LENGTH 16
 
@@ -46,7 +46,7 @@ struct attachment {
 	 * netlink, of which there are none if it was the kernel's own choice. */
 	__u64 found_handle;
 	__u64 found_length;
-	unsigned char found[LONGEST_FOUND];
+	unsigned char found[MAX_FOUND];
 	unsigned char name[NAME_LENGTH];
 };
 

@@ -11,16 +11,17 @@
 use freshline_core::unit::{Bytes, Span};
 
 use super::Band;
-use super::status::Flow;
+use super::flow::{RoundTrips, StreamReport};
 
 /// An upload that sent nothing for longer does not count.
 const RECENT: Span = Span::from_secs(1);
 
 /// The delay of uploads beyond their minimum round trip, less that of `backlog`; nothing without one.
-pub(super) fn unordered_delay(flows: &[Flow], backlog: Bytes) -> Option<Span> {
-    let is_upload = |flow: &&Flow| flow.band == Band::Bulk && flow.idle <= RECENT;
+pub(super) fn unordered_delay(flows: &[StreamReport], backlog: Bytes) -> Option<Span> {
+    let is_upload = |flow: &&StreamReport| flow.band == Band::Bulk && flow.idle <= RECENT;
     let uploads = || flows.iter().filter(is_upload);
-    let delays = uploads().filter_map(|flow| flow.rtts).map(|(rtt, min)| rtt.max(min) - min);
+    let above_min = |RoundTrips { smoothed, min }| smoothed.max(min) - min;
+    let delays = uploads().filter_map(|flow| flow.round_trips).map(above_min);
     let delay = delays.max()?;
     let rate: u64 = uploads().map(|flow| flow.rate.as_bps()).sum();
     let explained = backlog.get() as f64 * 8.0 / rate.max(1) as f64;
@@ -35,8 +36,8 @@ mod tests {
 
     use crate::sorpc::Account;
 
-    fn flow(band: Band, rtt_ms: u64, min_ms: u64, mbps: u64) -> Flow {
-        Flow {
+    fn flow(band: Band, rtt_ms: u64, min_ms: u64, mbps: u64) -> StreamReport {
+        StreamReport {
             remote: "192.0.2.1:443".parse().unwrap(),
             local_port: 40_000,
             queued: Bytes::ZERO,
@@ -44,7 +45,10 @@ mod tests {
             band,
             sent: Account::default(),
             idle: Span::ZERO,
-            rtts: Some((Span::from_millis(rtt_ms), Span::from_millis(min_ms))),
+            round_trips: Some(RoundTrips {
+                smoothed: Span::from_millis(rtt_ms),
+                min: Span::from_millis(min_ms),
+            }),
             rate: BitRate::from_mbps(mbps),
         }
     }
@@ -63,8 +67,8 @@ mod tests {
     fn without_an_upload_that_sends_nothing_is_known() {
         let urgent = flow(Band::Urgent, 500, 20, 1);
         assert_eq!(unordered_delay(&[urgent], Bytes::ZERO), None);
-        let idle = Flow { idle: Span::from_secs(2), ..flow(Band::Bulk, 500, 20, 1) };
-        let new = Flow { rtts: None, ..flow(Band::Bulk, 500, 20, 1) };
+        let idle = StreamReport { idle: Span::from_secs(2), ..flow(Band::Bulk, 500, 20, 1) };
+        let new = StreamReport { round_trips: None, ..flow(Band::Bulk, 500, 20, 1) };
         assert_eq!(unordered_delay(&[idle, new], Bytes::ZERO), None);
     }
 }

@@ -18,7 +18,7 @@
 //! link of 2 Mbit/s for 262 ms. The limits of a device (`gso_max_size`) and its offloads do not help:
 //! the kernel applies them behind the queueing discipline, and UDP ignores them. A TBF segments a
 //! super-packet that is larger than its burst as it enqueues it. Its rate is so high that it delays
-//! nothing: it only splits, so that an urgent packet waits for [`LONGEST_PIECE`], or for one packet.
+//! nothing: it only splits, so that an urgent packet waits for [`MAX_PIECE`], or for one packet.
 //!
 //! TBF drops packets that are larger than its burst and no super-packets. They exist only if the MTU
 //! of the device grows after `attach`; the program then chooses the oversize class for them.
@@ -61,13 +61,13 @@ const LATEST: Span = Span::from_millis(2);
 /// How much a class sends before it is another's turn. HTB serves packets evenly by their bytes only
 /// if they are no larger than a turn.
 const TURN: Span = Span::from_millis(2);
-const LEAST_TURN: u64 = 2 * FRAME.get();
+const MIN_TURN: u64 = 2 * FRAME.get();
 /// TCP's largest packet (`GSO_MAX_SIZE`), if it is not told otherwise.
 const LARGEST_TURN: u64 = 1 << 16;
 
 /// A super-packet is split if the link needs longer than this for it, or than for one packet of the
 /// device's MTU.
-const LONGEST_PIECE: Span = Span::from_millis(1);
+const MAX_PIECE: Span = Span::from_millis(1);
 /// The headers in front of a packet or a segment, at most (`HEADERS` of `intf.h`).
 const HEADERS: u32 = 128;
 /// The rate of the splitters, in bytes per second, which no link reaches: 1 Tbit/s.
@@ -75,7 +75,7 @@ const SPLITTER_RATE: u64 = 125_000_000_000;
 
 /// The longest queue of a class, at the full rate, and the limit of packets at least. TCP keeps
 /// its own packets in the kernel's queues far below (TCP small queues); this is for all else.
-const LONGEST_WAIT: Span = Span::from_millis(100);
+const MAX_WAIT: Span = Span::from_millis(100);
 const FEWEST_URGENT: u64 = 32;
 /// All segments of the largest super-packet (`UDP_MAX_SEGMENTS`).
 const FEWEST_SEGMENTS: u64 = 128;
@@ -109,7 +109,7 @@ pub(super) fn priorities() -> Priorities {
 
 /// The largest packet that is sent whole, in bytes with its headers.
 pub(super) fn largest(rate: BitRate, mtu: u32) -> u32 {
-    let piece = in_span(rate.as_bps() / 8, LONGEST_PIECE);
+    let piece = in_span(rate.as_bps() / 8, MAX_PIECE);
     u32::try_from(piece).unwrap_or(u32::MAX).max(mtu.saturating_add(HEADERS))
 }
 
@@ -203,7 +203,7 @@ fn band(class: Handle) -> Band {
 
 /// In packets.
 fn limit(rate: BitRate, fewest: u64) -> u32 {
-    let packets = LONGEST_WAIT.as_nanos() / rate.time_to_send(FRAME).as_nanos().max(1);
+    let packets = MAX_WAIT.as_nanos() / rate.time_to_send(FRAME).as_nanos().max(1);
     packets.max(fewest).try_into().unwrap_or(u32::MAX)
 }
 
@@ -246,7 +246,7 @@ fn ratespec(rate: u64) -> Vec<u8> {
 
 /// In bytes, as is the rate.
 fn turn(rate: u64) -> u32 {
-    in_span(rate, TURN).clamp(LEAST_TURN.into(), LARGEST_TURN.into()) as u32
+    in_span(rate, TURN).clamp(MIN_TURN.into(), LARGEST_TURN.into()) as u32
 }
 
 /// The bytes that a rate in bytes per second sends in a span.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fs;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use freshline_system::netlink::Route;
@@ -10,6 +10,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
+use super::flow::{Account, RoundTrips, StreamReport};
 use super::measured::unordered_delay;
 use super::shaper::{self, BandQueue};
 use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name};
@@ -55,20 +56,11 @@ pub struct Attachment {
     /// The bands, in the order of service.
     pub bands: [BandReport; 3],
     /// Streams that are open and have sent data, the latest first.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<StreamReport>,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
-}
-
-/// Packets; each segment of a super-packet counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Account {
-    /// How many.
-    pub packets: Packets,
-    /// With all headers, those of a super-packet once.
-    pub bytes: Bytes,
 }
 
 /// What became of a band's packets.
@@ -82,29 +74,6 @@ pub struct BandReport {
     pub backlog: Option<Bytes>,
     /// How many packets met it full, likewise.
     pub drops: Option<Packets>,
-}
-
-/// A TCP stream of this host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
-    /// Its other end.
-    pub remote: SocketAddr,
-    /// Its port here.
-    pub local_port: u16,
-    /// What was in its send buffer with its last packet, and what that held, in bytes of memory.
-    pub queued: Bytes,
-    /// See [`Flow::queued`].
-    pub size: Bytes,
-    /// The band of its last packet.
-    pub band: Band,
-    /// The packets that it has sent, in all bands.
-    pub sent: Account,
-    /// How long ago it sent the last one.
-    pub idle: Span,
-    /// The smoothed and the minimum round trip, once known.
-    pub rtts: Option<(Span, Span)>,
-    /// Its delivery rate.
-    pub rate: BitRate,
 }
 
 /// Every device that the program is attached to, whoever holds it and in whatever network namespace.
@@ -266,7 +235,7 @@ fn account(packets: u64, bytes: u64) -> Account {
 }
 
 /// From the list in this folder; none if that is gone by now.
-fn flows(folder: &Folder) -> Vec<Flow> {
+fn flows(folder: &Folder) -> Vec<StreamReport> {
     let rows = fs::read(folder.at(FLOWS)).unwrap_or_default();
     let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
     found.sort_by_key(|(sent_ns, _)| Reverse(*sent_ns));
@@ -274,15 +243,16 @@ fn flows(folder: &Folder) -> Vec<Flow> {
 }
 
 /// When it sent last, and `struct row` in `intf.h`.
-fn flow(value: &[u8]) -> Option<(u64, Flow)> {
+fn flow(value: &[u8]) -> Option<(u64, StreamReport)> {
     let (address, row) = value.split_first_chunk::<16>()?;
     let row = maps::numbers(row);
     let (&[remote_port, local_port, queued, size, band, sent_ns, packets, bytes, _lane], rest) =
         row.split_first_chunk()?;
     let &[rtt_us, min_rtt_us, rate, idle_ns] = rest else { return None };
     let is_known = rtt_us > 0 && min_rtt_us < u64::from(u32::MAX);
-    let rtts = (Span::from_micros(rtt_us), Span::from_micros(min_rtt_us));
-    let flow = Flow {
+    let smoothed = Span::from_micros(rtt_us);
+    let round_trips = RoundTrips { smoothed, min: Span::from_micros(min_rtt_us) };
+    let flow = StreamReport {
         remote: (Ipv6Addr::from(*address).to_canonical(), remote_port as u16).into(),
         local_port: local_port as u16,
         queued: Bytes::new(queued),
@@ -291,7 +261,7 @@ fn flow(value: &[u8]) -> Option<(u64, Flow)> {
         sent: account(packets, bytes),
         // A packet that is paced is stamped with a time to come.
         idle: Span::from_nanos(u64::try_from(idle_ns.cast_signed()).unwrap_or(0)),
-        rtts: is_known.then_some(rtts),
+        round_trips: is_known.then_some(round_trips),
         rate: BitRate::from_bps(rate.saturating_mul(8)),
     };
     Some((sent_ns, flow))

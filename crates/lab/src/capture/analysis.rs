@@ -9,10 +9,11 @@ use freshline_core::wire::{Ack, Challenge, Close, Message, ParseError, SessionId
 use super::LinkType;
 use super::in_order::InOrder;
 use super::packet::{Content, Datagram, Ends, Segment, Unused, dissect};
-use super::reader::{CaptureError, Frame, Timeless, read_frames};
+use super::reader::read_frames;
 use super::report::{Packets, Report};
 use super::session::Session;
 use super::tcp::{Belongs, Far, Flow};
+use super::{CaptureError, Frame, Timeless};
 
 /// What a capture may cost: at most `max_flows` · (`max_outstanding` · 32 B + 60 KiB) for TCP, and
 /// twice the 60 KiB for sessions. What is beyond is counted in the report.

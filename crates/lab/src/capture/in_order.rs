@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 
 use freshline_core::unit::Time;
 
+use super::Frame;
 use super::LinkType;
-use super::reader::Frame;
 
 /// Frames that are held back.
 const FRAMES: usize = 1024;

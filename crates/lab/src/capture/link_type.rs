@@ -3,7 +3,7 @@
 //! Numbers and layouts: the LINKTYPE registry of tcpdump.org. IEEE 802.1Q tags are skipped,
 //! and so are headers of PPPoE.
 
-use super::packet::u16_at;
+use super::bytes::u16_at;
 
 /// A PPPoE session (RFC 2516): six bytes, then the protocol of PPP.
 const PPPOE: u16 = 0x8864;

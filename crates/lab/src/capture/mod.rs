@@ -13,8 +13,11 @@
 
 mod ages;
 mod analysis;
+mod bytes;
 mod carriers;
+mod error;
 mod feed;
+mod frame;
 mod frames;
 mod in_order;
 mod link_type;
@@ -30,8 +33,10 @@ mod writer;
 pub use ages::Ages;
 pub use analysis::{Limits, Measured, measure};
 pub use carriers::{Captures, NoSuchCarrier, carrier_called};
+pub use error::{CaptureError, Timeless};
+pub use frame::Frame;
 pub use link_type::LinkType;
-pub use reader::{CaptureError, Frame, Timeless, read_frames};
+pub use reader::read_frames;
 pub use report::{FlowReport, Packets, Report, SessionReport};
 pub use round_trips::RoundTripTimes;
 pub use writer::PcapWriter;

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use etherparse::{IpNumber, LaxIpSlice};
 
-use super::reader::Frame;
+use super::Frame;
+use super::bytes::{u16_at, u32_at};
 
 /// A direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,14 +152,6 @@ fn datagram(bytes: &[u8], len: usize) -> Option<Datagram<'_>> {
     let payload = bytes.get(8..)?;
     let len = usize::from(u16_at(bytes, 4)?).min(len).checked_sub(8)?;
     Some(Datagram { payload: &payload[..payload.len().min(len)], len })
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! memory is bounded whatever the file says. Formats: the Internet-Drafts draft-ietf-opsawg-pcap
 //! and draft-ietf-opsawg-pcapng; the parsing of blocks is `pcap-parser`'s.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use freshline_core::unit::Time;
 use pcap_parser::nom;
@@ -17,8 +17,8 @@ use pcap_parser::{
     parse_pcap_frame_modified, parse_pcap_header,
 };
 
-use super::LinkType;
 use super::feed::{Feed, Stop};
+use super::{CaptureError, Frame, LinkType, Timeless};
 
 /// How every pcapng file begins, in either order of bytes.
 const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
@@ -26,79 +26,6 @@ const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 const PACKET_BLOCK: u32 = 2;
 /// The most interfaces in one section of a pcapng file.
 const MAX_INTERFACES: usize = 1 << 16;
-
-/// One captured frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// When it was captured, in ns since 1970.
-    pub at: Time,
-    /// What its first header is.
-    pub link: LinkType,
-    /// Its length on the wire in bytes.
-    pub wire_len: usize,
-    /// What was captured of it, from its beginning on.
-    pub bytes: &'a [u8],
-}
-
-/// Why a capture could not be read, or not to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// It does not begin like a capture.
-    #[error("this is not a pcap or pcapng file; make one with `tcpdump -i IFACE -w FILE`")]
-    Foreign,
-    /// It is compressed.
-    #[error(
-        "this file is compressed with {format}; unpack it first: `{unpack} FILE | freshline age -`"
-    )]
-    Compressed {
-        /// The name of the format.
-        format: &'static str,
-        /// What unpacks it to standard output.
-        unpack: &'static str,
-    },
-    /// No frame in it has a time.
-    #[error(
-        "none of the {0} packets has a time (simple packet blocks of pcapng); capture with times"
-    )]
-    Timeless(u64),
-    /// It ends within a packet, as when the disk was full or the writer was killed.
-    #[error("the file ends within packet {packet}, at byte {at}; all packets before it were read")]
-    Truncated {
-        /// The packet that is not whole, counted from 1.
-        packet: u64,
-        /// Bytes in the file.
-        at: u64,
-    },
-    /// It holds what the format does not allow.
-    #[error(
-        "the file is damaged in packet {packet} or before it, at byte {at}: {what}; all packets \
-         before that were read"
-    )]
-    Damaged {
-        /// The packet that would come next, counted from 1.
-        packet: u64,
-        /// Where the block begins that cannot be read.
-        at: u64,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// All of its frames are of kinds that are not read here.
-    #[error(
-        "frames of link type {0} cannot be read; capture on an interface with IP or Ethernet, or \
-         convert the file"
-    )]
-    LinkType(u32),
-    /// The file could not be read.
-    #[error("reading failed in packet {packet}, at byte {at}")]
-    Read {
-        /// The packet that would come next, counted from 1.
-        packet: u64,
-        /// How far it went.
-        at: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-}
 
 /// Hands every frame of `input` to `on_frame`, in the order of the file. Frames without a time
 /// (pcapng's simple packet blocks) are left out and counted.
@@ -147,10 +74,6 @@ pub fn read_frames(
     }
 }
 
-/// How many packets were left out because they have no time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Timeless(pub u64);
-
 /// How compressed files begin, with what unpacks them.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x1F, 0x8B], "gzip", "zcat"),
@@ -158,27 +81,6 @@ const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0xFD, b'7', b'z', b'X'], "xz", "xzcat"),
     (b"BZh", "bzip2", "bzcat"),
 ];
-
-impl CaptureError {
-    /// Whether nothing of the file could be read, as it is of another kind.
-    pub fn is_foreign(&self) -> bool {
-        match self {
-            Self::Foreign | Self::Compressed { .. } | Self::Timeless(_) | Self::LinkType(_) => true,
-            Self::Truncated { .. } | Self::Damaged { .. } | Self::Read { .. } => false,
-        }
-    }
-
-    /// The same, while packet `number` was read.
-    fn in_packet(mut self, number: u64) -> Self {
-        match &mut self {
-            Self::Truncated { packet, .. }
-            | Self::Damaged { packet, .. }
-            | Self::Read { packet, .. } => *packet = number,
-            Self::Foreign | Self::Compressed { .. } | Self::Timeless(_) | Self::LinkType(_) => {}
-        }
-        self
-    }
-}
 
 type Parsed<'a, T> = nom::IResult<&'a [u8], T, PcapError<&'a [u8]>>;
 

@@ -35,12 +35,12 @@ type Entry = u128;
 const NEVER: Entry = Entry::MAX;
 
 /// The lower bits of `NEVER`.
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 impl Agenda {
     /// An empty agenda for components 0 to `components` − 1, fewer than 2³².
     pub fn new(components: usize) -> Self {
-        assert!(components < NOBODY as usize, "components are numbered in 32 bits");
+        assert!(components < NONE as usize, "components are numbered in 32 bits");
         Self { nodes: vec![NEVER; 2 * components.max(1)] }
     }
 
@@ -67,7 +67,7 @@ impl Agenda {
     pub fn next(&self) -> Option<(Time, usize)> {
         let (at, component) = ((self.nodes[1] >> 32) as u64, self.nodes[1] as u32);
         // Comparing all 128 bits would wait for the two halves that were just written.
-        (component != NOBODY).then(|| (Time::from_nanos(at), component as usize))
+        (component != NONE).then(|| (Time::from_nanos(at), component as usize))
     }
 }
 

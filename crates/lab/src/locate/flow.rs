@@ -13,7 +13,7 @@ use crate::capture::packet::{Content, Ends};
 /// So many frames in a row make a spell.
 const FRAMES_OF_A_SPELL: u32 = 5;
 /// So many spells of a flow are kept; the last one goes on.
-const MOST_SPELLS: usize = 100_000;
+const MAX_SPELLS: usize = 100_000;
 
 /// Where a bottleneck is, in reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,7 +98,7 @@ struct Segments {
 }
 
 /// So many holes of a stream are remembered.
-const MOST_HOLES: usize = 256;
+const MAX_HOLES: usize = 256;
 
 impl Segments {
     /// The number of a segment; `None` if it came before.
@@ -109,7 +109,7 @@ impl Segments {
         if ahead < 1 << 31 {
             if ahead > 0 {
                 // As many segments as there were bytes for, of this one's size.
-                if self.holes.len() == MOST_HOLES {
+                if self.holes.len() == MAX_HOLES {
                     self.holes.remove(0);
                 }
                 self.holes.push((next_byte, seq, self.next));
@@ -312,7 +312,7 @@ impl Spells {
         }
         let other = self.other.get_or_insert(Run::new(now, place));
         other.add(frame);
-        if other.frames >= u64::from(FRAMES_OF_A_SPELL) && self.all.len() < MOST_SPELLS {
+        if other.frames >= u64::from(FRAMES_OF_A_SPELL) && self.all.len() < MAX_SPELLS {
             self.all.extend(self.other.take());
         }
     }

@@ -40,15 +40,15 @@ impl Receiver {
     }
 
     /// A packet has come in this frame, of a flow that is followed or not. If it begins a frame, what
-    /// each flow had beside itself in the last one goes to `told`: flow, frame, packets of others.
+    /// each flow had beside itself in the last one goes to `report`: flow, frame, packets of others.
     pub(super) fn on_packet(
         &mut self,
         frame: Time,
         flow: Option<usize>,
-        told: impl FnMut(usize, Time, u64),
+        report: impl FnMut(usize, Time, u64),
     ) {
         if self.frame != Some(frame) {
-            self.end_frame(told);
+            self.end_frame(report);
             self.frame = Some(frame);
         }
         self.packets += 1;
@@ -60,12 +60,12 @@ impl Receiver {
     }
 
     /// No more packets come in the newest frame.
-    pub(super) fn end_frame(&mut self, mut told: impl FnMut(usize, Time, u64)) {
+    pub(super) fn end_frame(&mut self, mut report: impl FnMut(usize, Time, u64)) {
         if let Some(frame) = self.frame.take() {
             for (flow, own) in self.of_flows.drain(..) {
                 let others = self.packets - own;
                 if others > 0 {
-                    told(flow, frame, others);
+                    report(flow, frame, others);
                 }
             }
         }

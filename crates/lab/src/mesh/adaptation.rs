@@ -10,7 +10,7 @@
 
 use freshline_core::unit::Bytes;
 
-use super::phy::{MAC_OCTETS, MOST_OCTETS};
+use super::phy::{MAC_OCTETS, MAX_OCTETS};
 
 /// What compression leaves of an IPv6 header between a node and a host outside (RFC 6282 section
 /// 3.1): IPHC 2, next header 1 (TCP's own header is not compressed), hop limit 1, the node's
@@ -23,7 +23,7 @@ const IPV6: u64 = 40;
 const FIRST_FRAGMENT: u64 = 4;
 const NEXT_FRAGMENT: u64 = 5;
 /// The largest datagram, by the 11 bits of its size.
-const MOST_DATAGRAM: u64 = 2047;
+const MAX_DATAGRAM: u64 = 2047;
 
 /// The frames of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +39,14 @@ impl Frames {
     /// after compression; `None` if 6LoWPAN has no name for one so large.
     pub fn of(packet: Bytes, header: Bytes) -> Option<Self> {
         let payload = packet.get().saturating_sub(IPV4);
-        let room = MOST_OCTETS - MAC_OCTETS;
+        let room = MAX_OCTETS - MAC_OCTETS;
         let header = header.get();
         if header + payload <= room {
             let octets = (MAC_OCTETS + header + payload) as u8;
             return Some(Self { count: 1, octets: [octets; 3] });
         }
         let datagram = IPV6 + payload;
-        if datagram > MOST_DATAGRAM {
+        if datagram > MAX_DATAGRAM {
             return None;
         }
         // Of the datagram, the first frame holds its header and what of the payload fits behind.
@@ -102,7 +102,7 @@ mod tests {
         fn frames_hold_the_packet_and_no_more(payload in 0u64..2007, header in 2u64..42) {
             let frames = Frames::of(Bytes::new(IPV4 + payload), Bytes::new(header)).unwrap();
             let all = (0..frames.count).map(|number| frames.octets(number));
-            prop_assert!(all.clone().all(|octets| octets <= MOST_OCTETS));
+            prop_assert!(all.clone().all(|octets| octets <= MAX_OCTETS));
             let own = if frames.count == 1 {
                 MAC_OCTETS
             } else {

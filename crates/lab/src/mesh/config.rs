@@ -64,7 +64,7 @@ pub struct LinkLoss {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshError {
     /// No node, or too many.
-    #[error("`at` has {0} places; give from 2, the border router first, to {most}", most = MeshConfig::MOST_NODES)]
+    #[error("`at` has {0} places; give from 2, the border router first, to {most}", most = MeshConfig::MAX_NODES)]
     Nodes(usize),
     /// A range or place that is no length.
     #[error("`{0}` is no length; give one in m")]
@@ -130,7 +130,7 @@ pub enum MeshError {
 
 impl MeshConfig {
     /// So many nodes a mesh has at most: each may reach all others.
-    pub const MOST_NODES: usize = 2_000;
+    pub const MAX_NODES: usize = 2_000;
 
     /// The mesh at rest, with its random stream.
     ///
@@ -155,7 +155,7 @@ impl MeshConfig {
 
     fn check(&self) -> Result<(), MeshError> {
         let places = self.at.len();
-        if !(2..=Self::MOST_NODES).contains(&places) {
+        if !(2..=Self::MAX_NODES).contains(&places) {
             return Err(MeshError::Nodes(places));
         }
         let is_length = |length: f64| length.is_finite() && length > 0.0;

@@ -9,7 +9,7 @@
 use freshline_core::unit::Span;
 
 /// Octets of a frame's PHY payload, at most (`aMaxPhyPacketSize`).
-pub const MOST_OCTETS: u64 = 127;
+pub const MAX_OCTETS: u64 = 127;
 /// Frame control, number, PAN, two short addresses and checksum, within one PAN.
 pub const MAC_OCTETS: u64 = 2 + 1 + 2 + 2 + 2 + 2;
 /// What an acknowledgement has: frame control, number and checksum.
@@ -25,7 +25,7 @@ pub const ACK_WAIT: Span = symbols(20 + 12 + 10 + 12);
 
 /// Preamble, start of frame and length.
 const PHY_OCTETS: u64 = 4 + 1 + 1;
-const LONGEST_SHORT_FRAME: u64 = 18;
+const MAX_SHORT_FRAME: u64 = 18;
 
 const fn symbols(count: u64) -> Span {
     Span::from_micros(16 * count)
@@ -38,7 +38,7 @@ pub const fn airtime(octets: u64) -> Span {
 
 /// After an acknowledged frame of so many octets its sender pauses: SIFS or LIFS.
 pub const fn pause(octets: u64) -> Span {
-    if octets <= LONGEST_SHORT_FRAME { symbols(12) } else { symbols(40) }
+    if octets <= MAX_SHORT_FRAME { symbols(12) } else { symbols(40) }
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_standard() {
-        assert_eq!(airtime(MOST_OCTETS), Span::from_micros(4256));
+        assert_eq!(airtime(MAX_OCTETS), Span::from_micros(4256));
         assert_eq!(airtime(ACK_OCTETS), Span::from_micros(352));
         assert_eq!(ACK_WAIT, Span::from_micros(864));
         assert_eq!([pause(18), pause(19)].map(|span| span.as_micros()), [192, 640]);

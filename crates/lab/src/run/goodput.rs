@@ -2,8 +2,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-/// From when until when a flow was measured.
-pub(super) type Period = (Time, Time);
+use crate::world::Period;
 
 /// What flows delivered together, in bit/s, given each one's goodput in bit/s over its own measured
 /// time: their bits over the time in which at least one of them was measured. A sum of the rates
@@ -12,13 +11,16 @@ pub(super) fn goodput_sum(mut flows: Vec<(f64, Period)>) -> f64 {
     flows.sort_by_key(|(_, period)| *period);
     let mut union = Span::ZERO;
     let mut covered = Time::ZERO;
-    for &(_, (from, until)) in &flows {
+    for &(_, Period { from, until }) in &flows {
         union += until.max(covered).since(from.max(covered));
         covered = covered.max(until);
     }
     let union = union.as_secs_f64();
     // Their shares of that time: exactly 1 for flows that were measured all the time.
-    flows.iter().map(|(bps, (from, until))| bps * (until.since(*from).as_secs_f64() / union)).sum()
+    flows
+        .iter()
+        .map(|(bps, Period { from, until })| bps * (until.since(*from).as_secs_f64() / union))
+        .sum()
 }
 
 #[cfg(test)]
@@ -26,7 +28,8 @@ mod tests {
     use super::*;
 
     fn period(from: u64, until: u64) -> Period {
-        (Time::ZERO + Span::from_secs(from), Time::ZERO + Span::from_secs(until))
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        Period { from: at(from), until: at(until) }
     }
 
     #[test]

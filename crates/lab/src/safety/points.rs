@@ -51,9 +51,9 @@ const MEASURED_S: f64 = 30.0;
 const FAST: f64 = 30_000.0;
 const SHORT_S: f64 = 10.0;
 /// Minimum number of updates of an equal share in the measured time, as Jain's index of a few
-/// updates is mostly rounding; the measured time is at most [`MOST_S`].
+/// updates is mostly rounding; the measured time is at most [`MAX_S`].
 const SHARE: f64 = 60.0;
-const MOST_S: f64 = 600.0;
+const MAX_S: f64 = 600.0;
 
 impl SafetyPoint {
     /// The changes that make the scenario this point.
@@ -154,7 +154,7 @@ fn draw(
     let updates = rate.map(|rate| rate / bits);
     let measured = match updates {
         Some(updates) if updates > FAST => SHORT_S,
-        Some(updates) => (SHARE * sources / updates).clamp(MEASURED_S, MOST_S).ceil(),
+        Some(updates) => (SHARE * sources / updates).clamp(MEASURED_S, MAX_S).ceil(),
         None => MEASURED_S,
     };
     let mut set = category.set.clone();

@@ -8,13 +8,14 @@ use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
+use rand_pcg::Pcg64;
 
 use super::flow::{ACCESS_POINT, Servers, Stations};
-use super::topology::Network;
+use super::topology::{LinkHops, Network};
 use super::{CellChange, CellsConfig, FlowConfig, LinkChange, LinkConfig, Scenario, ScenarioError};
 use crate::engine::Streams;
 use crate::mesh::MeshConfig;
-use crate::world::{Change, Changed, Flow, Leg, Parcel, Routed, Wire, World};
+use crate::world::{Change, Changed, Flow, Leg, Parcel, Period, Routed, Wire, World};
 use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
 
 /// What metrics call the hops of a scenario's topology.
@@ -30,15 +31,6 @@ pub struct Built {
     pub links: Vec<LinkHops>,
     /// The hops of its topology, in both directions; none if there is none.
     pub topology: LinkHops,
-}
-
-/// The hops of a link.
-#[derive(Debug, Clone, Default)]
-pub struct LinkHops {
-    /// From the source towards the monitor, in order.
-    pub there: Vec<usize>,
-    /// From the monitor towards the source, in order.
-    pub back: Vec<usize>,
 }
 
 impl Scenario {
@@ -111,44 +103,8 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            let one_host = Remote::default();
-            let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
-            let bottlenecks = is_locating.then(|| self.bottlenecks(config)).flatten();
-            for (number, way) in config.ways(places, &mut stations)?.into_iter().enumerate() {
-                if config.downlink.is_some() && !way.ends_at_a_station() {
-                    return Err(config.refused("a downlink needs a `path` to a station of a cell"));
-                }
-                let small_queues = config.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
-                if small_queues && !way.begins_at_a_station() {
-                    return Err(
-                        config.refused("`pacing_shift` needs a `path` that begins in a cell")
-                    );
-                }
-                let mut rng = streams.stream("flow", flows.len());
-                let apart = config.apart * number as u64;
-                let late = apart + config.start_spread.mul_f64(rng.random());
-                let starts_at = Time::ZERO + config.start + late;
-                let stop = config.stop.unwrap_or(self.duration).min(self.duration);
-                let between = (starts_at, Time::ZERO + stop);
-                // Who shortens a run may cut flows off: only its own `stop` is a contradiction.
-                let begins = config.start + apart;
-                if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
-                    return Err(config.refused(format!(
-                        "would begin after {begins} and sends no more from {stop} on; lower `start` or \
-                         `apart`, or raise `stop`"
-                    )));
-                }
-                // Flows over different ways have no path in common that they could know together.
-                let differ = config.each_pair || config.each_hop;
-                let remote = if differ { Remote::default() } else { one_host.clone() };
-                let mut flow =
-                    config.build(between, streams, flows.len(), rng, &remote, &mut servers)?;
-                if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
-                    downlink.set_bottlenecks(bottlenecks.clone());
-                }
-                let host = config.one_host.then_some(first as u32);
-                flows.push(Routed { host, ..way.routed(flow, config.dscps()) });
-            }
+            let setting = Setting { scenario: self, streams, first };
+            setting.add(config, places, &mut stations, &mut servers, &mut flows)?;
             ranges.push(first..flows.len());
         }
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
@@ -172,6 +128,82 @@ impl Scenario {
     }
 }
 
+/// The settings that the flows of one `[[flow]]` share.
+struct Setting<'a> {
+    scenario: &'a Scenario,
+    streams: Streams,
+    /// The number of the first of them.
+    first: usize,
+}
+
+impl Setting<'_> {
+    /// Builds the flows of one `[[flow]]`.
+    fn add(
+        &self,
+        config: &FlowConfig,
+        places: Places<'_>,
+        stations: &mut Stations,
+        servers: &mut Servers,
+        flows: &mut Vec<Routed>,
+    ) -> Result<(), ScenarioError> {
+        let one_host = Remote::default();
+        let is_locating = config.downlink.as_ref().is_some_and(|downlink| downlink.locate);
+        let bottlenecks = is_locating.then(|| self.scenario.bottlenecks(config)).flatten();
+        for (number, route) in config.routes(places, stations)?.into_iter().enumerate() {
+            config.check_ends(&route)?;
+            let mut rng = self.streams.stream("flow", flows.len());
+            let period = self.period(config, number as u64, &mut rng)?;
+            // Flows over different paths have none in common that they could know together.
+            let differ = config.each_pair || config.each_hop;
+            let remote = if differ { Remote::default() } else { one_host.clone() };
+            let mut flow =
+                config.build(period, self.streams, flows.len(), rng, &remote, servers)?;
+            if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
+                downlink.set_bottlenecks(bottlenecks.clone());
+            }
+            let host = config.one_host.then_some(self.first as u32);
+            flows.push(Routed { host, ..route.routed(flow, config.dscps()) });
+        }
+        Ok(())
+    }
+
+    /// When the flow with this number among those of its `[[flow]]` sends.
+    fn period(
+        &self,
+        config: &FlowConfig,
+        number: u64,
+        rng: &mut Pcg64,
+    ) -> Result<Period, ScenarioError> {
+        let apart = config.apart * number;
+        let late = apart + config.start_spread.mul_f64(rng.random());
+        let duration = self.scenario.duration;
+        let stop = config.stop.unwrap_or(duration).min(duration);
+        // A shorter run may cut flows off: only their own `stop` is a contradiction.
+        let begins = config.start + apart;
+        if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
+            return Err(config.refused(format!(
+                "would begin after {begins} and sends no more from {stop} on; lower `start` or \
+                 `apart`, or raise `stop`"
+            )));
+        }
+        Ok(Period { from: Time::ZERO + config.start + late, until: Time::ZERO + stop })
+    }
+}
+
+impl FlowConfig {
+    /// Refuses a path that does not begin or end where the flow needs it to.
+    fn check_ends(&self, route: &Route) -> Result<(), ScenarioError> {
+        if self.downlink.is_some() && !route.ends_at_a_station() {
+            return Err(self.refused("a downlink needs a `path` to a station of a cell"));
+        }
+        let small_queues = self.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
+        if small_queues && !route.begins_at_a_station() {
+            return Err(self.refused("`pacing_shift` needs a `path` that begins in a cell"));
+        }
+        Ok(())
+    }
+}
+
 /// No two have one name.
 fn check_names<'a>(
     kind: &'static str,
@@ -188,7 +220,7 @@ fn check_names<'a>(
 
 impl LinkConfig {
     fn check_count(&self) -> Result<(), ScenarioError> {
-        let (link, count, most) = (self.name.clone(), self.count, Self::MOST_HOPS);
+        let (link, count, most) = (self.name.clone(), self.count, Self::MAX_HOPS);
         match count {
             0 => Err(ScenarioError::NoHop(link)),
             _ if count > most => Err(ScenarioError::TooManyHops { link, count, most }),
@@ -206,12 +238,12 @@ impl LinkConfig {
         let [there, back] = self.directions();
         // Of the models of traces: both directions have the same satellites.
         let seed = streams.stream("trace", index).random();
-        for (way, direction, config, places) in
+        for (route, direction, config, places) in
             [(0, "there", there, &mut built.there), (1, "back", back, &mut built.back)]
         {
             for number in 0..self.count {
                 places.push(hops.len());
-                let config = config.or_trace_seed(seed, way + 2 * u64::from(number));
+                let config = config.or_trace_seed(seed, route + 2 * u64::from(number));
                 hops.push(self.hop(direction, &config, streams, hops.len())?);
             }
         }
@@ -302,14 +334,14 @@ impl CellsConfig {
 }
 
 /// The legs of a flow there and back.
-struct Way {
+struct Route {
     there: Vec<Leg>,
     back: Vec<Leg>,
     /// The other paths of a flow that has several.
-    further: Vec<Way>,
+    further: Vec<Route>,
 }
 
-impl Way {
+impl Route {
     const fn new(there: Vec<Leg>, back: Vec<Leg>) -> Self {
         Self { there, back, further: Vec::new() }
     }
@@ -352,45 +384,49 @@ struct Places<'a> {
 
 impl FlowConfig {
     /// The ways of all flows alike.
-    fn ways(&self, places: Places<'_>, stations: &mut Stations) -> Result<Vec<Way>, ScenarioError> {
-        let mut ways = Vec::new();
+    fn routes(
+        &self,
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Vec<Route>, ScenarioError> {
+        let mut routes = Vec::new();
         for _ in 0..self.count {
             if self.each_pair {
-                ways.extend(self.pairwise(places)?);
+                routes.extend(self.pairwise(places)?);
             } else if self.each_node {
-                ways.extend(self.nodewise(places, stations)?);
+                routes.extend(self.nodewise(places, stations)?);
             } else {
-                let way = self.whole_way(places, stations)?;
+                let route = self.whole_route(places, stations)?;
                 if self.each_hop {
-                    ways.extend(way.each_hop());
+                    routes.extend(route.each_hop());
                 } else {
-                    ways.push(way);
+                    routes.push(route);
                 }
             }
-            if ways.len() > Self::MOST_FLOWS {
-                let most = Self::MOST_FLOWS;
+            if routes.len() > Self::MAX_FLOWS {
+                let most = Self::MAX_FLOWS;
                 return Err(self.refused(format!(
                     "there are more than {most} of it; lower its `count`, or the number of pairs or \
                      hops that it is on"
                 )));
             }
         }
-        Ok(ways)
+        Ok(routes)
     }
 
     /// One way for each pair of the topology.
     fn pairwise<'a>(
         &'a self,
         places: Places<'a>,
-    ) -> Result<impl Iterator<Item = Way> + 'a, ScenarioError> {
-        let has_way = !self.path.is_empty() || self.several_paths().is_some();
-        if has_way || self.each_hop || self.station.is_some() {
+    ) -> Result<impl Iterator<Item = Route> + 'a, ScenarioError> {
+        let has_route = !self.path.is_empty() || self.several_paths().is_some();
+        if has_route || self.each_hop || self.station.is_some() {
             return Err(self.refused("`each_pair` excludes `path`, `each_hop` and `station`"));
         }
         let network =
             places.network.ok_or_else(|| self.refused("`each_pair` needs a [topology]"))?;
-        Ok(network.ways().map(|[there, back]| {
-            if self.backwards { Way::new(back, there) } else { Way::new(there, back) }
+        Ok(network.routes().map(|[there, back]| {
+            if self.backwards { Route::new(back, there) } else { Route::new(there, back) }
         }))
     }
 
@@ -399,14 +435,14 @@ impl FlowConfig {
         &self,
         places: Places<'_>,
         stations: &mut Stations,
-    ) -> Result<Vec<Way>, ScenarioError> {
+    ) -> Result<Vec<Route>, ScenarioError> {
         if self.each_hop || self.node.is_some() || self.multipath.is_some() {
             return Err(self.refused("`each_node` excludes `node`, `each_hop` and `multipath`"));
         }
         let is_it = |mesh: &&MeshConfig| self.path.first() == Some(&mesh.name);
         let mesh = places.scenario.meshes.iter().find(is_it);
         let nodes = mesh.map_or(2, |mesh| mesh.at.len() as u32);
-        (1..nodes).map(|node| self.way(&self.path, Some(node), places, stations)).collect()
+        (1..nodes).map(|node| self.route(&self.path, Some(node), places, stations)).collect()
     }
 
     /// The legs from a node of a mesh to its border router, and back.
@@ -431,9 +467,13 @@ impl FlowConfig {
     }
 
     /// The way of a flow, or all of its paths.
-    fn whole_way(&self, places: Places<'_>, stations: &mut Stations) -> Result<Way, ScenarioError> {
+    fn whole_route(
+        &self,
+        places: Places<'_>,
+        stations: &mut Stations,
+    ) -> Result<Route, ScenarioError> {
         let Some(paths) = self.several_paths() else {
-            return self.way(&self.path, self.node, places, stations);
+            return self.route(&self.path, self.node, places, stations);
         };
         if !self.path.is_empty() || self.each_hop {
             return Err(self.refused("a flow of several `paths` has no `path` and no `each_hop`"));
@@ -441,11 +481,11 @@ impl FlowConfig {
         if paths.iter().any(Vec::is_empty) {
             return Err(self.refused("one of its `paths` is empty; name its links or cells"));
         }
-        let mut paths = paths.iter().map(|path| self.way(path, None, places, stations));
+        let mut paths = paths.iter().map(|path| self.route(path, None, places, stations));
         let Some(first) = paths.next() else {
             return Err(self.refused("`paths` is empty; name the links or cells of each"));
         };
-        Ok(Way { further: paths.collect::<Result<_, _>>()?, ..first? })
+        Ok(Route { further: paths.collect::<Result<_, _>>()?, ..first? })
     }
 
     /// The links of its paths, where it names several.
@@ -459,13 +499,13 @@ impl FlowConfig {
         self.tcp.is_some() || self.multipath.is_some()
     }
 
-    fn way(
+    fn route(
         &self,
         path: &[String],
         node: Option<u32>,
         places: Places<'_>,
         stations: &mut Stations,
-    ) -> Result<Way, ScenarioError> {
+    ) -> Result<Route, ScenarioError> {
         let Places { scenario, links, .. } = places;
         if self.each_hop && path.is_empty() {
             return Err(self.refused("`each_hop` needs a `path`"));
@@ -511,7 +551,7 @@ impl FlowConfig {
         if self.backwards {
             (there, back) = (back, there);
         }
-        Ok(Way::new(there, back))
+        Ok(Route::new(there, back))
     }
 
     /// Of what it sends, and of what comes back.

@@ -16,14 +16,14 @@ use super::{
     CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, MultipathConfig, PatternName,
     ScenarioError, TcpConfig,
 };
-use super::{LawName, UpdatesConfig, law::BadLaw};
+use super::{UpdatesConfig, law::BadLaw};
 use crate::engine::Streams;
 use crate::tcp::apps::{Cbr, RequestResponseParams, UpdateSource};
 use crate::tcp::congestion::{Algorithm, CongestionControl, Dtpa};
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams, SmallQueue};
 use crate::world::{
-    Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Server, Sizes,
-    Stream, UpdateFlow,
+    Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Period, Server,
+    Sizes, Stream, UpdateFlow,
 };
 use freshline_core::wlan::mac::Category;
 use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, Locator, StationId, Weights};
@@ -86,11 +86,11 @@ impl Air {
 }
 
 impl FlowConfig {
-    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
     /// alike.
     pub(super) fn build(
         &self,
-        between: (Time, Time),
+        period: Period,
         streams: Streams,
         index: usize,
         rng: Pcg64,
@@ -105,7 +105,7 @@ impl FlowConfig {
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
                 let law =
                     (law.map_err(bad_law)?, updates.limits().map_err(|what| self.refused(what))?);
-                let flow = UpdateFlow::new(law, sizes, between, rng);
+                let flow = UpdateFlow::new(law, sizes, period, rng);
                 Ok(Flow::Updates(flow.over(paths)))
             }
             (None, Some(tcp), None, None, None) => {
@@ -115,10 +115,10 @@ impl FlowConfig {
                     );
                 }
                 let responses = streams.stream("responses", index);
-                tcp.build(between, rng, responses, remote).map_err(|what| self.refused(what))
+                tcp.build(period, rng, responses, remote).map_err(|what| self.refused(what))
             }
             (None, None, Some(multipath), None, None) => {
-                let built = multipath.build(between, streams, index, remote);
+                let built = multipath.build(period, streams, index, remote);
                 built.map_err(|what| self.refused(what))
             }
             (None, None, None, Some(downlink), None) => {
@@ -128,13 +128,13 @@ impl FlowConfig {
                 let settings = downlink.settings();
                 let client = downlink.client(streams.stream("kernel", index));
                 let client = client.map_err(|what| self.refused(what))?;
-                let built = Downlink::new(server, station, settings, client, between, rng);
+                let built = Downlink::new(server, station, settings, client, period, rng);
                 let built = if downlink.locate { built.with_locator(locator()) } else { built };
                 Ok(Flow::Downlink(Box::new(built)))
             }
             (None, None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;
-                Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, between, rng)))
+                Ok(Flow::Cross(Cross::new(pattern, load.size, load.rate, period, rng)))
             }
             _ => Err(ScenarioError::NotOneKind(self.name.clone())),
         }
@@ -153,7 +153,7 @@ impl UpdatesConfig {
         if sizes.payload + sizes.overhead == Bytes::ZERO {
             return Err("packets of no bytes; raise `payload` or `overhead`");
         }
-        if sizes.ack.is_none() && !matches!(self.law, LawName::Fixed | LawName::Poisson) {
+        if sizes.ack.is_none() && !self.law.has_given_rate() {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         Ok(sizes)
@@ -162,8 +162,7 @@ impl UpdatesConfig {
 
 impl UpdatesConfig {
     fn limits(&self) -> Result<Limits, &'static str> {
-        let is_given = matches!(self.law, LawName::Fixed | LawName::Poisson);
-        if self.worth.is_some() && is_given {
+        if self.worth.is_some() && self.law.has_given_rate() {
             return Err("`worth` belongs to laws that find the rate");
         }
         if self.max_bandwidth == Some(BitRate::from_bps(0)) {
@@ -180,7 +179,7 @@ impl UpdatesConfig {
                 Some(_) => Err("`scheduler` needs `paths`; name the links or cells of each".into()),
             };
         }
-        let (count, most) = (self.paths.len(), MultipathConfig::MOST_PATHS);
+        let (count, most) = (self.paths.len(), MultipathConfig::MAX_PATHS);
         if count > most {
             return Err(format!("`paths` has {count}; give from 1 to {most}").into());
         }
@@ -260,30 +259,30 @@ impl TcpConfig {
     /// The second generator is that of the responses, where there are any.
     fn build(
         &self,
-        between: (Time, Time),
+        period: Period,
         rng: Pcg64,
         responses: Pcg64,
         remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
         if let Some(params) = self.requests()? {
             let stream = |rng, remote, host: BandLawConfig| {
-                self.stream(Application::Exchange, between, rng, remote, host)
+                self.stream(Application::Exchange, period, rng, remote, host)
             };
             // Requests end at the other host, which knows nothing of the way here, and classifies
             // nothing.
             let server = Remote::default();
             let requests = stream(rng, &server, self.host)?;
             let responses = stream(responses, remote, BandLawConfig::Single)?;
-            return Ok(Flow::Exchange(Exchange::new(params, requests, responses, between)));
+            return Ok(Flow::Exchange(Exchange::new(params, requests, responses, period)));
         }
-        let application = self.application(between.0)?;
-        Ok(Flow::Stream(self.stream(application, between, rng, remote, self.host)?))
+        let application = self.application(period.from)?;
+        Ok(Flow::Stream(self.stream(application, period, rng, remote, self.host)?))
     }
 
     fn stream(
         &self,
         application: Application,
-        between: (Time, Time),
+        period: Period,
         rng: Pcg64,
         remote: &Remote,
         host: BandLawConfig,
@@ -319,7 +318,7 @@ impl TcpConfig {
         let window = window.map_err(|error| format!("`receiver`: {error}"))?;
         let receiver = Receiver::with_law(receiver, window);
         let host = host.build().map_err(|error| format!("`host`: {error}"))?;
-        Ok(Stream::new(Sender::new(sender, law), receiver, host, application, between))
+        Ok(Stream::new(Sender::new(sender, law), receiver, host, application, period))
     }
 
     fn law(

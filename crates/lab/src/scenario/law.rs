@@ -1,38 +1,51 @@
-//! Laws by their names.
+//! The law of a source of updates: one of core's, or updates as a Poisson process.
 
-use freshline_core::source::{
-    Ack, Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, LazyParams, Phase, RateLaw, Tenth,
-    TenthParams,
-};
+use std::str::FromStr;
+
+use freshline_core::source::{Ack, LawConfig, LawError, LawName, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::UpdatesConfig;
 
 /// The laws that a scenario can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LawName {
-    /// [`AcpPlus`] as published.
-    #[serde(rename = "acp+")]
-    AcpPlus,
-    /// [`AcpPlus`] with the backlog at departure.
-    #[serde(rename = "acp+d")]
-    AcpPlusD,
-    /// [`Acp`].
-    Acp,
-    /// [`Tenth`].
-    Tenth,
-    /// [`Lazy`].
-    Lazy,
-    /// [`Fixed`].
-    Fixed,
+#[serde(try_from = "String")]
+pub enum ScenarioLaw {
+    /// A law of [`freshline_core::source`].
+    Source(LawName),
     /// Updates as a Poisson process: no law, but what theory knows best.
     Poisson,
+}
+
+impl FromStr for ScenarioLaw {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "poisson" {
+            return Ok(Self::Poisson);
+        }
+        let named = text.parse().map(Self::Source);
+        named.map_err(|error: LawError| format!("{error}, or `poisson`"))
+    }
+}
+
+impl TryFrom<String> for ScenarioLaw {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl ScenarioLaw {
+    /// Whether its rate is given, so that it can do without acks.
+    pub fn has_given_rate(self) -> bool {
+        matches!(self, Self::Source(LawName::Fixed) | Self::Poisson)
+    }
 }
 
 /// A law that makes no sense.
@@ -50,48 +63,35 @@ impl UpdatesConfig {
     /// The law, at its beginning.
     pub(super) fn build_law(&self, rng: Pcg64) -> Result<Box<dyn RateLaw>, BadLaw> {
         match (self.law, self.rate) {
-            (LawName::AcpPlus, None) => Ok(Box::new(AcpPlus::new(self.params::<AcpPlusParams>()?))),
-            (LawName::AcpPlusD, None) => {
-                let params = with_departure(self.params.clone());
-                Ok(Box::new(AcpPlus::new(parse::<AcpPlusParams>(params)?)))
-            }
-            (LawName::Acp, None) => Ok(Box::new(Acp::new(self.params::<AcpParams>()?))),
-            (LawName::Tenth, None) => Ok(Box::new(Tenth::new(self.params::<TenthParams>()?))),
-            (LawName::Lazy, None) => Ok(Box::new(Lazy::new(self.params::<LazyParams>()?))),
-            (LawName::Fixed, Some(rate)) => {
-                self.params::<NoParams>()?;
-                Ok(Box::new(Fixed::new(rate)))
-            }
-            (LawName::Poisson, Some(rate)) => {
-                self.params::<NoParams>()?;
+            (ScenarioLaw::Poisson, Some(rate)) => {
+                self.without_params()?;
                 Ok(Box::new(Poisson::new(rate, rng)))
+            }
+            (ScenarioLaw::Source(LawName::Fixed), Some(rate)) => {
+                self.without_params()?;
+                Ok(LawConfig::Fixed { rate }.build())
+            }
+            (ScenarioLaw::Source(name), None) if name != LawName::Fixed => {
+                Ok(config(name, &self.params)?.build())
             }
             _ => Err(BadLaw::Rate),
         }
     }
 
-    fn params<P: DeserializeOwned>(&self) -> Result<P, BadLaw> {
-        parse(self.params.clone())
+    fn without_params(&self) -> Result<(), BadLaw> {
+        let first = self.params.keys().next();
+        let refusal = |key| format!("unknown field `{key}`: this law has only its `rate`");
+        first.map_or(Ok(()), |key| Err(BadLaw::Params(refusal(key))))
     }
 }
 
-fn parse<P: DeserializeOwned>(params: Table) -> Result<P, BadLaw> {
-    params.try_into().map_err(|error| BadLaw::Params(error.to_string()))
+/// The law of this name with the settings of `params`.
+fn config(name: LawName, params: &Table) -> Result<LawConfig, BadLaw> {
+    let law = Value::String(name.as_str().to_owned());
+    let table = [("law".to_owned(), law), ("params".to_owned(), Value::Table(params.clone()))];
+    let read = Table::from_iter(table).try_into();
+    read.map_err(|error: toml::de::Error| BadLaw::Params(error.to_string()))
 }
-
-/// The parameters of `acp+d`: `estimator.estimates` is `departure` where the table does not say.
-fn with_departure(mut params: Table) -> Table {
-    let estimator = params.entry("estimator").or_insert_with(|| Value::Table(Table::new()));
-    if let Value::Table(estimator) = estimator {
-        let departure = || Value::String("departure".to_owned());
-        estimator.entry("estimates").or_insert_with(departure);
-    }
-    params
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoParams {}
 
 /// Updates as a Poisson process.
 #[derive(Debug)]

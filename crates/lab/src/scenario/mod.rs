@@ -37,17 +37,17 @@ use crate::world::SizeDistribution;
 use freshline_core::wlan::DownlinkLawConfig;
 use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 
-pub use build::{Built, LinkHops, TOPOLOGY};
+pub use build::{Built, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use flow::ACCESS_POINT;
-pub use law::{BadLaw, LawName};
+pub use law::{BadLaw, ScenarioLaw};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
 pub use reproduction::{
     Baseline, Best, Case, ContestConfig, Omitted, Origin, Reproduction, Row, Trend,
 };
 pub use safety::{Half, SafetyCategory, SafetyConfig};
 pub use set::{Change, SetError};
-pub use topology::{BadTopology, TopologyConfig};
+pub use topology::{BadTopology, LinkHops, TopologyConfig};
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -215,7 +215,7 @@ pub struct FlowConfig {
 #[serde(deny_unknown_fields)]
 pub struct UpdatesConfig {
     /// When to send.
-    pub law: LawName,
+    pub law: ScenarioLaw,
     /// The rate of the laws `fixed` and `poisson`.
     pub rate: Option<UpdateRate>,
     /// Fields of the law's `Params` that differ from their defaults.
@@ -487,50 +487,50 @@ pub struct Source<'a> {
     /// What it says.
     pub text: &'a str,
     /// Reads a file that stands beside it, such as a trace, by the name that it is given there.
-    pub beside: &'a dyn Fn(&str) -> io::Result<String>,
+    pub read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
 impl<'a> From<&'a str> for Source<'a> {
     /// A scenario that stands in the working directory.
     fn from(text: &'a str) -> Self {
-        Self { text, beside: &|name| fs::read_to_string(name) }
+        Self { text, read_file: &|name| fs::read_to_string(name) }
     }
 }
 
 impl LinkConfig {
     /// So many hops a link has at most: a hop takes some 30 kB in either direction.
-    pub const MOST_HOPS: u32 = 1_000;
+    pub const MAX_HOPS: u32 = 1_000;
 }
 
 impl FlowConfig {
     /// So many flows there are at most of one `[[flow]]`: a flow takes up to 100 kB.
-    pub const MOST_FLOWS: usize = 10_000;
+    pub const MAX_FLOWS: usize = 10_000;
 }
 
 impl Scenario {
     /// Reads a scenario, and the files that it names, and checks it.
     pub fn parse<'a>(source: impl Into<Source<'a>>) -> Result<Self, ScenarioError> {
-        let Source { text, beside } = source.into();
+        let Source { text, read_file } = source.into();
         let mut scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
-        scenario.complete(beside).map_err(|error| error.with_line(text))?;
+        scenario.complete(read_file).map_err(|error| error.with_line(text))?;
         Ok(scenario)
     }
 
     fn complete(
         &mut self,
-        beside: &dyn Fn(&str) -> io::Result<String>,
+        read_file: &dyn Fn(&str) -> io::Result<String>,
     ) -> Result<(), ScenarioError> {
         for link in &mut self.links {
             for hop in [Some(&mut link.there), link.back.as_mut()].into_iter().flatten() {
-                hop.read_trace(beside).map_err(|error| ScenarioError::Trace {
+                hop.read_trace(read_file).map_err(|error| ScenarioError::Trace {
                     link: link.name.clone(),
                     error: error.to_string(),
                 })?;
             }
         }
         if let Some(topology) = &mut self.topology {
-            topology.read(beside)?;
+            topology.read(read_file)?;
         }
         self.check()
     }

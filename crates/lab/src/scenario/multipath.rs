@@ -15,13 +15,13 @@ use crate::tcp::congestion::{
 };
 use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
 use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
-use crate::world::{Flow, Multipath, MultipathSource};
+use crate::world::{Flow, Multipath, MultipathSource, Period};
 
 /// A stream over several paths with its application; a bulk transfer without end unless said.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultipathConfig {
-    /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MOST_PATHS`] paths.
+    /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MAX_PATHS`] paths.
     pub paths: Vec<Vec<String>>,
     /// Which path takes the next segment: a name, or a table with settings.
     pub scheduler: SchedulerConfig,
@@ -167,58 +167,28 @@ fn yes() -> bool {
 
 impl MultipathConfig {
     /// So many paths a flow has at most.
-    pub const MOST_PATHS: usize = 8;
+    pub const MAX_PATHS: usize = 8;
 
-    /// The flow with the number `index`, which sends between two moments; `remote` is shared by flows
+    /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
     /// alike.
     pub(super) fn build(
         &self,
-        between: (Time, Time),
+        period: Period,
         streams: Streams,
         index: usize,
         remote: &Remote,
     ) -> Result<Flow, Cow<'static, str>> {
-        if !(1..=Self::MOST_PATHS).contains(&self.paths.len()) {
-            return Err(format!(
-                "`paths` has {}; give from 1 to {}",
-                self.paths.len(),
-                Self::MOST_PATHS
-            )
-            .into());
-        }
         let segment = self.segment.unwrap_or(SEGMENT);
-        if !(Bytes::new(1)..=Bytes::new(65_475)).contains(&segment) {
-            return Err(format!("`segment` is {segment}; give from 1B to 65475B").into());
-        }
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
         let receive = self.receive_buffer.map_or(BufferParams::RECEIVE, buffer);
         let send = self.send_buffer.map_or(BufferParams::SEND, buffer);
-        if [receive, send].iter().any(|buffer| buffer.default > buffer.max) {
-            return Err("a buffer begins above its maximum; give [at first, at most]".into());
-        }
-        if receive.windows().initial < segment {
-            return Err(format!(
-                "`receive_buffer` begins below {}, two full segments",
-                segment * 2
-            )
-            .into());
-        }
+        self.check(segment, receive, send)?;
         let scheduler = self.scheduler.build().map_err(|error| format!("`scheduler`: {error}"))?;
-        if self.drop && self.rate.is_none() {
-            return Err("`drop` needs a `rate`".into());
-        }
-        if self.independent && !self.drop {
-            return Err(
-                "`independent` needs a `rate` and `drop = true`: each block is assigned when it \
-                        is written"
-                    .into(),
-            );
-        }
         let window = || {
             let window = self.receiver.build(receive.windows(), remote);
             window.map_err(|error| format!("`receiver`: {error}"))
         };
-        let source = self.source(between.0, segment, streams.stream("pages", index))?;
+        let source = self.source(period.from, segment, streams.stream("pages", index))?;
         // Each subflow has as much room as it can use where the buffer over all is what counts.
         let params = SenderParams {
             segment,
@@ -235,7 +205,7 @@ impl MultipathConfig {
         }
         let coupling = Coupling::new();
         let sender = |path: usize| {
-            let rng = streams.stream("subflow", index * Self::MOST_PATHS + path);
+            let rng = streams.stream("subflow", index * Self::MAX_PATHS + path);
             Sender::new(params, self.control.build(initial, &coupling, segment, rng))
         };
         let senders = (0..self.paths.len()).map(sender).collect();
@@ -249,7 +219,48 @@ impl MultipathConfig {
         } else {
             MultipathReceiver::new(self.paths.len(), params, window()?)
         };
-        Ok(Flow::Multipath(Multipath::new(sender, receiver, source, between)))
+        Ok(Flow::Multipath(Multipath::new(sender, receiver, source, period)))
+    }
+
+    /// Refuses what does not fit together.
+    fn check(
+        &self,
+        segment: Bytes,
+        receive: BufferParams,
+        send: BufferParams,
+    ) -> Result<(), Cow<'static, str>> {
+        if !(1..=Self::MAX_PATHS).contains(&self.paths.len()) {
+            return Err(format!(
+                "`paths` has {}; give from 1 to {}",
+                self.paths.len(),
+                Self::MAX_PATHS
+            )
+            .into());
+        }
+        if !(Bytes::new(1)..=Bytes::new(65_475)).contains(&segment) {
+            return Err(format!("`segment` is {segment}; give from 1B to 65475B").into());
+        }
+        if [receive, send].iter().any(|buffer| buffer.default > buffer.max) {
+            return Err("a buffer begins above its maximum; give [at first, at most]".into());
+        }
+        if receive.windows().initial < segment {
+            return Err(format!(
+                "`receive_buffer` begins below {}, two full segments",
+                segment * 2
+            )
+            .into());
+        }
+        if self.drop && self.rate.is_none() {
+            return Err("`drop` needs a `rate`".into());
+        }
+        if self.independent && !self.drop {
+            return Err(
+                "`independent` needs a `rate` and `drop = true`: each block is assigned when it \
+                        is written"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     fn source(

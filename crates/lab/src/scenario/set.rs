@@ -141,7 +141,7 @@ impl Scenario {
         changes: &[Change],
         edit: impl FnOnce(&mut Table),
     ) -> Result<Self, SetError> {
-        let Source { text, beside } = source;
+        let Source { text, read_file } = source;
         // First as it stands: errors of the file point at its lines.
         Self::parse(source)?;
         let malformed = |error: toml::de::Error| ScenarioError::Malformed(error.to_string());
@@ -151,7 +151,8 @@ impl Scenario {
         }
         edit(&mut table);
         let changed: Result<Self, _> = table.try_into().map_err(malformed);
-        let checked = changed.and_then(|mut scenario| scenario.complete(beside).map(|()| scenario));
+        let checked =
+            changed.and_then(|mut scenario| scenario.complete(read_file).map(|()| scenario));
         let key = || changes.last().map_or_else(String::new, |last| last.key.clone());
         checked.map_err(|error| SetError::Result { key: key(), error })
     }

@@ -41,10 +41,10 @@ impl Scenario {
     pub(super) fn bottlenecks(&self, flow: &FlowConfig) -> Option<Vec<(Time, Bottleneck)>> {
         let crosses = |flow: &FlowConfig, link: &LinkConfig| flow.path.contains(&link.name);
         let before: Vec<_> = self.links.iter().filter(|link| crosses(flow, link)).collect();
-        let beside = self.flows.iter().filter(|flow| flow.count > 0);
-        let beside = beside.filter(|flow| before.iter().any(|link| crosses(flow, link)));
+        let others = self.flows.iter().filter(|flow| flow.count > 0);
+        let others = others.filter(|flow| before.iter().any(|link| crosses(flow, link)));
         let mut parts = Vec::new();
-        for other in beside {
+        for other in others {
             if !is_plain(other) {
                 return None;
             }

@@ -5,10 +5,18 @@ use freshline_core::router::QdiscConfig;
 use rand::RngExt;
 use serde::Deserialize;
 
-use super::LinkHops;
 use crate::engine::Streams;
 use crate::topology::{Crossing, Link, Topology, TopologyError};
 use crate::world::{Leg, Wire};
+
+/// The hops of a link.
+#[derive(Debug, Clone, Default)]
+pub struct LinkHops {
+    /// From the source towards the monitor, in order.
+    pub there: Vec<usize>,
+    /// From the monitor towards the source, in order.
+    pub back: Vec<usize>,
+}
 
 /// A network, and how its links are.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -141,7 +149,7 @@ impl TopologyConfig {
 
 impl Network<'_> {
     /// The ways of each pair, there and back.
-    pub(super) fn ways(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
+    pub(super) fn routes(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
         self.pairs.iter().map(|&[from, to]| [self.legs(from, to), self.legs(to, from)])
     }
 

@@ -56,7 +56,7 @@ impl Default for ReceiverParams {
 const PAUSE: Span = Span::from_millis(200);
 /// How long an unanswered SYN-ACK waits for its first repetition; doubled each time.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(1);
-const MOST_HANDSHAKE_DOUBLINGS: u32 = 6;
+const MAX_HANDSHAKE_DOUBLINGS: u32 = 6;
 
 /// The receiving end. Feed it with [`Receiver::on_segment`], then call
 /// [`Receiver::poll_transmit`] until it gives nothing.
@@ -182,7 +182,7 @@ impl Receiver {
         if let State::Answered { again_at, doublings } = &mut self.state
             && *again_at <= now
         {
-            *doublings = (*doublings + 1).min(MOST_HANDSHAKE_DOUBLINGS);
+            *doublings = (*doublings + 1).min(MAX_HANDSHAKE_DOUBLINGS);
             *again_at = now + HANDSHAKE_TIMEOUT * (1 << *doublings);
             self.ack = AckState::Now;
         }
@@ -255,7 +255,7 @@ impl Receiver {
             self.fin.get_or_insert(segment.seq + u64::from(segment.len));
         }
         self.largest = self.largest.max(u64::from(segment.full_size()));
-        self.tell_law(now, segment, block);
+        self.update_law(now, segment, block);
         if self.last_arrival.is_some_and(|last| now.since(last) > PAUSE) {
             self.quick_acks = self.params.quick_acks;
         }
@@ -263,7 +263,7 @@ impl Receiver {
         self.take(now, block);
     }
 
-    fn tell_law(&mut self, now: Time, segment: &Segment, block: Block) {
+    fn update_law(&mut self, now: Time, segment: &Segment, block: Block) {
         if let Some(echo) = segment.echo
             && self.last_echo.replace(echo) != Some(echo)
         {

@@ -109,7 +109,7 @@ impl Scoreboard {
     }
 
     /// Whether the first segment that the receiver misses is lost, and not yet sent again.
-    pub(super) fn first_waits(&self) -> bool {
+    pub(super) fn is_first_waiting(&self) -> bool {
         self.segments.front().is_some_and(|sent| sent.state == State::Lost)
     }
 

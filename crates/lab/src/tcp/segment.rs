@@ -64,7 +64,7 @@ impl SackBlocks {
 
     /// Whether the first block tells of data that has arrived twice: it lies below `ack` or in
     /// the second block (RFC 2883 section 4).
-    pub fn tells_of_duplicate(&self, ack: u64) -> bool {
+    pub fn reports_duplicate(&self, ack: u64) -> bool {
         match self.as_slice() {
             [first, ..] if first.end <= ack => true,
             [first, second, ..] => second.start <= first.start && first.end <= second.end,

@@ -16,6 +16,7 @@
 
 mod checks;
 mod clock;
+mod draw;
 mod ledger;
 mod monitor_host;
 mod observation;
@@ -31,7 +32,7 @@ mod trial;
 mod world;
 
 pub use path::{Damaged, Partition, Weather};
-pub use plan::{Incident, Law, Leave, MonitorPlan, Plan, SourcePlan, What};
+pub use plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
 #[cfg(feature = "planted-faults")]
 pub use planted::Planted;
 pub use trial::{Breach, Counts};
@@ -40,7 +41,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use sabotage::{Nobody, Sabotage};
+use sabotage::{NoSabotage, Sabotage};
 use trace::Trace;
 use trial::Trial;
 
@@ -89,7 +90,7 @@ pub fn torture_until(
     on_done: impl Fn() + Sync,
     is_over: impl Fn() -> bool + Sync,
 ) -> Report {
-    run(seeds, on_done, is_over, || Box::new(Nobody))
+    run(seeds, on_done, is_over, || Box::new(NoSabotage))
 }
 
 /// As [`torture`], in worlds with a fault that must be found.
@@ -101,7 +102,7 @@ pub fn torture_planted(seeds: Range<u64>, fault: Planted) -> Report {
 /// Runs one seed and keeps its last events.
 pub fn replay(seed: u64) -> Replay {
     let plan = Plan::draw(seed);
-    let mut trial = Trial::new(&plan, Box::new(Nobody), Some(Trace::default()));
+    let mut trial = Trial::new(&plan, Box::new(NoSabotage), Some(Trace::default()));
     let breach = trial.run();
     let trace = trial.trace.as_ref().map(Trace::lines).unwrap_or_default();
     Replay { plan, breach, counts: trial.counts, trace }

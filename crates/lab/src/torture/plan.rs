@@ -2,36 +2,11 @@
 
 use std::fmt;
 
-use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, EpochEnd, EstimatorParams, Fixed, Lazy, LazyParams,
-    RateBounds, RateLaw, Reset, Tenth, TenthParams,
-};
-use freshline_core::unit::{Span, Time, UpdateRate};
-use rand::{Rng, RngExt};
-use rand_pcg::Pcg64;
-use serde::Serialize;
+use freshline_core::source::LawConfig;
+use freshline_core::unit::Span;
+use serde::{Serialize, Serializer};
 
-use super::path::{Damaged, Partition, Weather};
-use super::timetable::Timetable;
-
-/// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
-/// other, slow enough for thousands of seeds.
-pub(super) const MAX_RATE: f64 = 50.0;
-
-/// The rate of [`Law::Fixed`], in updates a second.
-const FIXED_RATE: f64 = 20.0;
-
-/// How fast or slow the clocks of hosts may be, in parts per million: the worst of cheap crystals.
-const MAX_PPM: i32 = 200;
-
-/// How many of the sources have two paths.
-const SEVERAL_PATHS: f64 = 0.4;
-
-/// The schedulers that updates may have; others let packets wait.
-const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
-
-/// Until then incidents happen, then all is healed at once.
-const HEALED_AT: Span = Span::from_secs(25);
+use super::path::{Damaged, Weather};
 
 /// A whole torture, drawn from its seed.
 #[derive(Debug, Clone, Serialize)]
@@ -66,8 +41,9 @@ pub struct MonitorPlan {
 /// One source's host.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourcePlan {
-    /// The law that it follows.
-    pub law: Law,
+    /// The law that it follows, with all its settings; its name in a report.
+    #[serde(serialize_with = "name_of")]
+    pub law: LawConfig,
     /// Its name; empty for none.
     pub name: String,
     /// One way to the monitor, of each of its paths.
@@ -76,51 +52,6 @@ pub struct SourcePlan {
     pub scheduler: &'static str,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
-}
-
-/// The laws of the first stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Law {
-    /// ACP+ with the backlog at departure.
-    #[serde(rename = "acp+d")]
-    AcpPlus,
-    /// ACP.
-    #[serde(rename = "acp")]
-    Acp,
-    /// Tenth.
-    #[serde(rename = "tenth")]
-    Tenth,
-    /// Lazy.
-    #[serde(rename = "lazy")]
-    Lazy,
-    /// A constant rate.
-    #[serde(rename = "fixed")]
-    Fixed,
-}
-
-impl Law {
-    const ALL: [Self; 5] = [Self::AcpPlus, Self::Acp, Self::Tenth, Self::Lazy, Self::Fixed];
-
-    pub(super) fn build(self) -> Box<dyn RateLaw> {
-        let ceiling = UpdateRate::saturating(MAX_RATE);
-        let bounds = RateBounds { ceiling, ..RateBounds::default() };
-        match self {
-            Self::AcpPlus => {
-                Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::departure() }))
-            }
-            // Never below one update per round trip: a check bounds the age from that.
-            Self::Acp => Box::new(Acp::new(AcpParams {
-                bounds,
-                reset: Reset::Below,
-                epoch_end: EpochEnd::Moving,
-                estimator: EstimatorParams::departure(),
-                ..Default::default()
-            })),
-            Self::Tenth => Box::new(Tenth::new(TenthParams { bounds, ..Default::default() })),
-            Self::Lazy => Box::new(Lazy::new(LazyParams { bounds, ..Default::default() })),
-            Self::Fixed => Box::new(Fixed::new(UpdateRate::saturating(FIXED_RATE))),
-        }
-    }
 }
 
 /// Something that happens at a time.
@@ -231,53 +162,8 @@ pub enum Leave {
 }
 
 impl Plan {
-    /// What `seed` stands for in this version.
-    pub fn draw(seed: u64) -> Self {
-        let rng = &mut Pcg64::new(seed.into(), 0);
-        let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng)).collect();
-        let mut incidents = Vec::new();
-        for (source, plan) in sources.iter().enumerate() {
-            for path in 0..plan.delays.len() {
-                incidents_of(source, path, rng, &mut incidents);
-                if plan.delays.len() > 1 {
-                    interface_of(source, path, rng, &mut incidents);
-                }
-            }
-        }
-        for _ in 0..rng.random_range(0..3) {
-            let at = moment(rng);
-            let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
-            incidents.push(Incident { at, what: What::MonitorDies });
-            incidents.push(Incident { at: back, what: What::MonitorStarts });
-        }
-        for (source, plan) in sources.iter().enumerate() {
-            let weather = Weather::default();
-            let paths = 0..plan.delays.len();
-            let healed = paths.map(|path| What::Weather { source, path, weather });
-            for what in healed.chain([What::LabelsStep { source, by_ms: 0 }]) {
-                incidents.push(Incident { at: HEALED_AT, what });
-            }
-        }
-        incidents.sort_by_key(|incident| incident.at);
-        let max_sources = sources.len() + rng.random_range(0..4);
-        let mut plan = Self {
-            seed,
-            damaged: if rng.random_bool(0.2) { Damaged::Delivered } else { Damaged::Dropped },
-            monitor: MonitorPlan { ppm: ppm(rng), max_sources, idle: millis(rng, 5_000..10_000) },
-            sources,
-            incidents,
-            healed_at: HEALED_AT,
-            absence: millis(rng, 0..9_000),
-        };
-        let Timetable { away, back, .. } = Timetable::of(&plan);
-        for (at, what) in [(away, What::MonitorDies), (back, What::MonitorStarts)] {
-            plan.incidents.push(Incident { at: at.since(Time::ZERO), what });
-        }
-        plan
-    }
-
     /// How much longer than their delay datagrams may be under way when the world is healed.
-    pub(super) fn longest_jitter(&self) -> Span {
+    pub(super) fn max_jitter(&self) -> Span {
         let jitters = self.incidents.iter().map(|incident| match incident.what {
             What::Weather { weather, .. } => weather.jitter,
             _ => Span::ZERO,
@@ -316,10 +202,10 @@ impl fmt::Display for Plan {
         writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
         for (index, source) in self.sources.iter().enumerate() {
             let SourcePlan { law, name, delays, scheduler, ppm } = source;
-            write!(f, "source {index}: {law:?}, name {name:?}, clock {ppm:+} ppm, delay ")?;
-            let ways: Vec<_> = delays.iter().map(Span::to_string).collect();
-            write!(f, "{}", ways.join(" and "))?;
-            if ways.len() > 1 {
+            write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
+            let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
+            write!(f, "{}", paths.join(" and "))?;
+            if paths.len() > 1 {
                 write!(f, " by {scheduler}")?;
             }
             writeln!(f)?;
@@ -331,125 +217,6 @@ impl fmt::Display for Plan {
     }
 }
 
-fn source(rng: &mut Pcg64) -> SourcePlan {
-    let law = Law::ALL[rng.random_range(0..Law::ALL.len())];
-    let named = rng.random_bool(0.8);
-    let name = if named { format!("robot-{:08x}", rng.next_u32()) } else { String::new() };
-    let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
-    let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
-    let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
-    SourcePlan { law, name, delays, scheduler, ppm: ppm(rng) }
-}
-
-fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
-    for _ in 0..rng.random_range(1..6) {
-        let weather = weather(rng);
-        incidents.push(Incident { at: moment(rng), what: What::Weather { source, path, weather } });
-        let what = match rng.random_range(0..10) {
-            0 => What::SourceRestarts { source, leave: Leave::Crash },
-            1 => What::SourceRestarts { source, leave: Leave::Close },
-            2..4 => What::AddressChanges { source, path },
-            4 => What::LabelsStep { source, by_ms: rng.random_range(-3_600_000..3_600_000) },
-            _ => continue,
-        };
-        incidents.push(Incident { at: moment(rng), what });
-    }
-}
-
-/// It may go, once or twice, for up to 8 s each.
-fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
-    for _ in 0..rng.random_range(0..3) {
-        let at = moment(rng);
-        let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
-        incidents.push(Incident { at, what: What::InterfaceGoes { source, path } });
-        incidents.push(Incident { at: back, what: What::InterfaceComes { source, path } });
-    }
-}
-
-fn weather(rng: &mut Pcg64) -> Weather {
-    let mut some = |most: f64| match rng.random_bool(0.5) {
-        true => rng.random_range(0.0..most),
-        false => 0.0,
-    };
-    Weather {
-        loss: some(0.6),
-        bursts: some(0.1),
-        duplication: some(0.5),
-        corruption: some(0.3),
-        truncation: some(0.3),
-        foreign: some(0.5),
-        jitter: millis(rng, 0..300),
-        partition: match rng.random_range(0..12) {
-            0 => Partition::Both,
-            1 => Partition::ToMonitor,
-            2 => Partition::ToSource,
-            _ => Partition::Neither,
-        },
-    }
-}
-
-fn moment(rng: &mut Pcg64) -> Span {
-    millis(rng, 0..20_000)
-}
-
-fn millis(rng: &mut Pcg64, range: std::ops::Range<u64>) -> Span {
-    Span::from_millis(rng.random_range(range))
-}
-
-fn ppm(rng: &mut Pcg64) -> i32 {
-    rng.random_range(-MAX_PPM..=MAX_PPM)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_few_hundred_seeds_draw_everything_that_can_be_drawn() {
-        let plans: Vec<_> = (0..300).map(Plan::draw).collect();
-        let text = plans.iter().map(Plan::to_string).collect::<String>();
-        for word in [
-            "AcpPlus,",
-            "Acp,",
-            "Tenth,",
-            "Lazy,",
-            "Fixed,",
-            "name \"\"",
-            "are dropped",
-            "are delivered",
-            "monitor dies",
-            "monitor starts",
-            "crashes",
-            "closes",
-            "another address on path 0",
-            "another address on path 1",
-            "is gone",
-            "is there",
-            "by freshest",
-            "by qaware",
-            "by min_srtt",
-            "by round_robin",
-            "by redundant",
-            "off by +",
-            "off by -",
-            "bursts",
-            "foreign",
-            "passes",
-            "reaches the monitor",
-            "reaches the source",
-        ] {
-            assert!(text.contains(word), "{word} was never drawn");
-        }
-    }
-
-    #[test]
-    fn after_the_healing_only_the_monitor_goes_and_comes_back() {
-        for seed in 0..300 {
-            let plan = Plan::draw(seed);
-            let later = plan.incidents.iter().filter(|incident| incident.at > plan.healed_at);
-            let later: Vec<_> = later.map(|incident| incident.what).collect();
-            assert_eq!(later, [What::MonitorDies, What::MonitorStarts]);
-            assert!(plan.monitor.max_sources >= plan.sources.len());
-        }
-    }
+fn name_of<S: Serializer>(law: &LawConfig, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(law.name().as_str())
 }

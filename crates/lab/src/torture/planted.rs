@@ -28,7 +28,7 @@ pub enum Planted {
     /// A source never takes up a challenge.
     NeverReopens,
     /// The monitor misses most updates.
-    MostUpdatesMissed,
+    UpdatesMissed,
 }
 
 impl Planted {
@@ -42,18 +42,18 @@ impl Planted {
         (Self::RateRunsAway, "rates stay within their bounds"),
         (Self::TimerSpins, "time goes on"),
         (Self::NeverReopens, "service resumes"),
-        (Self::MostUpdatesMissed, "age returns to normal"),
+        (Self::UpdatesMissed, "age returns to normal"),
     ];
 }
 
-/// One update of so many passes [`Planted::MostUpdatesMissed`].
+/// One update of so many passes [`Planted::UpdatesMissed`].
 const PASSES: u64 = 10;
 
 impl Sabotage for Planted {
     fn intercepts(&mut self, datagram: &[u8]) -> bool {
         match (self, Message::parse(datagram)) {
             (Self::NeverReopens, Ok(Message::Challenge(_))) => true,
-            (Self::MostUpdatesMissed, Ok(Message::Update(update))) => {
+            (Self::UpdatesMissed, Ok(Message::Update(update))) => {
                 update.opening.is_none() && update.seq % PASSES != 0
             }
             _ => false,

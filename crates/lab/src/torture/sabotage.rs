@@ -27,6 +27,6 @@ pub(super) trait Sabotage: Send {
 }
 
 /// Leaves everything as it is.
-pub(super) struct Nobody;
+pub(super) struct NoSabotage;
 
-impl Sabotage for Nobody {}
+impl Sabotage for NoSabotage {}

@@ -13,7 +13,7 @@ use super::plan::Plan;
 
 /// The longest pause that a healthy source makes on its own: the longest wait between openings, a
 /// quarter of spread included. A probe's timeout and the longest period of the laws are shorter.
-pub(super) const LONGEST_PAUSE: Span = Span::from_millis(2_500);
+pub(super) const MAX_PAUSE: Span = Span::from_millis(2_500);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timetable {
@@ -38,17 +38,17 @@ impl Timetable {
         let delays = plan.sources.iter().flat_map(|source| &source.delays);
         let delay = delays.copied().max().unwrap_or(Span::ZERO);
         // docs/protocol.md, "Silence and backoff".
-        let wait = LONGEST_PAUSE + (delay * 2) * 3;
+        let wait = MAX_PAUSE + (delay * 2) * 3;
         let healed = Time::ZERO + plan.healed_at;
         // What was under way when the world was healed is no part of the healed world.
-        let mut served = healed + plan.longest_jitter() + wait;
+        let mut served = healed + plan.max_jitter() + wait;
         if plan.damaged == Damaged::Delivered {
             // A damaged number that is far too high shows when 8 updates have been stale.
-            served += LONGEST_PAUSE * 8;
+            served += MAX_PAUSE * 8;
         }
         if plan.leaves_orphans() {
             // They may fill the monitor until they have been idle; then comes the next try.
-            served += plan.monitor.idle * 2 + LONGEST_PAUSE;
+            served += plan.monitor.idle * 2 + MAX_PAUSE;
         }
         // The source forgets the offset of troubled times after 20 s.
         let settled = served + Span::from_secs(22);

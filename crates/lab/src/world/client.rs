@@ -70,8 +70,8 @@ impl Score {
         (self.reports > 0.0).then(|| (self.squares / self.reports).sqrt())
     }
 
-    fn on_packet(&mut self, is_first: bool, told: Option<bool>) {
-        match (is_first, told) {
+    fn on_packet(&mut self, is_first: bool, estimated: Option<bool>) {
+        match (is_first, estimated) {
             (true, Some(true)) => self.found += 1.0,
             (true, Some(false)) => self.missed += 1.0,
             (false, Some(true)) => self.wrong += 1.0,
@@ -79,8 +79,8 @@ impl Score {
         }
     }
 
-    fn on_report(&mut self, told: f64, truth: f64) {
-        let off = told - truth;
+    fn on_report(&mut self, estimated: f64, truth: f64) {
+        let off = estimated - truth;
         self.reports += 1.0;
         self.accuracy += (1.0 - off.abs() / truth).max(0.0);
         self.squares += off * off;
@@ -145,10 +145,10 @@ impl Client {
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let truth = self.by_card.report(now);
         let Some(by_kernel) = &mut self.by_kernel else { return truth };
-        let told = by_kernel.counter.report(now);
-        if let (Some(told), Some(truth)) = (told, truth) {
-            by_kernel.score.on_report(told.level, truth.level);
+        let estimated = by_kernel.counter.report(now);
+        if let (Some(estimated), Some(truth)) = (estimated, truth) {
+            by_kernel.score.on_report(estimated.level, truth.level);
         }
-        told
+        estimated
     }
 }

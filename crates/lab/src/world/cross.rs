@@ -4,6 +4,7 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
+use super::Period;
 use super::measured::Measured;
 
 /// When packets of cross traffic come.
@@ -46,7 +47,7 @@ impl Cross {
         pattern: Pattern,
         size: Bytes,
         rate: BitRate,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
         rng: Pcg64,
     ) -> Self {
         let mut cross = Self {
@@ -59,7 +60,7 @@ impl Cross {
             rng,
             delivered: Bytes::ZERO,
             counted: Bytes::ZERO,
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
         };
         if let Pattern::OnOff { on, .. } = pattern {
             cross.off_at = starts_at + cross.drawn(on);
@@ -131,8 +132,13 @@ mod tests {
         let (start, end) = (Time::ZERO, Time::ZERO + Span::from_secs(seconds));
         let rng = Streams::new(1, 0).stream("cross", 0);
         // 1 ms a packet.
-        let mut cross =
-            Cross::new(pattern, Bytes::new(1250), BitRate::from_mbps(10), (start, end), rng);
+        let mut cross = Cross::new(
+            pattern,
+            Bytes::new(1250),
+            BitRate::from_mbps(10),
+            Period { from: start, until: end },
+            rng,
+        );
         let mut sent = 0;
         while let Some(at) = cross.next_event() {
             assert!(cross.on_wake(at).is_some() && at < end);

@@ -20,8 +20,9 @@ use freshline_core::wlan::{Arrival, Belief, Bottleneck, Locator, Report, Station
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use self::edge::{Arrivals, Told};
+use self::edge::{Arrivals, ReportContent};
 use super::Landing;
+use super::Period;
 use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::measured::Measured;
@@ -64,8 +65,8 @@ pub struct Downlink {
     /// `None` where the server has no guard.
     arrivals: Option<Arrivals>,
     /// What is in reports on their way, and the number of the first of them.
-    on_the_way: VecDeque<Told>,
-    first_on_the_way: u32,
+    in_flight: VecDeque<ReportContent>,
+    first_in_flight: u32,
     /// The newest level that the client has told.
     level: Option<f64>,
     rng: Pcg64,
@@ -176,7 +177,7 @@ pub struct DownlinkOutcome {
     /// Payload that arrived, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// The part of the packets, 0 to 1, that was dropped on its way.
     pub loss: Option<f64>,
     /// How well the client tells first packets of frames, if it counts by the kernel's stamps: F1,
@@ -211,7 +212,7 @@ impl Downlink {
         station: StationId,
         settings: DownlinkSettings,
         client: Client,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
         rng: Pcg64,
     ) -> Self {
         Self {
@@ -229,8 +230,8 @@ impl Downlink {
             located: None,
             believed: None,
             next_report_at: starts_at + settings.interval,
-            on_the_way: VecDeque::new(),
-            first_on_the_way: 0,
+            in_flight: VecDeque::new(),
+            first_in_flight: 0,
             level: None,
             rng,
             tally: Tally::new(Time::ZERO),
@@ -311,12 +312,18 @@ impl Downlink {
             }
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
             if report.is_some() || delivery.is_some() {
-                return Some((Direction::Back, self.tell(Told { report, delivery })));
+                return Some((
+                    Direction::Back,
+                    self.send_report(ReportContent { report, delivery }),
+                ));
             }
         }
         if self.urgent_at().is_some_and(|at| at <= now) {
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
-            return Some((Direction::Back, self.tell(Told { report: None, delivery })));
+            return Some((
+                Direction::Back,
+                self.send_report(ReportContent { report: None, delivery }),
+            ));
         }
         (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
     }
@@ -363,14 +370,14 @@ impl Downlink {
 
     /// A report has come to the server.
     pub fn on_report(&mut self, now: Time, number: u32) {
-        let before = number.wrapping_sub(self.first_on_the_way) as usize;
-        if before >= self.on_the_way.len() {
+        let before = number.wrapping_sub(self.first_in_flight) as usize;
+        if before >= self.in_flight.len() {
             return;
         }
         // Those before it were lost.
-        self.first_on_the_way = number.wrapping_add(1);
-        if let Some(told) = self.on_the_way.drain(..=before).next_back() {
-            self.server.on_told(now, self.station, &told);
+        self.first_in_flight = number.wrapping_add(1);
+        if let Some(content) = self.in_flight.drain(..=before).next_back() {
+            self.server.on_client_report(now, self.station, &content);
             if let Some((_, is_limited)) = self.server.limit(self.station) {
                 self.tally.limited.add(1.0, f64::from(u8::from(is_limited)), 0.0);
             }
@@ -445,18 +452,18 @@ impl Downlink {
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> DownlinkOutcome {
         let tally = &self.tally;
-        let came = tally.delays.count() > 0;
+        let has_delivered = tally.delays.count() > 0;
         let since = tally.since.max(self.starts_at);
-        let measured = Measured::between((since, self.ends_at));
+        let measured = Measured::between(Period { from: since, until: self.ends_at });
         let rounds = tally.first_frame_at.filter(|_| tally.rounds > 0);
         let round_mean = rounds.map(|first| tally.last_frame_at.since(first) / tally.rounds);
         let frames = tally.memory.frames_to_1_e();
         let off_target_at = tally.off_target_at.unwrap_or(since);
         let is_settled = tally.is_on_target == Some(true);
         DownlinkOutcome {
-            delay_mean: came.then(|| tally.delays.mean()),
-            delay_p50: came.then(|| tally.delays.quantile(0.5)),
-            delay_p95: came.then(|| tally.delays.quantile(0.95)),
+            delay_mean: has_delivered.then(|| tally.delays.mean()),
+            delay_p50: has_delivered.then(|| tally.delays.quantile(0.5)),
+            delay_p95: has_delivered.then(|| tally.delays.quantile(0.95)),
             round_mean,
             level_mean: tally.frames.mean(),
             level_deviation: tally.frames.deviation(),
@@ -487,9 +494,9 @@ impl Downlink {
         Load::plain(self.settings.packet, Body::Paced(Paced { seq, sent_at: now }))
     }
 
-    fn tell(&mut self, told: Told) -> Load {
-        let number = self.first_on_the_way.wrapping_add(self.on_the_way.len() as u32);
-        self.on_the_way.push_back(told);
+    fn send_report(&mut self, content: ReportContent) -> Load {
+        let number = self.first_in_flight.wrapping_add(self.in_flight.len() as u32);
+        self.in_flight.push_back(content);
         Load::plain(self.settings.report, Body::Report(number))
     }
 

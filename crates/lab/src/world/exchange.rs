@@ -13,6 +13,7 @@ use freshline_core::link::SpanHistogram;
 use freshline_core::router::Ecn;
 use freshline_core::unit::{Span, Time};
 
+use super::Period;
 use super::host::HostOutcome;
 use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
@@ -59,7 +60,7 @@ impl Exchange {
         params: RequestResponseParams,
         requests: Stream,
         responses: Stream,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
     ) -> Self {
         Self {
             application: RequestResponse::new(params, starts_at),
@@ -69,7 +70,7 @@ impl Exchange {
             times: SpanHistogram::new(),
             time: Span::ZERO,
             complete: 0,
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
         }
     }
 

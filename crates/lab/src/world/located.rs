@@ -24,7 +24,7 @@ use freshline_core::wlan::{
 };
 
 /// So many frames wait for their locator's answer, at most: those that are open or may be.
-const MOST_OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 
 /// A frame with the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Located {
             least: None,
             truth: Bottleneck::Wireless,
             moved_at: None,
-            open: VecDeque::with_capacity(MOST_OPEN),
+            open: VecDeque::with_capacity(MAX_OPEN),
             records: None,
             tally: Tally::default(),
             settled: None,
@@ -250,7 +250,7 @@ impl Located {
         match self.open.iter_mut().rev().find(|(frame, _)| *frame == stamp) {
             Some((_, truth)) => *truth = self.truth,
             None => {
-                if self.open.len() == MOST_OPEN {
+                if self.open.len() == MAX_OPEN {
                     self.open.pop_front();
                 }
                 self.open.push_back((stamp, self.truth));

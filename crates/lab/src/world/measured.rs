@@ -1,5 +1,6 @@
 //! The measured time of a flow.
 
+use super::Period;
 use freshline_core::unit::{Span, Time};
 
 /// From the end of the warm-up or the flow's start, whichever is later, to the flow's stop or the
@@ -12,8 +13,8 @@ pub(super) struct Measured {
 
 impl Measured {
     /// The whole time from a flow's start to its stop.
-    pub(super) const fn between((starts_at, ends_at): (Time, Time)) -> Self {
-        Self { from: starts_at, until: ends_at }
+    pub(super) const fn between(Period { from, until }: Period) -> Self {
+        Self { from, until }
     }
 
     /// The warm-up has ended.
@@ -32,8 +33,8 @@ impl Measured {
     }
 
     /// From when until when it has passed; `None` if no time has.
-    pub(super) fn period(&self, now: Time) -> Option<(Time, Time)> {
-        self.passed(now).map(|_| (self.from, self.clip(now)))
+    pub(super) fn period(&self, now: Time) -> Option<Period> {
+        self.passed(now).map(|_| Period { from: self.from, until: self.clip(now) })
     }
 
     /// How much of it has passed; `None` if no time has.

@@ -9,15 +9,15 @@ use crate::engine::Agenda;
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
 
 /// A node that has a target tells it with one packet in so many.
-const TELLS_ONE_IN: u64 = 8;
+const ANNOUNCES_ONE_IN: u64 = 8;
 
 /// By node, the flows that begin there and want to know what it overhears.
 pub(super) type Listeners = Vec<Vec<u32>>;
 
 /// The listeners of each mesh, whose radios listen from now on.
 pub(super) fn listeners(flows: &[Routed], meshes: &mut [Mesh<Parcel>]) -> Vec<Listeners> {
-    let nobody = |mesh: &Mesh<Parcel>| vec![Vec::new(); mesh.nodes() as usize + 1];
-    let mut listeners: Vec<Listeners> = meshes.iter().map(nobody).collect();
+    let empty = |mesh: &Mesh<Parcel>| vec![Vec::new(); mesh.nodes() as usize + 1];
+    let mut listeners: Vec<Listeners> = meshes.iter().map(empty).collect();
     for (number, routed) in (0..).zip(flows) {
         let Some((mesh, node)) = routed.mesh_node() else { continue };
         if matches!(&routed.flow, Flow::Stream(stream) if stream.sender().law().listens()) {
@@ -85,8 +85,8 @@ impl Observer<Parcel> for MeshObserver<'_> {
     }
 
     fn heard(&mut self, node: u32, from: u32, number: u64, parcel: &Parcel) {
-        let told = self.target_of(from).filter(|_| number.is_multiple_of(TELLS_ONE_IN));
-        let heard = [told.map(Heard::Target), self.acknowledged(node, parcel)];
+        let announced = self.target_of(from).filter(|_| number.is_multiple_of(ANNOUNCES_ONE_IN));
+        let heard = [announced.map(Heard::Target), self.acknowledged(node, parcel)];
         for listener in &self.listeners[node as usize] {
             if let Flow::Stream(stream) = &mut self.flows[*listener as usize].flow {
                 heard.iter().flatten().for_each(|heard| stream.on_heard(self.now, *heard));

@@ -23,6 +23,7 @@ mod memory;
 mod mesh;
 mod multipath;
 mod parcel;
+mod period;
 mod shared;
 mod stream;
 mod updates;
@@ -45,6 +46,7 @@ pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
 pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Passed, Update};
+pub use period::Period;
 pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 

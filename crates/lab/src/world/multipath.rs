@@ -12,6 +12,7 @@ use freshline_core::router::Ecn;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::Period;
 use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
 use super::stream::{Completion, RoundTrips};
@@ -75,7 +76,7 @@ struct SubflowTally {
     /// Packets in its device, added up over the segments that it sent.
     held: u64,
     /// The most segments with data that it sent in a row, no other subflow between them.
-    longest_run: u64,
+    max_run: u64,
 }
 
 /// What a stream over several paths was like.
@@ -84,7 +85,7 @@ pub struct MultipathOutcome {
     /// Payload delivered in order, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// Whether it had begun and no payload had arrived by the end.
     pub never_delivered: bool,
     /// For a file, pages or a video, how long it took until everything was delivered.
@@ -117,7 +118,7 @@ pub struct SubflowOutcome {
     pub device_mean: Option<f64>,
     /// The most segments with data that it sent in a row, no other subflow between them; `None` if it
     /// sent none.
-    pub longest_run: Option<f64>,
+    pub max_run: Option<f64>,
 }
 
 impl Tally {
@@ -129,7 +130,7 @@ impl Tally {
             delivered_before: receiver.delivered_by(at),
             delivered: receiver.delivered_by(at),
             held: 0,
-            longest_run: 0,
+            max_run: 0,
         });
         Self {
             delivered_before: receiver.delivered(),
@@ -146,7 +147,7 @@ impl Tally {
         self.run = (path, before + 1);
         let subflow = &mut self.subflows[path];
         subflow.held += held;
-        subflow.longest_run = subflow.longest_run.max(self.run.1);
+        subflow.max_run = subflow.max_run.max(self.run.1);
     }
 }
 
@@ -156,7 +157,7 @@ impl Multipath {
         sender: MultipathSender,
         receiver: MultipathReceiver,
         source: MultipathSource,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
     ) -> Self {
         let tally = Tally::new(&sender, &receiver);
         let is_transfer = !matches!(source, MultipathSource::Bulk | MultipathSource::Cbr(_));
@@ -170,7 +171,7 @@ impl Multipath {
             carried: Slab::new(),
             is_transfer,
             finished_at: None,
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
             tally,
         }
     }
@@ -317,14 +318,14 @@ impl Multipath {
     /// What was measured until `now`.
     pub fn outcome(&self, now: Time) -> MultipathOutcome {
         let bps = |bytes: Bytes| self.measured.rate(now, bytes.get() as f64 * 8.0);
-        let waits = &self.receiver.reordering().waits;
-        let has_waits = waits.count() > 0;
+        let delays = &self.receiver.reordering().delays;
+        let has_delays = delays.count() > 0;
         let subflows = self.tally.subflows.iter().enumerate().map(|(at, tally)| {
             let stats = self.sender.subflows()[at].sender().stats();
             let sent = stats.segments.get() - tally.before.segments.get();
             let again = stats.retransmissions.get() - tally.before.retransmissions.get();
             SubflowOutcome {
-                longest_run: (sent > 0).then_some(tally.longest_run as f64),
+                max_run: (sent > 0).then_some(tally.max_run as f64),
                 goodput_bps: bps(tally.delivered - tally.delivered_before),
                 rtt: RoundTrips::of(&tally.round_trips),
                 retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
@@ -344,8 +345,8 @@ impl Multipath {
                 .filter(|_| self.is_transfer),
             page_mean,
             video,
-            reorder_mean: has_waits.then(|| waits.mean()),
-            reorder_p95: has_waits.then(|| waits.quantile(0.95)),
+            reorder_mean: has_delays.then(|| delays.mean()),
+            reorder_p95: has_delays.then(|| delays.quantile(0.95)),
             stats: self.sender.stats().since(&self.tally.before),
             subflows: subflows.collect(),
         }

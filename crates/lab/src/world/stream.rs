@@ -16,6 +16,7 @@ use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
+use super::Period;
 use super::host::{Host, HostOutcome};
 use super::measured::Measured;
 use super::parcel::{Body, Direction, Load};
@@ -108,7 +109,7 @@ pub struct StreamOutcome {
     /// Payload delivered, in bit/s.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// Whether it had begun and no payload had arrived by the end.
     pub never_delivered: bool,
     /// Segments sent again, of all segments; 0 to 1.
@@ -165,10 +166,10 @@ impl RoundTrips {
 }
 
 impl Tally {
-    fn new((starts_at, ends_at): (Time, Time)) -> Self {
+    fn new(Period { from: starts_at, until: ends_at }: Period) -> Self {
         let source_age = AgeProcess::starting_at(starts_at);
         Self {
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
             age: AgeMeter::starting_at(starts_at),
             source_age_from: source_age.mark(starts_at),
             source_age,
@@ -197,7 +198,7 @@ impl Stream {
         receiver: Receiver,
         host: BandLaw,
         application: Application,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
     ) -> Self {
         Self {
             sender,
@@ -212,7 +213,7 @@ impl Stream {
             waiting: VecDeque::new(),
             finished_at: None,
             newest_ack: 0,
-            tally: Tally::new((starts_at, ends_at)),
+            tally: Tally::new(Period { from: starts_at, until: ends_at }),
         }
     }
 

@@ -17,6 +17,7 @@ use freshline_core::wire;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
+use super::Period;
 use super::measured::Measured;
 use super::parcel::{Ack, Body, Load, UDP_OVER_IPV4, Update};
 
@@ -124,17 +125,17 @@ pub struct UpdateOutcome {
     /// Payload of fresh updates, in bit/s.
     pub goodput_bps: Option<f64>,
     /// The measured time: from when until when; `None` if the flow has none.
-    pub measured: Option<(Time, Time)>,
+    pub measured: Option<Period>,
     /// Whether it had begun and no update had arrived by the end.
     pub never_delivered: bool,
 }
 
 impl Tally {
-    fn new((starts_at, ends_at): (Time, Time)) -> Self {
+    fn new(Period { from: starts_at, until: ends_at }: Period) -> Self {
         let (source_age, backlog) =
             (AgeProcess::starting_at(starts_at), BacklogProcess::new(starts_at));
         Self {
-            measured: Measured::between((starts_at, ends_at)),
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
             age: AgeMeter::starting_at(starts_at),
             source_age_from: source_age.mark(starts_at),
             source_age,
@@ -164,7 +165,7 @@ impl UpdateFlow {
     pub fn new(
         (law, limits): (Box<dyn RateLaw>, Limits),
         sizes: Sizes,
-        (starts_at, ends_at): (Time, Time),
+        Period { from: starts_at, until: ends_at }: Period,
         rng: Pcg64,
     ) -> Self {
         Self {
@@ -182,7 +183,7 @@ impl UpdateFlow {
             stale: 0,
             newest: None,
             newest_acked: None,
-            tally: Tally::new((starts_at, ends_at)),
+            tally: Tally::new(Period { from: starts_at, until: ends_at }),
         }
     }
 

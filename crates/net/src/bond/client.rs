@@ -1,33 +1,34 @@
 //! The client's end: programs' connections in, one QUIC connection over several interfaces out.
 
+mod client_paths;
+mod events;
 mod program;
 #[cfg(test)]
 mod tests;
 mod udp;
-mod ways;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use client_paths::ClientPath;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpListener;
 use noq_proto::{DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId};
 use program::{Flow, Step, advance};
 use slab::Slab;
 use udp::Associations;
-use ways::Way;
 
 use super::driver::{Driver, End, Watched, run};
 use super::flow::{self, Pipe, Pumped};
-use super::link::{Link, LinkEvent, send_by};
+use super::link::{Link, send_by};
 use super::socket::Outlet;
 use super::status::{ViaReport, Watcher};
 use super::{BondError, Sending, Target, config, system};
 use crate::dial::{Lookup, Remote};
-use crate::quic::{Identity, LostReason, Trust};
+use crate::quic::{Identity, Trust};
 use crate::stop::Stop;
-use crate::via::{Interfaces, Via};
+use crate::via::{Interfaces, Via, ViaPath};
 
 /// How often interfaces are looked at, paths that are missing are opened, and flows that take too
 /// long are ended.
@@ -73,13 +74,22 @@ pub struct ClientConfig {
     pub identity: Identity,
     /// By what to leave this host, and where the server is on that way if not at `server`; empty: as
     /// the routes are.
-    pub vias: Vec<(Via, Option<SocketAddr>)>,
+    pub vias: Vec<ViaPath>,
     /// How to send.
     pub sending: Sending,
-    /// TCP addresses to listen at, and the destination of their connections; `None`: the program names
-    /// it, by SOCKS5 (CONNECT, or UDP ASSOCIATE for datagrams) or by HTTP as to a proxy (CONNECT, or a
-    /// request for `http://` in absolute form).
-    pub listen: Vec<(SocketAddr, Option<Target>)>,
+    /// Where to listen for TCP connections.
+    pub listen: Vec<ListenConfig>,
+}
+
+/// An address to listen at for TCP connections.
+#[derive(Debug, Clone)]
+pub struct ListenConfig {
+    /// The address.
+    pub address: SocketAddr,
+    /// The destination of the connections; `None`: the program names it, by SOCKS5 (CONNECT, or UDP
+    /// ASSOCIATE for datagrams) or by HTTP as to a proxy (CONNECT, or a request for `http://` in
+    /// absolute form).
+    pub target: Option<Target>,
 }
 
 struct Listener {
@@ -104,7 +114,7 @@ pub struct Client {
     is_without_address: bool,
     server_name: String,
     link: Option<Link>,
-    ways: Vec<Way>,
+    client_paths: Vec<ClientPath>,
     /// The one by which the first path goes.
     dialled: usize,
     dialled_at: Time,
@@ -140,15 +150,16 @@ impl Client {
         let endpoint = Endpoint::new(Arc::new(endpoint), None, true);
         let driver = Driver::new(endpoint, config.sending)?;
         let mut listeners = Vec::new();
-        for (address, target) in config.listen {
+        for ListenConfig { address, target } in config.listen {
             let failed = |error| BondError::Listen { address, error };
             let mut socket = TcpListener::bind(address).map_err(failed)?;
             driver.watch(&mut socket, Watched::Listener(listeners.len())).map_err(failed)?;
             listeners.push(Listener { socket, target, is_short: false });
         }
-        let vias = if config.vias.is_empty() { vec![(Via::Any, None)] } else { config.vias };
-        let ways = vias.into_iter().enumerate();
-        let ways = ways.map(|(index, (via, peer))| Way::new(index, via, peer));
+        let vias = if config.vias.is_empty() { vec![Via::Any.into()] } else { config.vias };
+        let client_paths = vias.into_iter().enumerate();
+        let client_paths =
+            client_paths.map(|(index, ViaPath { via, peer })| ClientPath::new(index, via, peer));
         Ok(Self {
             driver,
             quic,
@@ -160,7 +171,7 @@ impl Client {
             is_without_address: false,
             server_name: config.server_name,
             link: None,
-            ways: ways.collect(),
+            client_paths: client_paths.collect(),
             dialled: 0,
             dialled_at: Time::ZERO,
             dial_at: Time::ZERO,
@@ -205,11 +216,11 @@ impl Client {
     fn receive(&mut self) -> Result<bool, BondError> {
         let mut busy = false;
         let now = self.driver.instant();
-        let Self { driver, ways, link, .. } = self;
-        for way in ways {
-            let Some(outlet) = &mut way.outlet else { continue };
+        let Self { driver, client_paths, link, .. } = self;
+        for client_path in client_paths {
+            let Some(outlet) = &mut client_path.outlet else { continue };
             // Replies to unknown packets stay unsent.
-            let received = driver.receive(outlet, Some(way.label), |_, _, event, _| {
+            let received = driver.receive(outlet, Some(client_path.label), |_, _, event, _| {
                 if let (DatagramEvent::ConnectionEvent(_, event), Some(link)) =
                     (event, link.as_mut())
                 {
@@ -242,8 +253,8 @@ impl Client {
         }
         match Interfaces::read() {
             Ok(interfaces) => {
-                for index in 0..self.ways.len() {
-                    self.look_at_way(index, &interfaces, now);
+                for index in 0..self.client_paths.len() {
+                    self.check_path(index, &interfaces, now);
                 }
             }
             // No descriptors are left, perhaps; what was known still holds.
@@ -260,13 +271,14 @@ impl Client {
         if now < self.dial_at {
             return Ok(());
         }
-        let count = self.ways.len();
+        let count = self.client_paths.len();
         let next = (0..count).map(|step| (self.dialled + step) % count);
-        let Some(index) = next.into_iter().find(|index| self.ways[*index].outlet.is_some()) else {
+        let Some(index) = next.into_iter().find(|index| self.client_paths[*index].outlet.is_some())
+        else {
             return Ok(());
         };
         let instant = self.driver.clock.instant_of(now);
-        let server = self.ways[index].peer;
+        let server = self.client_paths[index].peer;
         let quic = config::next_client(&self.quic, &self.driver.sending);
         let (handle, connection) = self
             .driver
@@ -276,27 +288,30 @@ impl Client {
         self.link = Some(self.driver.link(handle, connection, instant)?);
         self.dialled = index;
         self.dialled_at = now;
-        for way in &mut self.ways {
-            way.retry_at = Time::ZERO;
+        for client_path in &mut self.client_paths {
+            client_path.retry_at = Time::ZERO;
         }
-        self.ways[index].path = Some(PathId::ZERO);
+        self.client_paths[index].path = Some(PathId::ZERO);
         Ok(())
     }
 
     fn open_paths(&mut self, now: Time) {
         let Some(link) = self.link.as_mut().filter(|link| link.is_ready) else { return };
         let instant = self.driver.clock.instant_of(now);
-        for way in &mut self.ways {
-            if way.path.is_some() || way.outlet.is_none() || now < way.retry_at {
+        for client_path in &mut self.client_paths {
+            if client_path.path.is_some()
+                || client_path.outlet.is_none()
+                || now < client_path.retry_at
+            {
                 continue;
             }
-            let network = FourTuple::new(way.peer, Some(way.label));
+            let network = FourTuple::new(client_path.peer, Some(client_path.label));
             match link.connection.open_path(network, PathStatus::Available, instant) {
-                Ok(path) => way.path = Some(path),
+                Ok(path) => client_path.path = Some(path),
                 // The server has not given enough connection IDs yet, or takes no more paths.
                 Err(error) => {
-                    tracing::debug!(via = %way.via, "no path: {error}");
-                    way.retry_at = now + RETRY;
+                    tracing::debug!(via = %client_path.via, "no path: {error}");
+                    client_path.retry_at = now + RETRY;
                 }
             }
         }
@@ -305,7 +320,7 @@ impl Client {
     /// How long the handshake may take.
     fn patience(&self) -> Span {
         let has_answered = self.link.as_ref().is_some_and(|link| link.heard_at.is_some());
-        let attempts = self.ways.len() * self.addresses.len();
+        let attempts = self.client_paths.len() * self.addresses.len();
         let rounds = self.unanswered / attempts.max(1) as u32;
         let first = if self.addresses.len() > 1 { SHORT_DIAL_TIMEOUT } else { DIAL_TIMEOUT };
         match has_answered {
@@ -333,8 +348,8 @@ impl Client {
         if !link.is_ready && !link.connection.is_closed() && now >= give_up_at {
             link.close(instant, "no answer");
             self.unanswered += 1;
-            let is_one_of_several = self.ways.len() > 1;
-            self.ways[self.dialled].on_no_answer(is_one_of_several);
+            let is_one_of_several = self.client_paths.len() > 1;
+            self.client_paths[self.dialled].on_no_answer(is_one_of_several);
             if !std::mem::replace(&mut self.is_without_answer, true) {
                 tracing::warn!(server = %self.server, "no answer; trying again");
             }
@@ -346,91 +361,11 @@ impl Client {
             if self.address >= self.addresses.len() {
                 self.address = 0;
                 self.lookup_at.get_or_insert(now);
-                self.dialled = (self.dialled + 1) % self.ways.len();
+                self.dialled = (self.dialled + 1) % self.client_paths.len();
             }
             self.look_at = now;
         }
         self.settle()
-    }
-
-    /// Takes note of what has happened to the connection.
-    fn settle(&mut self) -> Result<(), BondError> {
-        let now = self.driver.clock.now();
-        loop {
-            let Some(link) = &mut self.link else { return Ok(()) };
-            let is_drained = link.settle(&mut self.driver.endpoint);
-            let Some(event) = link.poll_event() else {
-                if is_drained {
-                    self.lose();
-                }
-                return Ok(());
-            };
-            match event {
-                LinkEvent::Ready => {
-                    (self.was_ready, self.is_without_answer) = (true, false);
-                    (self.unanswered, self.ready_at) = (0, Some(now));
-                    // It may have moved when it must be dialled again.
-                    self.lookup_at = Some(now);
-                    self.ways[self.dialled].on_up();
-                    tracing::info!(server = %self.server, "connected");
-                    self.open_paths(now);
-                    self.wake_all();
-                }
-                LinkEvent::Full => {
-                    if self.refusals == 0 {
-                        tracing::warn!(server = %self.server, "the server is full; retrying");
-                    }
-                    self.back_off(now);
-                    self.lose();
-                }
-                LinkEvent::Lost(reason) => {
-                    // Where we have ended it, the server does not know yet.
-                    self.transmit();
-                    let is_final = matches!(
-                        reason,
-                        LostReason::Distrusted(_)
-                            | LostReason::Refused(_)
-                            | LostReason::Protocol(_)
-                    );
-                    if is_final && !self.was_ready {
-                        return Err(BondError::Refused {
-                            server: self.ways[self.dialled].peer,
-                            reason,
-                        });
-                    }
-                    self.back_off(now);
-                    // A refusal that lasts is reported once.
-                    if self.refusals <= 1 {
-                        tracing::warn!(server = %self.server, "connection lost: {reason}");
-                    }
-                    self.lose();
-                }
-                LinkEvent::Opened => {}
-                LinkEvent::Limit(id, limit) => {
-                    if let Some(&key) = self.by_stream.get(&id)
-                        && let Some(pipe) = self.pipe(key)
-                    {
-                        pipe.on_limit(limit);
-                        self.driver.ready.push_back(key);
-                    }
-                }
-                LinkEvent::Datagrams => self.associations.on_frames(link, &mut self.driver, now),
-                LinkEvent::Stream(id) => self.driver.ready.extend(self.by_stream.get(&id)),
-                LinkEvent::Room => self.wake_all(),
-                LinkEvent::PathUp(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_up();
-                    }
-                    self.open_paths(now);
-                }
-                LinkEvent::PathGone(id) => {
-                    if let Some(way) = self.ways.iter_mut().find(|way| way.path == Some(id)) {
-                        way.on_gone();
-                        way.retry_at = now + RETRY;
-                    }
-                }
-            }
-        }
     }
 
     fn wake_all(&mut self) {
@@ -442,8 +377,8 @@ impl Client {
         if let Some(link) = self.link.take() {
             link.forget(&mut self.driver.endpoint);
         }
-        for way in &mut self.ways {
-            (way.path, way.is_up) = (None, false);
+        for client_path in &mut self.client_paths {
+            (client_path.path, client_path.is_up) = (None, false);
         }
         self.by_stream.clear();
         self.flows.retain(|_, flow| {
@@ -468,7 +403,7 @@ impl Client {
             Step::Open(pipe) => Some((0, key, pipe)),
             _ => None,
         });
-        let swept = flow::sweep(open, self.driver.sending.most_stuck(), now);
+        let swept = flow::sweep(open, self.driver.sending.max_stuck(), now);
         self.driver.ready.extend(swept.again);
         over.extend(swept.over);
         for key in over {
@@ -501,7 +436,7 @@ impl Client {
             let link = link.as_mut().filter(|link| link.is_ready);
             let was_asked = matches!(flow.step, Step::Asked(..));
             match advance(flow, link, by_stream, key, driver, associations) {
-                Pumped::Waits => {}
+                Pumped::Blocked => {}
                 Pumped::Again => driver.ready.push_back(key),
                 Pumped::Over => {
                     driver.refused += u64::from(was_asked && matches!(flow.step, Step::Gone));
@@ -523,7 +458,7 @@ impl End for Client {
     }
 
     fn outlet(&mut self, socket: usize) -> Option<&mut Outlet> {
-        self.ways.get_mut(socket)?.outlet.as_mut()
+        self.client_paths.get_mut(socket)?.outlet.as_mut()
     }
 
     fn pipe(&mut self, flow: usize) -> Option<&mut Pipe> {
@@ -546,7 +481,7 @@ impl End for Client {
     }
 
     fn vias(&self) -> Vec<ViaReport> {
-        self.ways.iter().map(Way::report).collect()
+        self.client_paths.iter().map(ClientPath::report).collect()
     }
 
     fn accept(&mut self, listener: usize) {
@@ -562,30 +497,38 @@ impl End for Client {
 
     fn transmit(&mut self) {
         let now = self.driver.instant();
-        let Self { link, ways, dialled, driver, .. } = self;
+        let Self { link, client_paths, dialled, driver, .. } = self;
         let Some(link) = link else { return };
-        for outlet in ways.iter_mut().filter_map(|way| way.outlet.as_mut()) {
+        for outlet in client_paths.iter_mut().filter_map(|client_path| client_path.outlet.as_mut())
+        {
             if !outlet.is_full {
                 outlet.flush();
             }
         }
-        let full: Vec<_> = ways
+        let full: Vec<_> = client_paths
             .iter()
-            .filter(|way| way.outlet.as_ref().is_none_or(|outlet| outlet.is_full))
-            .map(|way| way.label)
+            .filter(|client_path| client_path.outlet.as_ref().is_none_or(|outlet| outlet.is_full))
+            .map(|client_path| client_path.label)
             .collect();
         let is_full = |network: FourTuple| network.local_ip().is_some_and(|ip| full.contains(&ip));
         let Driver { queues, packet, .. } = driver;
         link.transmit(now, queues, packet, is_full, |local, mut to, parcel| {
-            let way = ways.iter_mut().enumerate().find(|(index, way)| match local {
-                Some(ip) => ip == way.label,
-                None => index == dialled,
-            });
+            let client_path =
+                client_paths.iter_mut().enumerate().find(|(index, client_path)| match local {
+                    Some(ip) => ip == client_path.label,
+                    None => index == dialled,
+                });
             // The label is none of this host's addresses: the socket knows its own.
             to.local = None;
-            send_by(way.and_then(|(_, way)| way.outlet.as_mut()), to, parcel);
+            send_by(
+                client_path.and_then(|(_, client_path)| client_path.outlet.as_mut()),
+                to,
+                parcel,
+            );
         });
-        for outlet in self.ways.iter_mut().filter_map(|way| way.outlet.as_mut()) {
+        for outlet in
+            self.client_paths.iter_mut().filter_map(|client_path| client_path.outlet.as_mut())
+        {
             outlet.flush();
         }
     }

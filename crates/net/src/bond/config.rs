@@ -57,7 +57,7 @@ pub struct Sending {
     /// What one stream may hold at its receiver, in bytes; at most [`Sending::WIDEST`].
     pub stream_window: u32,
     /// What all streams of a peer may hold here together, in bytes; half as much again is what waits
-    /// here for the peer's acks. At least [`Sending::LEAST_WINDOWS`] windows.
+    /// here for the peer's acks. At least [`Sending::MIN_WINDOWS`] windows.
     pub memory: u32,
     /// The most streams of one client.
     pub streams: u32,
@@ -73,15 +73,15 @@ impl Sending {
     pub const WIDEST: u32 = 2_000_000;
 
     /// Whether the scheduler uses the waits of single packets.
-    pub(super) fn wants_waits(&self) -> bool {
-        self.scheduler.wants_waits()
+    pub(super) fn wants_queueing_delays(&self) -> bool {
+        self.scheduler.wants_queueing_delays()
     }
 
     /// The largest interval of keep-alives: an idle connection ends after 30 s.
     pub const MAX_KEEP_ALIVE: Span = Span::from_secs(20);
 
     /// So many windows of a stream have room in all that streams may hold.
-    pub const LEAST_WINDOWS: u32 = 4;
+    pub const MIN_WINDOWS: u32 = 4;
 
     /// Makes the controllers of one connection.
     fn factory(&self) -> Arc<dyn ControllerFactory + Send + Sync> {
@@ -93,7 +93,7 @@ impl Sending {
 
     /// So many streams of a peer may be stuck, before those that have been so for longest are given
     /// up: together they hold at most three quarters of the memory, and the others go on.
-    pub(super) fn most_stuck(&self) -> usize {
+    pub(super) fn max_stuck(&self) -> usize {
         (self.memory / 4 * 3 / self.stream_window.max(1)) as usize
     }
 }
@@ -177,7 +177,7 @@ fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
         .datagram_send_buffer_size(udp::SEND_BUFFER)
         .congestion_controller_factory(Arc::new(Gates {
             real: sending.factory(),
-            keeps_waits: sending.wants_waits(),
+            keeps_delays: sending.wants_queueing_delays(),
         }));
     Arc::new(config)
 }

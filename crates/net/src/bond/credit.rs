@@ -35,7 +35,7 @@ use freshline_core::unit::{Span, Time};
 use noq_proto::{Connection, Dir, StreamId, VarInt};
 
 use super::Sending;
-use super::flow::{Incoming, read};
+use super::incoming::{Incoming, read};
 
 /// Stands for all streams that begin later. No stream has this number (RFC 9000, section 2.1).
 const ALL: u64 = u64::MAX;
@@ -348,7 +348,7 @@ mod tests {
         /// The bytes that the last reader took in the second half of the time.
         taken: u64,
         /// The most that all streams had received and their readers not taken.
-        most_held: u64,
+        max_held: u64,
     }
 
     /// All readers for 20 s, the last one from 5 s on; the link carries 12.5 MB/s, to the last one
@@ -366,7 +366,7 @@ mod tests {
         };
         let mut readers: Vec<_> = rates.iter().map(|rate| new(*rate)).collect();
         let last = readers.len() - 1;
-        let (mut before, mut most_held) = (0, 0);
+        let (mut before, mut max_held) = (0, 0);
         for step in 0..20_000 {
             let now = Time::ZERO + STEP * step;
             let mut room = 12_500;
@@ -382,11 +382,11 @@ mod tests {
                 let piece = (reader.limit - reader.sent).min(room);
                 reader.sent += piece;
                 room -= piece;
-                let waits = reader.sent - reader.window.consumed;
-                let fast = waits.min(reader.buffered);
+                let delays = reader.sent - reader.window.consumed;
+                let fast = delays.min(reader.buffered);
                 reader.buffered -= fast;
-                let taken = fast + (waits - fast).min(reader.rate / 1000);
-                reader.is_blocked = taken < waits;
+                let taken = fast + (delays - fast).min(reader.rate / 1000);
+                reader.is_blocked = taken < delays;
                 if let Some(limit) = reader.window.on_consumed(taken, RTT, now) {
                     reader.limits.push_back((now + RTT, limit));
                 }
@@ -395,7 +395,7 @@ mod tests {
                 }
             }
             let held: u64 = readers.iter().map(|reader| reader.sent - reader.window.consumed).sum();
-            most_held = held.max(most_held);
+            max_held = held.max(max_held);
             if step == 12_500 {
                 before = readers[last].window.consumed;
             }
@@ -403,7 +403,7 @@ mod tests {
         let taken = readers[last].window.consumed - before;
         drop(readers);
         assert_eq!(pool.extra.load(Ordering::Relaxed), 0);
-        Run { taken, most_held }
+        Run { taken, max_held }
     }
 
     #[test]
@@ -416,10 +416,10 @@ mod tests {
             // As many that read nothing at all as those that read slowly.
             let rates = (0..slow).map(|index| SLOW * (index % 2));
             let rates: Vec<_> = rates.chain([fast]).collect();
-            let Run { taken, most_held } = run(&rates, &sending);
-            println!("{slow} slow: {taken} of {alone} bytes, {most_held} held");
+            let Run { taken, max_held } = run(&rates, &sending);
+            println!("{slow} slow: {taken} of {alone} bytes, {max_held} held");
             assert!(taken * 10 >= alone * 8, "{slow} slow: {taken} of {alone}");
-            assert!(most_held <= u64::from(sending.memory), "{most_held}");
+            assert!(max_held <= u64::from(sending.memory), "{max_held}");
         }
     }
 

@@ -28,7 +28,7 @@ use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 
 /// How often an end says how it fares.
-const TELL: Span = Span::from_millis(200);
+const PUBLISH_EVERY: Span = Span::from_millis(200);
 
 /// Receives of one socket before others are looked after.
 const BATCHES_A_TURN: usize = 8;
@@ -160,7 +160,7 @@ pub(super) struct Driver {
     pub(super) refusals: Refusals,
     pub(super) datagrams: Datagrams,
     began_at: Time,
-    tell_at: Time,
+    publish_at: Time,
     pub(super) watcher: Watcher,
 }
 
@@ -185,7 +185,7 @@ impl Driver {
             refusals: Refusals::default(),
             datagrams: Datagrams::default(),
             began_at: clock.now(),
-            tell_at: Time::ZERO,
+            publish_at: Time::ZERO,
             watcher: Watcher::default(),
         })
     }
@@ -198,7 +198,7 @@ impl Driver {
 
     /// Watches a UDP socket, and has it report when packets leave where the scheduler uses that.
     pub(super) fn watch_outlet(&self, outlet: &mut Outlet, index: usize) -> io::Result<()> {
-        if self.sending.wants_waits() {
+        if self.sending.wants_queueing_delays() {
             outlet.stamp_departures(self.clock);
         }
         self.watch(&mut outlet.socket.udp, Watched::Socket(index))
@@ -274,7 +274,7 @@ pub(super) fn run(end: &mut impl End, stop: &Stop, until: Option<Time>) -> Resul
         let busy = end.turn(now)?;
         end.transmit();
         let is_over = stop.is_stopped() || until.is_some_and(|until| now >= until);
-        tell(end, now, is_over);
+        publish(end, now, is_over);
         if is_over {
             close(end);
             return Ok(());
@@ -318,18 +318,18 @@ fn wait(
     let instant = driver.clock.instant_of(now);
     let link = links.filter_map(|link| link.next_timeout(instant)).min();
     let link = link.map(|at| now + at.saturating_duration_since(instant).into());
-    let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.tell_at), until]);
+    let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.publish_at), until]);
     Ok(driver.sleeper.sleep(now, wake, events)?)
 }
 
 /// Says how the end fares, now and then, and at its end.
-fn tell(end: &mut impl End, now: Time, is_over: bool) {
+fn publish(end: &mut impl End, now: Time, is_over: bool) {
     let (flows, vias, udp_flows) = (end.flows(), end.vias(), end.udp_flows());
     let (driver, links) = end.parts();
-    if now < driver.tell_at && !is_over {
+    if now < driver.publish_at && !is_over {
         return;
     }
-    driver.tell_at = now + TELL;
+    driver.publish_at = now + PUBLISH_EVERY;
     let instant = driver.clock.instant_of(now);
     let (mut ready, mut paths) = (0, Vec::new());
     for link in links {
@@ -337,7 +337,7 @@ fn tell(end: &mut impl End, now: Time, is_over: bool) {
         paths.extend(paths_of(link, &mut driver.queues, instant));
     }
     paths.sort_by(|a, b| (a.link, &a.path).cmp(&(b.link, &b.path)));
-    driver.watcher.tell(BondReport {
+    driver.watcher.publish(BondReport {
         duration_s: now.since(driver.began_at).as_secs_f64(),
         scheduler: driver.sending.scheduler.name(),
         links: ready,

@@ -17,10 +17,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
-use noq_proto::{Connection, ReadError, ReadableError, StreamId, VarInt, WriteError};
+use noq_proto::{Connection, StreamId, VarInt, WriteError};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::credit::Window;
+use super::incoming::{Incoming, read};
 use super::link::Link;
 
 /// The most that is read at once, either way; and the most of TCP's bytes that waits for a stream.
@@ -52,7 +53,7 @@ const RESET: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pumped {
     /// It waits for one of its ends.
-    Waits,
+    Blocked,
     /// It can go on at once; others first.
     Again,
     /// It is over; so is the stream.
@@ -175,7 +176,7 @@ impl Pipe {
         match (self.is_finished && self.is_shut, again) {
             (true, _) => Pumped::Over,
             (false, true) => Pumped::Again,
-            (false, false) => Pumped::Waits,
+            (false, false) => Pumped::Blocked,
         }
     }
 
@@ -216,9 +217,9 @@ impl Pipe {
     /// to when a third of its buffer is free, and a program that reads slowly does not bring that
     /// about for a long time.
     fn try_again(&mut self) -> bool {
-        let waits = !self.down.is_empty() && !self.is_writable;
-        self.is_writable |= waits;
-        waits
+        let delays = !self.down.is_empty() && !self.is_writable;
+        self.is_writable |= delays;
+        delays
     }
 
     /// Reduces the stream's window if TCP takes less than that; whether its limit must be repeated.
@@ -374,34 +375,6 @@ pub(super) fn sweep<'a>(
         swept.over.extend(of_one[..too_many].iter().map(|(.., key)| key));
     }
     swept
-}
-
-/// What a stream has for us.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Incoming {
-    Bytes(Bytes),
-    Nothing,
-    End,
-    Reset,
-}
-
-/// Reads at most `most` bytes of a stream.
-pub(super) fn read(connection: &mut Connection, stream: StreamId, most: usize) -> Incoming {
-    let mut receiver = connection.recv_stream(stream);
-    let mut chunks = match receiver.read(true) {
-        Ok(chunks) => chunks,
-        Err(ReadableError::ClosedStream) => return Incoming::End,
-        Err(ReadableError::IllegalOrderedRead) => return Incoming::Reset,
-    };
-    let incoming = match chunks.next(most) {
-        Ok(Some(chunk)) => Incoming::Bytes(chunk.bytes),
-        Ok(None) => Incoming::End,
-        Err(ReadError::Blocked) => Incoming::Nothing,
-        Err(ReadError::Reset(_)) => Incoming::Reset,
-    };
-    // Window updates leave with the next transmit anyway.
-    let _ = chunks.finalize();
-    incoming
 }
 
 /// Ends both directions of a stream at once.

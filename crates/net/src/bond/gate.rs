@@ -26,7 +26,7 @@ use freshline_core::unit::Span;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use noq_proto::{Connection, PathId, RttEstimator};
 
-use super::waits::{Expected, Waits};
+use super::queueing_delays::{Expected, QueueingDelays};
 
 /// What a closed gate gives as its window; zero would trip an assertion of the pacer.
 const CLOSED: u64 = 1;
@@ -35,7 +35,7 @@ const CLOSED: u64 = 1;
 pub(super) struct Gates {
     pub(super) real: Arc<dyn ControllerFactory + Send + Sync>,
     /// Whether the waits of packets are kept, which costs a lock per packet.
-    pub(super) keeps_waits: bool,
+    pub(super) keeps_delays: bool,
 }
 
 impl fmt::Debug for Gates {
@@ -54,7 +54,7 @@ impl ControllerFactory for Gates {
             window: real.window(),
             mtu: current_mtu.into(),
             inflight: 0,
-            most_inflight: 0,
+            max_inflight: 0,
             is_in_slow_start: true,
             ssthresh: None,
             pacing_rate: None,
@@ -67,8 +67,8 @@ impl ControllerFactory for Gates {
             acked_bytes: 0,
             lost_bytes: 0,
         };
-        let waits = self.keeps_waits.then(Arc::default);
-        Box::new(Gate { real, handle: Handle(Arc::new(Mutex::new(reading)), waits) })
+        let delays = self.keeps_delays.then(Arc::default);
+        Box::new(Gate { real, handle: Handle(Arc::new(Mutex::new(reading)), delays) })
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Reading {
     /// Bytes.
     pub(super) inflight: u64,
     /// The most in flight since the last batch of acks.
-    most_inflight: u64,
+    max_inflight: u64,
     is_in_slow_start: bool,
     /// The slow-start threshold, in bytes; `None` before the first loss and for a law without one.
     pub(super) ssthresh: Option<u64>,
@@ -110,9 +110,9 @@ impl Reading {
     /// Whether what was in flight shows that the window, and nothing else, holds this path back.
     fn is_limited(&self) -> bool {
         if self.is_in_slow_start {
-            return self.window < 2 * self.most_inflight;
+            return self.window < 2 * self.max_inflight;
         }
-        self.most_inflight + self.mtu > self.window - self.window / 8
+        self.max_inflight + self.mtu > self.window - self.window / 8
     }
 
     /// RFC 9002, section 6.2.1, without the far end's delay.
@@ -123,7 +123,7 @@ impl Reading {
 
 /// Opens and closes a gate, and reads what is behind it.
 #[derive(Debug, Clone)]
-pub(super) struct Handle(Arc<Mutex<Reading>>, Option<Arc<Mutex<Waits>>>);
+pub(super) struct Handle(Arc<Mutex<Reading>>, Option<Arc<Mutex<QueueingDelays>>>);
 
 impl Handle {
     /// The gate of a path; `None` for one that is gone.
@@ -154,37 +154,37 @@ impl Handle {
     }
 
     /// The waits of packets, where the scheduler wants them.
-    fn waits(&self) -> Option<MutexGuard<'_, Waits>> {
+    fn delays(&self) -> Option<MutexGuard<'_, QueueingDelays>> {
         Some(self.1.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Packets that are sent from now on are expected to spend this time in the device queue.
     pub(super) fn expect_wait(&self, expected: Expected) {
-        if let Some(mut waits) = self.waits() {
-            waits.expect(expected);
+        if let Some(mut delays) = self.delays() {
+            delays.expect(expected);
         }
     }
 
     /// The packet that was sent since the last call, if it wants to know when it left its device.
     pub(super) fn take_pending(&self) -> Option<Pending> {
-        let (number, sent_at) = self.waits()?.take_sent()?;
+        let (number, sent_at) = self.delays()?.take_sent()?;
         Some(Pending::new(Arc::clone(self.1.as_ref()?), number, sent_at))
     }
 
     /// The wait by a departure's stamp of the packet that was acknowledged last; `None` where such
     /// stamps do not come.
     pub(super) fn stamped_wait(&self) -> Option<Span> {
-        self.waits()?.stamped()
+        self.delays()?.stamped()
     }
 
     /// Packets that were acknowledged since the last call. `smoothed` is the path's smoothed round
     /// trip, which the controller learns one ACK frame late.
     pub(super) fn take_acked(&self, smoothed: Option<Duration>) -> Vec<Acked> {
-        let Some(mut waits) = self.waits() else { return Vec::new() };
+        let Some(mut delays) = self.delays() else { return Vec::new() };
         if let Some(smoothed) = smoothed {
-            waits.settle(smoothed);
+            delays.settle(smoothed);
         }
-        let acked = waits.take();
+        let acked = delays.take();
         if !acked.is_empty() {
             let mut reading = self.lock();
             reading.srtt = smoothed.or(reading.srtt);
@@ -200,14 +200,14 @@ impl Handle {
 /// A packet whose departure from the device is to be told.
 #[derive(Debug)]
 pub(super) struct Pending {
-    waits: Arc<Mutex<Waits>>,
+    delays: Arc<Mutex<QueueingDelays>>,
     number: u64,
     sent_at: Instant,
 }
 
 impl Pending {
-    pub(super) fn new(waits: Arc<Mutex<Waits>>, number: u64, sent_at: Instant) -> Self {
-        Self { waits, number, sent_at }
+    pub(super) fn new(delays: Arc<Mutex<QueueingDelays>>, number: u64, sent_at: Instant) -> Self {
+        Self { delays, number, sent_at }
     }
 
     /// When QUIC sent it.
@@ -217,7 +217,7 @@ impl Pending {
 
     /// It left the device this time after it was sent.
     pub(super) fn on_left(&self, wait: Span) {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner).on_left(self.number, wait);
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner).on_left(self.number, wait);
     }
 }
 
@@ -247,12 +247,12 @@ impl Controller for Gate {
 
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         self.real.on_packet_sent(now, bytes, pn);
-        if let Some(mut waits) = self.handle.waits() {
-            waits.on_sent(pn, now);
+        if let Some(mut delays) = self.handle.delays() {
+            delays.on_sent(pn, now);
         }
         let mut reading = self.handle.lock();
         reading.inflight += u64::from(bytes);
-        reading.most_inflight = reading.most_inflight.max(reading.inflight);
+        reading.max_inflight = reading.max_inflight.max(reading.inflight);
         reading.waiting_since.get_or_insert(now);
         reading.sent_at = Some(now);
     }
@@ -274,8 +274,8 @@ impl Controller for Gate {
     ) {
         let is_limited = self.handle.read().is_limited();
         self.real.on_ack(now, sent, bytes, pn, !is_limited, rtt);
-        if let Some(mut waits) = self.handle.waits() {
-            waits.on_acked(pn, rtt.get());
+        if let Some(mut delays) = self.handle.delays() {
+            delays.on_acked(pn, rtt.get());
         }
         let mut reading = self.handle.lock();
         let sample = now.saturating_duration_since(sent);
@@ -298,11 +298,11 @@ impl Controller for Gate {
         let is_limited = self.handle.read().is_limited();
         self.real.on_end_acks(now, in_flight, !is_limited, largest_packet_num_acked);
         self.publish();
-        if let Some(mut waits) = self.handle.waits() {
-            waits.on_frame_over();
+        if let Some(mut delays) = self.handle.delays() {
+            delays.on_frame_over();
         }
         let mut reading = self.handle.lock();
-        (reading.inflight, reading.most_inflight) = (in_flight, in_flight);
+        (reading.inflight, reading.max_inflight) = (in_flight, in_flight);
         reading.heard_at = Some(now);
         reading.waiting_since = (in_flight > 0).then_some(now);
     }
@@ -397,8 +397,8 @@ mod tests {
         gate_that(true)
     }
 
-    fn gate_that(keeps_waits: bool) -> (Box<dyn Controller>, Handle) {
-        let gates = Arc::new(Gates { real: Arc::new(CubicConfig::default()), keeps_waits });
+    fn gate_that(keeps_delays: bool) -> (Box<dyn Controller>, Handle) {
+        let gates = Arc::new(Gates { real: Arc::new(CubicConfig::default()), keeps_delays });
         let gate = gates.build(now(), 1200);
         let handle = gate.clone_box().into_any().downcast::<Gate>().unwrap().handle;
         (gate, handle)
@@ -439,12 +439,12 @@ mod tests {
 
     #[test]
     fn waits_are_kept_for_schedulers_that_want_them() {
-        for keeps_waits in [true, false] {
-            let (mut gate, handle) = gate_that(keeps_waits);
+        for keeps_delays in [true, false] {
+            let (mut gate, handle) = gate_that(keeps_delays);
             handle.expect_wait(Expected { wait: Some(Span::from_millis(5)), is_final: false });
             gate.on_packet_sent(now(), 1000, 0);
-            assert_eq!(handle.waits().is_some(), keeps_waits);
-            assert_eq!(handle.take_pending().is_some(), keeps_waits);
+            assert_eq!(handle.delays().is_some(), keeps_delays);
+            assert_eq!(handle.take_pending().is_some(), keeps_delays);
             assert_eq!(handle.take_acked(None), [], "nothing was acknowledged");
         }
     }

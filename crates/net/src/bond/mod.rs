@@ -26,8 +26,10 @@ mod gate;
 pub mod greeting;
 pub mod head;
 mod http;
+mod incoming;
 mod link;
 mod paths;
+mod queueing_delays;
 mod queues;
 mod resolve;
 mod rules;
@@ -38,11 +40,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod udp;
-mod waits;
 
 use std::io;
 
-pub use client::{Client, ClientConfig};
+pub use client::{Client, ClientConfig, ListenConfig};
 pub use config::{Congestion, Sending};
 pub use head::{BadTarget, Target};
 pub use rules::{Allow, BadAllow};
@@ -51,7 +52,7 @@ pub use status::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 
 use crate::quic::{LostReason, TrustError};
 use crate::system::{SystemError, system};
-pub use crate::via::Via;
+pub use crate::via::{Via, ViaPath};
 
 /// Why an end of a bond cannot run, or cannot go on.
 #[derive(Debug, thiserror::Error)]

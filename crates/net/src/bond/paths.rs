@@ -30,14 +30,14 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use freshline_core::path::{
-    self, Choice, DeviceQueue, Flow, MOST_PATHS, PathState, Scheduler, SchedulerConfig,
+    self, Choice, DeviceQueue, Flow, MAX_PATHS, PathState, Scheduler, SchedulerConfig,
 };
 use freshline_core::unit::{Bytes, Span, Time};
 use noq_proto::{Connection, FourTuple, PathId, Transmit};
 
 use super::Sending;
 use super::gate::{Handle, Pending, Reading};
-use super::waits::Expected;
+use super::queueing_delays::Expected;
 use crate::via::{QueueReport, Seen, SeenBy};
 
 /// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
@@ -311,7 +311,7 @@ impl Paths {
                 continue;
             }
             let is_free = |slot: &u8| !self.paths.iter().any(|path| path.slot.0 == *slot);
-            let Some(slot) = (0..MOST_PATHS as u8).find(is_free) else { continue };
+            let Some(slot) = (0..MAX_PATHS as u8).find(is_free) else { continue };
             let slot = path::PathId(slot);
             self.scheduler.forget(slot);
             self.for_datagrams.iter_mut().for_each(|it| it.forget(slot));
@@ -383,7 +383,7 @@ impl Paths {
     /// When [`Paths::begin`] is due although nothing happens.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let open_timeout = self.open_timeout();
-        let waits = self.paths.iter().flat_map(|path| {
+        let delays = self.paths.iter().flat_map(|path| {
             let reading = path.gate.read();
             let after = |span| reading.waiting_since.map(|since| since + span);
             match path.is_established {
@@ -393,7 +393,7 @@ impl Paths {
         });
         let late = self.received_at.filter(|_| self.is_data_waiting).map(|at| at + ACK_LATE);
         // What is past was seen to in the last turn, as far as it could be.
-        waits
+        delays
             .flatten()
             .chain(late)
             .chain(self.probe_at())

@@ -63,11 +63,11 @@ impl Rules {
         if self.is_listed(target, address) {
             return Ok(true);
         }
-        let stands_for = plain(address);
+        let canonical = plain(address);
         // Without a route it is nobody's here.
-        let leads_home = || stands_for != address && is_own(stands_for).unwrap_or(false);
-        let is_far = is_public(stands_for) && !is_own(address)? && !leads_home();
-        Ok(is_far && !Networks::read()?.hold(&[address, stands_for]))
+        let leads_home = || canonical != address && is_own(canonical).unwrap_or(false);
+        let is_far = is_public(canonical) && !is_own(address)? && !leads_home();
+        Ok(is_far && !Networks::read()?.hold(&[address, canonical]))
     }
 
     /// Whether it was allowed expressly.

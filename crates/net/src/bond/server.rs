@@ -215,28 +215,7 @@ impl Server {
             };
             match event {
                 LinkEvent::Ready if self.clients() > self.max_links => {
-                    let instant = self.driver.clock.instant_of(now);
-                    let newcomer = self.origin(handle);
-                    let out = self.gone(instant).filter(|out| *out != handle);
-                    let out = out.or_else(|| self.gives_way(&newcomer)).unwrap_or(handle);
-                    let reason =
-                        if out == handle { Refusal::Connections } else { Refusal::Displaced };
-                    self.driver.refusals.count(reason);
-                    self.shares.remove(out.0 as u32);
-                    if out != handle {
-                        self.shares.insert(handle.0 as u32, &newcomer);
-                    }
-                    if out != handle {
-                        tracing::info!(
-                            client = out.0,
-                            "its place is needed: it is silent, or one of many"
-                        );
-                        self.drop_flows(out);
-                    }
-                    if let Some((link, _)) = self.links.get_mut(&out) {
-                        link.is_ready = false;
-                        link.close(instant, TOO_MANY);
-                    }
+                    self.make_room(handle, now);
                 }
                 LinkEvent::Ready => {
                     let origin = self.origin(handle);
@@ -249,18 +228,7 @@ impl Server {
                     tracing::info!(client = handle.0, "gone: {reason}");
                     self.drop_flows(handle);
                 }
-                LinkEvent::Opened => {
-                    while let Some((link, _)) = self.links.get_mut(&handle)
-                        && let Some(stream) = link.connection.streams().accept(Dir::Bi)
-                    {
-                        let step = Step::Head(Vec::new());
-                        let key =
-                            self.flows.insert(Flow { link: handle, stream, step, began_at: now });
-                        self.driver.streams += 1;
-                        self.by_stream.insert((handle, stream), key);
-                        self.driver.ready.push_back(key);
-                    }
-                }
+                LinkEvent::Opened => self.accept_streams(handle, now),
                 LinkEvent::Stream(id) => {
                     self.driver.ready.extend(self.by_stream.get(&(handle, id)));
                 }
@@ -279,6 +247,40 @@ impl Server {
                     tracing::info!(client = handle.0, path = %id, "path down");
                 }
             }
+        }
+    }
+
+    /// One client too many: it or another one goes.
+    fn make_room(&mut self, handle: ConnectionHandle, now: Time) {
+        let instant = self.driver.clock.instant_of(now);
+        let newcomer = self.origin(handle);
+        let out = self.gone(instant).filter(|out| *out != handle);
+        let out = out.or_else(|| self.gives_way(&newcomer)).unwrap_or(handle);
+        let reason = if out == handle { Refusal::Connections } else { Refusal::Displaced };
+        self.driver.refusals.count(reason);
+        self.shares.remove(out.0 as u32);
+        if out != handle {
+            self.shares.insert(handle.0 as u32, &newcomer);
+        }
+        if out != handle {
+            tracing::info!(client = out.0, "its place is needed: it is silent, or one of many");
+            self.drop_flows(out);
+        }
+        if let Some((link, _)) = self.links.get_mut(&out) {
+            link.is_ready = false;
+            link.close(instant, TOO_MANY);
+        }
+    }
+
+    fn accept_streams(&mut self, handle: ConnectionHandle, now: Time) {
+        while let Some((link, _)) = self.links.get_mut(&handle)
+            && let Some(stream) = link.connection.streams().accept(Dir::Bi)
+        {
+            let step = Step::Head(Vec::new());
+            let key = self.flows.insert(Flow { link: handle, stream, step, began_at: now });
+            self.driver.streams += 1;
+            self.by_stream.insert((handle, stream), key);
+            self.driver.ready.push_back(key);
         }
     }
 
@@ -341,7 +343,7 @@ impl Server {
             Step::Open(pipe) => Some((flow.link.0, key, pipe)),
             _ => None,
         });
-        let swept = flow::sweep(open, self.driver.sending.most_stuck(), now);
+        let swept = flow::sweep(open, self.driver.sending.max_stuck(), now);
         self.driver.ready.extend(swept.again);
         for key in swept.over {
             let flow = &self.flows[key];
@@ -365,7 +367,7 @@ impl Server {
                 Step::Open(pipe) => {
                     let Some((link, _)) = self.links.get_mut(&flow.link) else { continue };
                     match self.driver.pump(pipe, link) {
-                        Pumped::Waits => {}
+                        Pumped::Blocked => {}
                         Pumped::Again => self.driver.ready.push_back(key),
                         Pumped::Over => self.forget(key),
                     }

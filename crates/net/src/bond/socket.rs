@@ -16,10 +16,10 @@ use crate::via::{Departures, Via, bind};
 const SEND_BUFFER: usize = 4 << 20;
 
 /// The most datagrams of equal length that go out in one call.
-const MOST_SEGMENTS: usize = 32;
+const MAX_SEGMENTS: usize = 32;
 
 /// The most that wait while a socket is full: acks and probes, which no gate holds back.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// A datagram that leaves.
 #[derive(Debug)]
@@ -99,11 +99,11 @@ impl Outlet {
     /// same address, at most [`Parcel::train`] together. Loses it where too many wait.
     pub(super) fn push(&mut self, to: Address, parcel: Parcel<'_>) {
         let Parcel { contents: datagram, train, packet } = parcel;
-        let most = train.min(MOST_SEGMENTS).min(self.socket.segments());
+        let most = train.min(MAX_SEGMENTS).min(self.socket.segments());
         if self.waiting.len() > 1 && !self.is_full {
             self.flush();
         }
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MAX_WAITING {
             // Lost, as in any full queue.
             return;
         }

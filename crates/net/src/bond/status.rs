@@ -115,7 +115,7 @@ impl Watcher {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn tell(&self, report: BondReport) {
+    pub(super) fn publish(&self, report: BondReport) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }

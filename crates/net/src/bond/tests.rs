@@ -14,7 +14,7 @@ use noq_proto::{DatagramEvent, Dir, Endpoint, EndpointConfig, FourTuple, PathSta
 
 use super::fairness::Bottleneck;
 use super::flooded::Devices;
-use super::flow::{Incoming, read};
+use super::incoming::{Incoming, read};
 use super::link::{Link, LinkEvent};
 use super::paths::Paths;
 use super::{Sending, config};

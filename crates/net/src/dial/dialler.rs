@@ -218,9 +218,9 @@ impl<I: Inlet> Dialler<I> {
     pub(crate) fn next_timer(&self) -> Option<Time> {
         let links = self.attempts.iter().filter_map(|attempt| attempt.link.next_timer());
         let race = self.race.as_ref().and_then(Race::next_at);
-        let waits = self.attempts.is_empty() && race.is_none() && !self.lookup.is_asking();
+        let is_waiting = self.attempts.is_empty() && race.is_none() && !self.lookup.is_asking();
         let redials = self.settings.redials && self.is_down();
-        links.chain(race).chain((waits || redials).then_some(self.retry.0)).min()
+        links.chain(race).chain((is_waiting || redials).then_some(self.retry.0)).min()
     }
 
     /// The next event. Attempts that fail are not reported while another one may succeed.

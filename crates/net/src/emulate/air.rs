@@ -101,8 +101,8 @@ impl AirCapture {
     }
 
     /// Notes a packet that came over the air; `ip` is all of it.
-    pub(super) fn record<P>(&mut self, come: &Delivered<P>, ip: &[u8]) {
-        let Delivered { at, from, to, frame, .. } = *come;
+    pub(super) fn record<P>(&mut self, arrival: &Delivered<P>, ip: &[u8]) {
+        let Delivered { at, from, to, frame, .. } = *arrival;
         let radio = Radiotap {
             tsft: Some(frame.at.since(self.start).as_micros()),
             phy: self.phy(frame.rate),
@@ -230,7 +230,7 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
-    fn come(frame: u64, at: u64) -> Delivered<Update> {
+    fn arrival(frame: u64, at: u64) -> Delivered<Update> {
         let frame = Received { at: Time::from_nanos(frame), rate: BitRate::from_bps(87_750_000) };
         Delivered { at: Time::from_nanos(at), from: 0, to: 1, frame, packet: Update }
     }
@@ -247,8 +247,8 @@ mod tests {
         let mut air = AirCapture::of(Some(file.path()), &config, &built, zero).unwrap().unwrap();
         let ip = [0x45; 20];
         // The second of three was held back by what came in the next frame.
-        for come in [come(5_000, 5_000), come(9_000, 9_000), come(5_000, 9_000)] {
-            air.record(&come, &ip);
+        for arrival in [arrival(5_000, 5_000), arrival(9_000, 9_000), arrival(5_000, 9_000)] {
+            air.record(&arrival, &ip);
         }
         air.flush().unwrap();
         let bytes = std::fs::read(file.path()).unwrap();

@@ -79,8 +79,8 @@ impl FrameLog {
     }
 
     /// Notes a packet that came over the air.
-    pub(super) fn record<P: Packet>(&mut self, come: &Delivered<P>) {
-        let Delivered { at: delivered, from, to, frame, ref packet } = *come;
+    pub(super) fn record<P: Packet>(&mut self, arrival: &Delivered<P>) {
+        let Delivered { at: delivered, from, to, frame, ref packet } = *arrival;
         let (frame, rate) = (frame.at, frame.rate);
         let run = Run { frame, delivered, from, to, rate, packets: 0, bytes: Bytes::ZERO };
         if self.run.is_none_or(|last| Run { packets: 0, bytes: Bytes::ZERO, ..last } != run) {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn come(to: u32, frame: u64, at: u64) -> Delivered<Update> {
+    fn arrival(to: u32, frame: u64, at: u64) -> Delivered<Update> {
         let frame = Received { at: Time::from_nanos(frame), rate: BitRate::from_mbps(65) };
         Delivered { at: Time::from_nanos(at), from: 0, to, frame, packet: Update }
     }
@@ -133,7 +133,13 @@ mod tests {
     fn what_was_held_back_has_a_line_of_its_own() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut log = FrameLog::create(file.path(), Duration::from_secs(1)).unwrap();
-        for packet in [come(1, 5, 5), come(1, 5, 5), come(1, 9, 9), come(1, 5, 9), come(2, 9, 9)] {
+        for packet in [
+            arrival(1, 5, 5),
+            arrival(1, 5, 5),
+            arrival(1, 9, 9),
+            arrival(1, 5, 9),
+            arrival(2, 9, 9),
+        ] {
             log.record(&packet);
         }
         log.flush().unwrap();

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use freshline_core::dscp::Dscp;
-use freshline_core::link::{Conditions, ConditionsConfig, Delivered, Passage, SpanHistogram, Way};
+use freshline_core::link::{
+    Conditions, ConditionsConfig, Delivered, Direction, Passage, SpanHistogram,
+};
 use freshline_core::router::Drop;
 use freshline_core::unit::{Bytes, Time};
 use mio::net::UdpSocket;
@@ -146,8 +148,8 @@ impl Relay {
         Report {
             seed: self.seed,
             duration_s: now.since(Time::ZERO).as_secs_f64(),
-            forward: self.report_of(Way::Forward, now),
-            back: self.report_of(Way::Return, now),
+            forward: self.report_of(Direction::Forward, now),
+            back: self.report_of(Direction::Return, now),
             wlan: CellReport::of(&self.config, &self.conditions, Time::ZERO, now),
             flows: self.flows.report(),
             target_unreachable: self.target_unreachable,
@@ -155,9 +157,9 @@ impl Relay {
         }
     }
 
-    fn report_of(&self, way: Way, now: Time) -> DirectionReport {
-        let lateness = &self.lateness[way as usize];
-        DirectionReport::new(&self.config, &self.conditions, way, lateness, Time::ZERO, now)
+    fn report_of(&self, direction: Direction, now: Time) -> DirectionReport {
+        let lateness = &self.lateness[direction as usize];
+        DirectionReport::new(&self.config, &self.conditions, direction, lateness, Time::ZERO, now)
     }
 
     /// Writes what is still in memory of the log of frames and of the air.
@@ -169,7 +171,7 @@ impl Relay {
     fn send_forward(&mut self) {
         for _ in 0..BATCH {
             let now = self.now();
-            let Some(datagram) = self.poll(now, Way::Forward) else { break };
+            let Some(datagram) = self.poll(now, Direction::Forward) else { break };
             let target = self.flows.target();
             let sent = self
                 .flows
@@ -183,7 +185,7 @@ impl Relay {
         for _ in 0..VOLLEYS {
             let now = self.now();
             while !volley.is_full() {
-                let Some(datagram) = self.poll(now, Way::Return) else { break };
+                let Some(datagram) = self.poll(now, Direction::Return) else { break };
                 match self.flows.get(datagram.flow).map(|flow| (flow.local, flow.client)) {
                     Some((local, client)) => volley.push(datagram, local, client),
                     None => self.settle(datagram, None),
@@ -197,12 +199,12 @@ impl Relay {
         }
     }
 
-    /// The next datagram that has come to the end of `way`.
-    fn poll(&mut self, now: Time, way: Way) -> Option<Datagram> {
+    /// The next datagram that has arrived in `direction`.
+    fn poll(&mut self, now: Time, direction: Direction) -> Option<Datagram> {
         self.log_frames(now);
         let Delivered { at, packet } =
-            self.conditions.poll(now, way, &mut recycle(&mut self.pool))?;
-        self.lateness[way as usize].record(now.since(at));
+            self.conditions.poll(now, direction, &mut recycle(&mut self.pool))?;
+        self.lateness[direction as usize].record(now.since(at));
         Some(Datagram { dscp: self.dscp.unwrap_or(packet.dscp), ..packet })
     }
 
@@ -213,16 +215,16 @@ impl Relay {
             return;
         }
         let mut log = |passage: Passage<'_, Datagram>| {
-            let Passage::Air(come) = passage else { return };
+            let Passage::Air(arrival) = passage else { return };
             if let Some(frames) = frames {
-                frames.record(come);
+                frames.record(arrival);
             }
-            if let (Some(air), Some(flow)) = (&mut *air, flows.get(come.packet.flow)) {
-                let to_client = come.to == come.packet.station;
+            if let (Some(air), Some(flow)) = (&mut *air, flows.get(arrival.packet.flow)) {
+                let to_client = arrival.to == arrival.packet.station;
                 let here = SocketAddr::new(flow.local.unwrap_or(server.ip()), server.port());
                 let (from, to) = if to_client { (here, flow.client) } else { (flow.client, here) };
-                come.packet.write_ip(from, to, packet);
-                air.record(come, packet);
+                arrival.packet.write_ip(from, to, packet);
+                air.record(arrival, packet);
             }
         };
         conditions.advance(now, &mut recycle(pool), &mut log);
@@ -272,25 +274,25 @@ impl Relay {
         let now = self.now();
         let Received { len, from, info } = received;
         let dscp = info.dscp.unwrap_or_default();
-        let (way, token) = match socket {
+        let (direction, token) = match socket {
             LISTENER => {
                 let opened = from.and_then(|client| self.flows.of_client(now, client, info.to));
                 let Some(flow) = opened else { return };
-                (Way::Forward, flow)
+                (Direction::Forward, flow)
             }
-            flow => (Way::Return, flow),
+            flow => (Direction::Return, flow),
         };
         let target = self.flows.target();
         let Some(flow) = self.flows.touch(now, token) else { return };
-        let key = match way {
-            Way::Forward => key(flow.client, target),
-            Way::Return => key(target, flow.client),
+        let key = match direction {
+            Direction::Forward => key(flow.client, target),
+            Direction::Return => key(target, flow.client),
         };
         let (station, headers) = (flow.station, self.headers);
         let payload = self.pool.copy_of(&self.scratch[..len]);
         let datagram = Datagram { flow: token, station, payload, key, dscp, headers };
         self.log_frames(now);
-        self.conditions.enqueue(now, way, datagram, &mut recycle(&mut self.pool));
+        self.conditions.enqueue(now, direction, datagram, &mut recycle(&mut self.pool));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use freshline_core::link::{
-    Airborne, Conditions, ConditionsConfig, DropCounts, Hop, HopConfig, SpanHistogram, Way,
+    Airborne, Conditions, ConditionsConfig, Direction, DropCounts, Hop, HopConfig, SpanHistogram,
 };
 use freshline_core::router::{Packet, Qdisc};
 use freshline_core::unit::{Span, Time};
@@ -151,13 +151,13 @@ impl CellReport {
         start: Time,
         now: Time,
     ) -> Option<Self> {
-        let (told, cell) = (config.wlan.clone()?, conditions.cell()?);
+        let (wlan_config, cell) = (config.wlan.clone()?, conditions.cell()?);
         let elapsed = now.since(start);
         let stats = cell.stats();
         let stations = (0u32..).zip(&stats.stations).filter(|(_, station)| is_active(station));
         let report = |(number, stats)| StationReport::new(number, stats, elapsed);
         Some(Self {
-            conditions: CellConfig { stations: stats.stations.len() as u32, ..told },
+            conditions: CellConfig { stations: stats.stations.len() as u32, ..wlan_config },
             packets_inside: cell.inside().get(),
             exchanges: stats.exchanges,
             utilisation: part(cell.busy(now), elapsed),
@@ -203,20 +203,22 @@ impl DirectionReport {
     pub(super) fn new<P: Airborne>(
         config: &ConditionsConfig,
         conditions: &Conditions<P>,
-        way: Way,
+        direction: Direction,
         lateness: &SpanHistogram,
         start: Time,
         now: Time,
     ) -> Self {
-        let told = match way {
-            Way::Forward => &config.forward,
-            Way::Return => &config.back,
+        let wlan_config = match direction {
+            Direction::Forward => &config.forward,
+            Direction::Return => &config.back,
         };
         // A path that was told nothing is one ideal hop.
-        let told = told.hop.iter().cloned().chain([HopConfig::default()]);
-        let hops = conditions.path(way).hops().iter().zip(told);
+        let wlan_config = wlan_config.hop.iter().cloned().chain([HopConfig::default()]);
+        let hops = conditions.path(direction).hops().iter().zip(wlan_config);
         Self {
-            hops: hops.map(|(hop, told)| HopReport::new(told, hop, start, now)).collect(),
+            hops: hops
+                .map(|(hop, wlan_config)| HopReport::new(wlan_config, hop, start, now))
+                .collect(),
             timing_error: TimingError {
                 p50_ms: lateness.quantile(0.5).as_millis_f64(),
                 p99_ms: lateness.quantile(0.99).as_millis_f64(),

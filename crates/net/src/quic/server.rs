@@ -26,14 +26,13 @@ use noq_proto::{
 pub(crate) use self::certified::identity;
 use self::certified::{first_shown, identity_of, timed};
 use super::datagram::Datagram;
+use super::event::{ConnKey, ServerEvent};
 use super::names;
 use super::peer::{Peer, Phase};
 use super::strangers::Strangers;
 use super::token_clock::TokenClock;
 use super::transmit::{Transmit, Written, write_next};
-use super::{
-    Limits, LostReason, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams,
-};
+use super::{Limits, SendOutcome, ServerConfig, TOO_SMALL, outbox, takes_our_datagrams};
 use crate::handshakes::{Entry, Handshakes};
 use crate::network::{Network, origin};
 use crate::refusal::{Refusal, Refusals};
@@ -48,39 +47,6 @@ const NO_SESSION: &str = "no session came by this connection; dial again once th
 const FULL: &str = "it has as many connections as it takes";
 /// The reason given to a peer whose connection gives way to that of a party with fewer.
 const DISPLACED: &str = "it has as many connections as it takes, and most of them are yours";
-
-/// Names one connection of a [`Server`]; never used again for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnKey {
-    serial: u64,
-    slot: usize,
-}
-
-impl ConnKey {
-    /// A number of the connection's own.
-    pub(crate) fn serial(self) -> NonZeroU64 {
-        NonZeroU64::MIN.saturating_add(self.serial)
-    }
-}
-
-/// What happened to a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerEvent {
-    /// A handshake failed; there never was a connection.
-    Refused {
-        /// Who tried.
-        from: SocketAddr,
-        /// What was wrong.
-        reason: LostReason,
-    },
-    /// An established connection is gone, and its key with it.
-    Lost {
-        /// Which one.
-        key: ConnKey,
-        /// Why.
-        reason: LostReason,
-    },
-}
 
 /// The monitor's connections. See the [module](super) for how to drive it.
 ///
@@ -238,7 +204,7 @@ impl Server {
             Phase::Handshake { .. } | Phase::Lost => return,
         }
         if self.kept.len() >= self.limits.max_connections {
-            let Some(slot) = self.kept_that_gives_way(&origin) else {
+            let Some(slot) = self.kept_to_displace(&origin) else {
                 self.refusals.count(Refusal::Connections);
                 return self.close(key, now, FULL);
             };
@@ -256,7 +222,7 @@ impl Server {
     }
 
     /// Of the party that has most connections, one that was silent for long.
-    fn kept_that_gives_way(&mut self, newcomer: &Origin) -> Option<usize> {
+    fn kept_to_displace(&mut self, newcomer: &Origin) -> Option<usize> {
         let until = |slot: u32| match self.peers[slot as usize].as_ref().map(|peer| peer.phase) {
             Some(Phase::Kept { until }) => Some(until),
             _ => None,
@@ -470,8 +436,7 @@ impl Server {
 
     /// Whether a newcomer would be turned away as soon as it opens a session.
     fn is_full_for(&mut self, newcomer: &Origin) -> bool {
-        self.kept.len() >= self.limits.max_connections
-            && self.kept_that_gives_way(newcomer).is_none()
+        self.kept.len() >= self.limits.max_connections && self.kept_to_displace(newcomer).is_none()
     }
 
     fn reply(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {

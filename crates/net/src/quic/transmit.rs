@@ -48,10 +48,10 @@ pub(super) fn write_next(
 ) -> Option<Transmit> {
     const LEVELS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
     let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
-    let waits = outbox::is_waiting(connection);
+    let has_queued = outbox::is_waiting(connection);
     let batch = connection.poll_transmit(now, most, buf)?;
     let mut transmit = Transmit::from(&batch);
-    let carries = waits && !outbox::is_waiting(connection);
+    let carries = has_queued && !outbox::is_waiting(connection);
     if carries && !begins_with_handshake(buf) {
         transmit.dscp = mark;
     }

@@ -42,8 +42,8 @@ const ANSWER_WITHIN: Span = Span::from_secs(2);
 const PATIENCE: Span = Span::from_secs(5);
 /// The longest order, and the longest answer, in bytes: several times what a report with all its flows
 /// takes.
-const LONGEST_ORDER: u64 = 4096;
-const LONGEST_ANSWER: u64 = 1 << 18;
+const MAX_ORDER: u64 = 4096;
+const MAX_ANSWER: u64 = 1 << 18;
 /// The rest after a failure.
 const REST: Duration = Duration::from_millis(10);
 
@@ -288,7 +288,7 @@ pub fn answer_to(
     from: impl Read,
     carry_out: impl FnOnce(Order) -> Result<RouterReport, OrderError>,
 ) -> io::Result<Vec<u8>> {
-    let line = line(from, LONGEST_ORDER)?;
+    let line = line(from, MAX_ORDER)?;
     let reply = match serde_json::from_str(&line) {
         Err(error) => Reply::Refused(format!("that is no order: {error}")),
         Ok(order) => match carry_out(order) {
@@ -307,7 +307,7 @@ pub fn answer_to(
 /// If it is no answer.
 #[doc(hidden)]
 pub fn read_answer(from: impl Read) -> io::Result<Result<RouterReport, String>> {
-    let line = line(from, LONGEST_ANSWER)?;
+    let line = line(from, MAX_ANSWER)?;
     let mut value: Value = serde_json::from_str(&line)?;
     escape(&mut value);
     Ok(match serde_json::from_value(value)? {
@@ -444,7 +444,7 @@ mod tests {
                 }
             }
         });
-        let read = line(Within::new(ours, Span::from_millis(100)), LONGEST_ORDER);
+        let read = line(Within::new(ours, Span::from_millis(100)), MAX_ORDER);
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
         slow.join().unwrap();
 

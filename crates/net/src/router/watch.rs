@@ -168,10 +168,10 @@ impl Watcher {
         let mut flows: Vec<_> = self.flows.iter().collect();
         flows.sort_by_key(|(key, seen)| (std::cmp::Reverse(seen.bytes), key.source_port));
         flows.truncate(most);
-        flows.into_iter().map(|(key, seen)| self.told(key, seen)).collect()
+        flows.into_iter().map(|(key, seen)| self.watched_flow(key, seen)).collect()
     }
 
-    fn told(&self, key: &FlowKey, seen: &Seen) -> WatchedFlow {
+    fn watched_flow(&self, key: &FlowKey, seen: &Seen) -> WatchedFlow {
         let mut reason = self.classifier.explain(seen.decision.reason);
         if seen.is_like_updates {
             let port = key.destination_port;

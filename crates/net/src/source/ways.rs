@@ -116,7 +116,7 @@ impl Links {
             ways: vias.iter().enumerate().map(way).collect(),
             are_named: !ways.vias.is_empty(),
             queues: DeviceQueues::new(),
-            stamps_departures: ways.vias.len() > 1 && ways.scheduler.wants_waits(),
+            stamps_departures: ways.vias.len() > 1 && ways.scheduler.wants_queueing_delays(),
             wire_bytes: WireBytes::default(),
             look_at: clock.now(),
         };

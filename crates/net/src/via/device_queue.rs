@@ -62,7 +62,7 @@ const RECENT: f64 = 200.0;
 const MAX_DEPARTURES: u64 = 1 << 31;
 
 /// Paths of which it is known where they leave, at most; then they are looked up anew.
-const MOST_KNOWN: usize = 1024;
+const MAX_KNOWN: usize = 1024;
 
 /// What a device's queue was when it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,7 +140,7 @@ impl DeviceQueues {
             return *device;
         }
         let device = self.kernel.as_mut().and_then(|kernel| kernel.output_device(to).ok());
-        if self.routes.len() >= MOST_KNOWN {
+        if self.routes.len() >= MAX_KNOWN {
             self.routes.clear();
         }
         self.routes.insert(to, (now, device));

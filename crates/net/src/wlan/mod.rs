@@ -9,5 +9,6 @@
 //! ```
 
 pub mod capture;
+mod error;
 mod monitor_socket;
 pub mod station_info;

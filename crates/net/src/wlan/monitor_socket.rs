@@ -7,7 +7,7 @@ use freshline_system::netlink::Route;
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-use super::capture::CaptureError;
+use super::error::CaptureError;
 
 /// All protocols (`ETH_P_ALL`).
 const ALL: u16 = 0x0003;

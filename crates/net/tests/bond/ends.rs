@@ -6,12 +6,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use freshline_net::bond::{
-    BondError, Client, ClientConfig, Sending, Server, ServerConfig, Target, Watcher,
+    BondError, Client, ClientConfig, ListenConfig, Sending, Server, ServerConfig, Target, Watcher,
 };
 use freshline_net::dial::Remote;
 use freshline_net::quic::{Clients, Fingerprint, Identity, Trust};
 use freshline_net::stop::Stop;
-use freshline_net::via::Via;
+use freshline_net::via::ViaPath;
 
 /// Somebody with a certificate of its own.
 pub(crate) struct Who(tempfile::TempDir);
@@ -120,10 +120,12 @@ pub(crate) fn client_by(
     server: impl Into<Remote>,
     sending: Sending,
     forward: &[SocketAddr],
-    vias: Vec<(Via, Option<SocketAddr>)>,
+    vias: Vec<ViaPath>,
 ) -> Running {
-    let any = (Ipv4Addr::LOCALHOST, 0).into();
-    let forward = forward.iter().map(|to| (any, Some(Target::Address(*to))));
+    let address = (Ipv4Addr::LOCALHOST, 0).into();
+    let named_by_program = ListenConfig { address, target: None };
+    let forward =
+        forward.iter().map(|to| ListenConfig { address, target: Some(Target::Address(*to)) });
     let mut client = Client::bind(ClientConfig {
         server: server.into(),
         server_name: "localhost".into(),
@@ -131,7 +133,7 @@ pub(crate) fn client_by(
         identity: who.identity(),
         vias,
         sending,
-        listen: std::iter::once((any, None)).chain(forward).collect(),
+        listen: std::iter::once(named_by_program).chain(forward).collect(),
     })
     .unwrap();
     let (at, watcher) = (client.local_addrs().unwrap(), client.watcher());

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use freshline_net::bond::{Sending, ViaState};
-use freshline_net::via::Via;
+use freshline_net::via::{Via, ViaPath};
 
 use super::ends::{Who, client_by, server};
 
@@ -13,9 +13,9 @@ fn a_via_that_is_missing_or_never_answers_is_reported_and_counted() {
     let server = server(&theirs, &[&ours], Sending::default(), &[]);
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let vias = vec![
-        (Via::from("127.0.0.1"), None),
-        (Via::from("no-such-device"), None),
-        (Via::from("lo"), Some(silent.local_addr().unwrap())),
+        Via::from("127.0.0.1").into(),
+        Via::from("no-such-device").into(),
+        ViaPath { via: Via::from("lo"), peer: Some(silent.local_addr().unwrap()) },
     ];
     let client = client_by(&ours, theirs.pin(), server.at[0], Sending::default(), &[], vias);
     client.wait(|report| {

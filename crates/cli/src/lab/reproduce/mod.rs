@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_lab::contest::{self, Contested, cases, contest};
 use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
-use freshline_lab::safety::{self, sweep};
-use freshline_lab::scenario::{Half, Scenario};
+use freshline_lab::safety;
+use freshline_lab::scenario::{Change, ContestConfig, Half, SafetyConfig, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, miette};
 
 use self::table::{Summary, Table};
 use super::library::{self, Changed, Text};
 use super::{board, figure, safety as sweeps};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};
 
 /// Reproduce figures of papers: each number beside the one that is expected.
@@ -139,84 +139,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     ctrlc::set_handler(move || on_signal.interrupt())
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
-    for text in &texts {
-        let name = text.name.clone();
-        let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
-        let scenario = Scenario::parse(text.source()).map_err(|error| bad(&error))?;
-        let reproduction = scenario.reproduce.as_ref();
-        let of = reproduction.map(|all| all.of.clone()).unwrap_or_default();
-        let rows = reproduction.map_or(0, |all| all.rows.len() + all.trends.len());
-        // A contest has no verdicts.
-        let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
-        let config = reproduction.and_then(|all| all.contest.as_ref()).filter(|_| is_whole);
-        let mut contests = config.zip(reproduction).map_or(Vec::new(), |(_, it)| cases(&name, it));
-        contests.retain(|(case, half, _)| args.takes(case, *half, &name));
-        // A sweep takes half an hour, so it runs only where it is named.
-        let swept = reproduction.and_then(|all| all.safety.as_ref());
-        let swept = swept.filter(|_| is_whole && is_alone);
-        let chosen = args.of_safety();
-        let is_only_a_sweep = rows == 0 && reproduction.is_some_and(|all| all.safety.is_some());
-        let is_left_out = config.is_some() && contests.is_empty();
-        if is_left_out || is_only_a_sweep && swept.is_none() {
-            continue; // Nothing of it is asked for.
-        }
-        let steps = rows
-            + config.map_or(0, |config| contests.len() * contest::steps(config))
-            + swept.map_or(0, |config| safety::steps(config, &chosen));
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
-        let bar = ProgressBar::new(steps as u64).with_message(name.clone());
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.tick();
-        progress.begin(&name, &of);
-        let on_row = |row: &Compared| {
-            progress.row(row);
-            bar.inc(1);
-        };
-        let rows =
-            reproduce(text.source(), &changes, options, on_row).map_err(|error| bad(&error))?;
-        let safety =
-            swept.map(|_| sweep(text.source(), &changes, &chosen, || bar.inc(1))).transpose();
-        let safety = safety.map_err(|error| bad(&error))?;
-        let mut table = Table { name: name.clone(), of: of.clone(), rows, contest: None, safety };
-        if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
-            table.draw(folder)?;
-        }
-        for (case, _, own) in contests {
-            let changes: Vec<_> = own.into_iter().chain(changes.iter().cloned()).collect();
-            let contest = contest(text.source(), &changes, || bar.inc(1));
-            table.contest = Some(contest.map_err(|error| bad(&error))?);
-            if case != name {
-                let of_case = Table { name: case, ..table.clone() };
-                table.rows.clear();
-                bar.suspend(|| progress.end(of_case))?;
-            }
-        }
-        bar.finish_and_clear();
-        let has_cases = reproduction.is_some_and(|all| config.is_some() && !all.cases.is_empty());
-        if !has_cases {
-            progress.end(table)?;
-        }
-    }
+    let work = Work { args: &args, changes, options, is_alone, progress: &progress };
+    texts.iter().try_for_each(|text| work.reproduce(text))?;
     let mut known = progress.known();
     let tables = std::mem::take(&mut known.tables);
-    let named = |table: &'_ Table| Some((table.name.clone(), table.contest.clone()?));
-    let contests: Vec<(String, Contested)> = tables.iter().filter_map(named).collect();
-    if !args.json {
-        let contests: Vec<_> = contests.iter().map(|(name, it)| (name.as_str(), it)).collect();
-        let out = &mut io::stdout().lock();
-        printed(board::beside_tcp(&contests, out))?;
-        if contests.len() > 1 {
-            printed(board::summary(&contests, out))?;
+    if args.json {
+        match &tables[..] {
+            [table] if is_alone => print_json(table)?,
+            tables => print_json(&tables)?,
         }
-    }
-    if !args.json && tables.iter().any(|table| !table.rows.is_empty()) {
-        let rows = tables.iter().flat_map(|table| &table.rows);
-        printed(Summary::of(rows, args.null).print(&mut io::stdout().lock()))?;
-    }
-    match &tables[..] {
-        _ if !args.json => {}
-        [table] if is_alone => print_json(table)?,
-        tables => print_json(&tables)?,
+    } else {
+        print_end(&tables, args.null)?;
     }
     if let Some(folder) = &args.record {
         record::write(folder, &tables, options.null)?;
@@ -226,6 +159,133 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         record::refuse(&differences, &tables, options.null)?;
     }
     Ok(())
+}
+
+/// Prints the contests side by side, and how many lines hold.
+fn print_end(tables: &[Table], is_null: bool) -> Result<(), Failure> {
+    let contests: Vec<(&str, &Contested)> = tables
+        .iter()
+        .filter_map(|table| Some((table.name.as_str(), table.contest.as_ref()?)))
+        .collect();
+    let out = &mut io::stdout().lock();
+    printed(board::alongside_tcp(&contests, out))?;
+    if contests.len() > 1 {
+        printed(board::summary(&contests, out))?;
+    }
+    if tables.iter().any(|table| !table.rows.is_empty()) {
+        let rows = tables.iter().flat_map(|table| &table.rows);
+        printed(Summary::of(rows, is_null).print(out))?;
+    }
+    Ok(())
+}
+
+/// The settings that all scenarios are reproduced with.
+struct Work<'a> {
+    args: &'a Args,
+    changes: Vec<Change>,
+    options: Options,
+    is_alone: bool,
+    progress: &'a Progress,
+}
+
+/// The parts of a scenario to run.
+struct Asked<'a> {
+    of: String,
+    rows: usize,
+    /// A contest has no verdicts.
+    contest: Option<&'a ContestConfig>,
+    /// Each with its name and what is set for it.
+    cases: Vec<(String, Vec<Change>)>,
+    /// Whether the contest has cases, each of which is printed by itself.
+    has_cases: bool,
+    /// A sweep takes half an hour, so it runs only where it is named.
+    sweep: Option<&'a SafetyConfig>,
+}
+
+impl<'a> Asked<'a> {
+    /// `None` if there are none.
+    fn of(name: &str, scenario: &'a Scenario, args: &Args, is_alone: bool) -> Option<Self> {
+        let Some(reproduction) = &scenario.reproduce else {
+            let (of, cases) = (String::new(), Vec::new());
+            return Some(Self { of, rows: 0, contest: None, cases, has_cases: false, sweep: None });
+        };
+        let is_whole = !args.check && args.record.is_none() && args.one_in.is_none() && !args.null;
+        let contest = reproduction.contest.as_ref().filter(|_| is_whole);
+        let mut contests = contest.map_or(Vec::new(), |_| cases(name, reproduction));
+        contests.retain(|(case, half, _)| args.takes(case, *half, name));
+        let sweep = reproduction.safety.as_ref().filter(|_| is_whole && is_alone);
+        let rows = reproduction.rows.len() + reproduction.trends.len();
+        let is_only_a_sweep = rows == 0 && reproduction.safety.is_some();
+        let is_left_out = contest.is_some() && contests.is_empty();
+        if is_left_out || is_only_a_sweep && sweep.is_none() {
+            return None;
+        }
+        Some(Self {
+            of: reproduction.of.clone(),
+            rows,
+            contest,
+            cases: contests.into_iter().map(|(case, _, changes)| (case, changes)).collect(),
+            has_cases: contest.is_some() && !reproduction.cases.is_empty(),
+            sweep,
+        })
+    }
+
+    /// Steps of the progress bar.
+    fn steps(&self, chosen: &safety::Options) -> usize {
+        self.rows
+            + self.contest.map_or(0, |config| self.cases.len() * contest::steps(config))
+            + self.sweep.map_or(0, |config| safety::steps(config, chosen))
+    }
+}
+
+impl Work<'_> {
+    /// Runs and prints one scenario.
+    fn reproduce(&self, text: &Text) -> Result<(), Failure> {
+        let Self { args, progress, .. } = self;
+        let name = text.name.clone();
+        let bad = |error: &dyn std::fmt::Display| Failure::Usage(miette!("{name}: {error}"));
+        let scenario = Scenario::parse(text.source()).map_err(|error| bad(&error))?;
+        let Some(asked) = Asked::of(&name, &scenario, args, self.is_alone) else { return Ok(()) };
+        let chosen = args.of_safety();
+        let bar = bar(&name, asked.steps(&chosen));
+        progress.begin(&name, &asked.of);
+        let on_row = |row: &Compared| {
+            progress.row(row);
+            bar.inc(1);
+        };
+        let rows = reproduce(text.source(), &self.changes, self.options, on_row)
+            .map_err(|error| bad(&error))?;
+        let sweep = |_| {
+            safety::sweep(text.source(), &self.changes, &chosen, || bar.inc(1))
+                .map_err(|error| bad(&error))
+        };
+        let safety = asked.sweep.map(sweep).transpose()?;
+        let mut table =
+            Table { name: name.clone(), of: asked.of.clone(), rows, contest: None, safety };
+        if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
+            table.draw(folder)?;
+        }
+        for (case, own) in asked.cases {
+            let changes: Vec<_> = own.into_iter().chain(self.changes.iter().cloned()).collect();
+            let contest = contest(text.source(), &changes, || bar.inc(1));
+            table.contest = Some(contest.map_err(|error| bad(&error))?);
+            if case != name {
+                let of_case = Table { name: case, ..table.clone() };
+                table.rows.clear();
+                bar.suspend(|| progress.end(of_case))?;
+            }
+        }
+        bar.finish_and_clear();
+        if asked.has_cases { Ok(()) } else { progress.end(table) }
+    }
+}
+
+fn bar(name: &str, steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+    let bar = ProgressBar::new(steps as u64).with_message(name.to_owned());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.tick();
+    bar
 }
 
 /// The rows that are finished, shared with the handler of Ctrl-C.

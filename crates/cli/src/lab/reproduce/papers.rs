@@ -16,8 +16,7 @@ use freshline_lab::reproduce::{Compared, Verdict};
 use freshline_lab::scenario::Omitted;
 use serde::Deserialize;
 
-use super::record::{cell, holds_without_law, is_judged};
-use super::table::Table;
+use super::table::{Table, cell, holds_without_law, is_judged};
 
 const PAPERS: &str = include_str!("papers.toml");
 

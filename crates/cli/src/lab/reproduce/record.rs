@@ -12,8 +12,10 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::{self, Text};
 use super::papers::{self, Left};
-use super::table::{Summary, Table, expected, origin, short};
-use crate::Failure;
+use super::table::{
+    Summary, Table, cell, expected, holds_without_law, is_about_a_law, is_judged, origin, short,
+};
+use crate::failure::Failure;
 
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../../../docs/coverage.json");
@@ -81,22 +83,6 @@ fn null(row: &Compared) -> Option<Verdict> {
 
 fn recorded_null(row: &Compared) -> Option<Verdict> {
     row.without_law
-}
-
-/// Whether a line is about a new law, so that the null test tells whether it shows something of it.
-pub(super) fn is_about_a_law(row: &Compared) -> bool {
-    row.without_law.is_some() && !row.unaffected && !row.calibrated
-}
-
-/// Whether a line holds with the law and with its baseline alike: it shows nothing of the law.
-pub(super) fn holds_without_law(row: &Compared) -> bool {
-    let both = (row.verdict, row.without_law);
-    is_about_a_law(row) && both == (Verdict::Holds, Some(Verdict::Holds))
-}
-
-/// The record has no lines of which nobody says what they should be.
-pub(super) fn is_judged(row: &Compared) -> bool {
-    row.verdict != Verdict::NotJudged
 }
 
 /// Each verdict of a run with `options` that differs from the recorded one, in words.
@@ -308,11 +294,6 @@ fn null_test(tables: &[Table]) -> String {
          replaced, as they show baselines alone."
     );
     text
-}
-
-/// Text in a cell of a table.
-pub(super) fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
 }
 
 /// Refuses a run that differs from the record.

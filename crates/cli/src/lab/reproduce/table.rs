@@ -11,7 +11,7 @@ use freshline_lab::scenario::Origin;
 use serde::{Deserialize, Serialize};
 
 use super::figure;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// `docs/lab.md` describes each key.
 #[derive(Clone, Serialize, Deserialize)]
@@ -142,4 +142,25 @@ impl Summary {
         }
         writeln!(out, "{}", self.rest())
     }
+}
+
+/// Whether a line holds with the law and with its baseline alike: it shows nothing of the law.
+pub(super) fn holds_without_law(row: &Compared) -> bool {
+    let both = (row.verdict, row.without_law);
+    is_about_a_law(row) && both == (Verdict::Holds, Some(Verdict::Holds))
+}
+
+/// Whether a line is about a new law, so that the null test tells whether it shows something of it.
+pub(super) fn is_about_a_law(row: &Compared) -> bool {
+    row.without_law.is_some() && !row.unaffected && !row.calibrated
+}
+
+/// The record has no lines of which nobody says what they should be.
+pub(super) fn is_judged(row: &Compared) -> bool {
+    row.verdict != Verdict::NotJudged
+}
+
+/// Text in a cell of a table.
+pub(super) fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
 }

@@ -254,10 +254,10 @@ impl Model {
         let waiting = self.flows * (closed / self.period).min(1.0);
         let others = (waiting - 1.0).max(0.0) * self.update;
         let rush = waiting * self.update;
-        let waits = closed * closed + open * self.drop_averse + closed * others + rush * rush;
+        let delays = closed * closed + open * self.drop_averse + closed * others + rush * rush;
         let replaced_in_rush = waiting * others / (2.0 * self.period);
         let served = self.flows * open / self.period + waiting - replaced_in_rush;
-        (waits / (2.0 * frame), served * self.update / frame)
+        (delays / (2.0 * frame), served * self.update / frame)
     }
 }
 

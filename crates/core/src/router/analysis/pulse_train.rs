@@ -58,14 +58,14 @@ impl PulseTrain {
     pub fn ifil_age(self, tie: Tie) -> Span {
         let (period, output) = (self.update_period, self.spacing());
         if output <= period {
-            return self.least_age_at_delivery() + period / 2;
+            return self.min_age_at_delivery() + period / 2;
         }
         let step = greatest_common_divisor(output, period);
         let twice_wait = match tie {
             Tie::ArrivalFirst => period - step,
             Tie::DepartureFirst => period + step,
         };
-        self.least_age_at_delivery() + (output + twice_wait) / 2
+        self.min_age_at_delivery() + (output + twice_wait) / 2
     }
 
     /// The mean age under IFIL where P and T have no common measure, from any start: an update has
@@ -74,7 +74,7 @@ impl PulseTrain {
     pub fn generic_ifil_age(self) -> Span {
         let (period, output) = (self.update_period, self.spacing());
         let cycle = if output <= period { period } else { output + period };
-        self.least_age_at_delivery() + cycle / 2
+        self.min_age_at_delivery() + cycle / 2
     }
 
     /// The least mean age that any policy can reach that knows the future and may leave the server
@@ -85,12 +85,12 @@ impl PulseTrain {
     pub fn optimal_age(self) -> Span {
         let Cycle { period, missed, slip, runs } = self.best_cycle();
         let updates = missed + 1.0 + runs * missed;
-        let twice_waits = missed
+        let twice_delays = missed
             * (period * (missed + 1.0)
                 + slip * runs * (runs + 1.0)
                 + runs * period * (missed - 1.0));
-        let wait = twice_waits / (2.0 * updates);
-        self.least_age_at_delivery() + Span::from_nanos(libm::round(period / 2.0 + wait) as u64)
+        let wait = twice_delays / (2.0 * updates);
+        self.min_age_at_delivery() + Span::from_nanos(libm::round(period / 2.0 + wait) as u64)
     }
 
     /// The `r` of [`PulseTrain::optimal_age`]: how many services follow the one before at once before
@@ -123,7 +123,7 @@ impl PulseTrain {
     }
 
     /// The age at its delivery of an update that did not wait.
-    fn least_age_at_delivery(self) -> Span {
+    fn min_age_at_delivery(self) -> Span {
         self.transmission + self.propagation
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         }
         age.mean_since(
             mark.unwrap(),
-            Time::from_nanos(start - output) + train.least_age_at_delivery(),
+            Time::from_nanos(start - output) + train.min_age_at_delivery(),
         )
         .unwrap()
     }
@@ -195,8 +195,8 @@ mod tests {
                         if updates * period + to < output + from {
                             continue;
                         }
-                        let twice_waits = 2 * updates * to + period * updates * (updates - 1);
-                        let reduced = twice_waits as f64 - twice_wait_per_update * updates as f64;
+                        let twice_delays = 2 * updates * to + period * updates * (updates - 1);
+                        let reduced = twice_delays as f64 - twice_wait_per_update * updates as f64;
                         let candidate = cost[from as usize] + reduced;
                         if candidate < cost[to as usize] - 1e-9 {
                             cost[to as usize] = candidate;

@@ -17,8 +17,8 @@
 //! The paper takes all UDP for updates. Here only packets that say so are: a wrong guess would lose
 //! packets of streams, which a [`Guard`] prevents where a rule is wide.
 
+mod any_scheduler;
 mod classifier;
-mod config;
 mod guard;
 mod rules;
 mod scheduler;
@@ -26,11 +26,11 @@ mod sdm;
 mod share;
 mod tdm;
 
+pub use any_scheduler::{AnyScheduler, SchedulerParams};
 pub use classifier::{Class, Classifier, Decision, Reason, Rule};
-pub use config::IfcConfig;
 pub use guard::{Guard, Irregularity};
 pub use rules::ParseClassifierError;
-pub use scheduler::{AnyScheduler, Scheduler, SchedulerParams};
+pub use scheduler::Scheduler;
 pub use sdm::{Credit, Sdm, SdmParams};
 pub use share::{AoiShare, AoiShareError};
 pub use tdm::{Tdm, TdmParams};

@@ -22,14 +22,14 @@ use crate::unit::{Bytes, Span, Time};
 /// Parameters of [`Tdm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TdmParams {
-    /// The frame T_f, at least [`TdmParams::LEAST_FRAME`]. A short one makes for fresher updates, down to where an interval
+    /// The frame T_f, at least [`TdmParams::MIN_FRAME`]. A short one makes for fresher updates, down to where an interval
     /// is shorter than a packet; a long one keeps to the share more smoothly.
     pub frame: Span,
 }
 
 impl TdmParams {
     /// Of a shorter frame the smallest share would be no time at all.
-    pub const LEAST_FRAME: Span = Span::from_millis(1);
+    pub const MIN_FRAME: Span = Span::from_millis(1);
 }
 
 impl Default for TdmParams {

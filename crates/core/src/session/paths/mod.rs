@@ -38,7 +38,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::path::{
-    Choice, DeviceQueue, Flow, MOST_PATHS, PathId, PathState, Scheduler, SchedulerConfig,
+    Choice, DeviceQueue, Flow, MAX_PATHS, PathId, PathState, Scheduler, SchedulerConfig,
     SchedulerError,
 };
 use crate::unit::{Bytes, Span, Time};
@@ -56,7 +56,7 @@ const MOST_CREDIT: f64 = 4.0;
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PathsError {
     /// None, or more than a set of paths holds.
-    #[error("{0} paths; there are from 1 to {MOST_PATHS}")]
+    #[error("{0} paths; there are from 1 to {MAX_PATHS}")]
     Count(usize),
     /// The scheduler makes packets wait.
     #[error(
@@ -101,7 +101,7 @@ impl Paths {
     /// # Errors
     /// [`PathsError`] says what cannot be.
     pub fn new(count: usize, scheduler: &SchedulerConfig) -> Result<Self, PathsError> {
-        if !(1..=MOST_PATHS).contains(&count) {
+        if !(1..=MAX_PATHS).contains(&count) {
             return Err(PathsError::Count(count));
         }
         if let SchedulerConfig::Ecf(_) | SchedulerConfig::Blest(_) | SchedulerConfig::Daps =
@@ -362,7 +362,7 @@ mod tests {
         for name in ["freshest", "qaware", "min_srtt", "round_robin", "linger", "redundant"] {
             assert_eq!(Paths::new(2, &named(name)).unwrap().scheduler(), name);
         }
-        for count in [0, MOST_PATHS + 1] {
+        for count in [0, MAX_PATHS + 1] {
             let error = Paths::new(count, &named("freshest")).unwrap_err();
             assert_eq!(error, PathsError::Count(count));
         }

@@ -141,8 +141,8 @@ impl DataFrame {
     /// marked as IPv4.
     pub fn write(&self, packet: &[u8], out: &mut Vec<u8>) {
         let kind = if self.priority.is_some() { 0x88 } else { 0x08 };
-        let way = if self.from_ap { FROM_DS } else { TO_DS };
-        out.extend_from_slice(&[kind, way | if self.is_retry { RETRY } else { 0 }, 0, 0]);
+        let direction = if self.from_ap { FROM_DS } else { TO_DS };
+        out.extend_from_slice(&[kind, direction | if self.is_retry { RETRY } else { 0 }, 0, 0]);
         let (receiver, transmitter) =
             if self.from_ap { (self.station, self.peer) } else { (self.peer, self.station) };
         for address in [receiver, transmitter, self.third] {

@@ -121,7 +121,7 @@ const AMPDU: usize = 20;
 const VHT: usize = 21;
 const HE: usize = 23;
 /// The bits that say what words of bits follow.
-const ANEW: usize = 29;
+const RESET_NAMESPACE: usize = 29;
 const VENDOR: usize = 30;
 const MORE: u32 = 1 << 31;
 
@@ -176,7 +176,7 @@ impl Radiotap {
             let has = |bit: usize| present & 1 << bit != 0;
             if vendor_end.is_none() {
                 // A word that goes on with bit 32 has fields that nobody knows.
-                if !is_first && present & !(MORE | 1 << ANEW | 1 << VENDOR) != 0 {
+                if !is_first && present & !(MORE | 1 << RESET_NAMESPACE | 1 << VENDOR) != 0 {
                     return Some(());
                 }
                 for (field, (align, size)) in FIELDS.into_iter().enumerate() {
@@ -193,7 +193,7 @@ impl Radiotap {
                 }
             }
             is_first = false;
-            if has(ANEW) {
+            if has(RESET_NAMESPACE) {
                 at = vendor_end.take().unwrap_or(at);
                 is_first = true;
             }

@@ -104,7 +104,7 @@ impl FrameEstimator for Logistic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LONGEST_GAP;
+    use super::super::MAX_GAP;
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -154,7 +154,7 @@ mod tests {
             let mut gaps: Vec<u64> = Vec::new();
             for stamp in stamps {
                 logistic.on_packet(Time::from_nanos(stamp));
-                gaps.extend(last.map(|last| stamp.saturating_sub(last).min(LONGEST_GAP.as_nanos())));
+                gaps.extend(last.map(|last| stamp.saturating_sub(last).min(MAX_GAP.as_nanos())));
                 last = Some(stamp);
                 let Some(score) = logistic.score else { continue };
                 let window = &gaps[gaps.len() - 7..];

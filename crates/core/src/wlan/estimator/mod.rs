@@ -17,7 +17,7 @@
 //!
 //! - **Features** end with the packet that is judged, as printed, so that each is judged when it comes.
 //! - **Before m gaps were seen** nothing is said, and packets are left out.
-//! - **Gaps** count up to [`LONGEST_GAP`], and stamps that go back as none. A longer gap says no more than
+//! - **Gaps** count up to [`MAX_GAP`], and stamps that go back as none. A longer gap says no more than
 //!   that a frame begins, but would be in the features for m packets: without this, weights from a fast
 //!   channel fail on a slow one, where frames are longer apart than any that they have seen.
 //! - **Nmax**: a run without a first packet that is as long as a frame can be ends, and the next packet
@@ -44,7 +44,7 @@ use core::fmt;
 use crate::unit::{Span, Time};
 
 /// What a gap counts at most.
-pub const LONGEST_GAP: Span = Span::from_micros(400);
+pub const MAX_GAP: Span = Span::from_micros(400);
 
 /// Tells from stamps which packets are the first of their frame.
 pub trait FrameEstimator: fmt::Debug {
@@ -63,11 +63,31 @@ impl Gaps {
     /// The gap before a packet; `None` before the first one.
     fn next(&mut self, stamp: Time) -> Option<Span> {
         let last = self.last.replace(stamp)?;
-        Some(stamp.since(last).min(LONGEST_GAP))
+        Some(stamp.since(last).min(MAX_GAP))
     }
 }
 
 /// In µs, as features are.
 fn micros(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e3
+}
+
+impl FrameWeights {
+    /// The baseline, which has seen nothing yet.
+    ///
+    /// # Errors
+    /// Another version, or a threshold that is not finite.
+    pub fn threshold(&self) -> Result<Threshold, WeightsError> {
+        WeightsError::check_version(self.version)?;
+        self.threshold.build()
+    }
+
+    /// The logistic, which has seen nothing yet.
+    ///
+    /// # Errors
+    /// Another version, no weights of gaps or more than 64, or numbers that are not finite.
+    pub fn logistic(&self) -> Result<Logistic, WeightsError> {
+        WeightsError::check_version(self.version)?;
+        self.logistic.build()
+    }
 }

@@ -6,7 +6,6 @@
 use alloc::vec::Vec;
 
 use super::super::Training;
-use super::{Logistic, Threshold};
 
 /// The weights that ship, to be read into [`FrameWeights`].
 pub const FRAMES: &str = include_str!("../weights/frames.toml");
@@ -92,26 +91,6 @@ pub struct SupportVector {
     pub weight: f64,
     /// v, with its scale; as long as `scale`.
     pub at: Vec<f64>,
-}
-
-impl FrameWeights {
-    /// The baseline, which has seen nothing yet.
-    ///
-    /// # Errors
-    /// Another version, or a threshold that is not finite.
-    pub fn threshold(&self) -> Result<Threshold, WeightsError> {
-        WeightsError::check_version(self.version)?;
-        self.threshold.build()
-    }
-
-    /// The logistic, which has seen nothing yet.
-    ///
-    /// # Errors
-    /// Another version, no weights of gaps or more than 64, or numbers that are not finite.
-    pub fn logistic(&self) -> Result<Logistic, WeightsError> {
-        WeightsError::check_version(self.version)?;
-        self.logistic.build()
-    }
 }
 
 /// Weights that are no estimator.

@@ -248,7 +248,7 @@ impl Limit {
             return;
         };
         let Some(mut period) = self.period(&before, delivery, headers) else { return };
-        if self.waits_for_the_rest(now, &period, delivery) {
+        if self.awaits_rest(now, &period, delivery) {
             self.last = Some(before);
             return;
         }
@@ -323,14 +323,14 @@ impl Limit {
         if numbered == 0 || span <= 0.0 || sending <= 0.0 {
             return None;
         }
-        let told = before.delivered.zip(after.delivered);
-        let bytes = told.map(|(before, after)| after.bytes.wrapping_sub(before.bytes));
+        let reported = before.delivered.zip(after.delivered);
+        let bytes = reported.map(|(before, after)| after.bytes.wrapping_sub(before.bytes));
         if let Some(bytes) = bytes.filter(|_| packets > 0) {
             let mean = bytes as f64 / packets as f64 + headers as f64;
             self.packet = (8.0 * mean).clamp(8.0 * 28.0, 8.0 * 65_536.0);
         }
         let lost = numbered.saturating_sub(packets) as f64;
-        let recent = after.delivered.map_or(0.0, |told| told.rate.as_bps() as f64);
+        let recent = after.delivered.map_or(0.0, |reported| reported.rate.as_bps() as f64);
         let mean = packets as f64 * self.packet / span;
         let with_headers = self.packet / (self.packet - 8.0 * headers as f64).max(8.0);
         let rate = if recent > 0.0 { recent * with_headers } else { mean };
@@ -344,15 +344,15 @@ impl Limit {
             packets: packets as f64,
             lost,
             lost_bits: lost * self.packet,
-            excess: after.delivered.map_or(Span::ZERO, |told| told.excess),
+            excess: after.delivered.map_or(Span::ZERO, |reported| reported.excess),
         })
     }
 
     /// Whether a gap has just ended: what comes after it tells whether that was an outage.
-    fn waits_for_the_rest(&mut self, now: Time, period: &Period, delivery: &Delivery) -> bool {
-        let told = delivery.delivered.map_or(Span::ZERO, |told| told.gap);
+    fn awaits_rest(&mut self, now: Time, period: &Period, delivery: &Delivery) -> bool {
+        let reported = delivery.delivered.map_or(Span::ZERO, |reported| reported.gap);
         let (since, before) = self.gap.unwrap_or((now, Span::ZERO));
-        let gap = told.max(before);
+        let gap = reported.max(before);
         self.gap = Some((since, gap));
         let rest = period.span - gap.as_secs_f64();
         let is_own = period.given_up > gap.as_secs_f64() / 2.0;
@@ -391,8 +391,8 @@ impl Limit {
     /// constant of 0.5 s.
     fn watch_drain(&mut self, now: Time, period: &Period) {
         let excess = period.excess.as_secs_f64();
-        let came_of = period.sent * (1.0 - period.loss());
-        let Some(draining) = self.draining.as_mut().filter(|_| came_of <= 1.05 * period.rate)
+        let delivered_of = period.sent * (1.0 - period.loss());
+        let Some(draining) = self.draining.as_mut().filter(|_| delivered_of <= 1.05 * period.rate)
         else {
             self.draining = Some(Draining { excess, seconds: 0.0 });
             return;

@@ -114,7 +114,7 @@ pub struct Cell<P> {
 }
 
 /// Room for the powers of eight frames that collide, at each other's receivers; more take memory anew.
-const MOST_POWERS: usize = 64;
+const MAX_POWERS: usize = 64;
 
 impl<P: Packet> Cell<P> {
     /// An idle cell with its random stream.
@@ -135,7 +135,7 @@ impl<P: Packet> Cell<P> {
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
             due: Vec::with_capacity(contenders as usize),
-            powers: Vec::with_capacity(MOST_POWERS),
+            powers: Vec::with_capacity(MAX_POWERS),
             outbox: VecDeque::new(),
             rng,
             stats: CellStats {
@@ -246,13 +246,13 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The flow of `who` to the station `to`, made with its first packet.
-    fn flow(&mut self, who: Contender, to: u32) -> usize {
-        let place = (who.id() * self.parts.stations + to) as usize;
+    /// The flow of `by` to the station `to`, made with its first packet.
+    fn flow(&mut self, by: Contender, to: u32) -> usize {
+        let place = (by.id() * self.parts.stations + to) as usize;
         if self.flow_of[place] == NO_FLOW {
             self.flow_of[place] = self.flows.len() as u32;
-            let manner = self.manner(who.station, to);
-            self.flows.push(Flow::new(who.station, to, manner));
+            let manner = self.manner(by.station, to);
+            self.flows.push(Flow::new(by.station, to, manner));
         }
         self.flow_of[place] as usize
     }
@@ -292,9 +292,9 @@ impl<P: Packet> Cell<P> {
         is_full(self).then_some(DropReason::QueueFull)
     }
 
-    /// `flow` of `who` has something to send.
-    fn contend(&mut self, who: Contender, flow: usize, now: Time) {
-        let id = who.id();
+    /// `flow` of `by` has something to send.
+    fn contend(&mut self, by: Contender, flow: usize, now: Time) {
+        let id = by.id();
         if !mem::replace(&mut self.flows[flow].has_turn, true) {
             self.turns[id as usize].push_back(flow as u32);
         }
@@ -304,7 +304,7 @@ impl<P: Packet> Cell<P> {
         if self.medium.busy_until.is_some() {
             self.contention.join_busy(id, &mut self.rng);
         } else {
-            self.contention.join_idle(id, now, self.medium.start(who));
+            self.contention.join_idle(id, now, self.medium.start(by));
         }
     }
 
@@ -323,16 +323,16 @@ impl<P: Packet> Cell<P> {
             });
             let mut first: Option<(u32, Time)> = None;
             for (id, start) in due.drain(..) {
-                let who = Contender::of(id);
+                let by = Contender::of(id);
                 match first {
-                    Some((station, earlier)) if station == who.station => {
+                    Some((station, earlier)) if station == by.station => {
                         if start == earlier {
-                            self.collide_internally(who, at, drops);
+                            self.collide_internally(by, at, drops);
                         }
                     }
                     _ => {
-                        first = Some((who.station, start));
-                        self.begin_txop(who, start);
+                        first = Some((by.station, start));
+                        self.begin_txop(by, start);
                     }
                 }
             }
@@ -376,49 +376,49 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// `who` lost the medium to a higher category of its own station.
-    fn collide_internally(&mut self, who: Contender, now: Time, drops: &mut Drops<'_, P>) {
+    /// `by` lost the medium to a higher category of its own station.
+    fn collide_internally(&mut self, by: Contender, now: Time, drops: &mut Drops<'_, P>) {
         let Self { parts, turns, flows, stats, outbox, .. } = self;
-        stats.stations[who.station as usize].internal_collisions += 1;
-        if let Some(flow) = turns[who.id() as usize].front() {
+        stats.stations[by.station as usize].internal_collisions += 1;
+        if let Some(flow) = turns[by.id() as usize].front() {
             let flow = &mut flows[*flow as usize];
             let (from, to) = (flow.from, flow.to);
             let deliver = &mut into(outbox, now, from, to);
             flow.fail_first(parts.rules.retry_limit, &mut counted(stats, from, drops), deliver);
         }
-        self.contention.fail(who.id(), parts.access.params(who.category), &mut self.rng);
-        self.next_turn(who);
+        self.contention.fail(by.id(), parts.access.params(by.category), &mut self.rng);
+        self.next_turn(by);
     }
 
-    fn begin_txop(&mut self, who: Contender, start: Time) {
-        let limit = self.parts.access.params(who.category).txop_limit;
+    fn begin_txop(&mut self, by: Contender, start: Time) {
+        let limit = self.parts.access.params(by.category).txop_limit;
         self.txop_end = start + limit;
         let budget = if limit.is_zero() { Span::MAX } else { limit };
-        self.send(who, start, budget, self.parts.protection);
+        self.send(by, start, budget, self.parts.protection);
     }
 
-    /// `who` starts to transmit, for at most `budget` with the response, unless already a single
+    /// `by` starts to transmit, for at most `budget` with the response, unless already a single
     /// MPDU takes longer.
-    fn send(&mut self, who: Contender, start: Time, budget: Span, protection: Option<Reservation>) {
-        let Some(index) = self.turns[who.id() as usize].front().copied() else { return };
+    fn send(&mut self, by: Contender, start: Time, budget: Span, protection: Option<Reservation>) {
+        let Some(index) = self.turns[by.id() as usize].front().copied() else { return };
         let flow = &mut self.flows[index as usize];
         let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
         let Candidate { mode, responses: [ack, block_ack], .. } = flow.candidates[mode_index];
         let framing = &self.parts.framing;
         let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
-        let beside = lead + self.parts.timing.sifs + ack.max(block_ack);
-        let burst = flow.transmit(framing, &mode, (budget - beside).min(MAX_ON_AIR));
+        let overhead = lead + self.parts.timing.sifs + ack.max(block_ack);
+        let burst = flow.transmit(framing, &mode, (budget - overhead).min(MAX_ON_AIR));
         let protection = protection.filter(|reservation| burst.psdu > reservation.above);
         let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
         let on_air = lead + mode.duration(burst.psdu);
-        let stats = &mut self.stats.stations[who.station as usize];
+        let stats = &mut self.stats.stations[by.station as usize];
         stats.transmissions += 1;
         stats.attempts += burst.mpdus as u64;
         stats.packets += burst.packets as u64;
         stats.retries += burst.retries;
         stats.airtime += on_air;
         self.medium.sendings.push(Sending {
-            by: who,
+            by,
             flow: index as usize,
             mode: mode_index,
             end: start + on_air,
@@ -535,9 +535,9 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// After a transmission of `who`: the next flow has its turn, unless this one must repeat.
-    fn next_turn(&mut self, who: Contender) {
-        let turns = &mut self.turns[who.id() as usize];
+    /// After a transmission of `by`: the next flow has its turn, unless this one must repeat.
+    fn next_turn(&mut self, by: Contender) {
+        let turns = &mut self.turns[by.id() as usize];
         if let Some(index) = turns.pop_front() {
             let flow = &mut self.flows[index as usize];
             if flow.tries() > 0 {
@@ -548,7 +548,7 @@ impl<P: Packet> Cell<P> {
                 flow.has_turn = false;
             }
         }
-        self.contention.set_waiting(who.id(), !turns.is_empty());
+        self.contention.set_waiting(by.id(), !turns.is_empty());
     }
 
     /// Whether the station whose frame was just acknowledged goes on within its TXOP.

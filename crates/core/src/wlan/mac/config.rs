@@ -16,7 +16,8 @@ use super::mode::{Guard, Mode, Width};
 use super::protection::Protection;
 use super::rate::RateChoice;
 use super::rules::Rules;
-use super::timing::{Slot, Standard, Timing};
+use super::standard::Standard;
+use super::timing::{Slot, Timing};
 use crate::router::Packet;
 use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 
@@ -209,7 +210,7 @@ pub enum CellError {
     #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
     MaxMpdus(usize),
     /// A-MSDUs of no packets, or of more than there ever are.
-    #[error("`max_msdus` is {0}; give 1 for no A-MSDUs, up to {most}", most = Framing::MOST_MSDUS)]
+    #[error("`max_msdus` is {0}; give 1 for no A-MSDUs, up to {most}", most = Framing::MAX_MSDUS)]
     MaxMsdus(u8),
     /// A-MSDUs where there are none.
     #[error("`max_msdus` is {0}, but 802.11a and g have no A-MSDUs; give 1, or 802.11n or ac")]
@@ -317,7 +318,7 @@ impl CellConfig {
         if !(1..=Framing::BLOCK).contains(&self.max_mpdus) {
             return Err(CellError::MaxMpdus(self.max_mpdus));
         }
-        if !(1..=Framing::MOST_MSDUS).contains(&self.max_msdus) {
+        if !(1..=Framing::MAX_MSDUS).contains(&self.max_msdus) {
             return Err(CellError::MaxMsdus(self.max_msdus));
         }
         if self.max_msdus > 1 && !self.standard.aggregates() {

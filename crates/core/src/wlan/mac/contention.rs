@@ -17,24 +17,8 @@ use alloc::vec::Vec;
 use rand::{Rng, RngExt};
 
 use super::category::CategoryParams;
-use super::rules::Rules;
+use super::rules::{Countdown, Rules};
 use crate::unit::{Span, Time};
-
-/// What a busy period does to the counter of those who wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Countdown {
-    /// A slot counts once it has passed idle, as in the DCF: the slot in which somebody starts to
-    /// transmit does not count. So nobody who waited comes to zero at the start of that slot's
-    /// successor, and the first slot after a busy period belongs to those who just transmitted
-    /// (Bianchi, Tinnirello, Scalia: Understanding 802.11e contention-based prioritization
-    /// mechanisms, IEEE Network 2005).
-    AfterIdleSlot,
-    /// A slot counts when it begins, as in EDCA: also the one in which somebody starts to
-    /// transmit. Bianchi's model of the DCF (JSAC 2000) counts so.
-    AtSlotStart,
-}
 
 /// One queue that contends.
 #[derive(Debug)]

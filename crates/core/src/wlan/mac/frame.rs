@@ -17,7 +17,7 @@
 
 use super::category::Access;
 use super::mode::Mode;
-use super::timing::Standard;
+use super::standard::Standard;
 use crate::unit::{BitRate, Bytes, Span, Time};
 
 /// The size of an acknowledgement.
@@ -68,7 +68,7 @@ impl Framing {
     pub const BLOCK: usize = 64;
     /// How many packets an A-MSDU ever has here: the largest number that a receiver can name
     /// (Table 9-134, bits 63 and 64), below which there is no limit but the size.
-    pub const MOST_MSDUS: u8 = 32;
+    pub const MAX_MSDUS: u8 = 32;
     /// Those of 802.11ac, with as many MPDUs in an A-MPDU as there may be, and no A-MSDUs.
     pub const VHT: Self =
         Self { standard: Standard::Ac, qos: true, max_mpdus: Self::BLOCK, max_msdus: 1 };
@@ -83,7 +83,7 @@ impl Framing {
 
     /// The same with up to `max_msdus` packets in an MPDU, where the standard aggregates.
     pub fn with_msdus(self, max_msdus: u8) -> Self {
-        let most = if self.standard.aggregates() { Self::MOST_MSDUS } else { 1 };
+        let most = if self.standard.aggregates() { Self::MAX_MSDUS } else { 1 };
         Self { max_msdus: max_msdus.clamp(1, most), ..self }
     }
 
@@ -135,7 +135,7 @@ impl Framing {
     }
 
     /// How many packets of this size a frame has at most, as far as its length allows: Nmax.
-    pub fn most_packets(&self, packet: Bytes) -> usize {
+    pub fn max_packets(&self, packet: Bytes) -> usize {
         self.max_mpdus * usize::from(self.packets_an_mpdu(packet).0)
     }
 
@@ -214,7 +214,7 @@ mod tests {
         // 26 + (14 + 8 + 1500, filled up by 2) + (14 + 8 + 1500) + 4.
         assert_eq!(ac.joined(ac.mpdu(packet), 1, packet), Bytes::new(3_076));
         assert_eq!(ac.subframe(packet), (Bytes::new(3_080), 2));
-        assert_eq!(ac.most_packets(packet), 128);
+        assert_eq!(ac.max_packets(packet), 128);
         // A third one: 26 + 2 · 1524 + 1522 + 4.
         assert_eq!(ac.joined(Bytes::new(3_076), 2, packet), Bytes::new(4_600));
         // Of 802.11n's 3839 bytes: 1524 + 1522 is all that fits. Of 11454: 26 + 7 · 1524 + 4.

@@ -113,11 +113,11 @@ impl Medium {
         busy
     }
 
-    /// When `who` starts to count in the idle period that goes on.
-    pub(super) fn start(&self, who: Contender) -> Time {
-        let category = who.category as usize;
+    /// When `sender` starts to count in the idle period that goes on.
+    pub(super) fn start(&self, sender: Contender) -> Time {
+        let category = sender.category as usize;
         let aifs = self.aifs[category];
-        match self.sendings.iter().find(|sending| sending.by.station == who.station) {
+        match self.sendings.iter().find(|sending| sending.by.station == sender.station) {
             None => self.starts[category],
             Some(own) if own.received == 0 => {
                 let timeout = own.end + self.timing.ack_timeout();

@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-use super::timing::Standard;
+use super::standard::Standard;
 use crate::unit::{BitRate, Bytes, Span};
 
 /// What one subcarrier carries in one symbol.

@@ -17,7 +17,8 @@
 //! RTSs counts as a try of the data, as the one retry limit here is that of short frames.
 
 use super::mode::Mode;
-use super::timing::{Standard, Timing};
+use super::standard::Standard;
+use super::timing::Timing;
 use crate::unit::{BitRate, Bytes, Span};
 
 /// The size of a request to send.

@@ -76,7 +76,7 @@ const LOOKAROUND: f64 = 0.1;
 /// How often in a row a frame is sent in each mode of its chain.
 const TRIES: u8 = 2;
 /// A mode that fails more often is of no use, however fast.
-const LEAST_PROBABILITY: f64 = 0.1;
+const MIN_PROBABILITY: f64 = 0.1;
 /// A mode that fails more seldom gains nothing from it.
 const SAFE_PROBABILITY: f64 = 0.9;
 /// The frame by which modes are compared.
@@ -88,7 +88,7 @@ pub(super) struct Minstrel {
     trials: Box<[Trial]>,
     best: usize,
     second: usize,
-    most_probable: usize,
+    max_probability: usize,
     /// The modes for the frame that is being sent, from its first to its last attempts.
     chain: [usize; 4],
     renewal: Time,
@@ -108,9 +108,7 @@ struct Trial {
 impl Trial {
     fn promise(&self) -> f64 {
         match self.probability {
-            Some(p) if p >= LEAST_PROBABILITY => {
-                p.min(SAFE_PROBABILITY) / self.airtime.as_secs_f64()
-            }
+            Some(p) if p >= MIN_PROBABILITY => p.min(SAFE_PROBABILITY) / self.airtime.as_secs_f64(),
             _ => 0.0,
         }
     }
@@ -137,7 +135,7 @@ impl Minstrel {
             trials: modes.iter().map(trial).collect(),
             best: 0,
             second: 0,
-            most_probable: 0,
+            max_probability: 0,
             chain: [0; 4],
             renewal: Time::ZERO + INTERVAL,
         }
@@ -149,7 +147,7 @@ impl Minstrel {
             self.renew();
         }
         if tries == 0 {
-            self.chain = [self.best, self.second, self.most_probable, 0];
+            self.chain = [self.best, self.second, self.max_probability, 0];
             if rng.random::<f64>() < LOOKAROUND {
                 let sample = rng.random_range(0..self.trials.len());
                 // A slower mode is tried only where the best one has failed.
@@ -176,7 +174,7 @@ impl Minstrel {
         self.best = modes().max_by(|a, b| by(&promise, a, b).then(b.cmp(a))).unwrap_or(0);
         let others = modes().filter(|mode| *mode != self.best);
         self.second = others.max_by(|a, b| by(&promise, a, b).then(b.cmp(a))).unwrap_or(0);
-        self.most_probable = modes().max_by(|a, b| by(&probability, a, b)).unwrap_or(0);
+        self.max_probability = modes().max_by(|a, b| by(&probability, a, b)).unwrap_or(0);
     }
 }
 
@@ -225,7 +223,7 @@ mod tests {
     fn a_frame_that_fails_is_sent_again_in_safer_modes() {
         let mut minstrel = minstrel();
         learn(&mut minstrel, 4);
-        minstrel.chain = [minstrel.best, minstrel.second, minstrel.most_probable, 0];
+        minstrel.chain = [minstrel.best, minstrel.second, minstrel.max_probability, 0];
         let rng = &mut Pcg64::new(1, 1);
         let modes: Vec<_> = (1..8).map(|tries| minstrel.choose(Time::ZERO, tries, rng)).collect();
         assert_eq!((modes[0], modes[1], modes[2]), (4, 3, 3));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{COMMAND, Connections, Held, Law, Place, pins, status};
+use super::{COMMAND, Connections, Held, Law, Place, live, pins};
 use crate::KernelError;
 use crate::cgroup::Cgroup;
 use crate::pin::CONTROL;
@@ -27,7 +27,7 @@ pub(super) fn attach(path: &Path, law: &Law) -> Result<Held, KernelError> {
 
 /// Two programs on one socket would set windows against each other.
 fn refuse_controlled(cgroup: &Cgroup) -> Result<(), KernelError> {
-    let mut others = status::places().into_iter().filter_map(|place| match place {
+    let mut others = live::places().into_iter().filter_map(|place| match place {
         Place::Cgroup { id } => Cgroup::find(id),
         Place::Device { .. } => None,
     });

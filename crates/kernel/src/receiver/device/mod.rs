@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{COMMAND, Held, Law, Place, pins, status};
+use super::{COMMAND, Held, Law, Place, live, pins};
 use crate::KernelError;
 use crate::device::{self, Device};
 
@@ -22,7 +22,7 @@ mod skeleton {
 pub(super) fn attach(name: &str, law: &Law) -> Result<Held, KernelError> {
     let Device { netns, index, .. } = Device::named(name)?;
     let place = Place::Device { netns, index };
-    if status::places().contains(&place) {
+    if live::places().contains(&place) {
         return Err(KernelError::Controlled { place: name.to_owned(), command: COMMAND });
     }
     pins::begin(place, None)?;

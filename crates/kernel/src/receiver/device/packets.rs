@@ -119,11 +119,11 @@ impl<'a, 'b> Download<'a, 'b> {
         let begun = Self { programs, version, received: 0, clock: 1 };
         let syn = packet(version, From::Near, syn, 0);
         assert_eq!(begun.out(&syn), syn, "a window that is not scaled is left alone");
-        begun.comes(&packet(version, From::Far, answer, 0));
+        begun.arrives(&packet(version, From::Far, answer, 0));
         begun
     }
 
-    fn comes(&self, packet: &[u8]) {
+    fn arrives(&self, packet: &[u8]) {
         assert_eq!(passed(&self.programs.progs.freshline_in, packet).unwrap(), packet);
     }
 
@@ -137,17 +137,18 @@ impl<'a, 'b> Download<'a, 'b> {
         let options = [Noop, Noop, Timestamp(self.clock, 1)];
         let tcp = header(100, FIRST.wrapping_add(self.received), &options);
         let left = self.out(&packet(self.version, From::Near, tcp.clone(), 0));
-        let told = tcp_of(&left);
-        let only_window = TcpHeader { window_size: WINDOW, checksum: tcp.checksum, ..told.clone() };
+        let parsed = tcp_of(&left);
+        let only_window =
+            TcpHeader { window_size: WINDOW, checksum: tcp.checksum, ..parsed.clone() };
         assert_eq!(only_window.to_bytes()[4..], tcp.to_bytes()[4..], "nothing else is changed");
-        told.window_size
+        parsed.window_size
     }
 
     /// A segment comes that answers the ack before.
     fn data(&mut self) {
         let options = [Noop, Noop, Timestamp(2, self.clock)];
         let tcp = header(FIRST.wrapping_add(self.received), 100, &options);
-        self.comes(&packet(self.version, From::Far, tcp, SEGMENT));
+        self.arrives(&packet(self.version, From::Far, tcp, SEGMENT));
         self.received += SEGMENT as u32;
     }
 
@@ -197,7 +198,7 @@ fn segments_that_the_near_end_would_not_take_change_nothing() {
         for (sequence, echo) in [(next + (1 << 30), download.clock), (next, 1 << 30)] {
             let options = [Noop, Noop, Timestamp(2, echo)];
             let stray = header(sequence, 100, &options);
-            download.comes(&packet(Version::Four, From::Far, stray, 1));
+            download.arrives(&packet(Version::Four, From::Far, stray, 1));
         }
         assert!(download.ack() <= before, "the window begins where it did");
         let round_trips = download.counted(1);
@@ -242,7 +243,7 @@ fn connections_that_keep_their_windows_and_those_that_began_before_are_left_alon
             let mut answer = header(FIRST.wrapping_sub(1), 100, &[Timestamp(1, 1)]);
             answer.syn = true;
             download.out(&packet(Version::Four, From::Near, syn, 0));
-            download.comes(&packet(Version::Four, From::Far, answer, 0));
+            download.arrives(&packet(Version::Four, From::Far, answer, 0));
             for _ in 0..50 {
                 assert_eq!(download.ack(), WINDOW);
                 download.data();
@@ -274,7 +275,7 @@ fn super_packets_that_are_too_long_to_say_how_long_count_as_data() {
                     super_packet.splice(54..54, jumbo);
                 }
             }
-            download.comes(&super_packet);
+            download.arrives(&super_packet);
             assert_eq!(download.counted(1), before + 1, "{version:?}: its round trip");
         }
     });

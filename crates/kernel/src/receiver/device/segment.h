@@ -27,7 +27,7 @@
 #define MD5_SIGNATURE 19
 #define AUTHENTICATION 29
 #define MULTIPATH 30
-#define MOST_OPTIONS 40
+#define MAX_OPTIONS 40
 /* Nearly all segments have timestamps and nothing else: these four bytes, and two words. */
 #define ONLY_TIMESTAMPS 0x0101080a
 #define TIMESTAMPS_BYTES 12
@@ -192,21 +192,21 @@ static void read_option(struct options *options, const __u8 *option, __u32 lengt
 }
 
 /* The longest option that matters. */
-#define LONGEST_READ 10
+#define MAX_READ 10
 
 /* Reads so many bytes of options, from the IP header on. Not static, so that the verifier looks at
  * it by itself, and not at all that may have been before. */
 int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u64 count)
 {
 	/* Zeros, which end the options, and with room to read the last one. */
-	__u8 bytes[MOST_OPTIONS + LONGEST_READ] = {};
+	__u8 bytes[MAX_OPTIONS + MAX_READ] = {};
 	__u32 next = 0;
 
 	if (!options || !count)
 		return 0;
 	/* Lest the compiler make one comparison of two, which the verifier does not follow. */
 	barrier_var(count);
-	if (count > MOST_OPTIONS || load(skb, from, bytes, count))
+	if (count > MAX_OPTIONS || load(skb, from, bytes, count))
 		return 0;
 	if (count == TIMESTAMPS_BYTES && word(bytes) == ONLY_TIMESTAMPS) {
 		options->has_stamp = 1;
@@ -215,7 +215,7 @@ int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u
 		return 0;
 	}
 	/* Byte by byte, so that the verifier knows where each is. */
-	for (__u32 at = 0; at < MOST_OPTIONS; at++) {
+	for (__u32 at = 0; at < MAX_OPTIONS; at++) {
 		__u8 length = bytes[at + 1];
 
 		if (at != next)

@@ -38,7 +38,7 @@ impl Bola {
     }
 
     /// How much may be in the buffer when a segment is asked for.
-    pub(super) fn most_held(&self) -> Span {
+    pub(super) fn max_held(&self) -> Span {
         let most = self.rates.last().map_or(0.0, |(_, utility)| *utility);
         self.segment.mul_f64(self.weight * (most + SMOOTHNESS))
     }
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(bola.choose(Span::from_millis(8_530)), rates[1]);
         assert_eq!(bola.choose(Span::ZERO), rates[0]);
         // Six segments of seven: no room for another one beyond that.
-        let held = bola.most_held().as_secs_f64();
+        let held = bola.max_held().as_secs_f64();
         assert!((held - 12.0).abs() < 1e-6, "{held}");
     }
 }

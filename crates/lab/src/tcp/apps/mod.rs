@@ -197,7 +197,7 @@ impl RequestResponse {
 #[derive(Debug, Clone, Default)]
 pub struct UpdateSource {
     /// On their way, the oldest first.
-    under_way: VecDeque<Update>,
+    in_flight: VecDeque<Update>,
     refused: u64,
 }
 
@@ -222,7 +222,7 @@ impl UpdateSource {
         let fits = sender.writable() >= size;
         if fits {
             sender.write(size);
-            self.under_way.push_back(Update { generated_at: now, end: sender.written() });
+            self.in_flight.push_back(Update { generated_at: now, end: sender.written() });
         } else {
             self.refused += 1;
         }
@@ -232,13 +232,13 @@ impl UpdateSource {
     /// The next update that is whole at the far end, where `delivered` bytes are there; call it
     /// until there is none.
     pub fn poll_delivered(&mut self, delivered: Bytes) -> Option<Update> {
-        self.under_way.front().filter(|update| update.end <= delivered)?;
-        self.under_way.pop_front()
+        self.in_flight.front().filter(|update| update.end <= delivered)?;
+        self.in_flight.pop_front()
     }
 
     /// How many updates are written and not yet delivered.
     pub fn backlog(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 
     /// How many updates found no room.

@@ -53,7 +53,7 @@ enum Turn {
     /// The client asks at this time.
     Asks(Time),
     /// A request for so much comes to the server then.
-    Comes(Time, Bytes),
+    Arriving(Time, Bytes),
     /// The segment is under way.
     Loads,
     Over,
@@ -92,7 +92,7 @@ impl Video {
     /// When something is to be done next.
     pub fn next_event(&self) -> Option<Time> {
         match self.turn {
-            Turn::Asks(at) | Turn::Comes(at, _) => Some(at),
+            Turn::Asks(at) | Turn::Arriving(at, _) => Some(at),
             Turn::Loads | Turn::Over => None,
         }
     }
@@ -113,9 +113,9 @@ impl Video {
         if let Turn::Asks(at) = self.turn
             && at <= now
         {
-            self.turn = Turn::Comes(at + self.params.request, self.ask(at));
+            self.turn = Turn::Arriving(at + self.params.request, self.ask(at));
         }
-        if let Turn::Comes(at, size) = self.turn
+        if let Turn::Arriving(at, size) = self.turn
             && at <= now
         {
             self.waiting += size;
@@ -134,7 +134,7 @@ impl Video {
         let held = left + self.params.segment;
         self.buffered = (held, now);
         self.turn = if self.asked < self.params.segments {
-            Turn::Asks(now + (held - self.bola.most_held()))
+            Turn::Asks(now + (held - self.bola.max_held()))
         } else {
             Turn::Over
         };

@@ -51,7 +51,7 @@ impl LikeReno for Coupled {
     }
 
     fn on_ack(&mut self, _now: Time, ack: &Ack) {
-        self.member.tell(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
+        self.member.update(self.window.cwnd, ack.delivered.get() as f64, ack.rtt);
         if self.window.may_grow(ack) {
             let left = self.window.slow_start(ack.delivered);
             let grown = self.window.cwnd + left * self.member.look(self.law);
@@ -61,7 +61,7 @@ impl LikeReno for Coupled {
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {
         self.window.answer_congestion(self.window.cwnd / 2.0);
-        self.member.tell_loss(self.window.cwnd);
+        self.member.update_loss(self.window.cwnd);
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Tells the others of its window, of what was delivered, and of a round trip if there was one.
-    pub(super) fn tell(&self, window: f64, delivered: f64, round_trip: Option<Span>) {
+    pub(super) fn update(&self, window: f64, delivered: f64, round_trip: Option<Span>) {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
         own.window = window;
@@ -110,7 +110,7 @@ impl Member {
     }
 
     /// A loss: a new count begins.
-    pub(super) fn tell_loss(&self, window: f64) {
+    pub(super) fn update_loss(&self, window: f64) {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
         own.window = window;

@@ -51,7 +51,7 @@ pub struct Cubic {
     window: Window,
     hystart: Option<HyStart>,
     /// The least round trip since the last timeout.
-    least_rtt: Option<Span>,
+    min_rtt: Option<Span>,
     /// W_max; zero before the first congestion.
     w_max: f64,
     epoch: Option<Epoch>,
@@ -76,7 +76,7 @@ impl Cubic {
             params,
             window: Window::new(initial),
             hystart: params.hystart.map(HyStart::new),
-            least_rtt: None,
+            min_rtt: None,
             w_max: 0.0,
             epoch: None,
         }
@@ -88,8 +88,8 @@ impl Cubic {
         if self.epoch.is_some_and(settling) {
             return;
         }
-        let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
-        self.least_rtt = Some(least);
+        let least = self.min_rtt.map_or(rtt, |least| least.min(rtt));
+        self.min_rtt = Some(least);
         if self.window.in_slow_start()
             && let Some(hystart) = &mut self.hystart
             && hystart.is_enough(now, ack, self.window.cwnd, rtt, least)
@@ -110,7 +110,7 @@ impl Cubic {
                 reno: cwnd,
             }
         });
-        let ahead = now.since(epoch.start) + self.least_rtt.unwrap_or(Span::ZERO);
+        let ahead = now.since(epoch.start) + self.min_rtt.unwrap_or(Span::ZERO);
         let beyond = ahead.as_secs_f64() - epoch.k;
         let target = epoch.origin + scaling * beyond * beyond * beyond;
         let alpha = 3.0 * (1.0 - decrease) / (1.0 + decrease);
@@ -166,7 +166,7 @@ impl LikeReno for Cubic {
 
     fn on_timeout(&mut self) {
         self.window.collapse();
-        (self.w_max, self.least_rtt, self.epoch) = (0.0, None, None);
+        (self.w_max, self.min_rtt, self.epoch) = (0.0, None, None);
         self.hystart = self.params.hystart.map(HyStart::new);
     }
 

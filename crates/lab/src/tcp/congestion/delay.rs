@@ -6,7 +6,7 @@ use super::Ack;
 use super::round::Round;
 
 /// Fewer samples in a round say nothing: they may all be of delayed acks.
-const LEAST_SAMPLES: u32 = 3;
+const MIN_SAMPLES: u32 = 3;
 
 /// Collects round trips.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl DelayMeter {
         if !self.round.starts_with(ack) {
             return Stage::Within;
         }
-        let enough = self.samples >= LEAST_SAMPLES;
+        let enough = self.samples >= MIN_SAMPLES;
         let delay = enough.then_some(Delay { base: self.base, rtt: self.least });
         self.restart();
         Stage::Over(delay)

@@ -130,8 +130,8 @@ impl CongestionControl for Dtpa {
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         // While it waits for periods, less than the window is in flight, and it is in use all the
         // same: (4.2) has it grow with every ack.
-        let waits = !self.law.period().is_zero();
-        self.reno.on_ack(now, &Ack { window_limited: ack.window_limited || waits, ..*ack });
+        let is_paced = !self.law.period().is_zero();
+        self.reno.on_ack(now, &Ack { window_limited: ack.window_limited || is_paced, ..*ack });
         if let Some(round_trip) = ack.rtt {
             self.law.on_round_trip(now, round_trip);
         }

@@ -21,9 +21,9 @@ pub struct HTcpParams {
     /// For how long after a loss it grows as Reno does: 1 s.
     pub low_speed: Span,
     /// The least β: 0.5.
-    pub least_backoff: f64,
+    pub min_backoff: f64,
     /// The largest β: 0.8.
-    pub most_backoff: f64,
+    pub max_backoff: f64,
     /// A change of throughput by this share sets β to its least: 0.2.
     pub throughput_change: f64,
     /// Whether flows with unequal round trips grow equally fast.
@@ -34,8 +34,8 @@ impl Default for HTcpParams {
     fn default() -> Self {
         Self {
             low_speed: Span::from_secs(1),
-            least_backoff: 0.5,
-            most_backoff: 0.8,
+            min_backoff: 0.5,
+            max_backoff: 0.8,
             throughput_change: 0.2,
             rtt_scaling: true,
         }
@@ -45,7 +45,7 @@ impl Default for HTcpParams {
 /// The round trip to which growth is scaled.
 const REFERENCE_RTT: Span = Span::from_millis(100);
 /// On shorter paths the ratio of round trips says little.
-const LEAST_RTT_FOR_BACKOFF: Span = Span::from_millis(10);
+const MIN_RTT_FOR_BACKOFF: Span = Span::from_millis(10);
 /// What is kept with each loss of the distance between the largest and the least round trip.
 const FADING: f64 = 0.95;
 
@@ -55,8 +55,8 @@ pub struct HTcp {
     params: HTcpParams,
     window: Window,
     last_loss: Option<Time>,
-    least_rtt: Span,
-    most_rtt: Span,
+    min_rtt: Span,
+    max_rtt: Span,
     backoff: f64,
     throughput: Throughput,
 }
@@ -68,7 +68,7 @@ struct Throughput {
     delivered: f64,
     smoothed: f64,
     most: f64,
-    most_before: f64,
+    max_before: f64,
 }
 
 impl HTcp {
@@ -78,9 +78,9 @@ impl HTcp {
             params,
             window: Window::new(initial),
             last_loss: None,
-            least_rtt: Span::MAX,
-            most_rtt: Span::ZERO,
-            backoff: params.least_backoff,
+            min_rtt: Span::MAX,
+            max_rtt: Span::ZERO,
+            backoff: params.min_backoff,
             throughput: Throughput::default(),
         }
     }
@@ -89,25 +89,25 @@ impl HTcp {
         let since = now.since(self.last_loss.unwrap_or(now));
         let beyond = (since - self.params.low_speed).as_secs_f64();
         let mut growth = 1.0 + 10.0 * beyond + (beyond / 2.0) * (beyond / 2.0);
-        if self.params.rtt_scaling && self.least_rtt < Span::MAX {
-            let scale = self.least_rtt.as_secs_f64() / REFERENCE_RTT.as_secs_f64();
+        if self.params.rtt_scaling && self.min_rtt < Span::MAX {
+            let scale = self.min_rtt.as_secs_f64() / REFERENCE_RTT.as_secs_f64();
             growth = (growth * scale.clamp(0.1, 2.0)).max(1.0);
         }
         2.0 * growth * (1.0 - self.backoff)
     }
 
     fn adapt_backoff(&mut self) {
-        let HTcpParams { least_backoff, most_backoff, throughput_change, .. } = self.params;
-        let Throughput { most, most_before, .. } = self.throughput;
-        let changed = (most - most_before).abs() > throughput_change * most_before;
-        self.backoff = if changed || self.least_rtt < LEAST_RTT_FOR_BACKOFF {
-            least_backoff
+        let HTcpParams { min_backoff, max_backoff, throughput_change, .. } = self.params;
+        let Throughput { most, max_before, .. } = self.throughput;
+        let changed = (most - max_before).abs() > throughput_change * max_before;
+        self.backoff = if changed || self.min_rtt < MIN_RTT_FOR_BACKOFF {
+            min_backoff
         } else {
-            let ratio = self.least_rtt.as_secs_f64() / self.most_rtt.as_secs_f64();
-            ratio.clamp(least_backoff, most_backoff)
+            let ratio = self.min_rtt.as_secs_f64() / self.max_rtt.as_secs_f64();
+            ratio.clamp(min_backoff, max_backoff)
         };
-        let spread = (self.most_rtt - self.least_rtt).mul_f64(FADING);
-        self.most_rtt = self.least_rtt.min(self.most_rtt) + spread;
+        let spread = (self.max_rtt - self.min_rtt).mul_f64(FADING);
+        self.max_rtt = self.min_rtt.min(self.max_rtt) + spread;
     }
 }
 
@@ -128,7 +128,7 @@ impl Throughput {
     }
 
     fn on_loss(&mut self) {
-        *self = Self { most_before: self.most, ..Self::default() };
+        *self = Self { max_before: self.most, ..Self::default() };
     }
 }
 
@@ -148,8 +148,8 @@ impl LikeReno for HTcp {
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         if !ack.recovering {
             if let Some(rtt) = ack.rtt {
-                self.least_rtt = self.least_rtt.min(rtt);
-                self.most_rtt = self.most_rtt.max(rtt);
+                self.min_rtt = self.min_rtt.min(rtt);
+                self.max_rtt = self.max_rtt.max(rtt);
             }
             self.throughput.on_ack(now, ack, self.window.cwnd);
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn growth_rises_with_the_time_since_the_last_loss() {
         let mut law = HTcp::new(HTcpParams::default(), Packets::new(10));
-        (law.least_rtt, law.most_rtt) = (REFERENCE_RTT, REFERENCE_RTT * 3);
+        (law.min_rtt, law.max_rtt) = (REFERENCE_RTT, REFERENCE_RTT * 3);
         law.on_congestion(Time::ZERO, Signal::Loss);
         let after = |seconds| law.increase(Time::ZERO + Span::from_secs(seconds));
         // With half of the window left after a loss, the increase is f itself.
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn the_backoff_leaves_the_queue_just_empty() {
         let mut law = HTcp::new(HTcpParams::default(), Packets::new(10));
-        law.least_rtt = Span::from_millis(70);
-        law.most_rtt = Span::from_millis(100);
+        law.min_rtt = Span::from_millis(70);
+        law.max_rtt = Span::from_millis(100);
         law.adapt_backoff();
         assert!((law.backoff - 0.7).abs() < 1e-12);
         law.throughput.most = 100.0;

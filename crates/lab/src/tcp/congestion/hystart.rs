@@ -26,9 +26,9 @@ pub struct HyStartParams {
     /// The round trips of so many acks are looked at in each round: 8.
     pub samples: u32,
     /// The delay's threshold is a fraction of the least round trip, but not less than this: 4 ms.
-    pub least_threshold: Span,
+    pub min_threshold: Span,
     /// Nor more than this: 16 ms.
-    pub most_threshold: Span,
+    pub max_threshold: Span,
 }
 
 impl Default for HyStartParams {
@@ -37,8 +37,8 @@ impl Default for HyStartParams {
             low_window: 16.0,
             ack_spacing: Span::from_millis(2),
             samples: 8,
-            least_threshold: Span::from_millis(4),
-            most_threshold: Span::from_millis(16),
+            min_threshold: Span::from_millis(4),
+            max_threshold: Span::from_millis(16),
         }
     }
 }
@@ -99,7 +99,7 @@ impl HyStart {
             self.samples += 1;
             return false;
         }
-        let threshold = (least / 8).clamp(self.params.least_threshold, self.params.most_threshold);
+        let threshold = (least / 8).clamp(self.params.min_threshold, self.params.max_threshold);
         self.round_min > least + threshold
     }
 }

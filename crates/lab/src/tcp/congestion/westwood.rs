@@ -13,7 +13,7 @@ use super::window::{LikeReno, Window};
 use super::{Ack, Signal};
 
 /// The shortest time over which the rate is measured.
-const LEAST_INTERVAL: Span = Span::from_millis(50);
+const MIN_INTERVAL: Span = Span::from_millis(50);
 
 /// Westwood+.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct Westwood {
     /// After the first filter and after the second, in segments/s.
     rate: Option<(f64, f64)>,
     rtt: Span,
-    least_rtt: Span,
+    min_rtt: Span,
 }
 
 impl Westwood {
@@ -37,19 +37,19 @@ impl Westwood {
             delivered: 0.0,
             rate: None,
             rtt: Span::ZERO,
-            least_rtt: Span::MAX,
+            min_rtt: Span::MAX,
         }
     }
 
     fn measure(&mut self, now: Time, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
             self.rtt = rtt;
-            self.least_rtt = self.least_rtt.min(rtt);
+            self.min_rtt = self.min_rtt.min(rtt);
         }
         let since = *self.since.get_or_insert(now);
         self.delivered += ack.delivered.get() as f64;
         let span = now.since(since);
-        if span <= self.rtt.max(LEAST_INTERVAL) {
+        if span <= self.rtt.max(MIN_INTERVAL) {
             return;
         }
         let sample = self.delivered / span.as_secs_f64();
@@ -66,7 +66,7 @@ impl Westwood {
     /// What the path holds without a queue, if that is known.
     fn pipe(&self) -> Option<f64> {
         let (_, rate) = self.rate?;
-        Some(rate * self.least_rtt.as_secs_f64())
+        Some(rate * self.min_rtt.as_secs_f64())
     }
 }
 

@@ -21,7 +21,7 @@ use super::{Ack, Signal};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct YeahParams {
     /// Q_max, the most segments to queue: 80.
-    pub most_queued: f64,
+    pub max_queued: f64,
     /// φ: delay counts as congestion above the least round trip divided by this: 8.
     pub delay_share: u64,
     /// ρ: after so many congested rounds, a loss halves the window: 16.
@@ -35,7 +35,7 @@ pub struct YeahParams {
 impl Default for YeahParams {
     fn default() -> Self {
         Self {
-            most_queued: 80.0,
+            max_queued: 80.0,
             delay_share: 8,
             patience: 16,
             forget_after: 50,
@@ -45,7 +45,7 @@ impl Default for YeahParams {
 }
 
 /// The least window that Reno could have.
-const LEAST_RENO: f64 = 2.0;
+const MIN_RENO: f64 = 2.0;
 
 /// YeAH.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl Yeah {
             window: Window::new(initial),
             delay: DelayMeter::new(),
             queue: 0.0,
-            reno: LEAST_RENO,
+            reno: MIN_RENO,
             congested: 0,
             uncongested: 0,
         }
@@ -89,14 +89,14 @@ impl Yeah {
         let cwnd = self.window.cwnd;
         let queueing: Span = delay.queueing();
         self.queue = cwnd * queueing.as_secs_f64() / delay.rtt.as_secs_f64();
-        let long = self.queue > self.params.most_queued;
+        let long = self.queue > self.params.max_queued;
         if long || queueing > delay.base / self.params.delay_share {
             if long && cwnd > self.reno {
                 let drained = cwnd - self.queue.min(cwnd / 2.0);
                 self.window.reduce_to(drained.max(self.reno));
             }
-            self.reno = if self.reno <= LEAST_RENO {
-                (self.window.cwnd / 2.0).max(LEAST_RENO)
+            self.reno = if self.reno <= MIN_RENO {
+                (self.window.cwnd / 2.0).max(MIN_RENO)
             } else {
                 self.reno + 1.0
             };
@@ -104,7 +104,7 @@ impl Yeah {
         } else {
             self.uncongested += 1;
             if self.uncongested > self.params.forget_after {
-                (self.reno, self.uncongested) = (LEAST_RENO, 0);
+                (self.reno, self.uncongested) = (MIN_RENO, 0);
             }
             self.congested = 0;
         }
@@ -144,7 +144,7 @@ impl LikeReno for Yeah {
             cwnd / 2.0
         };
         self.window.answer_congestion(cwnd - cut);
-        self.reno = (self.reno / 2.0).max(LEAST_RENO);
+        self.reno = (self.reno / 2.0).max(MIN_RENO);
         self.uncongested = 0;
     }
 

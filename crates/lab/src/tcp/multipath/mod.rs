@@ -52,7 +52,7 @@ const DSS_MAPPING: Bytes = Bytes::new(20);
 /// IPv4 and TCP without options.
 const HEADERS: u64 = 40;
 /// What fits into a TCP header (RFC 9293 section 3.1).
-const MOST_OPTIONS: Bytes = Bytes::new(40);
+const MAX_OPTIONS: Bytes = Bytes::new(40);
 /// The DSS option with a data ack alone.
 const DSS_ACK: Bytes = Bytes::new(8);
 
@@ -103,6 +103,6 @@ impl Carried {
         let without = self.segment.wire_size();
         let bare = Bytes::new(HEADERS + u64::from(self.segment.len));
         // Where SACK blocks leave no room, one of them stays behind in truth.
-        (without + option).min((bare + MOST_OPTIONS).max(without))
+        (without + option).min((bare + MAX_OPTIONS).max(without))
     }
 }

@@ -18,7 +18,7 @@ const UNBOUNDED: Bytes = Bytes::new(1 << 40);
 #[derive(Debug, Clone)]
 pub struct Reordering {
     /// How long each segment waited to be delivered in order, zero included.
-    pub waits: SpanHistogram,
+    pub delays: SpanHistogram,
 }
 
 /// The receiving end of a connection. The application reads at once.
@@ -80,7 +80,7 @@ impl MultipathReceiver {
             law,
             edge: 0,
             largest: 0,
-            reordering: Reordering { waits: SpanHistogram::new() },
+            reordering: Reordering { delays: SpanHistogram::new() },
             is_independent: false,
         }
     }
@@ -112,7 +112,7 @@ impl MultipathReceiver {
 
     /// What was before counts no more.
     pub fn begin_measuring(&mut self) {
-        self.reordering.waits = SpanHistogram::new();
+        self.reordering.delays = SpanHistogram::new();
     }
 
     /// A segment has come over a subflow. Says whether more has been delivered.
@@ -187,12 +187,12 @@ impl MultipathReceiver {
         }
         self.expected = whole.end;
         self.beyond.remove_below(whole.end);
-        self.reordering.waits.record(Span::ZERO);
+        self.reordering.delays.record(Span::ZERO);
         let Self { waiting, reordering, .. } = self;
         waiting.retain(|(block, since)| {
             let is_delivered = block.end <= whole.end;
             if is_delivered {
-                reordering.waits.record(now.since(*since));
+                reordering.delays.record(now.since(*since));
             }
             !is_delivered
         });

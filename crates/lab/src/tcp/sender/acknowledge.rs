@@ -71,7 +71,7 @@ impl Sender {
             self.rtt.reset_backoff();
         }
         let delivered = self.rate.delivered() - prior_delivered;
-        let kind = if segment.sack.tells_of_duplicate(segment.ack) {
+        let kind = if segment.sack.reports_duplicate(segment.ack) {
             self.rack.on_duplicate(self.board.acked_to(), self.board.sent_to());
             Kind::Duplicate
         } else if delivered > 0 {
@@ -219,7 +219,7 @@ impl Sender {
         let lost = self.rack.detect(now, &mut self.board, path);
         if lost > 0 {
             // The repair may have to wait, and the timeout is not to strike for that.
-            if self.law.spacing().is_some() && self.board.first_waits() {
+            if self.law.spacing().is_some() && self.board.is_first_waiting() {
                 self.arm_timeout(now);
             }
             match &mut self.episode {
@@ -272,7 +272,7 @@ impl Sender {
             }
             Signal::Mark => {
                 self.stats.mark_reductions += 1;
-                self.tell_reduced = true;
+                self.announce_reduced = true;
                 Cause::Mark
             }
         };

@@ -152,7 +152,7 @@ pub struct Sender {
     /// A handshake segment is to be sent.
     handshake_due: bool,
     /// The window was reduced, which the next new segment tells the receiver.
-    tell_reduced: bool,
+    announce_reduced: bool,
     /// Where the stream ends with a FIN that was sent.
     fin_sent: bool,
     /// Segments acknowledged since the last [`Sender::take_acked`].
@@ -203,7 +203,7 @@ impl Sender {
             last_sent_at: Time::ZERO,
             echo: None,
             handshake_due: false,
-            tell_reduced: false,
+            announce_reduced: false,
             fin_sent: false,
             acked: Vec::new(),
             stats: SenderStats::default(),

@@ -28,7 +28,7 @@ const RECENT: Span = Span::from_millis(1);
 /// The part of the window that is enough (`tcp_tso_win_divisor`).
 const WINDOW_DIVISOR: u64 = 3;
 /// Below this pacing rate, BBR lets single segments go (`bbr_min_tso_rate`).
-const LEAST_RATE_OF_TWO: u64 = 1_200_000;
+const MIN_RATE_OF_TWO: u64 = 1_200_000;
 
 /// Which window allows less than a full packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +76,7 @@ impl Sender {
     fn full_burst(&self, most: Bytes) -> u64 {
         let bits = self.pacing_bps();
         let shift = self.params.small_queue.map_or(10, |queue| queue.pacing_shift.min(63));
-        let least =
-            if bits < LEAST_RATE_OF_TWO && self.law.pacing_rate().is_some() { 1 } else { 2 };
+        let least = if bits < MIN_RATE_OF_TWO && self.law.pacing_rate().is_some() { 1 } else { 2 };
         let segment = self.params.segment.get().max(1);
         (((bits / 8) >> shift).min(most.get()) / segment).max(least)
     }

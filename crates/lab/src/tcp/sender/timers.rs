@@ -9,7 +9,7 @@ use crate::tcp::recovery::{Cause, Episode};
 /// What a probe waits longer for when a lone segment is in flight: its ack may be delayed.
 const DELAYED_ACK: Span = Span::from_millis(200);
 /// What a probe waits longer in any case, as in Linux.
-const LEAST_PROBE_MARGIN: Span = Span::from_millis(2);
+const MIN_PROBE_MARGIN: Span = Span::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -98,7 +98,7 @@ impl Sender {
 
     /// The timeout runs from now on, or from when the segment that it is for may be sent again.
     pub(super) fn arm_timeout(&mut self, now: Time) {
-        let is_waiting = self.board.first_waits();
+        let is_waiting = self.board.is_first_waiting();
         let from = if is_waiting { self.may_leave_at(now) } else { now };
         self.timers.timeout = Some(from + self.rtt.rto());
     }
@@ -113,7 +113,7 @@ impl Sender {
         if self.episode.is_some() || self.timers.probing.is_some() || self.board.sacked() > 0 {
             return;
         }
-        let margin = if self.board.outstanding() == 1 { DELAYED_ACK } else { LEAST_PROBE_MARGIN };
+        let margin = if self.board.outstanding() == 1 { DELAYED_ACK } else { MIN_PROBE_MARGIN };
         let at = now + srtt * 2 + margin;
         self.timers.probe = Some(at).filter(|at| self.timers.timeout.is_some_and(|by| *at < by));
     }

@@ -137,7 +137,7 @@ impl Sender {
         self.arm_probe(now);
         let mut packet = self.packet(now, &[start, end], fin, segments, false);
         packet.flags.ect = self.params.ecn;
-        packet.flags.cwr = std::mem::take(&mut self.tell_reduced);
+        packet.flags.cwr = std::mem::take(&mut self.announce_reduced);
         Some(packet)
     }
 

@@ -12,7 +12,7 @@ pub(super) struct Memory {
     max_sources: usize,
     max_payload: usize,
     /// A record is forgotten after `idle`, at most as long again later.
-    longest_silence: Span,
+    max_silence: Span,
 }
 
 impl Memory {
@@ -21,7 +21,7 @@ impl Memory {
             max_sources: plan.monitor.max_sources,
             max_payload: MonitorParams::default().max_payload,
             // Waking up in 64 steps costs a rounding each.
-            longest_silence: plan.monitor.idle * 2 + Span::from_millis(1),
+            max_silence: plan.monitor.idle * 2 + Span::from_millis(1),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Check for Memory {
         }
         for record in world.monitor.records() {
             let silence = world.monitor.silence(world.now, record);
-            if silence > self.longest_silence {
+            if silence > self.max_silence {
                 return Err(format!("{:?} is held though silent for {silence}", record.session));
             }
             if record.payload.capacity() > self.max_payload {

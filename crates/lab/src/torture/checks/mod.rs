@@ -10,8 +10,9 @@ mod progress;
 mod rate;
 mod service;
 
+use super::draw::MAX_RATE;
 use super::observation::Observation;
-use super::plan::{MAX_RATE, Plan};
+use super::plan::Plan;
 use super::timetable::Timetable;
 use super::world::World;
 

@@ -6,7 +6,7 @@ use freshline_core::unit::Span;
 
 use super::{CLOCKS_DIFFER, Check};
 use crate::torture::plan::Plan;
-use crate::torture::timetable::{LONGEST_PAUSE, Timetable};
+use crate::torture::timetable::{MAX_PAUSE, Timetable};
 use crate::torture::world::World;
 
 /// Estimates of the clocks' offset are up to so old.
@@ -39,7 +39,7 @@ impl Normal {
         let law = host.endpoint.law();
         // A law changes its rate by a quarter at a time; the last period may have been the longer.
         let pause = match law.phase() {
-            Phase::Probing => LONGEST_PAUSE,
+            Phase::Probing => MAX_PAUSE,
             // Behind a train of four updates it waits for as many periods, and it pauses for a round
             // trip.
             Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,

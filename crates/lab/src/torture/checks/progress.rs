@@ -12,7 +12,7 @@ use crate::torture::world::World;
 const STEPS_AN_UPDATE: u64 = 16;
 
 pub(super) struct Progress {
-    most_steps_a_second: u64,
+    max_steps_per_second: u64,
     second_began_at: Time,
     steps: u64,
 }
@@ -20,8 +20,8 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
         let paths: usize = plan.sources.iter().map(|source| source.delays.len()).sum();
-        let most_steps_a_second = paths as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
-        Self { most_steps_a_second, second_began_at: Time::ZERO, steps: 0 }
+        let max_steps_per_second = paths as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
+        Self { max_steps_per_second, second_began_at: Time::ZERO, steps: 0 }
     }
 }
 
@@ -39,8 +39,8 @@ impl Check for Progress {
             (self.second_began_at, self.steps) = (world.now, 0);
         }
         self.steps += 1;
-        if self.steps > self.most_steps_a_second {
-            return Err(format!("more than {} steps in a second", self.most_steps_a_second));
+        if self.steps > self.max_steps_per_second {
+            return Err(format!("more than {} steps in a second", self.max_steps_per_second));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Service {
     }
 
     /// The longest that a source may have been without service; `None` while nothing is demanded.
-    fn longest_wait(&self, now: Time) -> Option<Span> {
+    fn max_wait(&self, now: Time) -> Option<Span> {
         let Timetable { healed, served, away, back, found, .. } = self.timetable;
         if now >= found {
             Some(found.since(back))
@@ -60,11 +60,11 @@ impl Check for Service {
     }
 
     fn on_step(&mut self, world: &World) -> Result<(), String> {
-        let Some(longest_wait) = self.longest_wait(world.now) else { return Ok(()) };
+        let Some(max_wait) = self.max_wait(world.now) else { return Ok(()) };
         for (source, served) in self.sources.iter().enumerate() {
             for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
                 let wait = world.now.since(last);
-                if wait > longest_wait {
+                if wait > max_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
                 }
             }

@@ -96,13 +96,13 @@ impl Server {
         }
     }
 
-    pub(super) fn on_told(&self, now: Time, station: StationId, told: &Told) {
+    pub(super) fn on_client_report(&self, now: Time, station: StationId, content: &ReportContent) {
         let mut edge = self.0.borrow_mut();
-        if let Some(delivery) = told.delivery {
+        if let Some(delivery) = content.delivery {
             // Packets are counted with their headers here.
             edge.law.on_delivery(now, station, &delivery, Bytes::default());
         }
-        if let Some(report) = told.report {
+        if let Some(report) = content.report {
             edge.law.on_report(now, station, report);
         }
     }
@@ -110,7 +110,7 @@ impl Server {
 
 /// What a report says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ReportContent {
     pub(super) report: Option<Report>,
     /// `None` where the server has no guard.
     pub(super) delivery: Option<Delivery>,

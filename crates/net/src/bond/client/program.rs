@@ -8,13 +8,14 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use bytes::Bytes;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpStream;
-use noq_proto::{Dir, StreamId};
+use noq_proto::{Connection, Dir, StreamId};
 
 use super::super::Target;
 use super::super::driver::{Driver, Watched};
-use super::super::flow::{self, Incoming, Pipe, Pumped};
+use super::super::flow::{self, Pipe, Pumped};
 use super::super::greeting::{Greeting, Next, Protocol};
 use super::super::head::{self, Reply};
+use super::super::incoming::{self, Incoming};
 use super::super::link::Link;
 use super::super::socks;
 use super::Client;
@@ -152,21 +153,21 @@ pub(super) fn advance(
         }
     }
     if let Step::Associated(tcp, _, talk) = &mut flow.step {
-        return if has_ended(tcp, talk) { Pumped::Over } else { Pumped::Waits };
+        return if has_ended(tcp, talk) { Pumped::Over } else { Pumped::Blocked };
     }
-    let Some(link) = link else { return Pumped::Waits };
+    let Some(link) = link else { return Pumped::Blocked };
     loop {
         let connection = &mut link.connection;
         match std::mem::replace(&mut flow.step, Step::Gone) {
             Step::Gone => return Pumped::Over,
             step @ (Step::Greeting(..) | Step::Associated(..)) => {
                 flow.step = step;
-                return Pumped::Waits;
+                return Pumped::Blocked;
             }
             Step::Waiting(program, target) => {
                 let Some(stream) = connection.streams().open(Dir::Bi) else {
                     flow.step = Step::Waiting(program, target);
-                    return Pumped::Waits;
+                    return Pumped::Blocked;
                 };
                 by_stream.insert(stream, key);
                 flow.step = Step::Asked(program, stream, head::write(&target).into());
@@ -177,15 +178,9 @@ pub(super) fn advance(
                     drop(rest.split_to(taken));
                     link.paths.on_written(taken as u64);
                 }
-                let reply = match flow::read(connection, stream, 1) {
-                    Incoming::Bytes(reply) => {
-                        reply.first().map_or(Reply::Failed, |it| (*it).into())
-                    }
-                    Incoming::Nothing => {
-                        flow.step = Step::Asked(program, stream, rest);
-                        return Pumped::Waits;
-                    }
-                    Incoming::End | Incoming::Reset => Reply::Failed,
+                let Some(reply) = read_reply(connection, stream) else {
+                    flow.step = Step::Asked(program, stream, rest);
+                    return Pumped::Blocked;
                 };
                 program.answer(reply);
                 if reply != Reply::Connected {
@@ -206,6 +201,15 @@ pub(super) fn advance(
                 return pumped;
             }
         }
+    }
+}
+
+/// What the server answers to the head of a stream; `None` until it has.
+fn read_reply(connection: &mut Connection, stream: StreamId) -> Option<Reply> {
+    match incoming::read(connection, stream, 1) {
+        Incoming::Bytes(reply) => Some(reply.first().map_or(Reply::Failed, |it| (*it).into())),
+        Incoming::Nothing => None,
+        Incoming::End | Incoming::Reset => Some(Reply::Failed),
     }
 }
 
@@ -240,7 +244,7 @@ fn greet(
                 return Some(Step::Waiting(program, target));
             }
             Next::Associate => {
-                let at = beside(tcp.local_addr().ok()?);
+                let at = any_port_of_family(tcp.local_addr().ok()?);
                 let opened = associations.open(driver, at, tcp.peer_addr().ok()?.ip());
                 let Ok((association, address)) = opened else {
                     let _ = tcp.write(&socks::answer(Reply::Failed));
@@ -257,7 +261,7 @@ fn greet(
 
 /// Where the socket of an association is bound, beside a program's connection to `at`: IPv4 where the
 /// program speaks IPv4 to a listener of both families, and in the same zone.
-fn beside(at: SocketAddr) -> SocketAddr {
+fn any_port_of_family(at: SocketAddr) -> SocketAddr {
     match (at, at.ip().to_canonical()) {
         (SocketAddr::V6(at), IpAddr::V6(ip)) => SocketAddrV6::new(ip, 0, 0, at.scope_id()).into(),
         (_, ip) => SocketAddr::new(ip, 0),
@@ -317,7 +321,7 @@ mod tests {
             ("[::1]:1080", "[::1]:0"),
             ("[fe80::1%3]:1080", "[fe80::1%3]:0"),
         ] {
-            assert_eq!(beside(at.parse().unwrap()), bound.parse().unwrap(), "{at}");
+            assert_eq!(any_port_of_family(at.parse().unwrap()), bound.parse().unwrap(), "{at}");
         }
     }
 }

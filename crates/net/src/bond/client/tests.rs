@@ -10,7 +10,7 @@ fn client(vias: usize) -> Result<Client, BondError> {
         server_name: "localhost".into(),
         trust: Trust::Pinned(identity.fingerprint()),
         identity,
-        vias: (0..vias).map(|number| (Via::from(format!("none{number}").as_str()), None)).collect(),
+        vias: (0..vias).map(|number| Via::from(format!("none{number}").as_str()).into()).collect(),
         sending: Sending::default(),
         listen: Vec::new(),
     })

@@ -12,6 +12,7 @@ use super::super::Target;
 use super::super::driver::Watched;
 use super::super::flow::{self, Pipe};
 use super::super::head::{self, Parsed, Reply};
+use super::super::incoming::{self, Incoming};
 use super::super::resolve::Asker;
 use super::{Server, Step, Wish};
 
@@ -28,10 +29,10 @@ impl Server {
         let Step::Head(bytes) = &mut flow.step else { return };
         let Some((link, _)) = self.links.get_mut(&flow.link) else { return };
         loop {
-            match flow::read(&mut link.connection, flow.stream, head::LONGEST) {
-                flow::Incoming::Bytes(more) => bytes.extend_from_slice(&more),
-                flow::Incoming::Nothing => return,
-                flow::Incoming::End | flow::Incoming::Reset => {
+            match incoming::read(&mut link.connection, flow.stream, head::LONGEST) {
+                Incoming::Bytes(more) => bytes.extend_from_slice(&more),
+                Incoming::Nothing => return,
+                Incoming::End | Incoming::Reset => {
                     flow::reset(&mut link.connection, flow.stream);
                     return self.forget(key);
                 }

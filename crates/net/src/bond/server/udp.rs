@@ -381,14 +381,14 @@ mod tests {
         flows.of(link, flow, NOW);
         let first = flows.questions.keys().max().map_or(0, |last| last + 1);
         let mut asked = 0;
-        let waits = (first..first + datagrams).filter(|number| {
+        let delays = (first..first + datagrams).filter(|number| {
             let ask = || {
                 asked += 1;
                 true
             };
             flows.wait((link, flow), &name(to), Bytes::from_static(b"x"), *number, ask)
         });
-        (waits.count(), asked)
+        (delays.count(), asked)
     }
 
     #[test]
@@ -396,9 +396,9 @@ mod tests {
         let mut flows = Flows::default();
         assert_eq!(wait(&mut flows, 1, 1, "slow.test", 100), (UNRESOLVED, 1));
         for index in 1..100 {
-            let waits = usize::from(index < QUESTIONS);
+            let delays = usize::from(index < QUESTIONS);
             let name = format!("{index}.test");
-            assert_eq!(wait(&mut flows, 1, 1, &name, 1), (waits, waits), "{index}");
+            assert_eq!(wait(&mut flows, 1, 1, &name, 1), (delays, delays), "{index}");
         }
         // Others are not held up, and an answer makes room.
         assert_eq!(wait(&mut flows, 2, 1, "slow.test", 1), (1, 1));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use freshline_core::link::{ConditionsConfig, Way};
+use freshline_core::link::{ConditionsConfig, Direction};
 use freshline_core::unit::Time;
 
 use super::super::pcap;
@@ -18,7 +18,7 @@ use super::RunError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturePoint {
     /// The path.
-    pub way: Way,
+    pub direction: Direction,
     /// The hop that packets have left, counted from 1, or 0 for what enters the path.
     pub behind: usize,
 }
@@ -35,9 +35,9 @@ impl FromStr for CapturePoint {
     type Err = ParseCapturePointError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = text.split_once('.').and_then(|(way, hop)| {
-            let way = Way::ALL.into_iter().find(|known| known.name() == way)?;
-            Some(Self { way, behind: hop.parse().ok()? })
+        let parsed = text.split_once('.').and_then(|(direction, hop)| {
+            let direction = Direction::ALL.into_iter().find(|known| known.name() == direction)?;
+            Some(Self { direction, behind: hop.parse().ok()? })
         });
         parsed.ok_or_else(|| ParseCapturePointError(text.to_owned()))
     }
@@ -45,7 +45,7 @@ impl FromStr for CapturePoint {
 
 impl fmt::Display for CapturePoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.way.name(), self.behind)
+        write!(f, "{}.{}", self.direction.name(), self.behind)
     }
 }
 
@@ -79,9 +79,9 @@ impl Captures {
     ) -> Result<Self, RunError> {
         let mut all = Self { epoch, files: Vec::new(), points: Vec::new(), failure: None };
         for Capture { point, file } in captures {
-            let path = match point.way {
-                Way::Forward => &conditions.forward,
-                Way::Return => &conditions.back,
+            let path = match point.direction {
+                Direction::Forward => &conditions.forward,
+                Direction::Return => &conditions.back,
             };
             // A path that was told nothing is one ideal hop.
             let hops = path.hop.len().max(1);

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use freshline_core::link::{
-    Airborne, Conditions, ConditionsConfig, Delivered, Passage, SpanHistogram, Way,
+    Airborne, Conditions, ConditionsConfig, Delivered, Direction, Passage, SpanHistogram,
 };
 use freshline_core::router::Drop;
 use freshline_core::unit::Time;
@@ -93,11 +93,11 @@ impl Relay {
     /// Delivers what is due and reads what has come, a bounded amount of each.
     pub(super) fn turn(&mut self) {
         for _ in 0..READS {
-            for way in Way::ALL {
-                if self.is_readable[way as usize] {
-                    self.read(way);
+            for direction in Direction::ALL {
+                if self.is_readable[direction as usize] {
+                    self.read(direction);
                 }
-                self.deliver(way);
+                self.deliver(direction);
             }
             if !self.is_busy() {
                 break;
@@ -123,10 +123,10 @@ impl Relay {
     /// What the forward and the return path did.
     pub(super) fn report(&self) -> [DirectionReport; 2] {
         let now = self.now();
-        Way::ALL.map(|way| {
-            let lateness = &self.deliveries[way as usize].lateness;
+        Direction::ALL.map(|direction| {
+            let lateness = &self.deliveries[direction as usize].lateness;
             let (config, conditions) = (&self.config, &self.conditions);
-            DirectionReport::new(config, conditions, way, lateness, Time::ZERO, now)
+            DirectionReport::new(config, conditions, direction, lateness, Time::ZERO, now)
         })
     }
 
@@ -152,19 +152,19 @@ impl Relay {
     }
 
     /// Puts the next (super-)packet of a device on its way.
-    fn read(&mut self, way: Way) {
+    fn read(&mut self, direction: Direction) {
         let (clock, start) = (self.clock, self.start);
         let Self { devices, conditions, records, pool, .. } = self;
         let mut now = None;
-        let read = devices[way as usize].read(pool, |pool, packet| {
+        let read = devices[direction as usize].read(pool, |pool, packet| {
             // All packets of a super-packet come at the same time, after it was read: no packet
             // is delivered before it has taken its delay.
             let now = *now.get_or_insert_with(|| Time::ZERO + clock.now().since(start));
             records.advance(now, conditions, pool);
-            records.captures.record(CapturePoint { way, behind: 0 }, now, packet.bytes());
-            conditions.enqueue(now, way, packet, &mut |drop| pool.recycle(drop.packet));
+            records.captures.record(CapturePoint { direction, behind: 0 }, now, packet.bytes());
+            conditions.enqueue(now, direction, packet, &mut |drop| pool.recycle(drop.packet));
         });
-        let is_readable = &mut self.is_readable[way as usize];
+        let is_readable = &mut self.is_readable[direction as usize];
         match read {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
@@ -177,21 +177,21 @@ impl Relay {
     }
 
     /// Gives the other device what has come to the end of its way.
-    fn deliver(&mut self, way: Way) {
+    fn deliver(&mut self, direction: Direction) {
         loop {
-            self.collect(way);
-            let Delivery { batch, due, lateness } = &mut self.deliveries[way as usize];
+            self.collect(direction);
+            let Delivery { batch, due, lateness } = &mut self.deliveries[direction as usize];
             if batch.is_empty() {
                 return;
             }
             // Behind Wi-Fi, the kernel gets datagrams one by one, as from the driver of a network
             // card, so that each has a time of its own. What came together from a hop is joined.
-            let is_received = way == Way::Return && self.conditions.cell().is_some();
+            let is_received = direction == Direction::Return && self.conditions.cell().is_some();
             let joins = |one: &IpPacket, other: &IpPacket| {
                 !is_received || !one.is_datagram() && !other.is_datagram()
             };
             for packets in batch.chunk_by_mut(joins) {
-                if self.devices[1 - way as usize].write(packets).is_err() {
+                if self.devices[1 - direction as usize].write(packets).is_err() {
                     self.device_errors += 1;
                 }
             }
@@ -207,22 +207,24 @@ impl Relay {
         }
     }
 
-    /// Fills the batch of `way` with what is due.
-    fn collect(&mut self, way: Way) {
+    /// Fills the batch of `direction` with what is due.
+    fn collect(&mut self, direction: Direction) {
         let now = self.now();
         let Self { conditions, records, pool, deliveries, .. } = self;
         records.advance(now, conditions, pool);
-        let Delivery { batch, due, .. } = &mut deliveries[way as usize];
+        let Delivery { batch, due, .. } = &mut deliveries[direction as usize];
         // What comes to the command from the air has left the last hop before.
-        let behind = match (way, conditions.cell()) {
-            (Way::Return, Some(_)) => None,
-            _ => Some(conditions.path(way).hops().len()),
+        let behind = match (direction, conditions.cell()) {
+            (Direction::Return, Some(_)) => None,
+            _ => Some(conditions.path(direction).hops().len()),
         };
         while batch.len() < BATCH {
             let drops = &mut |drop: Drop<IpPacket>| pool.recycle(drop.packet);
-            let Some(Delivered { at, packet }) = conditions.poll(now, way, drops) else { break };
+            let Some(Delivered { at, packet }) = conditions.poll(now, direction, drops) else {
+                break;
+            };
             if let Some(behind) = behind {
-                records.captures.record(CapturePoint { way, behind }, at, packet.bytes());
+                records.captures.record(CapturePoint { direction, behind }, at, packet.bytes());
             }
             due.push(at);
             batch.push(packet);
@@ -237,16 +239,16 @@ impl Records {
             return;
         }
         let mut see = |passage: Passage<'_, IpPacket>| match passage {
-            Passage::Hop(way, hop, left) => {
-                let point = CapturePoint { way, behind: hop + 1 };
+            Passage::Hop(direction, hop, left) => {
+                let point = CapturePoint { direction, behind: hop + 1 };
                 self.captures.record(point, left.at, left.packet.bytes());
             }
-            Passage::Air(come) => {
+            Passage::Air(arrival) => {
                 if let Some(frames) = &mut self.frames {
-                    frames.record(come);
+                    frames.record(arrival);
                 }
                 if let Some(air) = &mut self.air {
-                    air.record(come, come.packet.bytes());
+                    air.record(arrival, arrival.packet.bytes());
                 }
             }
         };

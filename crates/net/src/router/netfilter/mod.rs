@@ -9,7 +9,7 @@
 //!
 //! Verdicts go back many at once.
 //!
-//! - **Super-packets.** Where one of 64 kB takes more than [`NfqueueGate::LONGEST_TURN`] at the
+//! - **Super-packets.** Where one of 64 kB takes more than [`NfqueueGate::MAX_TURN`] at the
 //!   rate, everything behind it would wait as long: there the kernel cuts them into packets before
 //!   it queues them. At higher rates they stay whole, and many packets cost one verdict.
 //! - **Overflow.** The kernel drops what does not fit into its queue, or into our socket while we
@@ -117,7 +117,7 @@ impl NfqueueGate {
     /// The largest super-packet.
     const SUPER_PACKET: Bytes = Bytes::new(1 << 16);
     /// How long one may hold up the others.
-    const LONGEST_TURN: Span = Span::from_millis(1);
+    const MAX_TURN: Span = Span::from_millis(1);
 
     /// Takes queue number `queue`, and has everything that leaves through `device` go there, for `lease`
     /// at a time.
@@ -147,7 +147,7 @@ impl NfqueueGate {
 }
 
 fn super_packets_at(rate: BitRate) -> SuperPackets {
-    if rate.time_to_send(NfqueueGate::SUPER_PACKET) > NfqueueGate::LONGEST_TURN {
+    if rate.time_to_send(NfqueueGate::SUPER_PACKET) > NfqueueGate::MAX_TURN {
         SuperPackets::Segmented
     } else {
         SuperPackets::Whole

@@ -106,7 +106,7 @@ impl Queue {
     /// A packet and what is told of it take about 3 kB in the socket.
     const RECEIVE_BUFFER: usize = 16 << 20;
     /// A message with the longest packet; messages come one by one.
-    const LONGEST_MESSAGE: usize = (1 << 16) + 4096;
+    const MAX_MESSAGE: usize = (1 << 16) + 4096;
     /// How many bytes of verdicts go at once, and at most one verdict with its packet more: less
     /// than what a socket sends by default, 208 kB.
     const VERDICTS: usize = 64 << 10;
@@ -122,7 +122,7 @@ impl Queue {
             vanished: 0,
             vanished_numbers: Vec::new(),
             unsent: Ok(()),
-            buffer: vec![0; Self::LONGEST_MESSAGE].into_boxed_slice(),
+            buffer: vec![0; Self::MAX_MESSAGE].into_boxed_slice(),
         };
         // Less is enough where the system does not let us: what does not fit is counted.
         let _ = queue.client.set_receive_buffer(Self::RECEIVE_BUFFER);

@@ -67,7 +67,7 @@ pub(super) struct Rule<'a> {
 
 /// How a rule reaches a queue.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum QueueTarget {
     /// nf_tables' `queue`.
     Queue,
     /// iptables' `NFQUEUE`.
@@ -81,9 +81,9 @@ impl Table {
     pub(super) fn install(rule: Rule<'_>) -> io::Result<Self> {
         let mut owner = Client::open(Protocol::Netfilter, TIMEOUT)?;
         let name = format!("freshline-{}", rule.device);
-        match owner.change_all(&mut installation(&name, rule, Way::Queue)) {
+        match owner.change_all(&mut installation(&name, rule, QueueTarget::Queue)) {
             Err(error) if error.errno() == Some(Errno::ENOENT as i32) => {
-                owner.change_all(&mut installation(&name, rule, Way::Target))?;
+                owner.change_all(&mut installation(&name, rule, QueueTarget::Target))?;
             }
             answered => answered?,
         }
@@ -156,7 +156,7 @@ fn head(kind: u16, flags: u16) -> Head {
 }
 
 /// The table, its set, its chain and its rules.
-fn installation(name: &str, rule: Rule<'_>, way: Way) -> Requests {
+fn installation(name: &str, rule: Rule<'_>, target: QueueTarget) -> Requests {
     const OWNED: u32 = 2;
     /// `NFT_SET_TIMEOUT`.
     const TIMEOUT: u32 = 0x10;
@@ -189,7 +189,7 @@ fn installation(name: &str, rule: Rule<'_>, way: Way) -> Requests {
         head(NEW_RULE, CREATE | APPEND).push(messages, |put| {
             put.text(1, name).text(2, CHAIN).nested(4, |list| {
                 leaves_while_running(list);
-                queues(list, rule, way);
+                queues(list, rule, target);
             });
         });
     })
@@ -294,13 +294,13 @@ fn leaves_while_running(list: &mut Writer<'_>) {
 }
 
 /// `queue num QUEUE bypass`.
-fn queues(list: &mut Writer<'_>, rule: Rule<'_>, way: Way) {
+fn queues(list: &mut Writer<'_>, rule: Rule<'_>, target: QueueTarget) {
     const BYPASS: u16 = 1;
-    match way {
-        Way::Queue => expression(list, "queue", |put| {
+    match target {
+        QueueTarget::Queue => expression(list, "queue", |put| {
             put.be_u16(1, rule.queue).be_u16(2, 1).be_u16(3, BYPASS);
         }),
-        Way::Target => expression(list, "target", |put| {
+        QueueTarget::Target => expression(list, "target", |put| {
             // `struct xt_NFQ_info_v3` in the host's order: first queue, how many, flags, padding.
             let info = [rule.queue, 1, BYPASS, 0].map(u16::to_ne_bytes).concat();
             put.text(1, "NFQUEUE").be_u32(2, 3).put(3, &info);

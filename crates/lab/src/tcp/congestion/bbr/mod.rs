@@ -71,7 +71,7 @@ impl Default for BbrParams {
 }
 
 /// The least window, with which acks still flow.
-const LEAST_WINDOW: f64 = 4.0;
+const MIN_WINDOW: f64 = 4.0;
 
 /// BBR version 1.
 #[derive(Debug, Clone)]
@@ -167,10 +167,10 @@ impl Bbr {
             } else if self.cwnd < target || ack.total_delivered.get() as f64 <= self.initial {
                 self.cwnd += delivered;
             }
-            self.cwnd = self.cwnd.max(LEAST_WINDOW);
+            self.cwnd = self.cwnd.max(MIN_WINDOW);
         }
         if self.phases.phase() == Phase::ProbeRtt {
-            self.cwnd = self.cwnd.min(LEAST_WINDOW);
+            self.cwnd = self.cwnd.min(MIN_WINDOW);
         }
     }
 
@@ -210,7 +210,7 @@ impl Bbr {
             return;
         }
         self.model.limited_by_application(ack);
-        let low = ack.in_flight.get() as f64 <= LEAST_WINDOW;
+        let low = ack.in_flight.get() as f64 <= MIN_WINDOW;
         if low && self.phases.start_probe_rtt_clock(now + self.params.probe_rtt_time) {
             self.model.restart_round(ack);
         } else if self.phases.probe_rtt_is_over(now, self.model.round_started()) {

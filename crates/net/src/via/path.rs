@@ -1,19 +1,28 @@
-//! `--via IF`, `--via ADDR` and `--via IF@ADDR:PORT`: by what packets leave this host.
+//! A path as users write it: `IF`, `ADDR` or `IF@ADDR:PORT`.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use freshline_net::via::Via;
+use super::Via;
 
-/// One way to the other end.
-#[derive(Debug, Clone)]
-pub(crate) struct Way {
-    pub(crate) via: Via,
-    /// Where the other end is on it, if elsewhere.
-    pub(crate) peer: Option<SocketAddr>,
+/// A path to the peer. As text: an interface or a local address, and behind an `@` the address of the
+/// peer on this path: `wlan0`, `192.0.2.7`, `wlan0@192.0.2.1:3774`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViaPath {
+    /// By what it leaves this host.
+    pub via: Via,
+    /// The address of the peer on this path, if it is another one.
+    pub peer: Option<SocketAddr>,
 }
 
-impl FromStr for Way {
+impl From<Via> for ViaPath {
+    /// To the peer's own address.
+    fn from(via: Via) -> Self {
+        Self { via, peer: None }
+    }
+}
+
+impl FromStr for ViaPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,13 +50,13 @@ mod tests {
 
     #[test]
     fn interfaces_and_addresses_are_told_apart_and_slips_named() {
-        let way = |text: &str| text.parse::<Way>();
-        assert_eq!(way("wlan0").unwrap().via, Via::Interface("wlan0".into()));
-        let there = way("192.0.2.7@[2001:db8::1]:9").unwrap();
+        let path = |text: &str| text.parse::<ViaPath>();
+        assert_eq!(path("wlan0").unwrap().via, Via::Interface("wlan0".into()));
+        let there = path("192.0.2.7@[2001:db8::1]:9").unwrap();
         assert_eq!(there.via, Via::Address("192.0.2.7".parse().unwrap()));
         assert_eq!(there.peer, Some("[2001:db8::1]:9".parse().unwrap()));
         for slip in ["", "@192.0.2.1:9", "wlan0@nowhere"] {
-            assert!(way(slip).unwrap_err().contains("wlan0"), "{slip}");
+            assert!(path(slip).unwrap_err().contains("wlan0"), "{slip}");
         }
     }
 }

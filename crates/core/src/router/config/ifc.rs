@@ -2,8 +2,11 @@
 
 use rand::{Rng, SeedableRng};
 
-use super::{AnyScheduler, AoiShare, Class, Classifier, Guard, Ifc, SchedulerParams, TdmParams};
-use crate::router::{Discipline, FqCodelParams, IfilParams, Packet, QdiscConfig, QdiscError};
+use super::QdiscConfig;
+use crate::router::{
+    AnyScheduler, AoiShare, Class, Classifier, Discipline, FqCodelParams, Guard, Ifc, IfilParams,
+    Packet, QdiscError, SchedulerParams, TdmParams,
+};
 use crate::unit::Packets;
 
 /// Freshness control with its parts. In a file:
@@ -40,7 +43,7 @@ impl IfcConfig {
         &self,
         rng: &mut R,
     ) -> Result<Ifc<Discipline<P>, Discipline<P>, AnyScheduler>, QdiscError> {
-        let least = TdmParams::LEAST_FRAME;
+        let least = TdmParams::MIN_FRAME;
         if let SchedulerParams::Tdm(TdmParams { frame }) = self.scheduler
             && frame < least
         {

@@ -10,17 +10,16 @@ use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
 use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
 
-use freshline_net::via::{QueueReport, SeenBy};
+use freshline_net::via::{QueueReport, SeenBy, ViaPath};
 use miette::miette;
 
-use crate::Failure;
 use crate::epochs::EpochLog;
+use crate::failure::Failure;
 use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
-use crate::way::Way;
 
 /// Tells a person what happens, each trouble once until the session is open again.
-pub(super) struct Teller {
+pub(super) struct Reporter {
     every: Span,
     next: Time,
     troubles: Troubles,
@@ -59,9 +58,9 @@ impl Epochs {
 /// Openings without an answer after which a person should know.
 const ATTEMPTS: u32 = 3;
 
-impl Teller {
+impl Reporter {
     pub(super) fn new(
-        vias: &[Way],
+        vias: &[ViaPath],
         every: Span,
         marks: &MarkArgs,
         now: Time,
@@ -72,7 +71,7 @@ impl Teller {
             next: now + every,
             troubles: Troubles::default(),
             why: None,
-            vias: vias.iter().map(|way| way.via.to_string()).collect(),
+            vias: vias.iter().map(|path| path.via.to_string()).collect(),
             before: vec![PathCounters::default(); vias.len()],
             seen_by: vec![None; vias.len()],
             epochs: Epochs { log, ended_s: 0.0, failure: None },
@@ -94,24 +93,24 @@ impl Teller {
     }
 
     /// Reports a trouble that is waited out.
-    fn tell(&mut self, why: String) {
-        self.troubles.tell(format!("{why}; trying again"));
+    fn report_once(&mut self, why: String) {
+        self.troubles.report_once(format!("{why}; trying again"));
         self.why = Some(why);
     }
 
     /// Reports once if a path changes marks.
-    fn tell_marks(&mut self, source: &session::Source) {
-        let Some(told) = &mut self.marks else { return };
+    fn report_marks(&mut self, source: &session::Source) {
+        let Some(printed_marks) = &mut self.marks else { return };
         for (at, report) in (0..).map_while(|at| Some((at, marks(source, at)?))) {
             let path = self.vias.get(at).map_or_else(String::new, |via| format!("{via}: "));
             for change in mark::changed(&report, ["updates", "acks"]) {
-                told.tell(format!("{path}{change}"));
+                printed_marks.report_once(format!("{path}{change}"));
             }
         }
     }
 
     /// A line a path that was named, of what it has done since the last one.
-    fn tell_paths(&mut self, now: Time, source: &session::Source) {
+    fn print_paths(&mut self, now: Time, source: &session::Source) {
         let since = self.every.as_secs_f64() + now.since(self.next).as_secs_f64();
         let offset = source.clock_offset().nanos();
         let statuses: Vec<_> = source.paths().statuses(now, offset).collect();
@@ -148,7 +147,7 @@ impl Teller {
     }
 }
 
-impl Watch for Teller {
+impl Watch for Reporter {
     fn event(&mut self, _now: Time, source: &session::Source, event: &Event<'_>) {
         match event {
             Event::Session(SourceEvent::Opened) => {
@@ -156,27 +155,27 @@ impl Watch for Teller {
                 say!("session {} is open", source.label());
             }
             Event::Session(SourceEvent::Closed(reason)) => {
-                self.tell(refusal(*reason, source.name()));
+                self.report_once(refusal(*reason, source.name()));
             }
             Event::Session(SourceEvent::Silent) => {
-                self.tell("the monitor is silent".into());
+                self.report_once("the monitor is silent".into());
             }
             Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
             Event::Link(LinkEvent::Lost(reason)) => {
-                self.tell(reason.to_string());
+                self.report_once(reason.to_string());
             }
             Event::Link(LinkEvent::Unreachable) => {
-                self.tell("nothing listens at the monitor's address".into());
+                self.report_once("nothing listens at the monitor's address".into());
             }
             Event::Link(LinkEvent::Waiting(why)) => {
-                self.tell(why.clone());
+                self.report_once(why.clone());
             }
             Event::Link(LinkEvent::Ready) => {}
             Event::Path { path, is_there: true } => say!("{} is there", self.via(*path)),
             Event::Path { path, is_there: false } => say!("{} is gone", self.via(*path)),
-            Event::NoSample(why) => self.tell((*why).to_owned()),
+            Event::NoSample(why) => self.report_once((*why).to_owned()),
             Event::TooLarge(which) => {
-                self.troubles.tell(format!("{which}; it is left out"));
+                self.troubles.report_once(format!("{which}; it is left out"));
                 self.why = Some(which.to_string());
             }
         }
@@ -189,13 +188,15 @@ impl Watch for Teller {
 
     fn turn(&mut self, now: Time, source: &session::Source) {
         self.epochs.look(source);
-        self.tell_marks(source);
+        self.report_marks(source);
         let is_waiting =
             matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS);
         if is_waiting && self.troubles.is_empty() && source.paths().up().next().is_none() {
-            self.tell("no path to the monitor yet: is an interface up, with an address?".into());
+            self.report_once(
+                "no path to the monitor yet: is an interface up, with an address?".into(),
+            );
         } else if is_waiting && self.troubles.is_empty() {
-            self.tell(
+            self.report_once(
                 "no answer: does a monitor listen there, by the same scheme, and does a firewall \
                  let UDP through?"
                     .into(),
@@ -216,7 +217,7 @@ impl Watch for Teller {
                 marks(source, 0).map_or_else(String::new, |report| mark::shown(&report)),
             );
         }
-        self.tell_paths(now, source);
+        self.print_paths(now, source);
         self.next = now + self.every;
     }
 }

@@ -25,11 +25,11 @@ impl ReportHandler for Handler {
         let mut repeats = false;
         while let Some(one) = cause {
             let text = one.to_string();
-            let is_told = texts.last().is_some_and(|last| last.contains(&text));
-            if !is_told {
+            let is_known = texts.last().is_some_and(|last| last.contains(&text));
+            if !is_known {
                 texts.push(text);
             }
-            repeats |= is_told;
+            repeats |= is_known;
             cause = one.source();
         }
         if !repeats {

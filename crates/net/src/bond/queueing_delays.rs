@@ -44,7 +44,7 @@ type Wait = (Expected, bool);
 
 /// The packets of one path.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct QueueingDelays {
     /// For a packet that is sent now.
     next: Expected,
     /// Numbers, which rise, and waits.
@@ -64,7 +64,7 @@ pub(super) struct Waits {
     acked: Vec<Acked>,
 }
 
-impl Waits {
+impl QueueingDelays {
     /// The wait in the device queue of packets that are sent from now on.
     pub(super) fn expect(&mut self, expected: Expected) {
         self.next = expected;
@@ -158,90 +158,90 @@ mod tests {
         Acked { round_trip, wait }
     }
 
-    fn send(waits: &mut Waits, number: u64, wait: u64) {
-        waits.expect(Expected { wait: Some(Span::from_millis(wait)), is_final: false });
-        waits.on_sent(number, now());
+    fn send(delays: &mut QueueingDelays, number: u64, wait: u64) {
+        delays.expect(Expected { wait: Some(Span::from_millis(wait)), is_final: false });
+        delays.on_sent(number, now());
     }
 
     #[test]
     fn the_largest_packet_of_a_frame_gives_its_round_trip_and_its_wait() {
-        let mut waits = Waits::default();
+        let mut delays = QueueingDelays::default();
         for (number, wait) in [(0, 0), (1, 3), (2, 5), (4, 7)] {
-            send(&mut waits, number, wait);
+            send(&mut delays, number, wait);
         }
         // Before the first sample noq-proto gives its initial 333 ms.
-        waits.on_acked(0, 333 * MS);
-        waits.on_acked(1, 333 * MS);
-        waits.on_frame_over();
-        waits.settle(40 * MS);
-        assert_eq!(waits.take(), [acked(40, 3)]);
+        delays.on_acked(0, 333 * MS);
+        delays.on_acked(1, 333 * MS);
+        delays.on_frame_over();
+        delays.settle(40 * MS);
+        assert_eq!(delays.take(), [acked(40, 3)]);
         // The next frame, which the one after shows: (7 · 40 + 48)/8 = 41.
-        waits.on_acked(2, 40 * MS);
-        waits.on_frame_over();
-        assert_eq!(waits.take(), []);
-        waits.on_acked(4, 41 * MS);
-        assert_eq!(waits.take(), [acked(48, 5)]);
+        delays.on_acked(2, 40 * MS);
+        delays.on_frame_over();
+        assert_eq!(delays.take(), []);
+        delays.on_acked(4, 41 * MS);
+        assert_eq!(delays.take(), [acked(48, 5)]);
         // And by the connection.
-        waits.on_frame_over();
-        waits.settle(41 * MS);
-        assert_eq!(waits.take(), [acked(41, 7)]);
-        waits.settle(41 * MS);
-        assert_eq!(waits.take(), []);
+        delays.on_frame_over();
+        delays.settle(41 * MS);
+        assert_eq!(delays.take(), [acked(41, 7)]);
+        delays.settle(41 * MS);
+        assert_eq!(delays.take(), []);
     }
 
     #[test]
     fn reordered_blocked_and_unknown_packets_give_no_sample() {
-        let mut waits = Waits::default();
-        send(&mut waits, 0, 1);
-        waits.expect(Expected::default());
-        waits.on_sent(1, now());
-        send(&mut waits, 2, 1);
+        let mut delays = QueueingDelays::default();
+        send(&mut delays, 0, 1);
+        delays.expect(Expected::default());
+        delays.on_sent(1, now());
+        send(&mut delays, 2, 1);
         for number in [1, 0, 9] {
-            waits.on_acked(number, 20 * MS);
-            waits.on_frame_over();
-            waits.settle(20 * MS);
+            delays.on_acked(number, 20 * MS);
+            delays.on_frame_over();
+            delays.settle(20 * MS);
         }
-        assert_eq!(waits.take(), []);
+        assert_eq!(delays.take(), []);
     }
 
     #[test]
     fn a_stamp_replaces_the_expected_wait_and_without_stamps_that_counts_again() {
-        let mut waits = Waits::default();
-        let ack = |waits: &mut Waits, number, left: Option<u64>| {
-            send(waits, number, 3);
-            let (sent, _) = waits.take_sent().unwrap();
-            assert_eq!((sent, waits.take_sent()), (number, None));
-            left.into_iter().for_each(|wait| waits.on_left(number, Span::from_millis(wait)));
-            waits.on_acked(number, 40 * MS);
-            waits.on_frame_over();
-            waits.settle(40 * MS);
-            waits.take()
+        let mut delays = QueueingDelays::default();
+        let ack = |delays: &mut QueueingDelays, number, left: Option<u64>| {
+            send(delays, number, 3);
+            let (sent, _) = delays.take_sent().unwrap();
+            assert_eq!((sent, delays.take_sent()), (number, None));
+            left.into_iter().for_each(|wait| delays.on_left(number, Span::from_millis(wait)));
+            delays.on_acked(number, 40 * MS);
+            delays.on_frame_over();
+            delays.settle(40 * MS);
+            delays.take()
         };
-        assert_eq!((ack(&mut waits, 0, None), waits.stamped()), (vec![acked(40, 3)], None));
+        assert_eq!((ack(&mut delays, 0, None), delays.stamped()), (vec![acked(40, 3)], None));
         let stamped = Some(Span::from_millis(9));
-        assert_eq!((ack(&mut waits, 1, Some(9)), waits.stamped()), (vec![acked(40, 9)], stamped));
+        assert_eq!((ack(&mut delays, 1, Some(9)), delays.stamped()), (vec![acked(40, 9)], stamped));
         // Too late: it is acknowledged.
-        waits.on_left(1, Span::from_millis(1));
+        delays.on_left(1, Span::from_millis(1));
         for without in 1..=32 {
-            assert_eq!(waits.stamped(), stamped);
-            assert_eq!(ack(&mut waits, 1 + without, None), [acked(40, 3)]);
+            assert_eq!(delays.stamped(), stamped);
+            assert_eq!(ack(&mut delays, 1 + without, None), [acked(40, 3)]);
         }
-        assert_eq!(waits.stamped(), None);
+        assert_eq!(delays.stamped(), None);
         // Behind the driver's entry a stamp says nothing.
-        waits.expect(Expected { wait: Some(Span::from_millis(3)), is_final: true });
-        waits.on_sent(100, now());
-        assert_eq!(waits.take_sent(), None);
+        delays.expect(Expected { wait: Some(Span::from_millis(3)), is_final: true });
+        delays.on_sent(100, now());
+        assert_eq!(delays.take_sent(), None);
     }
 
     #[test]
     fn memory_is_bounded_and_numbers_may_start_anew() {
-        let mut waits = Waits::default();
-        (0..2 * MAX_IN_FLIGHT as u64).for_each(|number| send(&mut waits, number, 1));
-        assert_eq!(waits.in_flight.len(), MAX_IN_FLIGHT);
-        send(&mut waits, 0, 2);
-        waits.on_acked(0, 20 * MS);
-        waits.on_frame_over();
-        waits.settle(20 * MS);
-        assert_eq!(waits.take(), [acked(20, 2)]);
+        let mut delays = QueueingDelays::default();
+        (0..2 * MAX_IN_FLIGHT as u64).for_each(|number| send(&mut delays, number, 1));
+        assert_eq!(delays.in_flight.len(), MAX_IN_FLIGHT);
+        send(&mut delays, 0, 2);
+        delays.on_acked(0, 20 * MS);
+        delays.on_frame_over();
+        delays.settle(20 * MS);
+        assert_eq!(delays.take(), [acked(20, 2)]);
     }
 }

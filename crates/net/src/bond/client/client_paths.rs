@@ -13,7 +13,7 @@ use crate::via::{Interfaces, Via};
 
 /// One `--via` of the client.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct ClientPath {
     pub(super) via: Via,
     /// The server's address on this path.
     pub(super) peer: SocketAddr,
@@ -38,7 +38,7 @@ pub(super) struct Way {
 /// Before the server's name has been looked up.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-impl Way {
+impl ClientPath {
     /// The `index`th of a client.
     pub(super) fn new(index: usize, via: Via, peer: Option<SocketAddr>) -> Self {
         Self {
@@ -141,56 +141,57 @@ impl Client {
             }
         }
         if let Some(address) = self.addresses.get(self.address).copied() {
-            self.ways.iter_mut().for_each(|way| way.aim(address));
+            self.client_paths.iter_mut().for_each(|client_path| client_path.aim(address));
         }
     }
 
     /// Opens the socket of an interface that has come, and closes that of one that has gone.
-    pub(super) fn look_at_way(&mut self, index: usize, interfaces: &Interfaces, now: Time) {
-        let Self { driver, ways, link, .. } = self;
-        let way = &mut ways[index];
-        let is_there = interfaces.has(&way.via, way.peer);
+    pub(super) fn check_path(&mut self, index: usize, interfaces: &Interfaces, now: Time) {
+        let Self { driver, client_paths, link, .. } = self;
+        let client_path = &mut client_paths[index];
+        let is_there = interfaces.has(&client_path.via, client_path.peer);
         // The socket is not bound to a new interface with an old name.
-        let device = is_there.then(|| interfaces.index(&way.via)).flatten();
-        if way.outlet.is_some() && (!is_there || device != way.device) {
-            way.outlet = None;
-            if let (Some(link), Some(path)) = (link.as_mut(), way.path) {
+        let device = is_there.then(|| interfaces.index(&client_path.via)).flatten();
+        if client_path.outlet.is_some() && (!is_there || device != client_path.device) {
+            client_path.outlet = None;
+            if let (Some(link), Some(path)) = (link.as_mut(), client_path.path) {
                 // The last path stays, for when the interface comes back.
                 let instant = driver.clock.instant_of(now);
                 let _ = link.connection.close_path(instant, path, VarInt::from_u32(0));
             }
         }
         if !is_there {
-            way.is_up = false;
-            if way.is_new(ViaState::Missing) {
+            client_path.is_up = false;
+            if client_path.is_new(ViaState::Missing) {
                 tracing::warn!(
                     "--via {}: this host has no such interface or address that is up and can reach {}; waiting for it",
-                    way.via,
-                    way.peer
+                    client_path.via,
+                    client_path.peer
                 );
             }
             return;
         }
-        driver.queues.bind(way.label, interfaces.device(&way.via));
-        if way.outlet.is_some() {
+        driver.queues.bind(client_path.label, interfaces.device(&client_path.via));
+        if client_path.outlet.is_some() {
             return;
         }
-        let opened = Outlet::open(&way.via, way.peer).and_then(|mut outlet| {
+        let opened = Outlet::open(&client_path.via, client_path.peer).and_then(|mut outlet| {
             driver.watch_outlet(&mut outlet, index)?;
             Ok(outlet)
         });
         match opened {
             Ok(outlet) => {
-                (way.outlet, way.device) = (Some(outlet), device);
-                if matches!(way.trouble, Some(ViaState::Missing | ViaState::NoSocket)) {
-                    way.trouble = None;
+                (client_path.outlet, client_path.device) = (Some(outlet), device);
+                if matches!(client_path.trouble, Some(ViaState::Missing | ViaState::NoSocket)) {
+                    client_path.trouble = None;
                 }
                 // The last path was kept while its interface was away.
-                way.is_up = way.path.is_some() && link.as_ref().is_some_and(|link| link.is_ready);
+                client_path.is_up =
+                    client_path.path.is_some() && link.as_ref().is_some_and(|link| link.is_ready);
             }
             Err(error) => {
-                if way.is_new(ViaState::NoSocket) {
-                    tracing::warn!("--via {}: cannot open a socket: {error}", way.via);
+                if client_path.is_new(ViaState::NoSocket) {
+                    tracing::warn!("--via {}: cannot open a socket: {error}", client_path.via);
                 }
             }
         }
@@ -203,17 +204,21 @@ mod tests {
 
     #[test]
     fn each_reason_for_a_missing_path_is_reported_once_until_the_path_is_up() {
-        let mut way = Way::new(0, Via::from("wlan9"), "192.0.2.1:9".parse().ok());
-        assert_eq!(way.report().state, ViaState::Opening);
-        assert!(way.is_new(ViaState::Missing) && !way.is_new(ViaState::Missing));
-        assert!(way.is_new(ViaState::Unanswered));
-        way.on_no_answer(true);
-        let report = way.report();
+        let mut client_path = ClientPath::new(0, Via::from("wlan9"), "192.0.2.1:9".parse().ok());
+        assert_eq!(client_path.report().state, ViaState::Opening);
+        assert!(client_path.is_new(ViaState::Missing) && !client_path.is_new(ViaState::Missing));
+        assert!(client_path.is_new(ViaState::Unanswered));
+        client_path.on_no_answer(true);
+        let report = client_path.report();
         assert_eq!((report.state, report.failures), (ViaState::Unanswered, 1));
-        way.on_up();
-        assert_eq!(way.report().state, ViaState::Up);
-        way.on_gone();
-        assert_eq!(way.report().state, ViaState::Opening, "it was up: this is not a failure");
-        assert!(way.is_new(ViaState::Unanswered));
+        client_path.on_up();
+        assert_eq!(client_path.report().state, ViaState::Up);
+        client_path.on_gone();
+        assert_eq!(
+            client_path.report().state,
+            ViaState::Opening,
+            "it was up: this is not a failure"
+        );
+        assert!(client_path.is_new(ViaState::Unanswered));
     }
 }

@@ -46,14 +46,14 @@ type Ages = [f64; 3];
 fn scenario(family: &str, law: &str) -> Scenario {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/fresher");
     let text = fs::read_to_string(folder.join(family).with_extension("toml")).unwrap();
-    let beside = |name: &str| fs::read_to_string(folder.join(name));
+    let read_file = |name: &str| fs::read_to_string(folder.join(name));
     let set = |key: &str, value: String| Change::new(key.to_owned(), toml::Value::String(value));
     let changes = [
         set("flow.source.updates.law", law.to_owned()),
         set("duration", LENGTH.to_string()),
         set("warm_up", Span::ZERO.to_string()),
     ];
-    Scenario::parse_with(Source { text: &text, beside: &beside }, &changes).unwrap()
+    Scenario::parse_with(Source { text: &text, read_file: &read_file }, &changes).unwrap()
 }
 
 fn forecast(family: &str) -> Ages {
@@ -66,13 +66,13 @@ fn forecast(family: &str) -> Ages {
 
 /// The links of a scenario with a single flow, as the emulator takes them.
 fn conditions(scenario: &Scenario) -> ConditionsConfig {
-    let way = |hop: fn(&LinkConfig) -> &HopConfig| {
+    let direction = |hop: fn(&LinkConfig) -> &HopConfig| {
         let links = scenario.links.iter();
         let hops = links.flat_map(|link| iter::repeat_n(hop(link).clone(), link.count as usize));
         PathConfig { hop: hops.collect() }
     };
-    let forward = way(|link| &link.there);
-    let mut back = way(|link| link.back.as_ref().unwrap_or(&link.there));
+    let forward = direction(|link| &link.there);
+    let mut back = direction(|link| link.back.as_ref().unwrap_or(&link.there));
     back.hop.reverse();
     ConditionsConfig { forward, back, wlan: None }
 }

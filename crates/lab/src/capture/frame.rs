@@ -1,0 +1,18 @@
+//! A captured frame.
+
+use freshline_core::unit::Time;
+
+use super::LinkType;
+
+/// One captured frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// When it was captured, in ns since 1970.
+    pub at: Time,
+    /// What its first header is.
+    pub link: LinkType,
+    /// Its length on the wire in bytes.
+    pub wire_len: usize,
+    /// What was captured of it, from its beginning on.
+    pub bytes: &'a [u8],
+}

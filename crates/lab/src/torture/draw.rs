@@ -1,0 +1,223 @@
+//! A plan from a seed.
+
+use freshline_core::source::{
+    AcpParams, AcpPlusParams, EpochEnd, EstimatorParams, LawConfig, LazyParams, RateBounds, Reset,
+    TenthParams,
+};
+use freshline_core::unit::{Span, Time, UpdateRate};
+use rand::{Rng, RngExt};
+use rand_pcg::Pcg64;
+
+use super::path::{Damaged, Partition, Weather};
+use super::plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
+use super::timetable::Timetable;
+
+/// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
+/// other, slow enough for thousands of seeds.
+pub(super) const MAX_RATE: f64 = 50.0;
+
+/// The rate of [`LawConfig::Fixed`], in updates a second.
+const FIXED_RATE: f64 = 20.0;
+
+/// How fast or slow the clocks of hosts may be, in parts per million: the worst of cheap crystals.
+const MAX_PPM: i32 = 200;
+
+/// How many of the sources have two paths.
+const SEVERAL_PATHS: f64 = 0.4;
+
+/// The schedulers that updates may have; others let packets wait.
+const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
+
+/// Until then incidents happen, then all is healed at once.
+const HEALED_AT: Span = Span::from_secs(25);
+
+impl Plan {
+    /// What `seed` stands for in this version.
+    pub fn draw(seed: u64) -> Self {
+        let rng = &mut Pcg64::new(seed.into(), 0);
+        let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng)).collect();
+        let mut incidents = Vec::new();
+        for (source, plan) in sources.iter().enumerate() {
+            for path in 0..plan.delays.len() {
+                incidents_of(source, path, rng, &mut incidents);
+                if plan.delays.len() > 1 {
+                    interface_of(source, path, rng, &mut incidents);
+                }
+            }
+        }
+        for _ in 0..rng.random_range(0..3) {
+            let at = moment(rng);
+            let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
+            incidents.push(Incident { at, what: What::MonitorDies });
+            incidents.push(Incident { at: back, what: What::MonitorStarts });
+        }
+        for (source, plan) in sources.iter().enumerate() {
+            let weather = Weather::default();
+            let paths = 0..plan.delays.len();
+            let healed = paths.map(|path| What::Weather { source, path, weather });
+            for what in healed.chain([What::LabelsStep { source, by_ms: 0 }]) {
+                incidents.push(Incident { at: HEALED_AT, what });
+            }
+        }
+        incidents.sort_by_key(|incident| incident.at);
+        let max_sources = sources.len() + rng.random_range(0..4);
+        let mut plan = Self {
+            seed,
+            damaged: if rng.random_bool(0.2) { Damaged::Delivered } else { Damaged::Dropped },
+            monitor: MonitorPlan { ppm: ppm(rng), max_sources, idle: millis(rng, 5_000..10_000) },
+            sources,
+            incidents,
+            healed_at: HEALED_AT,
+            absence: millis(rng, 0..9_000),
+        };
+        let Timetable { away, back, .. } = Timetable::of(&plan);
+        for (at, what) in [(away, What::MonitorDies), (back, What::MonitorStarts)] {
+            plan.incidents.push(Incident { at: at.since(Time::ZERO), what });
+        }
+        plan
+    }
+}
+
+/// The laws of the sources: one of these each.
+fn laws() -> [LawConfig; 5] {
+    let ceiling = UpdateRate::saturating(MAX_RATE);
+    let bounds = RateBounds { ceiling, ..RateBounds::default() };
+    [
+        LawConfig::AcpPlusD(AcpPlusParams { bounds, ..AcpPlusParams::departure() }),
+        // Never below one update per round trip: a check bounds the age from that.
+        LawConfig::Acp(AcpParams {
+            bounds,
+            reset: Reset::Below,
+            epoch_end: EpochEnd::Moving,
+            estimator: EstimatorParams::departure(),
+            ..AcpParams::default()
+        }),
+        LawConfig::Tenth(TenthParams { bounds, ..TenthParams::default() }),
+        LawConfig::Lazy(LazyParams { bounds, ..LazyParams::default() }),
+        LawConfig::Fixed { rate: UpdateRate::saturating(FIXED_RATE) },
+    ]
+}
+
+fn source(rng: &mut Pcg64) -> SourcePlan {
+    let laws = laws();
+    let law = laws[rng.random_range(0..laws.len())];
+    let named = rng.random_bool(0.8);
+    let name = if named { format!("robot-{:08x}", rng.next_u32()) } else { String::new() };
+    let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
+    let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
+    let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
+    SourcePlan { law, name, delays, scheduler, ppm: ppm(rng) }
+}
+
+fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+    for _ in 0..rng.random_range(1..6) {
+        let weather = weather(rng);
+        incidents.push(Incident { at: moment(rng), what: What::Weather { source, path, weather } });
+        let what = match rng.random_range(0..10) {
+            0 => What::SourceRestarts { source, leave: Leave::Crash },
+            1 => What::SourceRestarts { source, leave: Leave::Close },
+            2..4 => What::AddressChanges { source, path },
+            4 => What::LabelsStep { source, by_ms: rng.random_range(-3_600_000..3_600_000) },
+            _ => continue,
+        };
+        incidents.push(Incident { at: moment(rng), what });
+    }
+}
+
+/// It may go, once or twice, for up to 8 s each.
+fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+    for _ in 0..rng.random_range(0..3) {
+        let at = moment(rng);
+        let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
+        incidents.push(Incident { at, what: What::InterfaceGoes { source, path } });
+        incidents.push(Incident { at: back, what: What::InterfaceComes { source, path } });
+    }
+}
+
+fn weather(rng: &mut Pcg64) -> Weather {
+    let mut some = |most: f64| match rng.random_bool(0.5) {
+        true => rng.random_range(0.0..most),
+        false => 0.0,
+    };
+    Weather {
+        loss: some(0.6),
+        bursts: some(0.1),
+        duplication: some(0.5),
+        corruption: some(0.3),
+        truncation: some(0.3),
+        foreign: some(0.5),
+        jitter: millis(rng, 0..300),
+        partition: match rng.random_range(0..12) {
+            0 => Partition::Both,
+            1 => Partition::ToMonitor,
+            2 => Partition::ToSource,
+            _ => Partition::Neither,
+        },
+    }
+}
+
+fn moment(rng: &mut Pcg64) -> Span {
+    millis(rng, 0..20_000)
+}
+
+fn millis(rng: &mut Pcg64, range: std::ops::Range<u64>) -> Span {
+    Span::from_millis(rng.random_range(range))
+}
+
+fn ppm(rng: &mut Pcg64) -> i32 {
+    rng.random_range(-MAX_PPM..=MAX_PPM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_hundred_seeds_draw_everything_that_can_be_drawn() {
+        let plans: Vec<_> = (0..300).map(Plan::draw).collect();
+        let text = plans.iter().map(Plan::to_string).collect::<String>();
+        for word in [
+            ": acp+d,",
+            ": acp,",
+            ": tenth,",
+            ": lazy,",
+            ": fixed,",
+            "name \"\"",
+            "are dropped",
+            "are delivered",
+            "monitor dies",
+            "monitor starts",
+            "crashes",
+            "closes",
+            "another address on path 0",
+            "another address on path 1",
+            "is gone",
+            "is there",
+            "by freshest",
+            "by qaware",
+            "by min_srtt",
+            "by round_robin",
+            "by redundant",
+            "off by +",
+            "off by -",
+            "bursts",
+            "foreign",
+            "passes",
+            "reaches the monitor",
+            "reaches the source",
+        ] {
+            assert!(text.contains(word), "{word} was never drawn");
+        }
+    }
+
+    #[test]
+    fn after_the_healing_only_the_monitor_goes_and_comes_back() {
+        for seed in 0..300 {
+            let plan = Plan::draw(seed);
+            let later = plan.incidents.iter().filter(|incident| incident.at > plan.healed_at);
+            let later: Vec<_> = later.map(|incident| incident.what).collect();
+            assert_eq!(later, [What::MonitorDies, What::MonitorStarts]);
+            assert!(plan.monitor.max_sources >= plan.sources.len());
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Why there is no capture.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no capture.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is no such interface.
+    #[error(
+        "there is no interface `{0}`; see `ip link` for those that there are, or give a capture file"
+    )]
+    NoInterface(String),
+    /// An interface that is not in monitor mode.
+    #[error(
+        "{0} gives no radiotap headers; make a monitor interface with `iw dev {0} interface add \
+         mon0 type monitor` and give that, if the driver offers it"
+    )]
+    NotMonitor(String),
+    /// Not allowed.
+    #[error("capturing on {0} needs root, or CAP_NET_RAW")]
+    NeedsRoot(String),
+    /// The system refused something else.
+    #[error("cannot capture on {interface}: {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that cannot be opened.
+    #[error("cannot open the capture {}: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that is no capture.
+    #[error("{} is not a pcap or pcapng file", .0.display())]
+    Foreign(PathBuf),
+    /// A capture without radiotap headers.
+    #[error(
+        "the capture {} is not from next to the air: its frames are of link type {link}, and \
+         radiotap is 127; capture on an interface in monitor mode", file.display()
+    )]
+    LinkType {
+        /// The file.
+        file: PathBuf,
+        /// Its link type.
+        link: i32,
+    },
+    /// The file ended within a packet, or is damaged.
+    #[error("the capture {} is damaged or cut; what stands before was read", .0.display())]
+    Damaged(PathBuf),
+}
