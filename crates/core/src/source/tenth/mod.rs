@@ -329,11 +329,10 @@ impl Tenth {
         self.wait = round.mean_wait();
         let loss = self.loss(round);
         let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
-        if loss > 0.0 && waits_little && self.sends_trains() {
-            if self.losses.test(self.heard_at) {
-                let hold = (HOLD * self.srtt).max(LEAST_HOLD);
-                self.holds_until = self.heard_at + Span::from_secs_f64(hold);
-            }
+        let seems_random = loss > 0.0 && waits_little && self.sends_trains();
+        if seems_random && self.losses.test(self.heard_at) {
+            let hold = (HOLD * self.srtt).max(LEAST_HOLD);
+            self.holds_until = self.heard_at + Span::from_secs_f64(hold);
         }
         let of_losses = self.price_of_all() * loss;
         let price = self.price_of_waits(round, length) + of_losses;
