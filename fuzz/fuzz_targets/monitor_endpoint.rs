@@ -69,7 +69,7 @@ fuzz_target!(|story: Story<'_>| {
                 continue;
             }
             Step::Tick => {
-                monitor.on_tick(now, |_, record| assert!(record.payload.len() <= max_payload));
+                monitor.handle_timeout(now, |_, record| assert!(record.payload.len() <= max_payload));
                 continue;
             }
             Step::Bytes { peer, datagram } => (peer, None, datagram),

@@ -244,7 +244,7 @@ impl Endpoint {
         // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
         let mut steps = 2 * (length.as_micros() / 100) + 16;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
+            let timer = self.source.poll_timeout().map(|(at, _)| at);
             let wants = Time::earliest([timer, self.source.next_update_at()]);
             let next = wants.expect("a source always wants something").max(self.now);
             if next > end {
@@ -254,7 +254,7 @@ impl Endpoint {
             }
             self.now = next;
             if timer.is_some_and(|at| at <= self.now) {
-                self.source.on_tick(self.now);
+                self.source.handle_timeout(self.now);
             }
             if self.source.next_update_at().is_some_and(|at| at <= self.now) {
                 self.send();

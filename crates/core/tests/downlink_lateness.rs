@@ -113,9 +113,9 @@ fn run(setup: Setup) -> Outcome {
     loop {
         let packet_at = server.next_packet_at();
         let heard = to_server.front().map(|(at, _)| *at);
-        let server_due = Time::earliest([packet_at, server.next_event(), heard]);
+        let server_due = Time::earliest([packet_at, server.poll_timeout(), heard]);
         let came_at = to_client.front().map(|(at, _)| *at);
-        let client_due = Time::earliest([came_at, client.next_event()]).unwrap();
+        let client_due = Time::earliest([came_at, client.poll_timeout()]).unwrap();
         if server_due.is_none_or(|due| due > client_due) {
             client_now = of_client.gets_to(client_due.max(client_now));
             if client_now >= end {
@@ -133,7 +133,7 @@ fn run(setup: Setup) -> Outcome {
                     came += BITS;
                 }
             }
-            client.on_tick(client_now);
+            client.handle_timeout(client_now);
             if let Some(len) = client.write(client_now, &mut out) {
                 to_server.push_back((client_now + DELAY, out[..len].to_vec()));
             }
@@ -151,7 +151,7 @@ fn run(setup: Setup) -> Outcome {
             let clocked = Clocked { received_at, now: server_now };
             server.on_datagram(clocked, 1, &bytes, &mut reply);
         }
-        server.on_tick(server_now, |_, _| {});
+        server.handle_timeout(server_now, |_, _| {});
         if let Some(key) = server.due(server_now) {
             let payload = [7; PAYLOAD];
             let len = server.write_packet(server_now, key, &payload, &mut out).unwrap();

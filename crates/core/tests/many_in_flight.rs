@@ -154,7 +154,7 @@ fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
                 let _ = source.on_datagram(now, PathId(path), &datagram);
             }
         }
-        source.on_tick(now);
+        source.handle_timeout(now);
         if source.next_update_at().is_some_and(|at| at <= now) {
             let route = source.route(now).expect("it is up");
             let sample = Sample { generated_at: now, payload: &[0; 100] };
@@ -173,7 +173,7 @@ fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
         }
         let datagrams =
             updates.iter().chain(&acks).filter_map(|queue| Some(queue.front()?.0)).min();
-        let timer = source.next_timer().map(|(at, _)| at);
+        let timer = source.poll_timeout().map(|(at, _)| at);
         let wakes = [datagrams, timer, source.next_update_at()];
         now = Time::earliest(wakes).expect("a source always waits for something").max(now);
     }

@@ -133,9 +133,9 @@ fn a_source_that_was_known_returns_although_its_own_party_has_filled_the_monitor
     }
     // It crashes, and is forgotten.
     let mut now = at(70);
-    while monitor.next_event().is_some_and(|due| due <= at(70) + idle * 2) {
-        now = monitor.next_event().unwrap_or(now);
-        monitor.on_tick(now, |_, _| {});
+    while monitor.poll_timeout().is_some_and(|due| due <= at(70) + idle * 2) {
+        now = monitor.poll_timeout().unwrap_or(now);
+        monitor.handle_timeout(now, |_, _| {});
     }
     assert!(monitor.is_empty());
     assert_eq!(fill(&mut monitor, now, FLOODER, 1_000), 94, "the others are kept for it");

@@ -50,7 +50,7 @@ impl World {
     fn run(&mut self, length: Span) {
         let end = self.now + length;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
+            let timer = self.source.poll_timeout().map(|(at, _)| at);
             let first = self.under_way.peek().map(|next| next.0.0);
             let next = Time::earliest([timer, first, self.source.next_update_at()]);
             let next = next.expect("a source always wants something").max(self.now);
@@ -60,7 +60,7 @@ impl World {
             }
             self.now = next;
             self.arrive();
-            self.source.on_tick(self.now);
+            self.source.handle_timeout(self.now);
             if self.source.next_update_at().is_some_and(|at| at <= self.now) {
                 self.send();
             }

@@ -133,14 +133,14 @@ fn a_slow_source_finds_a_dead_monitor_by_its_keep_alives() {
     assert!(matches!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Acked { .. })));
     let silent_at = loop {
         let due = source.keep_alive_at().expect("it is open");
-        if let Some((at, _)) = source.next_timer().filter(|(at, _)| *at <= due) {
+        if let Some((at, _)) = source.poll_timeout().filter(|(at, _)| *at <= due) {
             break at;
         }
         lose(&mut source, due);
     };
     // The first keep-alive leaves after 20 s, and 8 more times as long are waited: not 8 times 100 s.
     assert_eq!(silent_at.since(now), Span::from_secs(20 + 8 * 20));
-    assert_eq!(source.on_tick(silent_at), Some(SourceEvent::Silent));
+    assert_eq!(source.handle_timeout(silent_at), Some(SourceEvent::Silent));
 }
 
 #[test]

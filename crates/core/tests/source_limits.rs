@@ -94,7 +94,7 @@ impl World {
     fn run(mut self, length: Span) -> Self {
         let end = self.now + length;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
+            let timer = self.source.poll_timeout().map(|(at, _)| at);
             let first = [&self.forward, &self.back].map(|way| way.front().map(|next| next.0));
             let due = self.due_at().map(|at| at.max(self.looks_at));
             let next = Time::earliest([timer, first[0], first[1], due]);
@@ -103,7 +103,7 @@ impl World {
                 return self;
             }
             self.arrive();
-            self.source.on_tick(self.now);
+            self.source.handle_timeout(self.now);
             if self.due_at().is_some_and(|at| at.max(self.looks_at) <= self.now) {
                 self.send();
             }

@@ -62,7 +62,7 @@ impl World {
     fn run(mut self, seconds: u64) -> Self {
         let end = self.now + Span::from_secs(seconds);
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
+            let timer = self.source.poll_timeout().map(|(at, _)| at);
             let first = [&self.there, &self.back].map(|way| way.front().map(|next| next.0));
             let wants = [timer, first[0], first[1], self.source.next_update_at()];
             let next = Time::earliest(wants).expect("a source always wants something");
@@ -71,7 +71,7 @@ impl World {
                 return self;
             }
             self.arrive();
-            self.source.on_tick(self.now);
+            self.source.handle_timeout(self.now);
             if self.source.next_update_at().is_some_and(|at| at <= self.now) {
                 self.send();
             }

@@ -130,11 +130,11 @@ fn strangers_with_cookies_fill_the_monitor_but_not_more_until_they_are_idle() {
     // time.
     let mut expired = 0;
     let mut seq = 2;
-    while let Some(now) = monitor.next_event().filter(|now| now.since(at(0)) <= idle * 2) {
+    while let Some(now) = monitor.poll_timeout().filter(|now| now.since(at(0)) <= idle * 2) {
         tell(&mut monitor, now, 0, &bytes(&update(0, seq, None)));
         seq += 1;
         let before = expired;
-        monitor.on_tick(now, |_, record| {
+        monitor.handle_timeout(now, |_, record| {
             assert!(now.since(record.heard_at) >= idle, "too early");
             expired += 1;
         });
@@ -184,7 +184,7 @@ fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
     for millis in 0..30_000 {
         let now = at(0) + Span::from_millis(millis);
         for (address, source) in (0..).zip(&mut sources) {
-            source.on_tick(now);
+            source.handle_timeout(now);
             while source.next_update_at().is_some_and(|due| due <= now) {
                 let mut out = [0; 256];
                 let sample = Sample { generated_at: now, payload: b"state" };

@@ -135,13 +135,13 @@ impl Endpoint {
     }
 
     /// Time has passed: the transport looks at its timers.
-    pub(crate) fn on_timeout(&mut self, now: Time) {
-        self.carrier.on_timeout(self.queues.socket(), self.clock.instant_of(now));
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.carrier.handle_timeout(self.queues.socket(), self.clock.instant_of(now));
     }
 
-    /// When the transport wants [`Endpoint::on_timeout`].
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let at = self.carrier.next_timeout()?;
+    /// When the transport wants [`Endpoint::handle_timeout`].
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let at = self.carrier.poll_timeout()?;
         let now = self.clock.now();
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }

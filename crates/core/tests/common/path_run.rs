@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
             }
             let next = [law.next_event(), law.next_update_at(), self.next_cross]
                 .into_iter()
-                .chain([self.forward.next_event(), self.back.next_event(), Some(second)])
+                .chain([self.forward.poll_timeout(), self.back.poll_timeout(), Some(second)])
                 .flatten()
                 .min();
             now = next.map_or(Time::MAX, |next| next.max(now) + self.lateness());

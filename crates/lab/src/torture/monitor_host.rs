@@ -47,14 +47,14 @@ impl MonitorHost {
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
-    pub(super) fn next_event(&self) -> Option<Time> {
-        let local = self.endpoint.as_ref()?.next_event()?;
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let local = self.endpoint.as_ref()?.poll_timeout()?;
         Some(self.clock.world(local))
     }
 
-    pub(super) fn tick(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         if let Some(monitor) = &mut self.endpoint {
-            monitor.on_tick(self.clock.read(now), |_, _| {});
+            monitor.handle_timeout(self.clock.read(now), |_, _| {});
         }
     }
 

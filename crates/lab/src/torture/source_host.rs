@@ -26,7 +26,7 @@ pub(super) struct SourceHost {
     /// How far the labels of the application's states are off, in ns.
     labels_off_by: i64,
     /// The world asks far more often than it changes.
-    next_event: Option<Time>,
+    poll_timeout: Option<Time>,
     plan: SourcePlan,
     rng: Pcg64,
 }
@@ -35,10 +35,10 @@ impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
         let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
-        let (labels_off_by, next_event) = (0, None);
+        let (labels_off_by, poll_timeout) = (0, None);
         let mut host =
-            Self { endpoint, clock, ports, last_port: 1, labels_off_by, next_event, plan, rng };
-        host.plan_next_event();
+            Self { endpoint, clock, ports, last_port: 1, labels_off_by, poll_timeout, plan, rng };
+        host.plan_timeout();
         host
     }
 
@@ -65,7 +65,7 @@ impl SourceHost {
             true => self.endpoint.on_transport_ready(local, id),
             false => self.endpoint.on_transport_lost(local, id),
         }
-        self.plan_next_event();
+        self.plan_timeout();
     }
 
     /// Replaces the process by a new one; gives the last words of the old one.
@@ -75,7 +75,7 @@ impl SourceHost {
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
             self.endpoint.on_transport_lost(self.clock.read(now), PathId(path as u8));
         }
-        self.plan_next_event();
+        self.plan_timeout();
         last_words
     }
 
@@ -84,15 +84,15 @@ impl SourceHost {
     }
 
     /// When it wants to send or to be woken; `None` if never, which is a fault.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.next_event
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout
     }
 
-    pub(super) fn tick(&mut self, now: Time) -> Option<SourceEvent> {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<SourceEvent> {
         let local = self.clock.read(now);
-        let due = self.endpoint.next_timer().is_some_and(|(at, _)| at <= local);
-        let event = due.then(|| self.endpoint.on_tick(local)).flatten();
-        self.plan_next_event();
+        let due = self.endpoint.poll_timeout().is_some_and(|(at, _)| at <= local);
+        let event = due.then(|| self.endpoint.handle_timeout(local)).flatten();
+        self.plan_timeout();
         event
     }
 
@@ -102,7 +102,7 @@ impl SourceHost {
         self.endpoint.next_update_at().filter(|at| *at <= local)?;
         let Some(route) = self.endpoint.route(local) else {
             self.endpoint.on_attempt(local);
-            self.plan_next_event();
+            self.plan_timeout();
             return None;
         };
         let seq = self.endpoint.counters().sent;
@@ -120,7 +120,7 @@ impl SourceHost {
             out.truncate(written.expect("the buffer is long"));
             datagrams.push((usize::from(by.0), out));
         }
-        self.plan_next_event();
+        self.plan_timeout();
         Some((seq, datagrams))
     }
 
@@ -133,7 +133,7 @@ impl SourceHost {
     ) -> Option<SourceEvent> {
         let by = PathId(path as u8);
         let event = self.endpoint.on_datagram(self.clock.read(now), by, datagram).ok();
-        self.plan_next_event();
+        self.plan_timeout();
         event
     }
 
@@ -142,10 +142,10 @@ impl SourceHost {
         self.endpoint.age().process().age(self.clock.read(now))
     }
 
-    fn plan_next_event(&mut self) {
-        let timer = self.endpoint.next_timer().map(|(at, _)| at);
+    fn plan_timeout(&mut self) {
+        let timer = self.endpoint.poll_timeout().map(|(at, _)| at);
         let next = Time::earliest([timer, self.endpoint.next_update_at()]);
-        self.next_event = next.map(|local| self.clock.world(local));
+        self.poll_timeout = next.map(|local| self.clock.world(local));
     }
 }
 

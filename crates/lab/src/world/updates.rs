@@ -312,7 +312,7 @@ impl UpdateFlow {
     }
 
     /// When to call [`UpdateFlow::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let tick = self.law.next_event().filter(|_| self.next_seq > 0);
         Time::earliest([self.next_update_at(), tick])
     }

@@ -132,7 +132,7 @@ fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
                 }
             }
         }
-        source.on_tick(now);
+        source.handle_timeout(now);
         if source.next_update_at().is_some_and(|due| due <= now) {
             let (payload, mut out) = ([7; 100], [0; 512]);
             let sample = Sample { generated_at: now, payload: &payload };
@@ -145,7 +145,7 @@ fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
             }
         }
         let first = events.first_key_value().map(|((at, _), _)| *at);
-        let timer = source.next_timer().map(|(at, _)| at);
+        let timer = source.poll_timeout().map(|(at, _)| at);
         let next = Time::earliest([first, timer, source.next_update_at()]);
         now = next.expect("a source always waits for something").max(now);
     }

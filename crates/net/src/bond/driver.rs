@@ -116,7 +116,7 @@ pub(super) trait End {
     fn transmit(&mut self);
 
     /// When its next turn is due although nothing happens, but for its connections.
-    fn next_timeout(&self) -> Option<Time>;
+    fn poll_timeout(&self) -> Option<Time>;
 }
 
 /// Datagrams of UDP that were carried.
@@ -312,11 +312,11 @@ fn wait(
     busy: bool,
     until: Option<Time>,
 ) -> Result<(), BondError> {
-    let own = end.next_timeout();
+    let own = end.poll_timeout();
     let (driver, links) = end.parts();
     let now = driver.clock.now();
     let instant = driver.clock.instant_of(now);
-    let link = links.filter_map(|link| link.next_timeout(instant)).min();
+    let link = links.filter_map(|link| link.poll_timeout(instant)).min();
     let link = link.map(|at| now + at.saturating_duration_since(instant).into());
     let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.tell_at), until]);
     Ok(driver.sleeper.sleep(now, wake, events)?)

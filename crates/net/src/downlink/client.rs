@@ -275,7 +275,7 @@ impl Client {
                 self.warm_at = None;
                 self.gathered.restart(now, self.session.counters());
             }
-            if let Some(ClientEvent::Silent) = self.session.on_tick(now) {
+            if let Some(ClientEvent::Silent) = self.session.handle_timeout(now) {
                 watch.event(now, &Event::Silent);
             }
             self.write(watch)?;
@@ -285,15 +285,15 @@ impl Client {
                 return Ok(());
             }
             let now = self.clock.now();
-            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
+            let wake = Time::earliest([busy.then_some(now), self.poll_timeout(), until]);
             self.sleeper.sleep(now, wake, &mut events)?;
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         // While the link is being dialled it has the word.
-        let session = self.session.next_event().filter(|_| self.can_act());
-        Time::earliest([session, self.link.next_timer(), self.warm_at])
+        let session = self.session.poll_timeout().filter(|_| self.can_act());
+        Time::earliest([session, self.link.poll_timeout(), self.warm_at])
     }
 
     /// Whether the session has a link to send by, or one to dial again.
@@ -342,7 +342,7 @@ impl Client {
         }
         let now = self.clock.now();
         self.link.turn(now, self.sleeper.registry())?;
-        self.link.on_timer(now)?;
+        self.link.handle_timeout(now)?;
         if let (Some(air), Some(server), true) =
             (&self.air, self.link.address(), self.session.has_joined())
         {
@@ -362,7 +362,7 @@ impl Client {
     /// Sends the join or the report that is due.
     fn write(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
         let now = self.clock.now();
-        if !self.can_act() || self.session.next_event().is_none_or(|at| at > now) {
+        if !self.can_act() || self.session.poll_timeout().is_none_or(|at| at > now) {
             return Ok(());
         }
         let unanswered = self.session.counters().joins - self.heard;

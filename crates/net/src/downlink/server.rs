@@ -179,7 +179,7 @@ impl Server {
             self.send_due()?;
             let busy = has_some && self.receive()?;
             let now = self.endpoint.clock.now();
-            self.tick(now);
+            self.handle_timeout(now);
             self.wake_waiting(now);
             self.reload(now);
             self.desk.answer(|most| self.report_of(most));
@@ -190,22 +190,22 @@ impl Server {
                 return Ok(());
             }
             let at_once = busy.then_some(now);
-            let wake = Time::earliest([at_once, self.next_event(), until]);
+            let wake = Time::earliest([at_once, self.poll_timeout(), until]);
             has_some = self.endpoint.wait(wake)? || busy;
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         let Self { sessions, endpoint, .. } = self;
-        let [packet, session] = [sessions.next_packet_at(), sessions.next_event()];
-        Time::earliest([packet, session, endpoint.next_timeout()])
+        let [packet, session] = [sessions.next_packet_at(), sessions.poll_timeout()];
+        Time::earliest([packet, session, endpoint.poll_timeout()])
     }
 
-    fn tick(&mut self, now: Time) {
-        self.endpoint.on_timeout(now);
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
         let Self { sessions, details, payloads, .. } = self;
         let dscp = sessions.dscp();
-        sessions.on_tick(now, |client, record| {
+        sessions.handle_timeout(now, |client, record| {
             details.end(client, record, dscp, now, payloads.dropped(client));
         });
     }

@@ -216,7 +216,7 @@ impl Monitor {
         loop {
             let busy = self.receive(watch)?;
             let now = self.endpoint.clock.now();
-            self.tick(now, watch);
+            self.handle_timeout(now, watch);
             self.reload(now, watch);
             self.desk.answer(|most| self.report_of(most, watch));
             watch.turn(now);
@@ -227,17 +227,17 @@ impl Monitor {
                 return Ok(());
             }
             let at_once = busy.then_some(now);
-            self.endpoint.wait(Time::earliest([at_once, self.next_event(), until]))?;
+            self.endpoint.wait(Time::earliest([at_once, self.poll_timeout(), until]))?;
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.sources.next_event(), self.endpoint.next_timeout()])
+    fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.sources.poll_timeout(), self.endpoint.poll_timeout()])
     }
 
-    fn tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        self.endpoint.on_timeout(now);
-        self.sources.on_tick(now, watch);
+    fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) {
+        self.endpoint.handle_timeout(now);
+        self.sources.handle_timeout(now, watch);
     }
 
     /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.

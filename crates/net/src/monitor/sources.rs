@@ -82,14 +82,14 @@ impl Sources {
         Answer { len: receipt.reply, dscp: receipt.dscp, is_known }
     }
 
-    /// Time has passed. Calls before [`Sources::next_event`] change nothing.
-    pub(super) fn on_tick(&mut self, now: Time, watch: &mut dyn Watch) {
+    /// Time has passed. Calls before [`Sources::poll_timeout`] change nothing.
+    pub(super) fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) {
         let Self { sessions, details, .. } = self;
-        sessions.on_tick(now, |source, record| {
+        sessions.handle_timeout(now, |source, record| {
             details.expire(source, record, now, watch.replaced(source));
             watch.gone(now, source);
         });
-        details.on_tick(now);
+        details.handle_timeout(now);
     }
 
     /// Puts other credentials in force, if there are some. Returns the number of sessions that they do not
@@ -118,9 +118,9 @@ impl Sources {
         })
     }
 
-    /// When to call [`Sources::on_tick`] next.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.sessions.next_event(), self.details.next_event()])
+    /// When to call [`Sources::handle_timeout`] next.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.sessions.poll_timeout(), self.details.poll_timeout()])
     }
 
     /// At most `most` sources; see [`Details::statuses`].

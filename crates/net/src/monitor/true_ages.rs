@@ -311,7 +311,7 @@ impl World {
 
     /// When the monitor wants to be woken; a little later than that, as rates are rounded.
     fn monitor_timer(&self) -> Option<Time> {
-        let local = self.monitor.as_ref()?.next_event()?;
+        let local = self.monitor.as_ref()?.poll_timeout()?;
         let runs_for = local.since(Time::ZERO + YEAR).mul_f64(1.0 / (1.0 + self.plan.ppm));
         Some(self.monitor_since + runs_for + Span::from_micros(1))
     }
@@ -320,8 +320,8 @@ impl World {
         let end = Time::ZERO + LENGTH;
         loop {
             let due_at = Feed::due_at(&self.source);
-            let timer = self.source.next_timer().map(|(at, _)| at);
-            let source = Time::earliest([self.feed.next_event(due_at), timer]);
+            let timer = self.source.poll_timeout().map(|(at, _)| at);
+            let source = Time::earliest([self.feed.poll_timeout(due_at), timer]);
             let source = source.map(|at| at.max(self.source_clock()) - SOURCE_AHEAD);
             let first = self.events.first_key_value().map(|((at, _), _)| *at);
             let next = Time::earliest([source, first, self.monitor_timer()]);
@@ -335,9 +335,9 @@ impl World {
             }
             let local = self.monitor_clock();
             if let Some(monitor) = &mut self.monitor {
-                monitor.on_tick(local, &mut ());
+                monitor.handle_timeout(local, &mut ());
             }
-            self.source.on_tick(self.source_clock());
+            self.source.handle_timeout(self.source_clock());
             self.send();
             self.hear_of_the_command();
         }

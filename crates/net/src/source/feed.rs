@@ -93,7 +93,7 @@ impl Feed {
     }
 
     /// When to call [`Feed::is_due`] next, if an update is due at `due_at`.
-    pub(crate) fn next_event(&self, due_at: Option<Time>) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self, due_at: Option<Time>) -> Option<Time> {
         match self.sampling {
             Sampling::ByLaw => due_at,
             Sampling::At(time) => Some(time),
@@ -285,15 +285,15 @@ mod tests {
             let end = self.now + Span::from_millis(millis);
             self.sent.clear();
             loop {
-                let timer = self.source.next_timer().map(|(at, _)| at);
+                let timer = self.source.poll_timeout().map(|(at, _)| at);
                 let due_at = Feed::due_at(&self.source);
-                let next = Time::earliest([self.feed.next_event(due_at), timer]);
+                let next = Time::earliest([self.feed.poll_timeout(due_at), timer]);
                 self.now = next.expect("it goes on").max(self.now);
                 if self.now > end {
                     self.now = end;
                     return self.sent.clone();
                 }
-                self.source.on_tick(self.now);
+                self.source.handle_timeout(self.now);
                 if self.feed.is_due(self.now, Feed::due_at(&self.source)) {
                     self.send();
                 }

@@ -225,7 +225,7 @@ impl Source {
             }
             let busy = self.receive(watch)?;
             let now = self.clock.now();
-            if let Some(event) = self.session.on_tick(now) {
+            if let Some(event) = self.session.handle_timeout(now) {
                 watch.event(now, &self.session, &Event::Session(event));
             }
             self.send_what_is_due(watch)?;
@@ -242,17 +242,17 @@ impl Source {
             }
             // The poll does not tell again of what was left in the socket.
             let at_once = busy.then_some(now);
-            let wake_at = self.next_event().into_iter().chain(until).chain(at_once).min();
+            let wake_at = self.poll_timeout().into_iter().chain(until).chain(at_once).min();
             if self.sleep(&mut events, wake_at)? {
                 self.feed.on_woken();
             }
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        let update = self.feed.next_event(self.next_update_at());
-        let timer = self.session.next_timer().map(|(at, _why)| at);
-        Time::earliest([update, timer, self.links.next_timer()])
+    fn poll_timeout(&self) -> Option<Time> {
+        let update = self.feed.poll_timeout(self.next_update_at());
+        let timer = self.session.poll_timeout().map(|(at, _why)| at);
+        Time::earliest([update, timer, self.links.poll_timeout()])
     }
 
     /// When the session wants to send, unless its links are still being dialled.
@@ -310,7 +310,7 @@ impl Source {
             }
         }
         let now = self.clock.now();
-        self.links.on_timer(id, now)?;
+        self.links.handle_timeout(id, now)?;
         while let Some(event) = self.links.poll_event(id) {
             match event {
                 LinkEvent::Ready => self.session.on_transport_ready(now, id),

@@ -228,18 +228,18 @@ impl Links {
     }
 
     /// Lets a link look at the time.
-    pub(super) fn on_timer(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
-        self.dial(id).map_or(Ok(()), |dial| dial.on_timer(now))
+    pub(super) fn handle_timeout(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
+        self.dial(id).map_or(Ok(()), |dial| dial.handle_timeout(now))
     }
 
     pub(super) fn poll_event(&mut self, id: PathId) -> Option<LinkEvent> {
         self.dial(id)?.poll_event()
     }
 
-    pub(super) fn next_timer(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
         let look_at = self.are_named.then_some(self.look_at);
-        dials.filter_map(Dialler::next_timer).chain(look_at).min()
+        dials.filter_map(Dialler::poll_timeout).chain(look_at).min()
     }
 
     /// Makes sockets and connections anew, of those that are down or of all.
@@ -379,7 +379,7 @@ mod tests {
             let dial = links.dial(PathId(0)).expect("its interface is there");
             dial.turn(clock.now(), sleeper.registry()).unwrap();
             reasons.extend(dial.poll_event());
-            let wake_at = dial.next_timer();
+            let wake_at = dial.poll_timeout();
             sleeper.sleep(clock.now(), wake_at, &mut events).unwrap();
         }
         assert_eq!(changes, [true], "it comes once and stays: {reasons:?}");

@@ -143,8 +143,8 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 
     /// Time has passed: forgets some of the records that have been idle for too long. Each is
-    /// handed to `expired` first. Calls before [`Monitor::next_event`] change nothing.
-    pub fn on_tick(&mut self, now: Time, mut expired: impl FnMut(SourceKey, &Record<P>)) {
+    /// handed to `expired` first. Calls before [`Monitor::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time, mut expired: impl FnMut(SourceKey, &Record<P>)) {
         let (mut at, due) = self.sweep;
         if now < due {
             return;
@@ -183,8 +183,8 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- what it wants next ----
 
-    /// When to call [`Monitor::on_tick`] next; `None` while there is no source.
-    pub fn next_event(&self) -> Option<Time> {
+    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source.
+    pub fn poll_timeout(&self) -> Option<Time> {
         (!self.records.is_empty()).then_some(self.sweep.1)
     }
 

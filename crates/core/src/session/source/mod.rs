@@ -33,10 +33,10 @@ const OVERTAKEN: u32 = 8;
 /// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or several.
 ///
 /// The driver's loop: hand in what came ([`Source::on_datagram`]) and the time
-/// ([`Source::on_tick`]); when [`Source::next_update_at`] has come, ask for the
+/// ([`Source::handle_timeout`]); when [`Source::next_update_at`] has come, ask for the
 /// [`Source::route`], take a sample, and send what [`Source::write_update`] writes for its first
 /// path and [`Source::write_copy`] for the others; sleep until the earlier of it and
-/// [`Source::next_timer`]. Who has one path leaves out route and copies, and says [`PathId::FIRST`].
+/// [`Source::poll_timeout`]. Who has one path leaves out route and copies, and says [`PathId::FIRST`].
 pub struct Source {
     params: SourceParams,
     secret: Secret,
@@ -149,8 +149,8 @@ impl Source {
         self.on_marked_datagram(now, by, None, datagram)
     }
 
-    /// Time has passed. Calls before [`Source::next_timer`] change nothing.
-    pub fn on_tick(&mut self, now: Time) -> Option<SourceEvent> {
+    /// Time has passed. Calls before [`Source::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time) -> Option<SourceEvent> {
         if self.reach != Reach::Open {
             return None;
         }
@@ -290,8 +290,8 @@ impl Source {
         }
     }
 
-    /// When to call [`Source::on_tick`] next, and why.
-    pub fn next_timer(&self) -> Option<(Time, Wake)> {
+    /// When to call [`Source::handle_timeout`] next, and why.
+    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         if self.reach != Reach::Open {
             return None;
         }
