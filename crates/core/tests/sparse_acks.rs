@@ -1,12 +1,15 @@
 //! A session in which not every update asks for an ack: monitors and sources of before, a law that
 //! never asks, several paths.
 
+#[path = "common/session.rs"]
+mod driven;
 #[path = "common/way.rs"]
 mod way;
 
+use driven::turn;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
+    Clocked, Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
 };
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -62,36 +65,24 @@ impl World {
     fn run(mut self, seconds: u64) -> Self {
         let end = self.now + Span::from_secs(seconds);
         loop {
-            let timer = self.source.poll_timeout().map(|(at, _)| at);
             let first = [&self.there, &self.back].map(|way| way.front().map(|next| next.0));
-            let wants = [timer, first[0], first[1], self.source.next_update_at()];
+            let wants = [self.source.poll_timeout(), first[0], first[1]];
             let next = Time::earliest(wants).expect("a source always wants something");
             self.now = next.max(self.now);
             if self.now > end {
                 return self;
             }
             self.arrive();
-            self.source.handle_timeout(self.now);
-            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
-                self.send();
-            }
+            self.send();
         }
     }
 
     fn send(&mut self) {
-        let sample = Sample { generated_at: self.now, payload: b"state" };
-        let route = self.source.route(self.now).expect("all paths are up");
-        let mut out = [0; 256];
-        for path in route.all() {
-            let written = match path == route.first {
-                true => self.source.write_update(self.now, path, sample, &mut out),
-                false => self.source.write_copy(self.now, path, sample, &mut out),
-            };
-            let mut datagram = out[..written.expect("it fits")].to_vec();
+        for (transmit, mut datagram) in turn(&mut self.source, self.now, b"state", |_| ()) {
             if self.is_old_monitor {
                 datagram[12] &= !NO_ACK;
             }
-            self.there.push_back((self.now + WAY, path, datagram));
+            self.there.push_back((self.now + WAY, transmit.path, datagram));
         }
     }
 
@@ -106,7 +97,7 @@ impl World {
             }
         }
         while let Some((_, path, datagram)) = arrived(&mut self.back, self.now) {
-            let _ = self.source.on_datagram(self.now, path, &datagram);
+            let _ = self.source.handle_datagram(self.now, path, &datagram);
         }
     }
 

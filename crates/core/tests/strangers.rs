@@ -1,10 +1,12 @@
 //! Strangers at the monitor: neither a flood nor cleverness makes it remember or say more than it
 //! must.
 
-use freshline_core::path::PathId;
+#[path = "common/session.rs"]
+mod driven;
+
+use driven::{hear, next_update, turn};
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
-    Verdict,
+    Admission, Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams, Verdict,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -153,7 +155,7 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
     let law = Box::new(Fixed::new(UpdateRate::saturating(10.0)));
     let params = SourceParams { name: "second".into(), ..SourceParams::default() };
     let mut source = Source::new(params, Secret::new([2; 16]), law, at(0)).unwrap();
-    let mut events = Vec::new();
+    let (mut events, mut now) = (Vec::new(), at(0));
     let leave = bytes(&update(1, 2, None));
     for attempt in 0..3 {
         if attempt == 2 {
@@ -162,12 +164,10 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
             assert!(verdict.starts_with("Closed") && answer.is_empty(), "{verdict}");
             assert_eq!(tell(&mut monitor, at(1), 1, &leave).0, "Challenged", "it is gone");
         }
-        let now = source.next_update_at().expect("it goes on trying");
-        let mut out = [0; 200];
-        let sample = Sample { generated_at: now, payload: b"state" };
-        let len = source.write_update(now, PathId::FIRST, sample, &mut out).unwrap();
-        let (_, answer) = tell(&mut monitor, now, 2, &out[..len]);
-        events.push(source.on_datagram(now, PathId::FIRST, &answer).unwrap());
+        let left;
+        (now, left) = next_update(&mut source, now, b"state");
+        let (_, answer) = tell(&mut monitor, now, 2, &left[0].1);
+        events.push(hear(&mut source, now, &answer).unwrap());
     }
     use SourceEvent::{Challenged, Closed, Opened};
     assert_eq!(events, [Challenged, Closed(CloseReason::Full), Opened]);
@@ -184,14 +184,15 @@ fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
     for millis in 0..30_000 {
         let now = at(0) + Span::from_millis(millis);
         for (address, source) in (0..).zip(&mut sources) {
-            source.handle_timeout(now);
-            while source.next_update_at().is_some_and(|due| due <= now) {
-                let mut out = [0; 256];
-                let sample = Sample { generated_at: now, payload: b"state" };
-                let len =
-                    source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-                let (_, answer) = tell(&mut monitor, now, address, &out[..len]);
-                let _ = source.on_datagram(now, PathId::FIRST, &answer);
+            loop {
+                let left = turn(source, now, b"state", |_| ());
+                for (_, datagram) in &left {
+                    let (_, answer) = tell(&mut monitor, now, address, datagram);
+                    hear(source, now, &answer);
+                }
+                if left.is_empty() {
+                    break;
+                }
             }
         }
     }

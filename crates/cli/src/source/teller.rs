@@ -161,7 +161,7 @@ impl Watch for Teller {
             Event::Session(SourceEvent::Silent) => {
                 self.tell("the monitor is silent".into());
             }
-            Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
+            Event::Session(_) => {}
             Event::Link(LinkEvent::Lost(reason)) => {
                 self.tell(reason.to_string());
             }

@@ -21,6 +21,7 @@ mod access;
 mod backoff;
 mod clock_offset;
 mod cookie;
+mod datagram;
 pub mod downlink;
 mod index;
 mod known;
@@ -35,6 +36,7 @@ mod source;
 pub use access::Access;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
+pub use datagram::Datagram;
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use monitor::{
     Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams, Names,
@@ -46,6 +48,6 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    Ignored as SourceIgnored, Reach, Sample, Source, SourceCounters, SourceEvent, SourceParams,
-    Wake,
+    Ignored as SourceIgnored, Need, Reach, Source, SourceCounters, SourceEvent, SourceParams,
+    StateTooLarge, Transmit, TransportState,
 };

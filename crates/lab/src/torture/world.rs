@@ -116,9 +116,6 @@ impl World {
             if self.sources[source].poll_timeout().is_none_or(|at| at > now) {
                 continue;
             }
-            if let Some(event) = self.sources[source].handle_timeout(now) {
-                self.learned(source, event);
-            }
             self.send_update(source);
         }
         let mut seen = std::mem::take(&mut self.seen);
@@ -168,9 +165,13 @@ impl World {
     }
 
     fn send_update(&mut self, source: usize) {
-        let host = &mut self.sources[source];
+        let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[source]);
+        let left = host.handle_timeout(now, |host, event| {
+            let (session, age) = (host.endpoint.session(), host.known_age(now));
+            seen.push(Observation::Learned { source, session, event, age });
+        });
         let session = host.endpoint.session();
-        let Some((seq, datagrams)) = host.update(self.now) else { return };
+        let Some((seq, datagrams)) = left else { return };
         let rate = host.endpoint.law().rate();
         self.ledger.sampled(session, seq, self.now);
         self.seen.push(Observation::Sent { source, session, seq, rate });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use freshline_core::age::AgeMeter;
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceParams, Verdict,
+    Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams, Verdict,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -125,7 +125,7 @@ fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
                         }
                     }
                     let before = source.counters().acked;
-                    let _ = source.on_datagram(now, PathId::FIRST, &datagram);
+                    let _ = source.handle_datagram(now, PathId::FIRST, &datagram);
                     if source.counters().acked > before {
                         fresh_ack_at = now;
                     }
@@ -133,20 +133,23 @@ fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
             }
         }
         source.handle_timeout(now);
-        if source.next_update_at().is_some_and(|due| due <= now) {
-            let (payload, mut out) = ([7; 100], [0; 512]);
-            let sample = Sample { generated_at: now, payload: &payload };
-            let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-            packets.push(udp(micros(now), SOURCE, address, &out[..len]));
+        while let Some(event) = source.poll_event() {
+            if matches!(event, SourceEvent::StateWanted(_)) {
+                source.put(now, now, &[7; 100]).expect("it fits");
+            }
+        }
+        let mut out = Vec::new();
+        while let Some(transmit) = source.poll_transmit(now, &mut out) {
+            let update = &out[..transmit.len];
+            packets.push(udp(micros(now), SOURCE, address, update));
             if !rng.random_bool(plan.loss[0]) {
                 number += 1;
-                let update = Event::ToMonitor(address, out[..len].to_vec());
+                let update = Event::ToMonitor(address, update.to_vec());
                 events.insert((now + plan.delays[0], number), update);
             }
         }
         let first = events.first_key_value().map(|((at, _), _)| *at);
-        let timer = source.poll_timeout().map(|(at, _)| at);
-        let next = Time::earliest([first, timer, source.next_update_at()]);
+        let next = Time::earliest([first, source.poll_timeout()]);
         now = next.expect("a source always waits for something").max(now);
     }
     let ms = |meter: &AgeMeter, until| meter.summary(until).expect("ages").mean.as_millis_f64();

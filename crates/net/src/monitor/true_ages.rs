@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender as Channel};
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Clocked, MonitorParams, Origin, Sample, Secret, SourceKey, SourceParams,
+    self, Clocked, MonitorParams, Origin, Secret, SourceEvent, SourceKey, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -257,7 +257,7 @@ impl World {
         let source = session::Source::new(params, Secret::new(key), law, Time::ZERO + SOURCE_AHEAD);
         let mut world = Self {
             source: source.expect("a short name"),
-            feed: Feed::new(sampler, 1_000, ""),
+            feed: Feed::new(sampler, ""),
             hand,
             monitor: None,
             monitor_since: Time::ZERO,
@@ -319,9 +319,7 @@ impl World {
     fn run(&mut self) {
         let end = Time::ZERO + LENGTH;
         loop {
-            let due_at = Feed::due_at(&self.source);
-            let timer = self.source.poll_timeout().map(|(at, _)| at);
-            let source = Time::earliest([self.feed.poll_timeout(due_at), timer]);
+            let source = self.source.poll_timeout();
             let source = source.map(|at| at.max(self.source_clock()) - SOURCE_AHEAD);
             let first = self.events.first_key_value().map(|((at, _), _)| *at);
             let next = Time::earliest([source, first, self.monitor_timer()]);
@@ -337,7 +335,6 @@ impl World {
             if let Some(monitor) = &mut self.monitor {
                 monitor.handle_timeout(local, &mut ());
             }
-            self.source.handle_timeout(self.source_clock());
             self.send();
             self.hear_of_the_command();
         }
@@ -347,7 +344,7 @@ impl World {
         match event {
             Event::ToMonitor(datagram) => self.reach_monitor(&datagram),
             Event::ToSource(datagram) => {
-                let _ = self.source.on_datagram(self.source_clock(), PathId::FIRST, &datagram);
+                let _ = self.source.handle_datagram(self.source_clock(), PathId::FIRST, &datagram);
             }
             Event::Line => self.write_line(),
             Event::CommandEnds { began_at } => {
@@ -355,7 +352,7 @@ impl World {
                 let output = Ok(stamp(began_at));
                 let (generated_at, ended_at) = (began_at + SOURCE_AHEAD, self.source_clock());
                 answer.send(Run { generated_at, ended_at, output }).expect("it is running");
-                self.feed.on_woken();
+                self.feed.on_woken(&mut self.source);
             }
             Event::MonitorDies => (self.monitor, self.unknown) = (None, None),
             Event::MonitorStarts => self.start_monitor(),
@@ -373,7 +370,7 @@ impl World {
             return;
         };
         if put(self.source_clock(), stamp(self.now)) {
-            self.feed.on_woken();
+            self.feed.on_woken(&mut self.source);
         }
         self.lines.push(self.now);
         let is_pause = self.dice.is(interval.as_secs_f64() / 20.0);
@@ -395,21 +392,18 @@ impl World {
     }
 
     fn send(&mut self) {
-        let now = self.source_clock();
-        if !self.feed.is_due(now, Feed::due_at(&self.source)) {
-            return;
+        let (now, mut out) = (self.source_clock(), Vec::new());
+        self.source.handle_timeout(now);
+        while let Some(event) = self.source.poll_event() {
+            let SourceEvent::StateWanted(need) = event else { continue };
+            if let Hand::File(file) = &self.hand {
+                file.as_file().write_all_at(&stamp(self.now), 0).expect("written");
+            }
+            self.feed.answer(now, need, &mut self.source).expect("it never fails");
         }
-        if let Hand::File(file) = &self.hand {
-            file.as_file().write_all_at(&stamp(self.now), 0).expect("written");
+        while let Some(transmit) = self.source.poll_transmit(now, &mut out) {
+            self.carry(0, out[..transmit.len].to_vec());
         }
-        let next = self.feed.next(now, &self.source).expect("it never fails");
-        let Some(generated_at) = next.generated_at else { return };
-        let route = self.source.route(now).expect("it is up");
-        let sample = Sample { generated_at, payload: self.feed.payload() };
-        let mut out = [0; 256];
-        let len = self.source.write_update(now, route.first, sample, &mut out).expect("it fits");
-        self.feed.on_sent(generated_at, self.source.last_seq());
-        self.carry(0, out[..len].to_vec());
     }
 
     fn carry(&mut self, direction: usize, datagram: Vec<u8>) {

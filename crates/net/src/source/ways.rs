@@ -257,11 +257,10 @@ impl Links {
         )
     }
 
-    /// Whether nothing can leave until a connection that is being made is there.
-    pub(super) fn is_dialling(&self) -> bool {
-        let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
-        let mut begun = dials.filter(|dial| dial.is_dialling() || dial.is_ready()).peekable();
-        begun.peek().is_some() && begun.all(Dialler::is_dialling)
+    /// Whether a way that cannot carry anything is being dialled.
+    pub(super) fn is_dialling(&self, id: PathId) -> bool {
+        let way = self.ways.get(usize::from(id.0));
+        way.and_then(|way| way.dial.as_ref()).is_some_and(Dialler::is_dialling)
     }
 
     /// Whether something can leave by a way.
@@ -310,15 +309,16 @@ impl Links {
     pub(super) fn show_queues(&mut self, now: Time, session: &mut session::Source) {
         if self.are_several() {
             for id in self.ids() {
-                session.on_queue(id, self.queue(id, now));
+                session.handle_queue(id, self.queue(id, now));
             }
         }
     }
 
-    /// Sends the last words by all.
-    pub(super) fn close(&mut self, now: Time, farewell: &[u8]) {
-        let dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
-        dials.for_each(|dial| dial.close(now, farewell));
+    /// Sends the last words by a way, and hangs up.
+    pub(super) fn close(&mut self, id: PathId, now: Time, farewell: &[u8]) {
+        if let Some(dial) = self.dial(id) {
+            dial.close(now, farewell);
+        }
     }
 
     fn dial(&mut self, id: PathId) -> Option<&mut Dialler<Plain>> {
