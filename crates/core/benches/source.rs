@@ -7,17 +7,17 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Paths, Secret, Source, SourceEvent, SourceParams,
+    Admission, Monitor, MonitorParams, Paths, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Time, UpdateRate};
-use freshline_core::wire::Ack;
 
 struct World {
     source: Source,
     monitor: Monitor<u8>,
     now: Time,
     out: Vec<u8>,
+    reply: Vec<u8>,
 }
 
 impl World {
@@ -31,7 +31,8 @@ impl World {
         }
         let monitor = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
         let monitor = Monitor::new(monitor, Secret::new([1; 16]));
-        let mut world = Self { source, monitor, now: Time::ZERO, out: Vec::new() };
+        let mut world =
+            Self { source, monitor, now: Time::ZERO, out: Vec::new(), reply: Vec::new() };
         (0..1_000).for_each(|_| world.step());
         world
     }
@@ -47,12 +48,12 @@ impl World {
             }
         }
         while let Some(transmit) = self.source.poll_transmit(now, &mut self.out) {
-            let mut reply = [0; Ack::LEN];
-            let at = Clocked { received_at: now, now };
             let update = &self.out[..transmit.len];
-            let len = self.monitor.on_datagram(at, 1, update, &mut reply).reply;
-            if len > 0 {
-                let _ = black_box(self.source.handle_datagram(now, transmit.path, &reply[..len]));
+            self.monitor.handle_datagram(now, 1, update).expect("an update");
+            while self.monitor.poll_event().is_some() {}
+            while let Some(reply) = self.monitor.poll_transmit(now, &mut self.reply) {
+                let reply = &self.reply[..reply.len];
+                let _ = black_box(self.source.handle_datagram(now, transmit.path, reply));
             }
         }
     }

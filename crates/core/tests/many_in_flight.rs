@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, PathAck, Paths, Secret, Source, SourceParams,
+    Monitor, MonitorParams, PathAck, Paths, Secret, Source, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::Ack;
 
 use driven::turn;
 
@@ -148,11 +147,9 @@ fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
             |path: u8| path == 0 && scheduler.is_some() && now.since(Time::ZERO) > length / 2;
         for (path, rtt) in (0..).zip(RTTS) {
             while let Some(datagram) = take_due(&mut updates[usize::from(path)], now) {
-                let mut ack = [0; Ack::LEN];
-                let at = Clocked { received_at: now, now };
-                let len = monitor.on_datagram(at, path, &datagram, &mut ack).reply;
+                let ack = driven::tell(&mut monitor, now, path, &datagram).reply;
                 if !is_cut(path) {
-                    acks[usize::from(path)].push_back((now + rtt / 2, ack[..len].to_vec()));
+                    acks[usize::from(path)].push_back((now + rtt / 2, ack));
                 }
             }
             while let Some(datagram) = take_due(&mut acks[usize::from(path)], now) {

@@ -7,13 +7,13 @@ mod driven;
 use driven::{hear, next_update};
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Names, Relation, Secret, Source, SourceEvent,
-    SourceParams, Verdict,
+    Admission, Monitor, MonitorEvent, MonitorParams, Names, Relation, Secret, Source, SourceEvent,
+    SourceParams,
 };
 use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
 };
 
 const TOKENS: [&[u8]; 2] = [b"of robot", b"of meter"];
@@ -65,22 +65,21 @@ fn send(
 }
 
 fn tell(monitor: &mut Monitor<u64>, connection: u64, datagram: &[u8]) -> (&'static str, Vec<u8>) {
-    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
-    let mut reply = [0; Ack::LEN];
-    let receipt = monitor.on_datagram(at, connection, datagram, &mut reply);
-    let verdict = match receipt.verdict {
-        Verdict::Fresh { opened: true, .. } => "opened",
-        Verdict::Fresh { .. } => "fresh",
-        Verdict::Stale { .. } => "stale",
-        Verdict::Challenged => "challenged",
-        Verdict::Refused(CloseReason::BadToken) => "bad token",
-        Verdict::Refused(CloseReason::NameTaken) => "name taken",
-        Verdict::Refused(CloseReason::BadName) => "bad name",
-        Verdict::Refused(_) => "refused",
-        Verdict::Closed { .. } => "closed",
-        Verdict::Ignored(_) => "ignored",
+    use MonitorEvent::{Challenged, Fresh, Gone, Refused, Stale};
+    let heard = driven::tell(monitor, Time::ZERO, connection, datagram);
+    let verdict = match heard.event() {
+        Some(Fresh { opened: true, .. }) => "opened",
+        Some(Fresh { .. }) => "fresh",
+        Some(Stale { .. }) => "stale",
+        Some(Challenged) => "challenged",
+        Some(Refused { reason: CloseReason::BadToken, .. }) => "bad token",
+        Some(Refused { reason: CloseReason::NameTaken, .. }) => "name taken",
+        Some(Refused { reason: CloseReason::BadName, .. }) => "bad name",
+        Some(Refused { .. }) => "refused",
+        Some(Gone { .. }) => "closed",
+        None => "ignored",
     };
-    (verdict, reply[..receipt.reply].to_vec())
+    (verdict, heard.reply)
 }
 
 fn state(monitor: &Monitor<u64>) -> (Vec<u8>, u64) {

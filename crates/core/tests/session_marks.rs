@@ -6,7 +6,7 @@ mod driven;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, Datagram, MarkVerdict, Monitor, MonitorParams, Secret, Source, SourceParams,
+    Admission, Datagram, MarkVerdict, Monitor, MonitorParams, Secret, Source, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -56,14 +56,13 @@ impl World {
         let [(transmit, datagram)] = &left[..] else { panic!("{} datagrams", left.len()) };
         let sent = transmit.dscp;
         self.now = now + Span::from_millis(1);
-        let at = Clocked { received_at: self.now, now: self.now };
-        let (mut reply, seen) = ([0; Ack::LEN], Some(self.path[0](sent)));
-        let receipt = self.monitor.on_marked_datagram(at, 1, seen, datagram, &mut reply);
-        let (answer, mark) = (receipt.reply, receipt.dscp);
+        let update = Datagram::marked(datagram, Some(self.path[0](sent)));
+        let heard = driven::tell(&mut self.monitor, self.now, 1, update);
+        let mark = heard.dscp;
         self.left.push([sent, mark]);
         self.now += Span::from_millis(1);
         let seen = Some(self.path[1](mark));
-        let answer = Datagram::marked(&reply[..answer], seen);
+        let answer = Datagram::marked(&heard.reply, seen);
         self.source.handle_datagram(self.now, FIRST, answer).unwrap();
     }
 
@@ -131,17 +130,15 @@ fn a_monitor_that_says_nothing_of_code_points_leaves_the_source_in_doubt() {
     for _ in 0..10 {
         let (now, left) = driven::next_update(&mut world.source, world.now, b"state");
         world.now = now;
-        let at = Clocked { received_at: world.now, now: world.now };
-        let mut reply = [0; Ack::LEN];
-        let answer = world.monitor.on_datagram(at, 1, &left[0].1, &mut reply).reply;
-        if answer == Ack::LEN {
+        let mut reply = driven::tell(&mut world.monitor, world.now, 1, &left[0].1).reply;
+        if reply.len() == Ack::LEN {
             // As older versions write it.
             reply[13..16].fill(0);
             acks += 1;
         }
         world.now += Span::from_millis(1);
         let seen = Some(Dscp::DEFAULT);
-        let answer = Datagram::marked(&reply[..answer], seen);
+        let answer = Datagram::marked(&reply, seen);
         world.source.handle_datagram(world.now, FIRST, answer).unwrap();
     }
     assert!(acks > 5, "{acks} acks");

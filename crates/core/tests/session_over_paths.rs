@@ -8,8 +8,7 @@ use std::collections::BinaryHeap;
 
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, PathPhase, Paths, Reach, Secret, Source, SourceParams,
-    TransportState,
+    Monitor, MonitorParams, PathPhase, Paths, Reach, Secret, Source, SourceParams, TransportState,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -90,15 +89,13 @@ impl World {
                 let _ = self.source.handle_datagram(self.now, PathId(path), &datagram);
                 continue;
             }
-            let at = Clocked { received_at: self.now, now: self.now };
             let before = self.monitor.counters().fresh;
-            let mut reply = [0; Ack::LEN];
-            let len = self.monitor.on_datagram(at, path, &datagram, &mut reply).reply;
+            let reply = driven::tell(&mut self.monitor, self.now, path, &datagram).reply;
             if self.monitor.counters().fresh > before {
                 self.longest_gap = self.longest_gap.max(self.now.since(self.fresh_at));
                 self.fresh_at = self.now;
             }
-            self.carry(path, false, &reply[..len]);
+            self.carry(path, false, &reply);
         }
     }
 

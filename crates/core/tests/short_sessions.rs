@@ -3,12 +3,9 @@
 #[path = "common/session.rs"]
 mod driven;
 
-use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams,
-};
+use freshline_core::session::{Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::Ack;
 
 /// Sends the update that is due next and hands in what `monitor` answers.
 fn next_update(
@@ -20,10 +17,8 @@ fn next_update(
     let [(_, datagram)] = &left[..] else { panic!("{} datagrams", left.len()) };
     *at_time = now;
     let Some(monitor) = monitor else { return (now, None) };
-    let mut reply = [0; Ack::LEN];
-    let at = Clocked { received_at: now, now };
-    let receipt = monitor.on_datagram(at, 1, datagram, &mut reply);
-    (now, driven::hear(source, now, &reply[..receipt.reply]))
+    let reply = driven::tell(monitor, now, 1, datagram).reply;
+    (now, driven::hear(source, now, &reply))
 }
 
 #[test]

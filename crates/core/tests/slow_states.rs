@@ -1,13 +1,16 @@
 //! States that change rarely: the monitor knows their age after one round trip more than the opening
 //! takes, does not forget the source, and takes a repeated state for no new one.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams, Verdict,
+    Admission, Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Opening, SessionId, Update};
+use freshline_core::wire::{Opening, SessionId, Update};
 
 /// The monitor's clock is this far behind: its process began 30 s after the state was sampled.
 const BEHIND: Span = Span::from_secs(70);
@@ -35,13 +38,10 @@ fn update(source: &mut Source, now: Time) -> Vec<u8> {
 /// took it for a new state.
 fn send(source: &mut Source, monitor: &mut Monitor<u8>, now: Time) -> (Option<SourceEvent>, bool) {
     let update = update(source, now);
-    let mut reply = [0; Ack::LEN];
-    let received_at = now + DELAY - BEHIND;
-    let at = Clocked { received_at, now: received_at };
-    let receipt = monitor.on_datagram(at, 1, &update, &mut reply);
-    let is_new = matches!(receipt.verdict, Verdict::Fresh { is_repeat: false, .. });
+    let heard = driven::tell(monitor, now + DELAY - BEHIND, 1, &update);
+    let is_new = matches!(heard.event(), Some(MonitorEvent::Fresh { is_repeat: false, .. }));
     let back_at = now + DELAY + DELAY;
-    source.handle_datagram(back_at, PathId::FIRST, &reply[..receipt.reply]).expect("an answer");
+    source.handle_datagram(back_at, PathId::FIRST, &heard.reply).expect("an answer");
     (source.poll_event(), is_new)
 }
 
@@ -99,11 +99,9 @@ fn a_state_that_came_with_a_reopening_does_not_keep_the_age_of_the_one_before() 
     let mut take = |received_at: Time, update: Update<'_>| {
         let mut datagram = [0; 256];
         let len = update.write(&mut datagram).expect("it fits");
-        let at = Clocked { received_at, now: received_at };
-        let mut reply = [0; Ack::LEN];
-        let receipt = monitor.on_datagram(at, 1, &datagram[..len], &mut reply);
-        let Verdict::Fresh { source, is_repeat, brings_age, .. } = receipt.verdict else {
-            panic!("{:?}", receipt.verdict);
+        let heard = driven::tell(&mut monitor, received_at, 1, &datagram[..len]);
+        let Some(&MonitorEvent::Fresh { source, is_repeat, brings_age, .. }) = heard.event() else {
+            panic!("{heard:?}");
         };
         let record = monitor.record(source).expect("it is open");
         (is_repeat, brings_age, record.state_age(received_at).map(Span::as_millis_f64))

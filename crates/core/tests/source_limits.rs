@@ -9,14 +9,13 @@ mod way;
 use driven::turn;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams, Verdict,
+    Monitor, MonitorEvent, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
 };
 use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits, RateLaw,
     Tenth, TenthParams, Worth,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
-use freshline_core::wire;
 use way::{Way, arrived};
 
 /// Headers of IPv4 and UDP.
@@ -121,17 +120,15 @@ impl World {
     fn arrive(&mut self) {
         let now = self.now;
         while let Some((_, path, datagram)) = arrived(&mut self.forward, now) {
-            let mut reply = [0; wire::Ack::LEN];
-            let at = Clocked { received_at: now, now };
-            let receipt = self.monitor.on_datagram(at, path.0, &datagram, &mut reply);
+            let heard = driven::tell(&mut self.monitor, now, path.0, &datagram);
             // Each keep-alive is a new sample of the same state.
             let state = *datagram.last().expect("60 bytes of the state");
-            let is_fresh = matches!(receipt.verdict, Verdict::Fresh { .. });
+            let is_fresh = matches!(heard.event(), Some(MonitorEvent::Fresh { .. }));
             if is_fresh && self.news.len() <= usize::from(state) {
                 self.news.push(now);
             }
-            if receipt.reply > 0 {
-                self.back.push_back((now + self.delay, path, reply[..receipt.reply].to_vec()));
+            if !heard.reply.is_empty() {
+                self.back.push_back((now + self.delay, path, heard.reply));
             }
         }
         while let Some((_, path, datagram)) = arrived(&mut self.back, now) {

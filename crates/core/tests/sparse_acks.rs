@@ -8,12 +8,9 @@ mod way;
 
 use driven::turn;
 use freshline_core::path::SchedulerConfig;
-use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
-};
+use freshline_core::session::{Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams};
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{self};
 use way::{Way, arrived};
 
 /// Each way.
@@ -88,12 +85,10 @@ impl World {
 
     fn arrive(&mut self) {
         while let Some((_, path, datagram)) = arrived(&mut self.there, self.now) {
-            let (mut reply, at) = ([0; wire::Ack::LEN], self.now);
-            let at = Clocked { received_at: at, now: at };
-            let len = self.monitor.on_datagram(at, path.0, &datagram, &mut reply).reply;
-            if len > 0 {
+            let reply = driven::tell(&mut self.monitor, self.now, path.0, &datagram).reply;
+            if !reply.is_empty() {
                 self.free_at = self.free_at.max(self.now) + SERVICE;
-                self.back.push_back((self.free_at + WAY, path, reply[..len].to_vec()));
+                self.back.push_back((self.free_at + WAY, path, reply));
             }
         }
         while let Some((_, path, datagram)) = arrived(&mut self.back, self.now) {

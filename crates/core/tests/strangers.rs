@@ -6,12 +6,12 @@ mod driven;
 
 use driven::{hear, next_update, turn};
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams, Verdict,
+    Admission, End, Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
 };
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
@@ -36,16 +36,18 @@ fn tell(
     peer: Address,
     datagram: &[u8],
 ) -> (String, Vec<u8>) {
-    let mut reply = [0; Ack::LEN];
-    let clocked = Clocked { received_at: now, now };
-    let receipt = monitor.on_datagram(clocked, peer, datagram, &mut reply);
-    assert!(receipt.reply <= datagram.len(), "{receipt:?} to {} bytes", datagram.len());
-    let verdict = match receipt.verdict {
-        Verdict::Fresh { opened: true, .. } => "opened".into(),
-        Verdict::Fresh { .. } => "fresh".into(),
-        other => format!("{other:?}"),
+    use MonitorEvent::{Challenged, Fresh, Gone, Refused};
+    let heard = driven::tell(monitor, now, peer, datagram);
+    assert!(heard.reply.len() <= datagram.len(), "{heard:?} to {} bytes", datagram.len());
+    let verdict = match heard.event() {
+        Some(Fresh { opened: true, .. }) => "opened".into(),
+        Some(Fresh { .. }) => "fresh".into(),
+        Some(Refused { reason, .. }) => format!("Refused({reason:?})"),
+        Some(Gone { why: End::Closed, .. }) => "Closed".into(),
+        Some(Challenged) => "Challenged".into(),
+        other => format!("{other:?}, {:?}", heard.result),
     };
-    (verdict, reply[..receipt.reply].to_vec())
+    (verdict, heard.reply)
 }
 
 fn update<'a>(session: u64, seq: u64, opening: Option<Opening<'a>>) -> Update<'a> {
@@ -136,10 +138,14 @@ fn strangers_with_cookies_fill_the_monitor_but_not_more_until_they_are_idle() {
         tell(&mut monitor, now, 0, &bytes(&update(0, seq, None)));
         seq += 1;
         let before = expired;
-        monitor.handle_timeout(now, |_, record| {
+        monitor.handle_timeout(now);
+        while let Some(event) = monitor.poll_event() {
+            let MonitorEvent::Gone { record, why: End::Idle, .. } = event else {
+                panic!("{event:?}");
+            };
             assert!(now.since(record.heard_at) >= idle, "too early");
             expired += 1;
-        });
+        }
         assert!(expired - before <= 100 / 32, "a look costs little");
     }
     assert_eq!((expired, monitor.len()), (99, 1));

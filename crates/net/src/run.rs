@@ -44,7 +44,7 @@ pub(crate) trait Driven {
     fn turn(&mut self) -> Result<Turn, Self::Error>;
 
     /// When the next turn is due although nothing comes.
-    fn poll_timeout(&self) -> Option<Time>;
+    fn poll_timeout(&mut self) -> Option<Time>;
 
     /// Says goodbye to its peers.
     fn close(&mut self, now: Time);

@@ -39,8 +39,8 @@ pub use cookie::{Secret, SessionLabel};
 pub use datagram::Datagram;
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use monitor::{
-    Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams, Names,
-    Receipt, Relation, Verdict,
+    Admission, Clocked, End, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorEvent,
+    MonitorParams, MonitorTransmit, Names, Relation,
 };
 pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,

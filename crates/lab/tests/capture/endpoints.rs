@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use freshline_core::age::AgeMeter;
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams, Verdict,
+    Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Message};
+use freshline_core::wire::Message;
 use freshline_lab::capture::{LinkType, SessionReport};
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -96,11 +96,10 @@ fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
             match entry.remove() {
                 Event::ToMonitor(to, datagram) if to == address => {
                     let local = now + ahead;
-                    let mut reply = [0; Ack::LEN];
-                    let clocked = Clocked { received_at: local, now: local };
-                    let receipt = monitor.on_datagram(clocked, 0, &datagram, &mut reply);
-                    let len = receipt.reply;
-                    if let Verdict::Fresh { source, .. } = receipt.verdict {
+                    let _ = monitor.handle_datagram(local, 0, &datagram);
+                    let mut reply = Vec::new();
+                    let len = monitor.poll_transmit(local, &mut reply).map_or(0, |sent| sent.len);
+                    if let Some(MonitorEvent::Fresh { source, .. }) = monitor.poll_event() {
                         let record = monitor.record(source).expect("it is open");
                         if let Some(age) = record.state_age(local) {
                             arrived.insert(record.newest_seq, (now, now - age));

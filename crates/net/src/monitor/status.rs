@@ -277,8 +277,8 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
 
 #[cfg(test)]
 mod tests {
-    use freshline_core::session::{Admission, Clocked, MonitorParams, Origin, Secret, Verdict};
-    use freshline_core::wire::{Ack, Opening, SessionId, Update};
+    use freshline_core::session::{Admission, MonitorEvent, MonitorParams, Origin, Secret};
+    use freshline_core::wire::{Opening, SessionId, Update};
 
     use super::*;
 
@@ -332,27 +332,29 @@ mod tests {
                 connection: None,
                 origin: Origin::default(),
             };
-            let at = Clocked { received_at: now, now };
-            let receipt =
-                self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
-            let Verdict::Fresh { source, opened: true, .. } = receipt.verdict else {
-                panic!("{:?}", receipt.verdict);
+            self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
+            let event = self.sessions.poll_event();
+            let Some(MonitorEvent::Fresh { source, opened: true, .. }) = event else {
+                panic!("{event:?}");
             };
             self.details.insert(source, self.sessions.record(source).unwrap());
             // The age comes with the first update after the opening.
             let told = Update { seq: 1, opening: None, ..update };
             let len = told.write(&mut datagram).unwrap();
-            self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
+            self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
+            self.sessions.poll_event();
             self.details.on_fresh(source, self.sessions.record(source).unwrap(), now);
             source
         }
 
         fn handle_timeout(&mut self, now: Time) {
             while let Some(due) = self.sessions.poll_timeout().filter(|due| *due <= now) {
-                let details = &mut self.details;
-                self.sessions.handle_timeout(due, |source, record| {
-                    details.expire(source, record, due, 0);
-                });
+                self.sessions.handle_timeout(due);
+                while let Some(event) = self.sessions.poll_event() {
+                    if let MonitorEvent::Gone { source, record, .. } = event {
+                        self.details.expire(source, &record, due, 0);
+                    }
+                }
             }
             self.details.handle_timeout(now);
         }

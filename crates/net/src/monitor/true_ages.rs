@@ -293,6 +293,7 @@ impl World {
         let secret = Secret::new(u128::from(self.dice.0.next_u64()).to_be_bytes());
         self.monitor = Some(Sources {
             refusals: Default::default(),
+            out: Vec::new(),
             sessions: session::Monitor::new(params, secret),
             rules: Rules::none(Right::Publish),
             details: Details::new(1, MonitorConfig::FORGET),
@@ -427,7 +428,7 @@ impl World {
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };
         let came = (None, datagram);
-        let len = monitor.on_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
+        let len = monitor.handle_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
         for state in passed_on.0 {
             self.fresh += 1;
             let age = self.now.since(sampled_at(&state));

@@ -87,12 +87,10 @@ impl Feed {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use freshline_core::session::{
-        Clocked, Monitor, MonitorParams, Secret, SourceEvent, SourceParams,
-    };
+    use freshline_core::session::{Monitor, MonitorParams, Secret, SourceEvent, SourceParams};
     use freshline_core::source::Fixed;
     use freshline_core::unit::{Span, UpdateRate};
-    use freshline_core::wire::{Ack, Message};
+    use freshline_core::wire::Message;
     use mio::Waker;
 
     use super::*;
@@ -170,9 +168,12 @@ mod tests {
                 let Ok(Message::Update(it)) = Message::parse(update) else { panic!("{update:?}") };
                 self.sent.push(it.payload.to_vec());
                 if self.is_up {
-                    let (mut reply, at) = ([0; Ack::LEN], Clocked { received_at: now, now });
-                    let len = self.monitor.on_datagram(at, 1, update, &mut reply).reply;
-                    let _ = self.source.handle_datagram(now, transmit.path, &reply[..len]);
+                    self.monitor.handle_datagram(now, 1, update).expect("an update");
+                    let mut reply = Vec::new();
+                    if let Some(answer) = self.monitor.poll_transmit(now, &mut reply) {
+                        let reply = &reply[..answer.len];
+                        let _ = self.source.handle_datagram(now, transmit.path, reply);
+                    }
                 }
             }
         }

@@ -292,7 +292,7 @@ impl Driven for Watched<'_> {
         Ok(if source.session.has_finished() { Turn::Over } else { Turn::busy_if(busy) })
     }
 
-    fn poll_timeout(&self) -> Option<Time> {
+    fn poll_timeout(&mut self) -> Option<Time> {
         Time::earliest([self.source.session.poll_timeout(), self.source.links.poll_timeout()])
     }
 

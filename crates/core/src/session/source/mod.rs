@@ -145,7 +145,7 @@ impl Source {
                 self.law.on_tick(now);
             }
         }
-        if self.states.is_resting(now) || self.due_at().is_none_or(|at| at > now) {
+        if self.states.is_resting(now) || !self.is_due(now) {
             return;
         }
         if !self.opener.is_open() {
@@ -159,8 +159,7 @@ impl Source {
                 return;
             }
         }
-        let repeats = self.any_repeat_at().is_some_and(|at| at <= now);
-        self.states.on_due(now, if repeats { Need::Newest } else { Need::Newer });
+        self.states.on_due(now, if self.repeats(now) { Need::Newest } else { Need::Newer });
     }
 
     /// What has happened since the last call, or what is wanted of the driver.
@@ -330,6 +329,19 @@ impl Source {
         Time::earliest([self.repeat_at(), self.keep_alive_at()])
     }
 
+    /// Whether one of them has come.
+    fn repeats(&self, now: Time) -> bool {
+        let has_come = |at: Time| at <= now;
+        self.repeat_at().is_some_and(has_come) || self.keep_alive_at().is_some_and(has_come)
+    }
+
+    /// Whether [`Source::due_at`] has come.
+    fn is_due(&self, now: Time) -> bool {
+        // Nearly always the law says so, and then nothing else need be looked at.
+        let by_law = self.opener.is_open().then(|| self.law.next_update_at()).flatten();
+        by_law.is_some_and(|at| at <= now) || self.due_at().is_some_and(|at| at <= now)
+    }
+
     /// When the next update is due, which may lie in the past: by the law, or earlier if the monitor
     /// cannot know its age yet or the session is to be kept alive. `None` while the law waits for an
     /// ack, or an opening for a connection.
@@ -385,8 +397,7 @@ impl Source {
     /// has acknowledged it, and nothing asks for a repetition. Otherwise it is sent at the law's rate.
     fn may_leave_out(&self, now: Time, first: u64) -> bool {
         let is_acked = self.acks.newest().is_some_and(|newest| newest >= first);
-        let repeats = self.any_repeat_at().is_some_and(|at| at <= now);
-        self.params.on_change && self.opener.is_open() && is_acked && !repeats
+        self.params.on_change && self.opener.is_open() && is_acked && !self.repeats(now)
     }
 
     /// How long after a state that was left out another one is asked for.

@@ -61,8 +61,8 @@ impl Source {
 
     fn write_update(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let may_leave = self.opener.is_open() || self.opener.is_ready();
-        let is_due = || self.due_at().is_some_and(|at| at <= now);
-        let generated_at = self.states.ready_generated_at().filter(|_| may_leave && is_due())?;
+        let generated_at =
+            self.states.ready_generated_at().filter(|_| may_leave && self.is_due(now))?;
         let Some(route) = self.route(now) else {
             self.states.on_no_path();
             return None;
