@@ -133,8 +133,8 @@ impl RateLaw for Asking {
         self.law.on_sent(now, seq);
     }
     fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
-    fn on_tick(&mut self, _now: Time) {}
-    fn next_event(&self) -> Option<Time> {
+    fn handle_timeout(&mut self, _now: Time) {}
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
     fn next_update_at(&self) -> Option<Time> {

@@ -142,7 +142,7 @@ impl Source {
                 self.open_again(now);
                 self.events.push(SourceEvent::Silent);
             } else {
-                self.law.on_tick(now);
+                self.law.handle_timeout(now);
             }
         }
         if self.states.is_resting(now) || !self.is_due(now) {
@@ -179,7 +179,7 @@ impl Source {
             return None;
         }
         let timers = match self.opener.is_open() {
-            true => [self.law.next_event(), self.silent_at()],
+            true => [self.law.poll_timeout(), self.silent_at()],
             false => [None, None],
         };
         let [law, silence] = timers;
