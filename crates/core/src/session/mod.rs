@@ -23,6 +23,7 @@ mod clock_offset;
 mod cookie;
 mod datagram;
 pub mod downlink;
+mod fifo;
 mod index;
 mod known;
 mod marks;

@@ -1,8 +1,8 @@
 //! What a monitor has to report, until its driver polls it.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
+use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
 use crate::wire::CloseReason;
 
@@ -65,21 +65,20 @@ pub enum End {
 }
 
 #[derive(Debug)]
-pub(super) struct Events<P>(VecDeque<MonitorEvent<P>>);
+pub(super) struct Events<P>(Fifo<MonitorEvent<P>>);
 
 impl<P> Events<P> {
     pub(super) fn new() -> Self {
-        Self(VecDeque::new())
+        Self(Fifo::new())
     }
 
+    #[inline]
     pub(super) fn push(&mut self, event: MonitorEvent<P>) {
-        if self.0.len() == MOST {
-            self.0.pop_front();
-        }
-        self.0.push_back(event);
+        self.0.push_within(MOST, event);
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<MonitorEvent<P>> {
-        self.0.pop_front()
+        self.0.pop()
     }
 }

@@ -1,9 +1,9 @@
 //! Answers, until their driver polls them.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::dscp::Dscp;
+use crate::session::fifo::Fifo;
 use crate::unit::Time;
 use crate::wire::{Ack, Challenge, Close, CloseReason, SessionId};
 
@@ -48,29 +48,26 @@ impl<P> Answer<P> {
 }
 
 #[derive(Debug)]
-pub(super) struct Outbox<P>(VecDeque<Answer<P>>);
+pub(super) struct Outbox<P>(Fifo<Answer<P>>);
 
 impl<P: Copy> Outbox<P> {
     pub(super) fn new() -> Self {
-        Self(VecDeque::new())
+        Self(Fifo::new())
     }
 
     pub(super) fn push(&mut self, answer: Answer<P>) {
-        if self.0.len() >= MOST {
-            self.0.pop_front();
-        }
-        self.0.push_back(answer);
+        self.0.push_within(MOST, answer);
     }
 
     /// However many there are.
     pub(super) fn push_always(&mut self, answer: Answer<P>) {
-        self.0.push_back(answer);
+        self.0.push(answer);
     }
 
     /// Writes the oldest answer to the front of `out`.
     pub(super) fn write(&mut self, now: Time, out: &mut Vec<u8>) -> Option<MonitorTransmit<P>> {
         // Not moved out of the queue: an answer is twice as long as its bytes.
-        let Answer { received_at, peer, dscp, reply } = self.0.front_mut()?;
+        let Answer { received_at, peer, dscp, reply } = self.0.first_mut()?;
         let (peer, dscp) = (*peer, *dscp);
         let len = match reply {
             Reply::Ack(ack) => {
@@ -82,7 +79,7 @@ impl<P: Copy> Outbox<P> {
                 put(out, &Close { session: *session, reason: *reason }.bytes())
             }
         };
-        self.0.pop_front();
+        self.0.pop();
         Some(MonitorTransmit { peer, len, dscp })
     }
 }

@@ -1,28 +1,26 @@
 //! What a source has to report, until its driver polls it.
 
-use alloc::collections::VecDeque;
-
 use super::types::SourceEvent;
+use crate::session::fifo::Fifo;
 
 /// Events that are kept for a driver that does not poll; then the oldest is dropped.
 const MOST: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Events(VecDeque<SourceEvent>);
+pub(super) struct Events(Fifo<SourceEvent>);
 
 impl Events {
     pub(super) fn new() -> Self {
-        Self(VecDeque::with_capacity(MOST))
+        Self(Fifo::new())
     }
 
+    #[inline]
     pub(super) fn push(&mut self, event: SourceEvent) {
-        if self.0.len() == MOST {
-            self.0.pop_front();
-        }
-        self.0.push_back(event);
+        self.0.push_within(MOST, event);
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<SourceEvent> {
-        self.0.pop_front()
+        self.0.pop()
     }
 }

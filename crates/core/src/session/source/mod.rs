@@ -163,6 +163,7 @@ impl Source {
     }
 
     /// What has happened since the last call, or what is wanted of the driver.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<SourceEvent> {
         if let Some(event) = self.events.pop() {
             return Some(event);
